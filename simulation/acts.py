@@ -7,14 +7,13 @@ from typing import Any
 
 import aiohttp
 
-from gas.values.errors import GasError
-from sandbox.api.client import RefusedByApi
+from sandbox.api.client import API_FAILURES, RefusedByApi
 from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import NODES, PODS
+from sandbox.kubelet.containers import RUN_SECONDS
 from simulation import objects
 from simulation.loop import Process
 from simulation.network import Client, Condition
-from simulation.nodes import RUN_SECONDS
 from simulation.system import System
 
 
@@ -150,7 +149,7 @@ class Acts:
         for _ in range(attempts):
             try:
                 await client.post(f"/api/v1/namespaces/default/pods/{name}/binding", binding)
-            except (GasError, aiohttp.ClientError, TimeoutError) as error:
+            except API_FAILURES as error:
                 self._world.trace("user", f"binding refused: {error}")
             else:
                 return
@@ -283,8 +282,7 @@ class Acts:
             return
         self._system.kubelets[node].kill()
         self._network.client_gone(self._system.kubelets[node])
-        if (host := self._world.hosts.get(node)) is not None:
-            host.kubelet_ends()
+        self._world.hosts[node].kubelet_ends()
         self._world.later(away, self._system.start_kubelet, node)
 
     def restart_plugin(self, node: str, away: float) -> None:
@@ -311,8 +309,7 @@ class Acts:
             found = dict(self._api.api.get(NODES, None, node).value)
         except ApiFailure:
             return
-        if node in self._world.hosts:
-            self._world.hosts[node].cards = cards
+        self._world.hosts[node].cards = cards
         labels = found["metadata"]["labels"] | objects.card_labels(cards)
         amounts = objects.card_amounts(cards)
         annotations = (found["metadata"].get("annotations") or {}) | objects.card_records(cards)

@@ -40,7 +40,7 @@ class ApiServer:
         self._uids = 0
         self.process = Process("api")
         self.storage = Storage(HISTORY)
-        self.api = Api(self.storage, self._now, self._new_uid)
+        self.api = Api(self.storage, self.now, self._new_uid)
         self.forbidden: set[str] = set()
         self.throttled = False
         self.webhooks: Webhooks | None = None
@@ -65,7 +65,8 @@ class ApiServer:
         """Serve again, from the same state."""
         self.server.up = True
 
-    def _now(self) -> datetime:
+    def now(self) -> datetime:
+        """Return the time of its clock."""
         return datetime.fromtimestamp(EPOCH + self._loop.time(), UTC)
 
     def _new_uid(self) -> str:

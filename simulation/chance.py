@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -43,6 +43,13 @@ class Chance:
     def one_of(self, options: Sequence[T]) -> T:
         """Return one of the options."""
         return options[int(self._random() * len(options))]
+
+    def in_any_order(self, texts: Iterable[str]) -> list[str]:
+        """Return texts in a random order."""
+        left, order = sorted(texts), []
+        while left:
+            order.append(left.pop(self.whole(0, len(left) - 1)))
+        return order
 
     def weighted(self, options: Sequence[tuple[float, T]]) -> T:
         """Return one of the options, each as likely as its weight says."""

@@ -188,7 +188,7 @@ class History:
                 world.laws.check_books(replica.name, books, sums)
                 world.laws.check_waiting(replica.name, replica.extender.decider.pods.waiting.keys())
             for host in world.hosts.values():
-                world.laws.check_devices({uid: host.given_cards(uid) for uid in host.given})
+                world.laws.check_devices({uid: host.given_cards(uid) for uid in host.state.allocations})
         except LawBroken as broken:
             return broken
         return None

@@ -1,15 +1,16 @@
-"""Kubelets that give devices, and the device plugins beside them.
+"""The machines of the nodes: their kubelets, and the device plugins next to them.
 
-The plugin is the product's. Kubelet's device manager is a model of what 1.34 does, see docs/plugin.md. Calls between
-the two take time and fail when one of them ends, but are not encoded.
+Kubelet is the sandbox's, the plugin the product's. Calls between the two take time and fail when one of them ends, but
+are not encoded.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from gas.plugin.devices.device_ids import known_ids
 from gas.plugin.kubelet.device_server import DeviceServer
@@ -18,64 +19,64 @@ from gas.plugin.kubelet.registration import State
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.values.card_facts import CardFacts, MemorySource, Scan
 from gas.values.cards import Card
+from sandbox.api.client import ApiRequests
+from sandbox.api.kinds import system_time
+from sandbox.kubelet.containers import Containers, KubeletPace, container_devices
+from sandbox.kubelet.device_manager import DeviceManager, DeviceState, PluginFailed
+from sandbox.kubelet.pod_resources import shown_containers
+from sandbox.kubelet.sync_loop import SyncLoop
 from simulation.chance import Chance
 from simulation.loop import Process, VirtualLoop
-from simulation.network import Client, Network
-from simulation.nodes import Kubelet
-from simulation.objects import COUNT, MEMORY, PREFIX, Object, demand
+from simulation.network import Network
+from simulation.objects import COUNT, MEMORY, PREFIX
 
 RESOURCE = PREFIX + COUNT
-LISTS_NOTHING = 1.0
-"""Seconds after its start in which kubelet lists no pods."""
 
 T = TypeVar("T")
-
-
-class Refused(Exception):
-    """Kubelet cannot give a container its devices, and fails the pod."""
 
 
 class Host:
     """One machine: what outlives its processes, and the way between them.
 
-    cards          numbers of the cards that the plugin finds
-    given          by pod and container: the ids that kubelet has given
-    seen           likewise: the cards whose device nodes the container has
-    pods           by UID: the pods that kubelet has taken up
-    dropped        UIDs of the pods that have ended, or that it has refused
-    kubelet_since  when kubelet started; None while it is away
-    server         of the plugin, while kubelet knows it
-    plugin         its process
+    cards       numbers of the cards that the plugin finds
+    state       which container has which devices
+    containers  that run on it
+    dropped     UIDs of the pods whose devices are free again
+    kubelet     its sync loop; None while it is away
+    server      of the plugin, while kubelet knows it
+    plugin      its process; None if there is no plugin
     """
 
     def __init__(self, loop: VirtualLoop, network: Network, cards: tuple[int, ...]) -> None:
         self.loop = loop
         self.cards = cards
-        self.given: dict[str, dict[str, frozenset[str]]] = {}
-        self.seen: dict[str, dict[str, set[str]]] = {}
-        self.pods: dict[str, Object] = {}
         self.dropped: set[str] = set()
-        self.kubelet_since: float | None = None
+        self.state = _State(self.dropped)
+        self.containers = Containers(self._later)
+        self.kubelet: SyncLoop | None = None
         self.server: DeviceServer | None = None
         self.plugin: Process | None = None
         self.calls = 0
         self._network = network
         self._pending: set[asyncio.Future[Any]] = set()
 
-    def kubelet_starts(self) -> None:
-        """Note that kubelet starts: it takes up its pods again, and plugins have to register again."""
-        self.kubelet_since = self.loop.time()
-        self.pods.clear()
+    def new_kubelet(self, node: str, client: ApiRequests, chance: Chance, now: Callable[[], datetime]) -> SyncLoop:
+        """Return a new kubelet, with which plugins have to register again."""
+        self.state.restart()
+        devices = DeviceManager(self.state, _Plugins(self, chance), in_any_order=chance.in_any_order)
+        self.kubelet = kubelet(node, client, chance, devices, self.containers, now=now)
+        return self.kubelet
 
     def kubelet_ends(self) -> None:
         """Note that kubelet has ended."""
-        self.kubelet_since = self.server = None
+        self.kubelet = self.server = None
 
     def plugin_ends(self) -> None:
         """Note that the plugin has ended: kubelet's calls fail, and it offers no devices any more."""
         self.server = None
+        self.state.mark_plugin_gone(RESOURCE)
         for reply in self._pending:
-            self._later(_fail, reply)
+            self._soon(_fail, reply)
         self._pending.clear()
 
     @property
@@ -83,18 +84,11 @@ class Host:
         """True while the plugin's process is there."""
         return self.plugin is not None and self.plugin.alive
 
-    def drop(self, uid: str) -> None:
-        """Forget a pod that has ended."""
-        self.pods.pop(uid, None)
-        self.given.pop(uid, None)
-        self.seen.pop(uid, None)
-        self.dropped.add(uid)
-
     async def call(self, work: Callable[[DeviceServer], Awaitable[T]]) -> T:
-        """Let the plugin do something for kubelet. Raises Refused if it is away or fails."""
+        """Let the plugin do something for kubelet. Raises PluginFailed if it is away or fails."""
         server, plugin = self.server, self.plugin
         if server is None or plugin is None or not plugin.alive:
-            raise Refused("no plugin")
+            raise PluginFailed("no plugin")
         reply: asyncio.Future[T] = self.loop.create_future()
         self._pending.add(reply)
         self.calls += 1
@@ -103,11 +97,11 @@ class Host:
             try:
                 result = await work(server)
             except Exception:  # noqa: BLE001 -- kubelet sees an error of the call
-                self._later(_fail, reply)
+                self._soon(_fail, reply)
             else:
-                self._later(_succeed, reply, result)
+                self._soon(_succeed, reply, result)
 
-        self._later(lambda: self.loop.start(plugin, run()))
+        self._soon(lambda: self.loop.start(plugin, run()))
         try:
             return await reply
         finally:
@@ -117,29 +111,120 @@ class Host:
         """Let the time of one message pass."""
         await asyncio.sleep(self._network.delay(0.0) / 4)
 
-    def listing(self) -> Listing:
-        """Return what kubelet lists: the pods that it has taken up, without their ordinary init containers."""
-        return {f"default/{pod['metadata']['name']}": self._entry(uid, pod) for uid, pod in self.pods.items()}
+    def report(self, kubelet: SyncLoop, server: DeviceServer, devices: api.ListAndWatchResponse) -> None:
+        """Send the devices of a plugin to the kubelet with which it has registered."""
+
+        def arrive() -> None:
+            if self.kubelet is kubelet and self.server is server:
+                self.state.report(RESOURCE, devices)
+
+        self._soon(arrive)
+
+    def listing(self) -> Listing | None:
+        """Return what kubelet lists: the pods that it has admitted, without their ordinary init containers."""
+        if self.kubelet is None:
+            return None
+        return {f"default/{pod['metadata']['name']}": self._entry(pod) for pod in self.kubelet.active_pods()}
 
     def given_cards(self, uid: str) -> dict[str, set[str]]:
         """Return the cards that each container of a pod has."""
-        return {name: self.seen[uid].get(name, set()) for name in self.given.get(uid, {})}
-
-    def _entry(self, uid: str, pod: Object) -> ContainerIds:
-        given = self.given.get(uid, {})
         return {
-            name: {RESOURCE: frozenset(known_ids(given[name]))} if given.get(name) else {}
-            for name in (each["name"] for each in pod["spec"]["containers"])
+            name: {_card_at(path) for path in container_devices(each.response for each in has.values()).device_nodes}
+            for name, has in self.state.allocations.get(uid, {}).items()
         }
 
-    def _later(self, action: Callable[..., object], *args: Any) -> None:
-        seconds = self._network.delay(0.0) / 4
+    def _entry(self, pod: dict[str, Any]) -> ContainerIds:
+        return {
+            each["name"]: {
+                resource: frozenset(known_ids(allocation.ids))
+                for resource, allocation in self.state.allocations_of(pod["metadata"]["uid"], each["name"]).items()
+            }
+            for each in shown_containers(pod)
+        }
+
+    def _soon(self, action: Callable[..., object], *args: Any) -> None:
+        self._later(self._network.delay(0.0) / 4, action, *args)
+
+    def _later(self, seconds: float, action: Callable[..., object], *args: Any) -> None:
         self.loop.call_later(seconds, action, *args, context=self._network.process.context)
+
+
+class _State(DeviceState):
+    """The devices of a machine, which note the pods whose devices become free."""
+
+    def __init__(self, dropped: set[str]) -> None:
+        super().__init__()
+        self._dropped = dropped
+
+    def keep_only(self, uids: Collection[str]) -> None:
+        self._dropped.update(uid for uid in self.allocations if uid not in uids)
+        super().keep_only(uids)
+
+
+def kubelet(
+    node: str,
+    client: ApiRequests,
+    chance: Chance,
+    devices: DeviceManager,
+    containers: Containers,
+    *,
+    now: Callable[[], datetime] = system_time,
+) -> SyncLoop:
+    """Return a kubelet that takes its time by chance."""
+    pace = KubeletPace(
+        start=2.0,
+        init=1.0,
+        stop=2.0,
+        sources=1.0,
+        teardown=0.5,
+        removal=0.5,
+        retry=1.0,
+        spread=lambda seconds: chance.between(seconds / 20, seconds),
+    )
+    return SyncLoop(client, node, devices, containers=containers, pace=pace, now=now)
+
+
+def plain_kubelet(node: str, client: ApiRequests, chance: Chance) -> SyncLoop:
+    """Return a kubelet without device plugins."""
+    devices = DeviceManager(DeviceState(), cast(Any, None), in_any_order=chance.in_any_order)
+    return kubelet(node, client, chance, devices, Containers())
+
+
+class _Plugins:
+    """The calls of kubelet to the plugin of a machine."""
+
+    def __init__(self, host: Host, chance: Chance) -> None:
+        self._host = host
+        self._chance = chance
+
+    async def prefer(
+        self, _resource: str, available: frozenset[str], must_include: frozenset[str], size: int
+    ) -> frozenset[str]:
+        question = api.ContainerPreferredAllocationRequest(
+            available_deviceIDs=self._chance.in_any_order(available),
+            must_include_deviceIDs=sorted(must_include),
+            allocation_size=size,
+        )
+        return frozenset((await self._host.call(lambda server: server.preferred(question))).deviceIDs)
+
+    async def allocate(self, _resource: str, ids: frozenset[str]) -> bytes:
+        async def allocated(server: DeviceServer) -> api.ContainerAllocateResponse:
+            return server.allocated(api.ContainerAllocateRequest(devices_ids=sorted(ids)))
+
+        response = await self._host.call(allocated)
+        for card in sorted({id_.partition("-")[0] for id_ in ids}):
+            if int(card.removeprefix("card")) not in self._host.cards:  # it is gone, and counts as given
+                response.devices.add(container_path=f"/dev/dri/{card}")
+        encoded: bytes = response.SerializeToString(deterministic=True)
+        return encoded
+
+    async def pre_start(self, _resource: str, _ids: frozenset[str]) -> None:
+        """Do nothing: no part of the plugin that asks for this is on."""
 
 
 def _fail(reply: asyncio.Future[Any]) -> None:
     if not reply.done():
-        reply.set_exception(Refused("the plugin failed"))
+        reply.set_exception(PluginFailed("the plugin failed"))
 
 
 def _succeed(reply: asyncio.Future[Any], result: object) -> None:
@@ -155,10 +240,7 @@ class PodResources:
 
     async def pods(self) -> Listing | None:
         await self._host.delay()
-        since = self._host.kubelet_since
-        found = None if since is None else self._host.listing()
-        if since is not None and self._host.loop.time() < since + LISTS_NOTHING:
-            found = {}
+        found = self._host.listing()
         await self._host.delay()
         return found
 
@@ -198,18 +280,26 @@ class Registration:
         """Keep the resource registered until cancelled."""
         while self.server.devices is None:
             await self.server.news()
-        known: float | None = None
+        known: SyncLoop | None = None
+        watch: asyncio.Task[None] | None = None
         while True:
-            since = self._host.kubelet_since
-            if since is not None and since != known:
-                known = since
-                self._on_kubelet(since)
+            kubelet = self._host.kubelet
+            if kubelet is not None and kubelet is not known:
+                known = kubelet
+                if watch is not None:
+                    watch.cancel()
+                self._on_kubelet(kubelet)
                 await self._host.delay()
                 self._host.server = self.server
+                watch = asyncio.create_task(self._report(kubelet))
                 self.registrations += 1
                 self.state = State.WATCHED
                 self._on_state()
             await asyncio.sleep(0.5)
+
+    async def _report(self, kubelet: SyncLoop) -> None:
+        async for devices in self.server.watched():
+            self._host.report(kubelet, self.server, devices)
 
 
 class Cards:
@@ -236,101 +326,6 @@ class Cards:
                 for number in self._host.cards
             )
         )
-
-
-class DeviceKubelet(Kubelet):
-    """A kubelet that gives devices. It admits one pod at a time, those that come at once in any order."""
-
-    def __init__(self, node: str, client: Client, chance: Chance, host: Host) -> None:
-        super().__init__(node, client, chance)
-        self._host = host
-        self._one_at_a_time = asyncio.Lock()
-        self._ended: set[str] = set()
-
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(super().run())
-            await self._mirror.complete.wait()
-            for uid in self._host.given.keys() - self._mirror.objects.keys():
-                self._host.drop(uid)
-
-    def _changed(self, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
-        super()._changed(before, after)
-        pod = after or before
-        if pod is not None and (after is None or pod.get("status", {}).get("phase") in ("Succeeded", "Failed")):
-            self._ended.add(pod["metadata"]["uid"])
-            self._host.drop(pod["metadata"]["uid"])
-
-    async def _admitted(self, pod: dict[str, Any]) -> bool:
-        await asyncio.sleep(self._chance.between(0.0, 0.1))
-        # Once begun, it goes on even if the pod is deleted meanwhile.
-        return await asyncio.shield(self._tasks.create_task(self._admit(pod)))
-
-    async def _admit(self, pod: dict[str, Any]) -> bool:
-        uid = pod["metadata"]["uid"]
-        async with self._one_at_a_time:
-            if uid in self._ended:
-                return False
-            self._host.pods[uid] = pod
-            try:
-                await self._give(uid, pod["spec"])
-            except Refused:
-                self._host.drop(uid)
-                return False
-            if uid in self._ended:
-                self._host.drop(uid)
-            return True
-
-    async def _give(self, uid: str, spec: Object) -> None:
-        given, seen = self._host.given.setdefault(uid, {}), self._host.seen.setdefault(uid, {})
-        reusable: set[str] = set()
-        init = spec.get("initContainers") or []
-        for container in [*init, *spec["containers"]]:
-            name, count = container["name"], demand(container)[0]
-            if count and name not in given:
-                given[name], seen[name] = await self._choose(count, reusable)
-            ids = given.get(name, frozenset())
-            reusable = reusable | ids if container in init else reusable - ids
-
-    async def _choose(self, count: int, reusable: set[str]) -> tuple[frozenset[str], set[str]]:
-        """Return the ids of one container, chosen in the way of kubelet's device manager, and its cards.
-
-        Raises Refused.
-        """
-        ids = set(self._in_any_order(reusable)[:count])
-        if len(ids) < count:
-            taken = {id_ for pod in self._host.given.values() for each in pod.values() for id_ in each}
-            healthy = self._host.server.healthy_ids if self._host.server is not None else frozenset[str]()
-            free = set(healthy) - taken
-            if len(free) < count - len(ids):
-                raise Refused("too few devices")
-            question = api.ContainerPreferredAllocationRequest(
-                available_deviceIDs=self._in_any_order(free | ids),
-                must_include_deviceIDs=sorted(ids),
-                allocation_size=count,
-            )
-            preferred = (await self._host.call(lambda server: server.preferred(question))).deviceIDs
-            rest = [id_ for id_ in preferred if id_ in free and id_ not in ids]
-            rest += [id_ for id_ in self._in_any_order(free) if id_ not in rest]
-            ids.update(rest[: count - len(ids)])
-        request = api.ContainerAllocateRequest(devices_ids=sorted(ids))
-
-        async def allocate(server: DeviceServer) -> list[str]:
-            return [each.container_path for each in server.allocated(request).devices]
-
-        paths = await self._host.call(allocate)
-        missing = {card for card in map(_card_of, ids) if int(card.removeprefix("card")) not in self._host.cards}
-        return frozenset(ids), missing | {_card_at(path) for path in paths}
-
-    def _in_any_order(self, ids: set[str] | frozenset[str]) -> list[str]:
-        left, order = sorted(ids), []
-        while left:
-            order.append(left.pop(self._chance.whole(0, len(left) - 1)))
-        return order
-
-
-def _card_of(id_: str) -> str:
-    return id_.partition("-")[0]
 
 
 def _card_at(path: str) -> str:

@@ -9,13 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import aiohttp
-import msgspec
 
-from sandbox.api.client import RefusedByApi, WatchEvent
-from sandbox.api.patches import MERGE_PATCH
+from sandbox.api.client import ApiRequests
 from simulation.chance import Chance
 from simulation.loop import Process, VirtualLoop
 
@@ -199,6 +197,11 @@ class Exchange:
         everything = b"".join(self._chunks)
         self._chunks.clear()
         return everything
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """Yield the parts of the body as they arrive. Raises aiohttp's errors."""
+        while part := await self.chunk():
+            yield part
 
     def _check(self) -> None:
         if self.refused:
@@ -395,11 +398,8 @@ class _Response:
         self._silence = silence
 
     async def read(self, _most: int = -1) -> bytes:
-        parts = []
         async with asyncio.timeout_at(self._deadline):
-            while part := await self._exchange.chunk():
-                parts.append(part)
-        return b"".join(parts)
+            return b"".join([part async for part in self._exchange.parts()])
 
     async def readany(self) -> bytes:
         async with asyncio.timeout(self._silence):
@@ -430,8 +430,11 @@ class Transport:
         """Do nothing: nothing is kept open."""
 
 
-class Client:
-    """A client like the sandbox's `ApiClient`, for the parts of the world that are not the product's."""
+class Client(ApiRequests):
+    """A client of the parts of the world that are not the product's.
+
+    patience  seconds for a response
+    """
 
     def __init__(self, network: Network, process: Process, server: Server, *, patience: float = 10.0) -> None:
         self._network = network
@@ -439,68 +442,23 @@ class Client:
         self._server = server
         self._patience = patience
 
-    async def get(self, path: str, **query: str) -> dict[str, Any]:
-        return await self.send("GET", path, query=query)
-
-    async def post(self, path: str, value: dict[str, Any]) -> dict[str, Any]:
-        return await self.send("POST", path, value)
-
-    async def patch(self, path: str, value: dict[str, Any], content_type: str = MERGE_PATCH) -> dict[str, Any]:
-        return await self.send("PATCH", path, value, content_type=content_type)
-
-    async def delete(self, path: str, options: dict[str, Any] | None = None) -> dict[str, Any]:
-        return await self.send("DELETE", path, options)
+    async def exchange(self, method: str, path: str, body: bytes, content_type: str) -> tuple[int, bytes]:
+        headers = {**self._login, "Content-Type": content_type}
+        async with (
+            self._network.exchange(self._process, self._server, method, path, headers=headers, body=body) as exchange,
+            asyncio.timeout(self._patience),
+        ):
+            await exchange.head()
+            parts = [part async for part in exchange.parts()]
+        return exchange.status, b"".join(parts)
 
     @asynccontextmanager
-    async def watch(self, path: str, version: str, **query: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
-        asked = {"watch": "true", "resourceVersion": version, "allowWatchBookmarks": "true", **query}
-        async with self._network.exchange(
-            self._process,
-            self._server,
-            "GET",
-            f"{path}{'&' if '?' in path else '?'}{urlencode(asked)}",
-            headers=self._headers(""),
-        ) as exchange:
+    async def stream(self, path: str) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
+        async with self._network.exchange(self._process, self._server, "GET", path, headers=self._login) as exchange:
             async with asyncio.timeout(self._patience):
                 await exchange.head()
-            if exchange.status != 200:
-                raise RefusedByApi("GET", path, exchange.status, (await exchange.chunk()).decode())
-            yield _events(path, exchange)
+            yield exchange.status, exchange.parts()
 
-    async def send(
-        self,
-        method: str,
-        path: str,
-        value: Any = None,
-        *,
-        query: Mapping[str, str] | None = None,
-        content_type: str = "application/json",
-    ) -> dict[str, Any]:
-        """Send a request and return the decoded response. Raises RefusedByApi, aiohttp.ClientError, TimeoutError."""
-        body = msgspec.json.encode(value) if value is not None else b""
-        target = f"{path}?{urlencode(query)}" if query else path
-        async with self._network.exchange(
-            self._process, self._server, method, target, headers=self._headers(content_type), body=body
-        ) as exchange:
-            async with asyncio.timeout(self._patience):
-                await exchange.head()
-                answer = b""
-                while part := await exchange.chunk():
-                    answer += part
-        if exchange.status >= 300:
-            raise RefusedByApi(method, path, exchange.status, answer.decode())
-        return msgspec.json.decode(answer, type=dict[str, Any]) if answer else {}
-
-    def _headers(self, content_type: str) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._process.name}", "Content-Type": content_type}
-
-
-async def _events(path: str, exchange: Exchange) -> AsyncIterator[WatchEvent]:
-    rest = b""
-    while piece := await exchange.chunk():
-        *lines, rest = (rest + piece).split(b"\n")
-        for line in lines:
-            event = msgspec.json.decode(line, type=dict[str, Any])
-            if event["type"] == "ERROR":
-                raise RefusedByApi("GET", path, event["object"].get("code", 500), event["object"].get("message", ""))
-            yield WatchEvent(event["type"], event["object"])
+    @property
+    def _login(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._process.name}"}

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import msgspec
+
+from sandbox.api.client import API_FAILURES
 from sandbox.api.kinds import NODES
+from sandbox.scheduler.extender_client import ExtenderClient, ExtenderFailed
+from sandbox.scheduler.queue import SchedulingQueue
+from sandbox.scheduler.scheduler import Scheduler
 from simulation import objects
-from simulation.kubelet import DeviceKubelet, Host
+from simulation.chance import Chance
+from simulation.kubelet import Host
 from simulation.loop import Process
 from simulation.network import Client, Server
-from simulation.nodes import Kubelet
 from simulation.plan import REPLICAS
 from simulation.programs import PluginProcess, Replica
-from simulation.scheduler import Scheduler
 from simulation.webhooks import Webhooks
 from simulation.world import World
+
+HTTP_TIMEOUT = 30.0
+"""Seconds that the scheduler waits for a response of an extender."""
 
 
 class System:
@@ -52,8 +62,8 @@ class System:
         for index, cards in enumerate(world.plan.nodes):
             node = f"n{index}"
             world.api.api.create(NODES, None, objects.node(node, cards))
+            host = world.hosts[node] = Host(world.loop, world.network, cards)
             if world.plan.plugins:
-                host = world.hosts[node] = Host(world.loop, world.network, cards)
                 self.plugins[node] = PluginProcess(world, node, host)
                 self.plugins[node].start()
             self.start_kubelet(node)
@@ -82,11 +92,7 @@ class System:
         async def work(process: Process) -> None:
             client = Client(world.network, process, world.api.server)
             chance = world.chance.stream(f"kubelet {node} {world.loop.time()}")
-            if (host := world.hosts.get(node)) is None:
-                await Kubelet(node, client, chance).run()
-            else:
-                host.kubelet_starts()
-                await DeviceKubelet(node, client, chance, host).run()
+            await world.hosts[node].new_kubelet(node, client, chance, world.api.now).run()
 
         self.kubelets[node] = world.start(f"kubelet-{node}", work)
 
@@ -95,14 +101,15 @@ class System:
         world = self.world
 
         async def work(process: Process) -> None:
+            chance = world.chance.stream(f"scheduler {world.loop.time()}")
+            service = _Service(world, process, self._endpoints, chance)
             await Scheduler(
-                world.network,
-                process,
                 Client(world.network, process, world.api.server),
-                self._endpoints,
-                world.chance.stream(f"scheduler {world.loop.time()}"),
-                world.trace,
-                eager=world.plan.eager,
+                ExtenderClient(service.post, objects.MANAGED),
+                queue=SchedulingQueue(first=0.1, longest=0.4, forgotten=0.5) if world.plan.eager else None,
+                reports=_Traced(world),
+                choose=lambda nodes, _score: chance.one_of(nodes),
+                concurrent=True,
                 evicting=self._evicting if world.plan.preemption else None,
             ).run()
 
@@ -136,3 +143,46 @@ class System:
         """Return one of the replicas, of which all check new pods."""
         running = [each.admission for each in self.replicas if each.admission.up]
         return self._checkers.one_of(running) if running else None
+
+
+class _Service:
+    """The scheduler's way to the extenders, with a connection that leads to the same one while it responds."""
+
+    def __init__(self, world: World, process: Process, endpoints: Callable[[], list[Server]], chance: Chance) -> None:
+        self._world = world
+        self._process = process
+        self._endpoints = endpoints
+        self._chance = chance
+        self._last: Server | None = None
+
+    async def post(self, verb: str, args: dict[str, Any]) -> bytes:
+        """Send a request of the scheduler. Raises ExtenderFailed."""
+        if not (servers := self._endpoints()):
+            await asyncio.sleep(0.01)
+            raise ExtenderFailed("no endpoint")
+        server = self._last if self._last in servers else self._chance.one_of(servers)
+        client = Client(self._world.network, self._process, server, patience=HTTP_TIMEOUT)
+        self._last = None
+        try:
+            answer = await client.post(f"/scheduler/{verb}", args)
+        except API_FAILURES as failure:
+            raise ExtenderFailed(f"{server.name}: {type(failure).__name__} {failure}") from None
+        if not answer.get("Error"):
+            self._last = server
+        return msgspec.json.encode(answer)
+
+
+class _Traced:
+    """Note in the history what the scheduler reports."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def failed(self, pod: dict[str, Any], reason: str, message: str) -> None:
+        self._world.trace("scheduler", f"{pod['metadata']['name']}: {reason}: {message}")
+
+    async def bound(self, pod: dict[str, Any], node: str) -> None:
+        self._world.trace("scheduler", f"{pod['metadata']['name']}: bound to {node}")
+
+    def forget(self, uid: str) -> None:
+        """Do nothing: nothing is remembered."""

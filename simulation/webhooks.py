@@ -6,10 +6,9 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
-import aiohttp
 import msgspec
 
-from sandbox.api.client import RefusedByApi
+from sandbox.api.client import API_FAILURES
 from sandbox.api.patches import json_patched
 from simulation.loop import Process
 from simulation.network import Client, Network, Server
@@ -81,8 +80,8 @@ class Webhooks:
         }
         client = Client(self._network, self._process, server, patience=TIMEOUT)
         try:
-            answer = (await client.send("POST", path, review))["response"]
-        except (RefusedByApi, aiohttp.ClientError, TimeoutError):
+            answer = (await client.post(path, review))["response"]
+        except API_FAILURES:
             return None
         if not answer["allowed"]:
             return sent, answer["status"]["message"]

@@ -22,7 +22,7 @@ class World:
     """Time, chance, network, API server and laws of one history, and the notes of what happens in it.
 
     figures  counts of what happened
-    hosts    by node: its machine; empty without device plugins
+    hosts    by node: its machine
     broken   the law that was broken; None if all hold until now
     over     is set when the history ends
     """
@@ -97,4 +97,4 @@ class World:
         """Return the cards that the containers of a pod have got until now; None once it has ended."""
         if any(uid in host.dropped for host in self.hosts.values()):
             return None
-        return next((host.given_cards(uid) for host in self.hosts.values() if uid in host.given), {})
+        return next((host.given_cards(uid) for host in self.hosts.values() if uid in host.state.allocations), {})

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
-from uuid import uuid4
+from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
 
 from gas.values.errors import GasError
-from sandbox.api.kinds import timestamp
+from sandbox.api.kinds import system_time, timestamp
 from sandbox.api.patches import MERGE_PATCH
+
+Object = dict[str, Any]
 
 
 class RefusedByApi(GasError):
@@ -30,21 +32,72 @@ class RefusedByApi(GasError):
         self.message = message
 
 
+API_FAILURES = (RefusedByApi, aiohttp.ClientError, TimeoutError)
+"""The exceptions of a request."""
+
+
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
     """One event of a watch. ``word`` is ADDED, MODIFIED, DELETED or BOOKMARK."""
 
     word: str
-    value: dict[str, Any]
+    value: Object
 
 
-class ApiClient:
-    """Send requests with objects as plain mappings. Use it as ``async with ApiClient(url) as client``.
+class ApiRequests(ABC):
+    """Send requests with objects as plain mappings.
+
+    All requests raise RefusedByApi, and aiohttp.ClientError or TimeoutError if the server does not respond.
+    """
+
+    async def get(self, path: str, **query: str) -> Object:
+        """Return an object or a list."""
+        return await self._request("GET", f"{path}?{urlencode(query)}" if query else path)
+
+    async def post(self, path: str, value: Object) -> Object:
+        """Create an object or a subresource."""
+        return await self._request("POST", path, value)
+
+    async def patch(self, path: str, value: Object, content_type: str = MERGE_PATCH) -> Object:
+        """Patch an object."""
+        return await self._request("PATCH", path, value, content_type)
+
+    async def delete(self, path: str, options: Object | None = None) -> Object:
+        """Delete an object."""
+        return await self._request("DELETE", path, options)
+
+    @asynccontextmanager
+    async def watch(self, path: str, version: str, **query: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        """Watch the changes after ``version`` until the server ends the stream. An ERROR event raises RefusedByApi."""
+        asked = urlencode({"watch": "true", "resourceVersion": version, "allowWatchBookmarks": "true", **query})
+        async with self.stream(f"{path}{'&' if '?' in path else '?'}{asked}") as (status, pieces):
+            if status != 200:
+                raise _refusal("GET", path, status, b"".join([piece async for piece in pieces]))
+            yield _events(path, pieces)
+
+    async def _request(
+        self, method: str, path: str, value: Object | None = None, content_type: str = "application/json"
+    ) -> Object:
+        body = msgspec.json.encode(value) if value is not None else b""
+        status, response = await self.exchange(method, path, body, content_type)
+        if status >= 300:
+            raise _refusal(method, path, status, response)
+        return msgspec.json.decode(response, type=Object)
+
+    @abstractmethod
+    async def exchange(self, method: str, path: str, body: bytes, content_type: str) -> tuple[int, bytes]:
+        """Return status and body of the response. An empty body is not sent."""
+
+    @abstractmethod
+    def stream(self, path: str) -> AbstractAsyncContextManager[tuple[int, AsyncIterator[bytes]]]:
+        """Return status and body of the response, in the parts in which it arrives."""
+
+
+class ApiClient(ApiRequests):
+    """Send requests over HTTP. Use it as ``async with ApiClient(url) as client``.
 
     token      bearer token, if the server requires one
     authority  file with the certificate of the authority that signed the server's certificate, for https
-
-    All requests raise RefusedByApi, and aiohttp.ClientError or TimeoutError if the server does not respond.
     """
 
     def __init__(self, url: str, *, token: str | None = None, authority: Path | None = None) -> None:
@@ -60,36 +113,19 @@ class ApiClient:
         self._session = aiohttp.ClientSession(self._url, headers=self._headers, connector=connector, timeout=timeout)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         if self._session is not None:
             await self._session.close()
 
-    async def get(self, path: str, **query: str) -> dict[str, Any]:
-        """Return an object or a list."""
-        return await self._request("GET", path, query=query)
-
-    async def post(self, path: str, value: dict[str, Any]) -> dict[str, Any]:
-        """Create an object or a subresource."""
-        return await self._request("POST", path, value)
-
-    async def patch(self, path: str, value: dict[str, Any], content_type: str = MERGE_PATCH) -> dict[str, Any]:
-        """Patch an object."""
-        return await self._request("PATCH", path, value, content_type=content_type)
-
-    async def delete(self, path: str, options: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Delete an object."""
-        return await self._request("DELETE", path, options)
+    async def exchange(self, method: str, path: str, body: bytes, content_type: str) -> tuple[int, bytes]:
+        headers = {"Content-Type": content_type} if body else None
+        async with self._open.request(method, path, data=body or None, headers=headers) as response:
+            return response.status, await response.read()
 
     @asynccontextmanager
-    async def watch(self, path: str, version: str, **query: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
-        """Watch the changes after ``version`` until the server ends the stream. An ERROR event raises RefusedByApi."""
-        asked = {"watch": "true", "resourceVersion": version, "allowWatchBookmarks": "true", **query}
-        async with self._open.get(path, params=asked) as response:
-            if response.status != 200:
-                raise _refusal("GET", path, response.status, await response.read())
-            yield _events(path, response.content)
+    async def stream(self, path: str) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
+        async with self._open.get(path) as response:
+            yield response.status, response.content.iter_any()
 
     @property
     def _open(self) -> aiohttp.ClientSession:
@@ -97,45 +133,27 @@ class ApiClient:
             raise RuntimeError("ApiClient is used inside `async with` only")
         return self._session
 
-    async def _request(
-        self,
-        method: str,
-        path: str,
-        value: dict[str, Any] | None = None,
-        *,
-        query: dict[str, str] | None = None,
-        content_type: str = "application/json",
-    ) -> dict[str, Any]:
-        body = msgspec.json.encode(value) if value is not None else None
-        headers = {"Content-Type": content_type} if body is not None else None
-        async with self._open.request(method, path, data=body, params=query, headers=headers) as response:
-            answer = await response.read()
-        if response.status >= 300:
-            raise _refusal(method, path, response.status, answer)
-        return msgspec.json.decode(answer, type=dict[str, Any])
-
 
 def _refusal(method: str, path: str, code: int, answer: bytes) -> RefusedByApi:
     try:
-        message = str(msgspec.json.decode(answer, type=dict[str, Any]).get("message", ""))
+        message = str(msgspec.json.decode(answer, type=Object).get("message", ""))
     except msgspec.MsgspecError:
         message = answer[:200].decode(errors="replace")
     return RefusedByApi(method, path, code, message)
 
 
-async def _events(path: str, content: aiohttp.StreamReader) -> AsyncIterator[WatchEvent]:
+async def _events(path: str, pieces: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
     rest = b""
-    async for piece in content.iter_any():
+    async for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
-            event = msgspec.json.decode(line, type=dict[str, Any])
+            event = msgspec.json.decode(line, type=Object)
             if event["type"] == "ERROR":
                 status = event["object"]
                 raise RefusedByApi("GET", path, status.get("code", 500), status.get("message", ""))
             yield WatchEvent(event["type"], event["object"])
 
 
-Object = dict[str, Any]
 Changed = Callable[[Object | None, Object | None], None]
 """Called with an object before and after a change. None: it did not exist before, or does not exist any more."""
 
@@ -153,7 +171,7 @@ class Mirror:
     complete  set after the first list
     """
 
-    def __init__(self, client: ApiClient, path: str, changed: Changed) -> None:
+    def __init__(self, client: ApiRequests, path: str, changed: Changed) -> None:
         self.objects: dict[str, Object] = {}
         self.complete = asyncio.Event()
         self._client = client
@@ -167,7 +185,7 @@ class Mirror:
                 version = await self._relist()
                 self.complete.set()
                 await self._follow(version)
-            except (RefusedByApi, aiohttp.ClientError, TimeoutError):
+            except API_FAILURES:
                 await asyncio.sleep(_PAUSE)
 
     async def _relist(self) -> str:
@@ -204,14 +222,16 @@ class EventRecorder:
     An event that the API server refuses is dropped.
     """
 
-    def __init__(self, client: ApiClient, component: str) -> None:
+    def __init__(self, client: ApiRequests, component: str, now: Callable[[], datetime] = system_time) -> None:
         self._client = client
         self._component = component
+        self._now = now
         self._last: dict[tuple[str, str], tuple[str, str, int]] = {}
 
-    async def record(self, pod: dict[str, Any], kind: str, reason: str, message: str) -> None:
+    async def record(self, pod: Object, kind: str, reason: str, message: str) -> None:
         """Write an event of type Normal or Warning. Raises aiohttp.ClientError if the API server does not respond."""
-        metadata, note, now = pod["metadata"], event_note(message), timestamp(datetime.now(UTC))
+        metadata, note, time = pod["metadata"], event_note(message), self._now()
+        now = timestamp(time)
         path = f"/api/v1/namespaces/{metadata['namespace']}/events"
         same = (metadata["uid"], reason)
         name, last, count = self._last.get(same, ("", "", 0))
@@ -220,7 +240,7 @@ class EventRecorder:
                 await self._client.patch(f"{path}/{name}", {"count": count + 1, "lastTimestamp": now})
                 self._last[same] = (name, note, count + 1)
                 return
-            name = f"{metadata['name']}.{uuid4().hex[:16]}"
+            name = f"{metadata['name']}.{int(time.timestamp() * 1e9):x}"
             event = {"type": kind, "reason": reason, "message": note, "firstTimestamp": now, "lastTimestamp": now}
             await self._client.post(path, event | self._involved_object(name, pod))
             self._last[same] = (name, note, 1)
@@ -232,7 +252,7 @@ class EventRecorder:
         for key in [key for key in self._last if key[0] == uid]:
             del self._last[key]
 
-    def _involved_object(self, name: str, pod: dict[str, Any]) -> dict[str, Any]:
+    def _involved_object(self, name: str, pod: Object) -> Object:
         metadata = pod["metadata"]
         return {
             "metadata": {"name": name},

@@ -73,9 +73,14 @@ def is_over(pod: Mapping[str, Any]) -> bool:
     return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
-def timestamp(moment: datetime) -> str:
+def system_time() -> datetime:
+    """Return the time of the system's clock."""
+    return datetime.now(UTC)
+
+
+def timestamp(time: datetime) -> str:
     """Format a time as objects carry it, in whole seconds: ``2026-01-31T12:00:00Z``."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def read_timestamp(text: str) -> datetime:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -17,7 +17,7 @@ from sandbox.api.failure import (
     modified,
     not_found,
 )
-from sandbox.api.kinds import NAMESPACES, PODS, Kind, is_over, read_timestamp, timestamp
+from sandbox.api.kinds import NAMESPACES, PODS, Kind, is_over, read_timestamp, system_time, timestamp
 from sandbox.api.patches import patch_function
 from sandbox.api.storage import Storage, Stored, Value
 from sandbox.api.validation import (
@@ -33,10 +33,6 @@ from sandbox.api.validation import (
 Object = dict[str, Any]
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 def _new_uid() -> str:
     return str(uuid4())
 
@@ -48,7 +44,7 @@ class Api:
     """
 
     def __init__(
-        self, storage: Storage, now: Callable[[], datetime] = _now, new_uid: Callable[[], str] = _new_uid
+        self, storage: Storage, now: Callable[[], datetime] = system_time, new_uid: Callable[[], str] = _new_uid
     ) -> None:
         self.storage = storage
         self._now = now

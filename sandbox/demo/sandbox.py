@@ -29,6 +29,7 @@ from sandbox.hardware.fake_sysfs import write_tree
 from sandbox.kubelet.containers import Containers, KubeletPace
 from sandbox.kubelet.kubelet import Kubelet
 from sandbox.programs import RunningExtender, running_child, running_extender, write_kubeconfig
+from sandbox.scheduler.extender_client import connected
 from sandbox.scheduler.scheduler import Scheduler
 
 _PREFIX = "gas-sandbox-"
@@ -232,7 +233,11 @@ async def running_sandbox(
         directory = Path(name)
         async with ApiServer() as server, ApiClient(server.url) as client:
             set_up(server.api)
-            async with running_extender(directory, server.url, flags) as extender, asyncio.TaskGroup() as tasks:
+            async with (
+                running_extender(directory, server.url, flags) as extender,
+                connected(extender.address) as extender_client,
+                asyncio.TaskGroup() as tasks,
+            ):
                 kubeconfig = write_kubeconfig(directory, server.url)
                 sandbox = Sandbox(server.api, extender, kubeconfig, output)
                 running: list[asyncio.Task[None]] = [tasks.create_task(extender.child.until_it_ends())]
@@ -258,7 +263,7 @@ async def running_sandbox(
                 running += [
                     tasks.create_task(Mirror(client, "/api/v1/pods", pod_changed).run()),
                     tasks.create_task(Mirror(client, "/api/v1/nodes", sandbox.node_changed).run()),
-                    tasks.create_task(Scheduler(client, extender.address).run()),
+                    tasks.create_task(Scheduler(client, extender_client).run()),
                 ]
                 yield sandbox
                 for task in running:

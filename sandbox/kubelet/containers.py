@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +23,7 @@ RESTART_SECONDS = "gas-sandbox/restart-seconds"
 class KubeletPace:
     """How long a kubelet and its pods take, in seconds. Annotations of a pod override ``run`` and ``stop``.
 
+    start       time from a pod's admission to the start of its first container
     init        run time of each init container
     run         run time of the other containers; None means until they are deleted
     stop        time that containers take to end when asked to
@@ -32,8 +32,11 @@ class KubeletPace:
     sources     time from the kubelet's start until it learns of any pod
     teardown    time from the end of a pod's last container until the pod is over and its devices are free
     removal     time from then until a deleted pod is gone
+    retry       pause before a request is repeated that the API server or a plugin did not carry out
+    spread      returns how long something takes that takes a number of seconds at most
     """
 
+    start: float = 0
     init: float = 0.05
     run: float | None = None
     stop: float = 0.1
@@ -42,6 +45,13 @@ class KubeletPace:
     sources: float = 0.3
     teardown: float = 0.2
     removal: float = 0.1
+    retry: float = 0.2
+    spread: Callable[[float], float] = lambda seconds: seconds
+
+    async def wait(self, seconds: float) -> None:
+        """Let the time pass that something takes which takes this many seconds at most."""
+        if seconds:
+            await asyncio.sleep(self.spread(seconds))
 
 
 def container_seconds(pod: dict[str, Any], container: str, otherwise: float | None) -> float | None:
@@ -105,7 +115,7 @@ class Container:
 
     devices: ContainerDevices
     restarts: int
-    id: str = field(default_factory=lambda: f"sandbox://{secrets.token_hex(32)}")
+    id: str
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     succeeded: bool = True
 
@@ -116,24 +126,33 @@ class Container:
 
 
 class Containers:
-    """The containers of one node. They keep running without a kubelet; a reboot ends them all."""
+    """The containers of one node. They keep running without a kubelet; a reboot ends them all.
 
-    def __init__(self) -> None:
+    later  calls a function after a number of seconds, by default on the running event loop
+    """
+
+    def __init__(self, later: Callable[..., object] | None = None) -> None:
+        self.later = later or (lambda *args: asyncio.get_running_loop().call_later(*args))
         self._last: dict[tuple[str, str], Container] = {}
 
     def get(self, uid: str, name: str) -> Container | None:
         """Return the last run of a container, running or ended; None if it was never started."""
         return self._last.get((uid, name))
 
+    def is_running(self, uid: str, name: str) -> bool:
+        """Return whether a container was started and has not ended."""
+        return (last := self.get(uid, name)) is not None and last.is_running
+
     def start(
         self, uid: str, name: str, devices: ContainerDevices, seconds: float | None, *, fails: bool = False
     ) -> Container:
         """Start or restart a container. It ends by itself after ``seconds``, unless that is None."""
         before = self._last.get((uid, name))
-        container = Container(devices, restarts=before.restarts + 1 if before else 0)
+        restarts = before.restarts + 1 if before else 0
+        container = Container(devices, restarts, f"sandbox://{uid}/{name}/{restarts}")
         self._last[uid, name] = container
         if seconds is not None:
-            asyncio.get_running_loop().call_later(seconds, _end, container, not fails)
+            self.later(seconds, _end, container, not fails)
         return container
 
     def stop(self, uid: str) -> None:

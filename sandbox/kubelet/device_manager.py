@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from random import SystemRandom
 from typing import Any, Protocol
 
 import msgspec
 
+from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.values.errors import GasError
 from sandbox.api.quantities import exact_amount
 
@@ -46,11 +47,16 @@ class DeviceState:
         """Return whether kubelet allocates devices for this resource. For any other it starts containers without."""
         return resource in self._healthy or resource in self._in_use()
 
-    def set_devices(self, resource: str, devices: Mapping[str, bool], numa: Mapping[str, frozenset[int]]) -> None:
+    def report(self, resource: str, devices: api.ListAndWatchResponse) -> None:
         """Store what a plugin reports: all of its ids, whether each is healthy, and the NUMA nodes if there are any."""
-        self._healthy[resource] = frozenset(id_ for id_, healthy in devices.items() if healthy)
-        self._unhealthy[resource] = frozenset(devices) - self._healthy[resource]
-        self._numa[resource] = dict(numa)
+        self._healthy[resource] = frozenset(each.ID for each in devices.devices if each.health == "Healthy")
+        self._unhealthy[resource] = frozenset(each.ID for each in devices.devices) - self._healthy[resource]
+        self._numa[resource] = {each.ID: frozenset(node.ID for node in each.topology.nodes) for each in devices.devices}
+
+    def restart(self) -> None:
+        """Forget all devices, but not the allocations, as when kubelet restarts."""
+        for resource in self._healthy:
+            self.report(resource, api.ListAndWatchResponse())
 
     def mark_plugin_gone(self, resource: str) -> None:
         """Mark every id of a resource unhealthy. After a restart of kubelet they are unknown."""
@@ -70,10 +76,9 @@ class DeviceState:
         """Return the healthy ids that no container has."""
         return self._healthy.get(resource, frozenset()) - self._in_use().get(resource, frozenset())
 
-    def ids_of(self, uid: str, container: str, resource: str) -> frozenset[str] | None:
-        """Return the ids of a container, None if none were allocated to it."""
-        allocation = self.allocations.get(uid, {}).get(container, {}).get(resource)
-        return allocation.ids if allocation is not None else None
+    def allocations_of(self, uid: str, container: str) -> Mapping[str, Allocation]:
+        """Return what a container has, by resource."""
+        return self.allocations.get(uid, {}).get(container, {})
 
     def add_allocation(self, uid: str, container: str, resource: str, allocation: Allocation) -> None:
         """Store what a container gets of a resource."""
@@ -93,14 +98,11 @@ class DeviceState:
 
     def _in_use(self) -> dict[str, frozenset[str]]:
         found: dict[str, frozenset[str]] = {}
-        for resource, allocation in self._all():
-            found[resource] = found.get(resource, frozenset()) | allocation.ids
-        return found
-
-    def _all(self) -> Iterable[tuple[str, Allocation]]:
         for containers in self.allocations.values():
             for allocations in containers.values():
-                yield from allocations.items()
+                for resource, allocation in allocations.items():
+                    found[resource] = found.get(resource, frozenset()) | allocation.ids
+        return found
 
 
 CHECKPOINT_FILE = "kubelet_internal_checkpoint"
@@ -139,7 +141,7 @@ def read_checkpoint(file: Path) -> DeviceState:
         return state
     checkpoint = msgspec.json.decode(file.read_bytes(), type=_Checkpoint)
     for resource in checkpoint.resources:
-        state.set_devices(resource, {}, {})
+        state.report(resource, api.ListAndWatchResponse())
     for entry in checkpoint.entries:
         state.add_allocation(
             entry.uid, entry.container, entry.resource, Allocation(frozenset(entry.ids), entry.response)
@@ -149,11 +151,22 @@ def read_checkpoint(file: Path) -> DeviceState:
 
 Object = dict[str, Any]
 
-_chance = SystemRandom()
+InAnyOrder = Callable[[Iterable[str]], list[str]]
+"""Returns texts in a random order."""
+
+
+def in_any_order(texts: Iterable[str]) -> list[str]:
+    """Return texts in a random order."""
+    ordered = sorted(texts)
+    return SystemRandom().sample(ordered, len(ordered))
 
 
 class NoDevices(GasError):
     """A container cannot get its devices; its pod is rejected for good. The sentence is kubelet's."""
+
+
+class PluginFailed(GasError):
+    """A plugin cannot be called, or returned an error. The text is the one that kubelet writes."""
 
 
 class Plugins(Protocol):
@@ -165,104 +178,102 @@ class Plugins(Protocol):
 
     async def allocate(self, resource: str, ids: frozenset[str]) -> bytes: ...
 
+    async def pre_start(self, resource: str, ids: frozenset[str]) -> None: ...
 
-async def allocate_pod(
-    pod: Object,
-    state: DeviceState,
-    plugins: Plugins,
-    *,
-    runs_already: Callable[[str], bool] = lambda container: False,
-) -> None:
-    """Allocate devices to the containers of a pod: to init containers in order, then to the others.
 
-    runs_already  returns whether a container, by name, has run since before kubelet's start; these are skipped
+class DeviceManager:
+    """Give devices to containers.
 
-    Raises NoDevices and PluginFailed. What earlier containers got then stays allocated until the pod is removed.
+    state         the devices and their allocations
+    plugins       the plugins that are called
+    in_any_order  decides where kubelet's order is random
+    save          called after an allocation
     """
-    uid = pod["metadata"]["uid"]
-    reusable: dict[str, frozenset[str]] = {}
-    for container in pod["spec"].get("initContainers") or ():
-        if not runs_already(container["name"]):
-            await _allocate(uid, container, reusable, state, plugins)
-        for resource, ids in _ids_of(uid, container, state):
-            before = reusable.get(resource, frozenset())
-            keeps = container.get("restartPolicy") == "Always"
-            reusable[resource] = before - ids if keeps else before | ids
-    for container in pod["spec"]["containers"]:
-        if not runs_already(container["name"]):
-            await _allocate(uid, container, reusable, state, plugins)
-        for resource, ids in _ids_of(uid, container, state):
-            reusable[resource] = reusable.get(resource, frozenset()) - ids
+
+    def __init__(
+        self,
+        state: DeviceState,
+        plugins: Plugins,
+        *,
+        in_any_order: InAnyOrder = in_any_order,
+        save: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.state = state
+        self.plugins = plugins
+        self.in_any_order = in_any_order
+        self._save = save
+
+    async def allocate_pod(self, pod: Object, *, runs_already: Callable[[str], bool]) -> None:
+        """Allocate devices to the containers of a pod: to init containers in order, then to the others.
+
+        runs_already  returns whether a container, by name, has run since before kubelet's start; these are skipped
+
+        Raises NoDevices and PluginFailed. What earlier containers got then stays allocated until the pod is removed.
+        """
+        uid, init = pod["metadata"]["uid"], pod["spec"].get("initContainers") or []
+        reusable: dict[str, frozenset[str]] = {}
+        try:
+            for container in [*init, *pod["spec"]["containers"]]:
+                if not runs_already(container["name"]):
+                    await self._allocate(uid, container, reusable)
+                for resource, allocation in self.state.allocations_of(uid, container["name"]).items():
+                    before = reusable.get(resource, frozenset())
+                    frees = container in init and container.get("restartPolicy") != "Always"
+                    reusable[resource] = before | allocation.ids if frees else before - allocation.ids
+        finally:
+            self._save()
+
+    async def _allocate(self, uid: str, container: Object, reusable: Mapping[str, frozenset[str]]) -> None:
+        asked, name = requested_devices(container), container["name"]
+        for resource in self.in_any_order(asked):  # kubelet iterates over a Go map here
+            if not self.state.is_device_resource(resource):
+                continue
+            has = self.state.allocations_of(uid, name).get(resource)
+            if has is not None and len(has.ids) != asked[resource]:
+                raise NoDevices(
+                    f'pod "{uid}" container "{name}" changed request for resource "{resource}" '
+                    f"from {len(has.ids)} to {asked[resource]}"
+                )
+            self._check_health(resource, has.ids if has is not None else frozenset())
+            if has is None and asked[resource] > 0:
+                ids = await self._choose(resource, asked[resource], reusable.get(resource, frozenset()))
+                response = await self.plugins.allocate(resource, ids)
+                self.state.add_allocation(uid, name, resource, Allocation(ids, response))
+
+    def _check_health(self, resource: str, has: frozenset[str]) -> None:
+        healthy = self.state.healthy(resource)
+        if healthy is None:
+            raise NoDevices(f"cannot allocate unregistered device {resource}")
+        if not healthy:
+            raise NoDevices(f"no healthy devices present; cannot allocate unhealthy devices {resource}")
+        if not has <= healthy:
+            raise NoDevices(
+                f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {resource}"
+            )
+
+    async def _choose(self, resource: str, count: int, reusable: frozenset[str]) -> frozenset[str]:
+        """Choose ids: first those of ended init containers, then those that the plugin prefers, then any.
+
+        If the ids of init containers suffice, the plugin is not asked.
+        """
+        taken = self._some(reusable, count)
+        if len(taken) == count:
+            return taken
+        free = self.state.free(resource)
+        if len(free) < count - len(taken):
+            raise NoDevices(
+                f"requested number of devices unavailable for {resource}. "
+                f"Requested: {count - len(taken)}, Available: {len(free)}"
+            )
+        preferred = await self.plugins.prefer(resource, free | taken, taken, count)
+        taken |= self._some(preferred & free, count - len(taken))
+        return taken | self._some(free - taken, count - len(taken))
+
+    def _some(self, ids: frozenset[str], count: int) -> frozenset[str]:
+        return frozenset(self.in_any_order(ids)[:count])
 
 
 def requested_devices(container: Object) -> dict[str, int]:
     """Return what a container requests, by full resource name, in whole units."""
     limits: Mapping[str, Any] = container.get("resources", {}).get("limits") or {}
-    return {name: _whole(exact_amount(str(amount))) for name, amount in limits.items()}
-
-
-async def _allocate(
-    uid: str, container: Object, reusable: Mapping[str, frozenset[str]], state: DeviceState, plugins: Plugins
-) -> None:
-    asked = requested_devices(container)
-    # Kubelet iterates over a Go map here, so the order is random.
-    for resource in _chance.sample(list(asked), len(asked)):
-        if not state.is_device_resource(resource):
-            continue
-        has = state.ids_of(uid, container["name"], resource)
-        if has is not None and len(has) != asked[resource]:
-            raise NoDevices(
-                f'pod "{uid}" container "{container["name"]}" changed request for resource "{resource}" '
-                f"from {len(has)} to {asked[resource]}"
-            )
-        _check_health(resource, has or frozenset(), state)
-        if has is None and asked[resource] > 0:
-            ids = await _chosen(resource, asked[resource], reusable.get(resource, frozenset()), state, plugins)
-            response = await plugins.allocate(resource, ids)
-            state.add_allocation(uid, container["name"], resource, Allocation(ids, response))
-
-
-def _check_health(resource: str, has: frozenset[str], state: DeviceState) -> None:
-    healthy = state.healthy(resource)
-    if healthy is None:
-        raise NoDevices(f"cannot allocate unregistered device {resource}")
-    if not healthy:
-        raise NoDevices(f"no healthy devices present; cannot allocate unhealthy devices {resource}")
-    if not has <= healthy:
-        raise NoDevices(
-            f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {resource}"
-        )
-
-
-async def _chosen(
-    resource: str, count: int, reusable: frozenset[str], state: DeviceState, plugins: Plugins
-) -> frozenset[str]:
-    """Choose ids: first those of ended init containers, then those that the plugin prefers, then any.
-
-    If the ids of init containers suffice, the plugin is not asked.
-    """
-    taken = _some(reusable, count)
-    if len(taken) == count:
-        return taken
-    free = state.free(resource)
-    if len(free) < count - len(taken):
-        raise NoDevices(
-            f"requested number of devices unavailable for {resource}. "
-            f"Requested: {count - len(taken)}, Available: {len(free)}"
-        )
-    preferred = await plugins.prefer(resource, free | taken, taken, count)
-    taken |= _some(preferred & free, count - len(taken))
-    return taken | _some(free - taken, count - len(taken))
-
-
-def _some(ids: frozenset[str], count: int) -> frozenset[str]:
-    return frozenset(_chance.sample(sorted(ids), min(count, len(ids))))
-
-
-def _ids_of(uid: str, container: Object, state: DeviceState) -> Iterator[tuple[str, frozenset[str]]]:
-    for resource, allocation in state.allocations.get(uid, {}).get(container["name"], {}).items():
-        yield resource, allocation.ids
-
-
-def _whole(amount: Decimal) -> int:
-    return int(amount.to_integral_value(rounding="ROUND_CEILING"))
+    return {name: math.ceil(exact_amount(str(amount))) for name, amount in limits.items()}

@@ -19,8 +19,8 @@ from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import (
     RegistrationServicer,
     add_RegistrationServicer_to_server,
 )
-from gas.values.errors import GasError
 from sandbox.api.quantities import is_extended
+from sandbox.kubelet.device_manager import PluginFailed
 
 _Response = TypeVar("_Response")
 
@@ -37,10 +37,6 @@ _PRE_START = 30.0
 
 # Without this option gRPC would find a new server at an old socket only after its pause between two attempts.
 _OPTIONS = (("grpc.use_local_subchannel_pool", 1),)
-
-
-class PluginFailed(GasError):
-    """A plugin cannot be called, or returned an error. The text is the one that kubelet writes."""
 
 
 @dataclass(slots=True, eq=False)

@@ -35,7 +35,7 @@ def pod_resources(pods: Iterable[Object], state: DeviceState) -> api.ListPodReso
             api.PodResources(
                 name=pod["metadata"]["name"],
                 namespace=pod["metadata"]["namespace"],
-                containers=[_container(pod, container, state) for container in _shown(pod)],
+                containers=[_container(pod, container, state) for container in shown_containers(pod)],
             )
             for pod in pods
         ]
@@ -142,14 +142,15 @@ class _Limit:
         self._left -= 1
 
 
-def _shown(pod: Object) -> list[Object]:
+def shown_containers(pod: Object) -> list[Object]:
+    """Return the containers of a pod that kubelet lists: its sidecars and app containers."""
     init = pod["spec"].get("initContainers") or []
     sidecars = [container for container in init if container.get("restartPolicy") == "Always"]
     return [*sidecars, *pod["spec"]["containers"]]
 
 
 def _container(pod: Object, container: Object, state: DeviceState) -> api.ContainerResources:
-    allocations = state.allocations.get(pod["metadata"]["uid"], {}).get(container["name"], {})
+    allocations = state.allocations_of(pod["metadata"]["uid"], container["name"])
     devices = [
         part for resource, allocation in allocations.items() for part in _devices(resource, allocation.ids, state)
     ]

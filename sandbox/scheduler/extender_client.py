@@ -1,9 +1,10 @@
-"""The scheduler's side of the extender protocol: filter and bind over TLS, with Go's field names."""
+"""The scheduler's side of the extender protocol, with Go's field names."""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -73,17 +74,36 @@ class _HostPriority(msgspec.Struct, rename="pascal"):
     score: int
 
 
+class _Victim(msgspec.Struct, rename={"uid": "UID"}):
+    uid: str
+
+
+class _Victims(msgspec.Struct, rename="pascal"):
+    pods: list[_Victim] | None = None
+
+
+class _PreemptResult(msgspec.Struct, rename="pascal"):
+    node_name_to_meta_victims: dict[str, _Victims] | None = None
+
+
 class _BindResult(msgspec.Struct, rename="pascal"):
     error: str = ""
 
 
-class ExtenderClient:
-    """Call one extender. The caller closes ``session``."""
+Post = Callable[[str, dict[str, Any]], Awaitable[bytes]]
+"""Sends the arguments of a verb to the extender and returns the body of its response. Raises ExtenderFailed."""
 
-    def __init__(self, address: ExtenderAddress, session: aiohttp.ClientSession) -> None:
-        self.address = address
-        self._session = session
-        self._context = address.ssl_context()
+
+class ExtenderClient:
+    """Call one extender. ``ignorable`` and ``weight`` are those of `ExtenderAddress`."""
+
+    def __init__(
+        self, post: Post, managed_resources: Collection[str], *, ignorable: bool = False, weight: int = 0
+    ) -> None:
+        self.ignorable = ignorable
+        self._post = post
+        self._managed = frozenset(managed_resources)
+        self._weight = weight
 
     def manages(self, pod: dict[str, Any]) -> bool:
         """Return whether a container of the pod requests a resource that the extender manages."""
@@ -91,7 +111,7 @@ class ExtenderClient:
         for container in [*spec["containers"], *(spec.get("initContainers") or [])]:
             resources = container.get("resources") or {}
             names = {*(resources.get("requests") or {}), *(resources.get("limits") or {})}
-            if not names.isdisjoint(self.address.managed_resources):
+            if not names.isdisjoint(self._managed):
                 return True
         return False
 
@@ -107,14 +127,16 @@ class ExtenderClient:
     async def prioritize(self, pod: dict[str, Any], nodes: Sequence[str]) -> dict[str, int]:
         """Ask how good each node is for the pod, and return what kube-scheduler adds to its own scores.
 
-        Nothing is added if the extender fails, as in kube-scheduler.
+        Nothing is added if the extender fails, as in kube-scheduler, or is not asked for scores.
         """
+        if not self._weight:
+            return {}
         try:
             response = await self._post("prioritize", {"Pod": pod, "Nodes": None, "NodeNames": list(nodes)})
             scores = _decode(response, list[_HostPriority])
         except ExtenderFailed:
             return {}
-        return {each.host: each.score * self.address.weight * _SCALE for each in scores}
+        return {each.host: each.score * self._weight * _SCALE for each in scores}
 
     async def bind(self, pod: dict[str, Any], node: str) -> None:
         """Ask the extender to bind the pod to the node. Raises ExtenderFailed."""
@@ -129,21 +151,33 @@ class ExtenderClient:
         if result.error:
             raise ExtenderFailed(result.error)
 
-    async def _post(self, verb: str, args: dict[str, Any]) -> bytes:
-        url = f"{self.address.url}/scheduler/{verb}"
-        timeout = aiohttp.ClientTimeout(total=self.address.seconds)
-        headers = {"Content-Type": "application/json"}
-        body = msgspec.json.encode(args)
-        try:
-            async with self._session.post(
-                url, data=body, headers=headers, ssl=self._context, timeout=timeout
-            ) as response:
-                content = await response.read()
-        except (aiohttp.ClientError, OSError) as error:
-            raise ExtenderFailed(f"failed {verb} with extender at URL {self.address.url}: {error}") from error
-        if response.status != 200:
-            raise ExtenderFailed(f"failed {verb} with extender at URL {url}, code {response.status}")
-        return content
+    async def preempt(self, pod: dict[str, Any], nodes: Iterable[str]) -> dict[str, list[str]]:
+        """Ask which pods to evict for a pod. Return the UIDs by node. Raises ExtenderFailed."""
+        proposals = {node: {"Pods": [], "NumPDBViolations": 0} for node in nodes}
+        result = _decode(await self._post("preempt", {"Pod": pod, "NodeNameToMetaVictims": proposals}), _PreemptResult)
+        found = result.node_name_to_meta_victims or {}
+        return {node: sorted(each.uid for each in victims.pods or ()) for node, victims in found.items()}
+
+
+@asynccontextmanager
+async def connected(address: ExtenderAddress) -> AsyncIterator[ExtenderClient]:
+    """Return a client of an extender, for as long as the block."""
+    context = address.ssl_context()
+    timeout = aiohttp.ClientTimeout(total=address.seconds)
+    async with aiohttp.ClientSession(timeout=timeout, headers={"Content-Type": "application/json"}) as session:
+
+        async def post(verb: str, args: dict[str, Any]) -> bytes:
+            url = f"{address.url}/scheduler/{verb}"
+            try:
+                async with session.post(url, data=msgspec.json.encode(args), ssl=context) as response:
+                    content = await response.read()
+            except (aiohttp.ClientError, OSError) as error:
+                raise ExtenderFailed(f"failed {verb} with extender at URL {address.url}: {error}") from error
+            if response.status != 200:
+                raise ExtenderFailed(f"failed {verb} with extender at URL {url}, code {response.status}")
+            return content
+
+        yield ExtenderClient(post, address.managed_resources, ignorable=address.ignorable, weight=address.weight)
 
 
 def _decode(body: bytes, kind: type[Result]) -> Result:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from decimal import Decimal
+from functools import partial
+from typing import Protocol
 
-import aiohttp
-
-from sandbox.api.client import ApiClient, EventRecorder, Mirror, Object, RefusedByApi
-from sandbox.api.kinds import is_over, timestamp
+from sandbox.api.client import API_FAILURES, ApiRequests, EventRecorder, Mirror, Object
+from sandbox.api.kinds import is_over, system_time, timestamp
 from sandbox.api.patches import STRATEGIC_MERGE_PATCH
-from sandbox.scheduler.extender_client import ExtenderAddress, ExtenderClient, ExtenderFailed
+from sandbox.scheduler.extender_client import ExtenderClient, ExtenderFailed
 from sandbox.scheduler.node_fit import free_share, reasons_against, requested_by_node
 from sandbox.scheduler.queue import SchedulingQueue
 
@@ -34,133 +34,209 @@ def waiting_sentence(nodes: int, reasons: Iterable[str]) -> str:
 NAME = "default-scheduler"
 
 
+class Reports(Protocol):
+    """What becomes known of the attempts to schedule pods."""
+
+    async def failed(self, pod: Object, reason: str, message: str) -> None: ...
+
+    async def bound(self, pod: Object, node: str) -> None: ...
+
+    def forget(self, uid: str) -> None: ...
+
+
+class StatusReports:
+    """Write the condition and the events that kube-scheduler writes. If that fails, the next attempt writes them."""
+
+    def __init__(self, client: ApiRequests) -> None:
+        self._client = client
+        self._events = EventRecorder(client, NAME)
+
+    async def failed(self, pod: Object, reason: str, message: str) -> None:
+        """Report that a pod has no node. ``reason`` is Unschedulable or SchedulerError."""
+        with suppress(*API_FAILURES):
+            await self._set_condition(pod, reason, message)
+            await self._events.record(pod, "Warning", "FailedScheduling", message)
+
+    async def bound(self, pod: Object, node: str) -> None:
+        """Report that a pod has a node."""
+        key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        with suppress(*API_FAILURES):
+            await self._events.record(pod, "Normal", "Scheduled", f"Successfully assigned {key} to {node}")
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod that is gone."""
+        self._events.forget(uid)
+
+    async def _set_condition(self, pod: Object, reason: str, message: str) -> None:
+        known = pod.get("status", {}).get("conditions") or []
+        wanted = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+        if any(wanted.items() <= condition.items() for condition in known):
+            return
+        condition: Object = wanted | {"lastTransitionTime": timestamp(system_time())}
+        patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": [condition]}}
+        await self._client.patch(f"{_path(pod)}/status", patch, STRATEGIC_MERGE_PATCH)
+
+
+Choose = Callable[[Sequence[str], Callable[[str], Decimal]], str]
+"""Returns one of the nodes that fit. The function returns a node's score."""
+
+Evicting = Callable[[Object, str, list[str], bool], None]
+"""Called with a pod, its node, the UIDs of the pods that are evicted for it, and whether pods are being bound there."""
+
+
+def _best(nodes: Sequence[str], score: Callable[[str], Decimal]) -> str:
+    return max(nodes, key=score)
+
+
 class Scheduler:
     """Try the pods that have no node and name this scheduler, one after another.
 
     The nodes for a pod have to pass `node_fit` and, if the pod requests a resource that the extender manages, the
     extender's filter. Of these the scheduler takes the one with the largest free share, to which the extender's scores
-    are added if it is asked for them, and the extender binds the pod. A pod without a node gets the condition and the
-    event that kube-scheduler writes. It is tried again after its backoff, once a pod ends or a node changes.
+    are added if it is asked for them, and the extender binds the pod. A pod without a node is tried again after its
+    backoff, once a pod ends or a node changes.
+
+    choose      chooses among the nodes that fit
+    concurrent  whether the next pod is tried while a pod is being bound, as in kube-scheduler
+    evicting    turns preemption on: pods with a priority evict those that the extender names
     """
 
-    def __init__(self, client: ApiClient, address: ExtenderAddress, queue: SchedulingQueue | None = None) -> None:
+    def __init__(
+        self,
+        client: ApiRequests,
+        extender: ExtenderClient,
+        *,
+        queue: SchedulingQueue | None = None,
+        reports: Reports | None = None,
+        choose: Choose = _best,
+        concurrent: bool = False,
+        evicting: Evicting | None = None,
+    ) -> None:
         self._client = client
-        self._address = address
+        self._extender = extender
         self._queue = queue or SchedulingQueue()
+        self._reports = reports or StatusReports(client)
+        self._choose = choose
+        self._concurrent = concurrent
+        self._evicting = evicting
         self._pods = Mirror(client, "/api/v1/pods", self._pod_changed)
         self._nodes = Mirror(client, "/api/v1/nodes", self._node_changed)
-        self._events = EventRecorder(client, NAME)
         self._assumed: dict[str, str] = {}
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
         """Schedule until cancelled. Goes on after failures of the API server and of the extender."""
-        async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as tasks:
-            extender = ExtenderClient(self._address, session)
-            tasks.create_task(self._pods.run())
-            tasks.create_task(self._nodes.run())
-            tasks.create_task(self._schedule(extender))
+        async with asyncio.TaskGroup() as self._tasks:
+            self._tasks.create_task(self._pods.run())
+            self._tasks.create_task(self._nodes.run())
+            await self._pods.complete.wait()
+            await self._nodes.complete.wait()
+            while True:
+                self._changed.clear()
+                if (uid := self._queue.due(_now())) is not None:
+                    await self._try(uid)
+                else:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout_at(self._queue.next_turn()):
+                            await self._changed.wait()
 
-    async def _schedule(self, extender: ExtenderClient) -> None:
-        await self._pods.complete.wait()
-        await self._nodes.complete.wait()
-        clock = asyncio.get_running_loop().time
-        while True:
-            self._changed.clear()
-            uid = self._queue.due(clock())
-            if uid is None:
-                await self._wait_until(self._queue.next_turn())
-                continue
-            wakes, pod = self._queue.wakes, self._pods.objects[uid]
-            try:
-                placed = await self._place(pod, extender)
-            except (ExtenderFailed, RefusedByApi, aiohttp.ClientError, TimeoutError) as failure:
-                self._queue.fail(uid, clock())
-                await self._report(pod, "SchedulerError", str(failure))
-                continue
-            if placed:
-                self._queue.remove(uid)
-            else:
-                self._queue.refuse(uid, clock(), wakes)
-
-    async def _wait_until(self, moment: float | None) -> None:
-        clock = asyncio.get_running_loop().time
+    async def _try(self, uid: str) -> None:
+        """Find a node for a pod and bind it, or make room for it."""
+        wakes, pod = self._queue.wakes, self._pods.objects[uid]
         try:
-            async with asyncio.timeout(None if moment is None else max(moment - clock(), 0)):
-                await self._changed.wait()
-        except TimeoutError:
+            node, why = await self._find(pod)
+        except ExtenderFailed as failure:
+            self._queue.fail(uid, _now())
+            await self._reports.failed(pod, "SchedulerError", str(failure))
             return
+        if node is None:
+            await self._reports.failed(pod, "Unschedulable", why)
+            await self._preempt(pod)
+            self._queue.refuse(uid, _now(), wakes)
+        elif uid in self._pods.objects:
+            self._assumed[uid] = node
+            self._queue.remove(uid)
+            binding = self._tasks.create_task(self._bind(pod, node))
+            if not self._concurrent:
+                await binding
 
-    async def _place(self, pod: Object, extender: ExtenderClient) -> bool:
-        """Find a node and bind the pod. Return whether it has a node now.
-
-        Raises ExtenderFailed, RefusedByApi and aiohttp.ClientError.
-        """
+    async def _find(self, pod: Object) -> tuple[str | None, str]:
+        """Return the node for a pod; or None, and a sentence why there is none. Raises ExtenderFailed."""
         nodes = {node["metadata"]["name"]: node for node in self._nodes.objects.values()}
-        used = requested_by_node(nodes, self._pods.objects, self._assumed)
+        placed = {**nominated_nodes(pod, self._pods.objects), **self._assumed}
+        used = requested_by_node(nodes, self._pods.objects, placed)
         reasons = {name: reasons_against(pod, node, used[name]) for name, node in nodes.items()}
         fitting = sorted(name for name, why in reasons.items() if not why)
-        is_managed = extender.manages(pod)
+        is_managed = self._extender.manages(pod)
         if fitting and is_managed:
             try:
-                filtered = await extender.filter(pod, fitting)
+                filtered = await self._extender.filter(pod, fitting)
             except ExtenderFailed:
-                if not self._address.ignorable:
+                if not self._extender.ignorable:
                     raise
             else:
                 reasons |= {name: [why] for name, why in filtered.reasons.items()}
                 fitting = [name for name in fitting if name in filtered.passed]
         if not fitting:
-            sentence = waiting_sentence(len(nodes), [why for whys in reasons.values() for why in whys])
-            await self._report(pod, "Unschedulable", sentence)
-            return False
+            return None, waiting_sentence(len(nodes), [why for whys in reasons.values() for why in whys])
         scores: Mapping[str, int] = {}
-        if is_managed and self._address.weight and len(fitting) > 1:
-            scores = await extender.prioritize(pod, fitting)
-        node = max(fitting, key=lambda name: scores.get(name, 0) + 100 * free_share(pod, nodes[name], used[name]))
-        await self._bind(pod, node, extender if is_managed else None)
-        return True
+        if is_managed and len(fitting) > 1:
+            scores = await self._extender.prioritize(pod, fitting)
+        share = partial(free_share, pod)
+        return self._choose(fitting, lambda name: scores.get(name, 0) + 100 * share(nodes[name], used[name])), ""
 
-    async def _bind(self, pod: Object, node: str, extender: ExtenderClient | None) -> None:
-        metadata = pod["metadata"]
-        if extender is None or not await self._bound_by(extender, pod, node):
-            path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/binding"
-            target = {"kind": "Node", "name": node}
-            names = {"name": metadata["name"], "uid": metadata["uid"]}
-            await self._client.post(path, {"metadata": names, "target": target})
-        if metadata["uid"] in self._pods.objects:
-            self._assumed[metadata["uid"]] = node
-        key = f"{metadata['namespace']}/{metadata['name']}"
-        await self._events.record(pod, "Normal", "Scheduled", f"Successfully assigned {key} to {node}")
+    async def _bind(self, pod: Object, node: str) -> None:
+        uid = pod["metadata"]["uid"]
+        try:
+            if not (self._extender.manages(pod) and await self._is_bound_by_extender(pod, node)):
+                names = {"name": pod["metadata"]["name"], "uid": uid}
+                target = {"kind": "Node", "name": node}
+                await self._client.post(f"{_path(pod)}/binding", {"metadata": names, "target": target})
+        except (ExtenderFailed, *API_FAILURES) as failure:
+            self._assumed.pop(uid, None)
+            if (now := self._pods.objects.get(uid)) is not None and is_waiting(now):
+                self._queue.add(uid)
+                self._queue.fail(uid, _now())
+            self._queue.wake()
+            self._changed.set()
+            await self._reports.failed(pod, "SchedulerError", str(failure) or type(failure).__name__)
+        else:
+            await self._reports.bound(pod, node)
 
-    async def _bound_by(self, extender: ExtenderClient, pod: Object, node: str) -> bool:
+    async def _is_bound_by_extender(self, pod: Object, node: str) -> bool:
         """Let the extender bind the pod. Return False if it failed and is ignorable: the scheduler then binds."""
         try:
-            await extender.bind(pod, node)
+            await self._extender.bind(pod, node)
         except ExtenderFailed:
-            if not self._address.ignorable:
+            if not self._extender.ignorable:
                 raise
             return False
         return True
 
-    async def _report(self, pod: Object, reason: str, message: str) -> None:
-        """Write the condition and the event. If that fails, the next attempt writes them."""
+    async def _preempt(self, pod: Object) -> None:
+        """Make room for a pod that fits no node, as the extender says, or end its nomination."""
+        if self._evicting is None or not pod["spec"].get("priority"):
+            return
+        nominated = pod["status"].get("nominatedNodeName")
+        if nominated and any(
+            other["spec"].get("nodeName") == nominated and "deletionTimestamp" in other["metadata"]
+            for other in self._pods.objects.values()
+        ):
+            return  # those that leave may make enough room
         try:
-            await self._set_condition(pod, reason, message)
-            await self._events.record(pod, "Warning", "FailedScheduling", message)
-        except (RefusedByApi, aiohttp.ClientError, TimeoutError):
-            return
-
-    async def _set_condition(self, pod: Object, reason: str, message: str) -> None:
-        metadata = pod["metadata"]
-        known = pod.get("status", {}).get("conditions") or []
-        wanted = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
-        if any(wanted.items() <= condition.items() for condition in known):
-            return
-        condition: dict[str, Any] = wanted | {"lastTransitionTime": timestamp(datetime.now(UTC))}
-        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
-        patch = {"metadata": {"uid": metadata["uid"]}, "status": {"conditions": [condition]}}
-        await self._client.patch(path, patch, STRATEGIC_MERGE_PATCH)
+            names = [node["metadata"]["name"] for node in self._nodes.objects.values()]
+            found = await self._extender.preempt(pod, names)
+            node = self._choose(sorted(found), lambda name: Decimal(-len(found[name]))) if found else None
+            if node is not None:
+                self._evicting(pod, node, found[node], node in self._assumed.values())
+            if node is not None or nominated:
+                patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"nominatedNodeName": node}}
+                await self._client.patch(f"{_path(pod)}/status", patch)
+            for uid in found[node] if node is not None else ():
+                if (victim := self._pods.objects.get(uid)) is not None:
+                    await self._client.delete(_path(victim), {"preconditions": {"uid": uid}})
+        except (ExtenderFailed, *API_FAILURES) as failure:
+            await self._reports.failed(pod, "SchedulerError", f"preemption: {failure}")
 
     def _pod_changed(self, before: Object | None, after: Object | None) -> None:
         pod = after or before
@@ -169,19 +245,52 @@ class Scheduler:
         uid = pod["metadata"]["uid"]
         if after is None or after["spec"].get("nodeName"):
             self._assumed.pop(uid, None)
-        if after is not None and is_waiting(after) and uid not in self._assumed:
-            self._queue.add(uid)
-        else:
+        if after is None or not is_waiting(after):
             self._queue.remove(uid)
+        elif uid not in self._assumed:
+            self._queue.add(uid)
         if after is None:
-            self._events.forget(uid)
-        if before is not None and not is_over(before) and (after is None or is_over(after)):
+            self._reports.forget(uid)
+        if before is not None and frees_room(before, after):
             self._queue.wake()
         self._changed.set()
 
     def _node_changed(self, _before: Object | None, _after: Object | None) -> None:
         self._queue.wake()
         self._changed.set()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _path(pod: Object) -> str:
+    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+
+
+def nominated_nodes(pod: Object, pods: Mapping[str, Object]) -> dict[str, str]:
+    """Return the nodes for which other pods of the pod's priority or a higher one are nominated, by UID.
+
+    kube-scheduler counts the requests of these pods there, as if they had been bound.
+    """
+    return {
+        uid: other["status"]["nominatedNodeName"]
+        for uid, other in pods.items()
+        if uid != pod["metadata"]["uid"]
+        and other["status"].get("nominatedNodeName")
+        and (other["spec"].get("priority") or 0) >= (pod["spec"].get("priority") or 0)
+    }
+
+
+def frees_room(before: Object, after: Object | None) -> bool:
+    """Return whether a change of a pod, or its end (None), gives up room that is taken by it or kept for it.
+
+    kube-scheduler tries pods again then, also those that wait for a nominated pod's room.
+    """
+    if after is None or is_over(after):
+        return not is_over(before)
+    nominated = before["status"].get("nominatedNodeName")
+    return bool(nominated) and nominated != (after["spec"].get("nodeName") or after["status"].get("nominatedNodeName"))
 
 
 def is_waiting(pod: Object) -> bool:

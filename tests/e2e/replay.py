@@ -8,18 +8,18 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import aiohttp
 
 from sandbox.api.client import ApiClient, Mirror, RefusedByApi
 from sandbox.api.kinds import NODES, PODS
 from sandbox.api.storage import Storage
+from sandbox.kubelet.containers import RUN_SECONDS
 from simulation import objects
 from simulation.chance import Chance
+from simulation.kubelet import plain_kubelet
 from simulation.laws import Laws
-from simulation.network import Client
-from simulation.nodes import RUN_SECONDS, Kubelet
 from simulation.observed import LawBroken
 from simulation.plan import REPLICAS, Plan, Step
 from tests.e2e.admission_cluster import Forwarder
@@ -345,7 +345,7 @@ class Replay:
 
     def _start_kubelet(self, node: str) -> None:
         chance = Chance(self._plan.seed, f"kubelet {node} {self.figures['acts']}")
-        self._kubelets[node] = self._tasks.create_task(Kubelet(node, cast(Client, self._api), chance).run())
+        self._kubelets[node] = self._tasks.create_task(plain_kubelet(node, self._api, chance).run())
 
     async def change_cards(self, node: str, count: int, seconds: float) -> None:
         before = self._plan.nodes[int(node[1:])]

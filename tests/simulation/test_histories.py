@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.scheduler.scheduler import Scheduler
 from simulation import objects
 from simulation.acts import Acts
 from simulation.laws import Laws
 from simulation.plan import Plan, Step
 from simulation.plans import make_plan
 from simulation.run import run_plan, run_seed, shorten
-from simulation.scheduler import Scheduler
 
 ROOT = Path(__file__).parents[2]
 SEEDS = range(1, 9)

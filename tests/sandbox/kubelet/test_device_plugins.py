@@ -15,7 +15,8 @@ from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import (
     DevicePluginServicer,
     add_DevicePluginServicer_to_server,
 )
-from sandbox.kubelet.device_plugins import DevicePlugins, PluginFailed
+from sandbox.kubelet.device_manager import PluginFailed
+from sandbox.kubelet.device_plugins import DevicePlugins
 
 RESOURCE = "example.com/card"
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from sandbox.api.client import ApiClient
 from sandbox.certificates import Authority
-from sandbox.scheduler.extender_client import ExtenderAddress, ExtenderClient, ExtenderFailed, Filtered
+from sandbox.scheduler.extender_client import ExtenderAddress, ExtenderFailed, Filtered, connected
 from tests.sandbox.objects import pod
 from tests.sandbox.scheduler.scripted_extender import ScriptedExtender, serving
 
@@ -29,8 +28,8 @@ async def address(scripted: ScriptedExtender, tmp_path: Path) -> AsyncIterator[E
 
 
 async def _filter(address: ExtenderAddress) -> Filtered:
-    async with aiohttp.ClientSession() as session:
-        return await ExtenderClient(address, session).filter(pod("p"), ["a", "b"])
+    async with connected(address) as extender:
+        return await extender.filter(pod("p"), ["a", "b"])
 
 
 async def test_filter_returns_passing_nodes_and_reasons_for_the_others(
@@ -77,5 +76,5 @@ async def test_unusable_responses_are_failures(
 async def test_the_extender_manages_pods_that_request_a_managed_resource(
     address: ExtenderAddress, value: dict[str, Any], asked: bool
 ) -> None:
-    async with aiohttp.ClientSession() as session:
-        assert ExtenderClient(address, session).manages(value) is asked
+    async with connected(address) as extender:
+        assert extender.manages(value) is asked

@@ -12,6 +12,7 @@ import pytest
 
 from sandbox.api.client import ApiClient, WatchEvent
 from sandbox.api.server import ApiServer
+from sandbox.scheduler.extender_client import connected
 from sandbox.scheduler.queue import SchedulingQueue
 from sandbox.scheduler.scheduler import Scheduler, waiting_sentence
 from tests.sandbox.objects import I915, PODS, node, phase, pod, until, until_true
@@ -27,17 +28,28 @@ def ignorable(request: pytest.FixtureRequest) -> bool:
     return bool(getattr(request, "param", False))
 
 
-@pytest.fixture
-async def extender(client: ApiClient, tmp_path: Path, ignorable: bool) -> AsyncIterator[ScriptedExtender]:
-    """Run a scheduler with an extender."""
-    extender = ScriptedExtender(client)
-    async with serving(extender, tmp_path, ignorable=ignorable) as address:
+@asynccontextmanager
+async def scheduling(
+    client: ApiClient, extender: ScriptedExtender, directory: Path, *, ignorable: bool = False, weight: int = 0
+) -> AsyncIterator[None]:
+    """Run a scheduler with an extender as long as the block."""
+    async with (
+        serving(extender, directory, ignorable=ignorable, weight=weight) as address,
+        connected(address) as connection,
+    ):
         queue = SchedulingQueue(first=0.02, longest=0.05)
-        running = asyncio.create_task(Scheduler(client, address, queue).run())
-        yield extender
+        running = asyncio.create_task(Scheduler(client, connection, queue=queue).run())
+        yield
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
+
+
+@pytest.fixture
+async def extender(client: ApiClient, tmp_path: Path, ignorable: bool) -> AsyncIterator[ScriptedExtender]:
+    extender = ScriptedExtender(client)
+    async with scheduling(client, extender, tmp_path, ignorable=ignorable):
+        yield extender
 
 
 def _node(value: dict[str, Any]) -> str:
@@ -73,13 +85,9 @@ async def test_the_extenders_scores_are_added_to_the_free_share(
     await client.post(NODES, node("full", cards=2))
     await client.post(NODES, node("idle", cards=8))
     extender = ScriptedExtender(client, scores=scores)
-    async with serving(extender, tmp_path, ignorable=False, weight=weight) as address:
-        running = asyncio.create_task(Scheduler(client, address, SchedulingQueue(first=0.02, longest=0.05)).run())
+    async with scheduling(client, extender, tmp_path, weight=weight):
         await client.post(PODS, pod("p"))
         assert _node(await until(client, "p", _node)) == expected
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
     assert extender.scored == ([["full", "idle"]] if weight else [])
 
 
@@ -252,12 +260,8 @@ async def test_a_bound_pod_counts_before_the_watch_shows_it(
     await client.post(PODS, pod("p"))
     await client.post(PODS, pod("q"))
     extender = ScriptedExtender(client)
-    async with serving(extender, tmp_path, ignorable=False) as address, _SlowToSee(server.url) as late:
-        running = asyncio.create_task(Scheduler(late, address).run())
+    async with _SlowToSee(server.url) as late, scheduling(late, extender, tmp_path):
         await until(client, "q", _message)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
     assert [bind["PodName"] for bind in extender.binds] == ["p"]
 
 

@@ -1,4 +1,4 @@
-"""The scheduler of the simulation counts what kube-scheduler counts."""
+"""What the scheduler makes of pods that are nominated for a node."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simulation.scheduler import frees_room, nominated_nodes
+from sandbox.scheduler.scheduler import frees_room, nominated_nodes
 
 
 def pod(uid: str, priority: int, nominated: str = "", *, bound: str = "", phase: str = "Pending") -> dict[str, Any]:

@@ -1,0 +1,302 @@
+"""The part of kubelet that needs no sockets: it admits the pods of its node, gives them devices, runs and ends them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sandbox.api.client import API_FAILURES, ApiRequests, EventRecorder, Mirror, Object, RefusedByApi
+from sandbox.api.kinds import is_over, system_time, timestamp
+from sandbox.kubelet.containers import (
+    Container,
+    Containers,
+    KubeletPace,
+    container_devices,
+    container_seconds,
+    restart_seconds,
+    stop_seconds,
+)
+from sandbox.kubelet.device_manager import DeviceManager, NoDevices, PluginFailed, requested_devices
+
+_REJECTED = "UnexpectedAdmissionError"
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    before: Object | None
+    after: Object | None
+
+    @property
+    def pod(self) -> Object:
+        return self.after or self.before or {}
+
+
+class SyncLoop:
+    """Run the pods of one node as kubelet does, as far as the API and device plugins can see.
+
+    Cancelling `run` is like killing kubelet: containers keep running, and another SyncLoop with the same devices and
+    containers takes over. All admissions, starts and ends wait while a plugin is called.
+
+    now  returns the time
+    """
+
+    def __init__(
+        self,
+        client: ApiRequests,
+        node: str,
+        devices: DeviceManager,
+        *,
+        containers: Containers,
+        pace: KubeletPace,
+        now: Callable[[], datetime] = system_time,
+    ) -> None:
+        self._client = client
+        self._node = node
+        self._devices = devices
+        self._containers = containers
+        self._pace = pace
+        self._now = now
+        self._events = EventRecorder(client, "kubelet", now)
+        self._changes: asyncio.Queue[_Change] = asyncio.Queue()
+        self._turn = asyncio.Lock()
+        self._active: dict[str, Object] = {}
+        self._pod_tasks: dict[str, asyncio.Task[None]] = {}
+        self._rejected: set[str] = set()
+        self._ending: set[str] = set()
+        self._restarting = True
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{self._node}"
+        async with asyncio.TaskGroup() as self._tasks:
+            await asyncio.sleep(self._pace.sources)
+            self._tasks.create_task(Mirror(self._client, path, self._pod_changed).run())
+            await self._process_changes()
+
+    def active_pods(self) -> Collection[Object]:
+        """Return the pods that have been admitted and have not ended. The devices of all others become free."""
+        if not self._restarting:
+            self._devices.state.keep_only(self._active)
+        return self._active.values()
+
+    def _pod_changed(self, before: Object | None, after: Object | None) -> None:
+        self._changes.put_nowait(_Change(before, after))
+
+    async def _process_changes(self) -> None:
+        while True:
+            changes = [await self._changes.get()]
+            while not self._changes.empty():
+                changes.append(self._changes.get_nowait())
+            uids = self._devices.in_any_order({change.pod["metadata"]["uid"] for change in changes})
+            order = {uid: number for number, uid in enumerate(uids)}
+            async with self._turn:
+                # Kubelet sorts the pods that it learns of at the same time by their creation, in whole seconds.
+                for change in sorted(changes, key=lambda each: _age(each.pod, order)):
+                    await self._process(change)
+            self._restarting = False
+
+    async def _process(self, change: _Change) -> None:
+        pod, uid = change.pod, change.pod["metadata"]["uid"]
+        if change.after is None:
+            self._remove(uid)
+            return
+        if uid in self._active:
+            self._active[uid] = pod
+        elif uid not in self._pod_tasks and uid not in self._rejected and not is_over(pod):
+            await self._admit(pod)
+        if "deletionTimestamp" not in pod["metadata"] or uid in self._ending:
+            return
+        if uid in self._pod_tasks:
+            self._ending.add(uid)
+            self._cancel_task(uid)
+            self._pod_tasks[uid] = self._tasks.create_task(self._stop(pod))
+        elif is_over(pod):
+            self._ending.add(uid)
+            self._pod_tasks[uid] = self._tasks.create_task(self._delete(pod))
+
+    def _remove(self, uid: str) -> None:
+        """Forget a pod that is gone from the API. Its devices are free at once, even if its containers still stop."""
+        seconds = self._pace.stop if self._active.pop(uid, None) is not None else 0
+        self._containers.later(seconds, self._containers.forget, uid)
+        self._cancel_task(uid)
+        self._ending.discard(uid)
+        self._rejected.discard(uid)
+        self._events.forget(uid)
+
+    def _cancel_task(self, uid: str) -> None:
+        if (task := self._pod_tasks.pop(uid, None)) is not None:
+            task.cancel()
+
+    async def _admit(self, pod: Object) -> None:
+        """Allocate devices and run the pod, or reject it for good."""
+        uid = pod["metadata"]["uid"]
+        self._active[uid] = pod
+        self.active_pods()
+        try:
+            await self._devices.allocate_pod(
+                pod, runs_already=lambda name: self._restarting and self._containers.is_running(uid, name)
+            )
+        except (NoDevices, PluginFailed) as failure:
+            del self._active[uid]
+            self._rejected.add(uid)
+            self._containers.stop(uid)
+            message = f"Pod was rejected: Allocate failed due to {failure}, which is unexpected"
+            self._tasks.create_task(self._reject(pod, message))
+        else:
+            self._pod_tasks[uid] = self._tasks.create_task(self._run(pod))
+
+    async def _reject(self, pod: Object, message: str) -> None:
+        now = timestamp(self._now())
+        await self._set_status(pod, {"phase": "Failed", "reason": _REJECTED, "message": message, "startTime": now})
+        await self._insist(lambda: self._events.record(pod, "Warning", _REJECTED, message))
+
+    async def _run(self, pod: Object) -> None:
+        """Run a pod from the start of its first container to the end of its last."""
+        await self._pace.wait(self._pace.start)
+        for container in pod["spec"].get("initContainers") or ():
+            started = await self._start(pod, container)
+            if container.get("restartPolicy") != "Always":
+                await started.ended.wait()
+        for container in pod["spec"]["containers"]:
+            await self._start(pod, container)
+        await self._write_status(pod, "Running")
+        async with asyncio.TaskGroup() as tasks:
+            for container in pod["spec"]["containers"]:
+                tasks.create_task(self._run_to_end(pod, container))
+        self._containers.stop(pod["metadata"]["uid"])
+        await self._tear_down(pod)
+
+    async def _stop(self, pod: Object) -> None:
+        """End a deleted pod."""
+        seconds = self._pace.spread(stop_seconds(pod, self._pace.stop))
+        await asyncio.sleep(min(seconds, pod["metadata"].get("deletionGracePeriodSeconds", 0)))
+        self._containers.stop(pod["metadata"]["uid"])
+        await self._tear_down(pod)
+        await self._pace.wait(self._pace.removal)
+        await self._delete(pod)
+
+    async def _start(self, pod: Object, container: Object, *, again: bool = False) -> Container:
+        """Start a container and return its run. A container from before kubelet's restart is left as it is."""
+        uid, name = pod["metadata"]["uid"], container["name"]
+        if (found := self._containers.get(uid, name)) is not None and not again:
+            return found
+        allocations = self._devices.state.allocations_of(uid, name)
+        for resource, allocation in allocations.items():
+            await self._pre_start(resource, allocation.ids)
+        devices = container_devices(allocation.response for allocation in allocations.values())
+        is_init = container in (pod["spec"].get("initContainers") or ())
+        seconds = container_seconds(pod, name, self._pace.init if is_init else self._pace.run)
+        if is_init and container.get("restartPolicy") == "Always":
+            seconds = None
+        if not again and (until_restart := restart_seconds(pod, name)) is not None:
+            return self._containers.start(uid, name, devices, until_restart, fails=True)
+        return self._containers.start(uid, name, devices, seconds)
+
+    async def _pre_start(self, resource: str, ids: frozenset[str]) -> None:
+        """Have the plugin prepare the devices. If it fails, ask again; the container waits."""
+        while True:
+            try:
+                return await self._devices.plugins.pre_start(resource, ids)
+            except PluginFailed:
+                await asyncio.sleep(self._pace.retry)
+
+    async def _run_to_end(self, pod: Object, container: Object) -> None:
+        """Wait for the end of a container. Restart it while it fails and the pod's restart policy says so."""
+        uid, name = pod["metadata"]["uid"], container["name"]
+        while (run := self._containers.get(uid, name)) is not None:
+            await run.ended.wait()
+            if run.succeeded or pod["spec"].get("restartPolicy") == "Never":
+                break
+            await self._start(pod, container, again=True)
+            await self._write_status(pod, "Running")
+        await self._write_status(pod, "Running")
+
+    async def _tear_down(self, pod: Object) -> None:
+        """Release the devices some time after the last container ended, and write the last phase."""
+        uid = pod["metadata"]["uid"]
+        await self._pace.wait(self._pace.teardown)
+        async with self._turn:
+            self._active.pop(uid, None)
+        runs = (self._containers.get(uid, container["name"]) for container in pod["spec"]["containers"])
+        await self._write_status(pod, "Succeeded" if all(run is None or run.succeeded for run in runs) else "Failed")
+
+    async def _write_status(self, pod: Object, phase: str) -> None:
+        await self._set_status(pod, pod_status(pod, self._containers, phase, timestamp(self._now())))
+
+    async def _set_status(self, pod: Object, status: Object) -> None:
+        """Write the status of this pod, but not of another pod with the same name."""
+        patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
+        await self._insist(lambda: self._client.patch(f"{_path(pod)}/status", patch))
+
+    async def _delete(self, pod: Object) -> None:
+        """Delete this pod at once, but not another pod with the same name."""
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
+        await self._insist(lambda: self._client.delete(_path(pod), options))
+
+    async def _insist(self, send: Callable[[], Awaitable[Any]]) -> None:
+        await insist(send, self._pace.retry)
+
+
+async def insist(send: Callable[[], Awaitable[Any]], pause: float) -> None:
+    """Send a request until the API server responds. A refusal also counts: the object is gone or was replaced."""
+    while True:
+        try:
+            await send()
+        except API_FAILURES as failure:
+            if isinstance(failure, RefusedByApi) and failure.code < 500 and failure.code != 429:
+                return
+        else:
+            return
+        await asyncio.sleep(pause)
+
+
+def _age(pod: Object, order: dict[str, int]) -> tuple[str, int]:
+    return pod["metadata"]["creationTimestamp"], order[pod["metadata"]["uid"]]
+
+
+def _path(pod: Object) -> str:
+    metadata = pod["metadata"]
+    return f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+
+
+def pod_status(pod: Object, containers: Containers, phase: str, now: str) -> Object:
+    """Return the status of an admitted pod, with the current states of its containers."""
+
+    def states(specified: list[Object]) -> list[Object]:
+        uid = pod["metadata"]["uid"]
+        return [_container_status(each, containers.get(uid, each["name"]), now) for each in specified]
+
+    word = "True" if phase == "Running" else "False"
+    conditions = {"PodScheduled": "True", "Initialized": word, "ContainersReady": word, "Ready": word}
+    return {
+        "phase": phase,
+        "startTime": pod.get("status", {}).get("startTime") or now,
+        "conditions": [
+            {"type": name, "status": status, "lastTransitionTime": now} for name, status in conditions.items()
+        ],
+        "initContainerStatuses": states(pod["spec"].get("initContainers") or []),
+        "containerStatuses": states(pod["spec"]["containers"]),
+    }
+
+
+def _container_status(specified: Object, container: Container | None, now: str) -> Object:
+    resources = {name: str(amount) for name, amount in requested_devices(specified).items()}
+    common = {"name": specified["name"], "image": specified["image"], "imageID": "", "allocatedResources": resources}
+    if container is None:
+        waiting = {"waiting": {"reason": "PodInitializing"}}
+        return {**common, "ready": False, "started": False, "restartCount": 0, "state": waiting}
+    state: Object = {"running": {"startedAt": now}}
+    if not container.is_running:
+        code, reason = (0, "Completed") if container.succeeded else (1, "Error")
+        state = {"terminated": {"exitCode": code, "reason": reason, "finishedAt": now, "containerID": container.id}}
+    return {
+        **common,
+        "ready": container.is_running,
+        "started": container.is_running,
+        "restartCount": container.restarts,
+        "containerID": container.id,
+        "state": state,
+    }
