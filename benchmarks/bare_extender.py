@@ -17,7 +17,7 @@ from gas.cluster.objects import bind_pod
 from gas.daemon.serving import SCHEDULER_KEEP_ALIVE, Port, listen, serve
 from gas.decision import names
 from gas.extender.metrics import Metrics
-from gas.extender.server import Verb, extender_app
+from gas.extender.server import ServedVerb, Verb, extender_app
 from gas.extender.tls import ALPN, CertificateFiles, ServingCertificates
 from gas.extender.wire import decode_binding, decode_filter, encode_binding_result, encode_filter_result
 from gas.values.errors import GasError
@@ -64,13 +64,11 @@ async def run(arguments: argparse.Namespace) -> None:
     with listen("127.0.0.1", arguments.port, flag="port") as socket:
         context = ServingCertificates(files, metrics, alpn=alpn).context
         api = await connect(str(arguments.kubeconfig), explicit=True) if arguments.kubeconfig else None
-        app = extender_app(
-            filter_nodes=answer_all,
-            bind_pod=bind_nothing if api is None else bind_in(api),
-            metrics=metrics,
-            max_body=64 * 2**20,
-            body_timeout=10,
-        )
+        verbs = {
+            "filter": ServedVerb(answer_all),
+            "bind": ServedVerb(bind_nothing if api is None else bind_in(api), is_undisturbed=True),
+        }
+        app = extender_app(verbs, metrics, max_body=64 * 2**20, body_timeout=10)
         port = Port(app=app, socket=socket, tls=context, keep_alive=SCHEDULER_KEEP_ALIVE)
         try:
             await serve([port], shutdown, graceful_timeout=1)

@@ -26,6 +26,7 @@ from benchmarks.results import Figure, Goal, Results
 from benchmarks.stage import stage
 from benchmarks.traces import WHOLE, Run, Trace, TraceNode, TracePod, generated_trace, read_traces, run_of
 from gas.extender.decider import Decider, Options
+from gas.extender.scoring.scoring import Scoring
 from gas.extender.wire import BindingArgs, decode_filter
 from gas.objects.stored import HostPod, Node
 from gas.placement.node_score import NodeScore
@@ -277,8 +278,10 @@ class _InProcess(_Asked):
     """The decider of the extender, which decides the same from the same requests."""
 
     def __enter__(self) -> Self:
-        options = Options(vocabularies=DEFAULT, count_hosts=True, node_score=NodeScore.BALANCE)
+        options = Options(vocabularies=DEFAULT, count_hosts=True)
         self._decider = Decider(options, clock=lambda: 0.0)  # no search is cut short because this machine is busy
+        self._scoring = Scoring(NodeScore.BALANCE, self._decider)
+        self._decider.add(self._scoring.hooks)
         self._now = 0.0
         return self
 
@@ -298,7 +301,7 @@ class _InProcess(_Asked):
         return list(at_once(self._decider.filter(decode_filter(_question(pod, nodes)), now=self._now)).passing)
 
     def prioritize(self, pod: Object, nodes: Sequence[str]) -> dict[str, int]:
-        return dict(at_once(self._decider.prioritize(decode_filter(_question(pod, nodes)))))
+        return dict(at_once(self._scoring.prioritize(decode_filter(_question(pod, nodes)))))
 
     def bind(self, pod: Object, node: str) -> None:
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]

@@ -13,9 +13,11 @@ from configurator.flags import Flags as ConfiguratorFlags
 from gas.daemon.flags import CommandLine, Flag
 from gas.decision import names as decision
 from gas.doctor.flags import Flags as DoctorFlags
+from gas.extender.admission.app import AdmissionMetrics
 from gas.extender.command_line import COMMAND_LINE as EXTENDER
 from gas.extender.gauges import GAUGES
 from gas.extender.metrics import Metrics as ExtenderMetrics
+from gas.extender.parts import PARTS
 from gas.inspection.command_line import kubectl_gas
 from gas.inspection.page.flags import Flags as PageFlags
 from gas.plugin.flags import Flags as PluginFlags
@@ -204,9 +206,19 @@ def _escaped(text: str) -> str:
     return text.replace("<", "&lt;").replace("|", "\\|")
 
 
+def extender_metrics() -> ExtenderMetrics:
+    """Return the metrics of the extender, with those of all its parts in the same registry."""
+    extender = ExtenderMetrics("0")
+    AdmissionMetrics(extender.registry)
+    for part in PARTS:
+        if part.metrics is not None:
+            part.metrics(extender.registry)
+    return extender
+
+
 def metrics() -> dict[str, list[tuple[str, str, str, str]]]:
     """Return name, kind, labels and meaning of each metric, by program."""
-    extender, plugin = ExtenderMetrics("0"), PluginMetrics("0")
+    extender, plugin = extender_metrics(), PluginMetrics("0")
     for watches in (extender.watches, plugin.watches):
         watches.follow("pods", _Watched())
     plugin.totals.follow_devices(cards=tuple, scans=lambda: 0, registrations=lambda: {"i915": 0})

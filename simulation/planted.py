@@ -70,9 +70,9 @@ PLANTED: tuple[PlantedFault, ...] = (
     ),
     PlantedFault(
         "a leader that does not give its writes up",
-        "Extender.__init__",
-        "LEADERS_WRITE_TIMEOUT if X else None",
-        "None",
+        "assembly._binder",
+        "BindTimes(write_timeout=T)",
+        "BindTimes()",
         320,
     ),
     PlantedFault(
@@ -114,9 +114,7 @@ PLANTED: tuple[PlantedFault, ...] = (
         "False",
         130,
     ),
-    PlantedFault(
-        "reviews of the previous leader are not ended", "CatchUp.__call__", "await X._end_reviews(Y)", "None", 330
-    ),
+    PlantedFault("reviews of the previous leader are not ended", "Extender._catch_up", "await step()", "None", 330),
     PlantedFault(
         "a pod bound elsewhere by others keeps its reservation",
         "Pods._book",
@@ -241,7 +239,11 @@ PLANTED: tuple[PlantedFault, ...] = (
     ),
     PlantedFault("all pages of a list but the last are forgotten", "Lister._fetch_all", "R += T(X)", "R = T(X)", 90),
     PlantedFault(
-        "the times of decisions go back with the clock", "Decider._next_moment", "return max(X, Y + 1)", "return X", 60
+        "the times of decisions go back with the clock",
+        "Decider._next_timestamp",
+        "return max(X, Y + 1)",
+        "return X",
+        60,
     ),
     PlantedFault("names of ended pods are kept", "NodeSums.take", "_discount(X.names, *A)", "None", 390),
     PlantedFault("shares of cards are rounded down", "_thousandths", "ROUND_CEILING", '"ROUND_FLOOR"', 30),
@@ -252,7 +254,9 @@ PLANTED: tuple[PlantedFault, ...] = (
         "G = sorted(X, key=K)\nF = tuple(b for a, b in zip(G, [*G[1:], *G[:1]], strict=True) if a.card in W)",
         30,
     ),
-    PlantedFault("no room is kept for nominated pods", "Decider._kept_from", "return X", "return NOTHING_KEPT", 150),
+    PlantedFault(
+        "no room is kept for nominated pods", "Decider.reserved_for_others", "return F", "return NO_CARDS", 150
+    ),
     PlantedFault(
         "a receipt for another pod of that name", "patch_pod_annotations", '{**A, "uid": X, **B}', "{**A, **B}", 320
     ),
@@ -294,7 +298,7 @@ PLANTED: tuple[PlantedFault, ...] = (
     PlantedFault("a repeated review forgets its version", "ReviewedBindings.give", "R.versions.add(V)", "None", 150),
     PlantedFault(
         "earlier reviews are left open if pods cannot be listed",
-        "CatchUp._end_reviews",
+        "EarlierReviews.end",
         "L.warning(*A)",
         "return",
         400,

@@ -10,7 +10,7 @@ from typing import Any, cast
 from gas.cluster.connection import ApiServer as ApiConnection
 from gas.cluster.credentials import Credentials
 from gas.cluster.login import Address, Login
-from gas.extender.admission.app import admission_app
+from gas.extender.admission.app import AdmissionMetrics, admission_app
 from gas.extender.assembly import Extender
 from gas.extender.command_line import parse_flags
 from gas.extender.flags import Flags
@@ -111,15 +111,12 @@ class Replica:
         metrics = Metrics("simulation")
         extender = Extender(api, self._flags, metrics, identity=self.identity, timing=timing)
         self.server.app = extender_app(
-            filter_nodes=extender.filter,
-            bind_pod=extender.binder,
-            preempt=extender.preempt,
-            prioritize=extender.prioritize,
-            metrics=metrics,
+            extender.verbs,
+            metrics,
             max_body=2**24,
             body_timeout=BODY_TIMEOUT,
         )
-        self.admission.app = admission_app(extender.webhooks, metrics)
+        self.admission.app = admission_app(extender.webhooks, AdmissionMetrics(metrics.registry))
         self.server.up = self.admission.up = True
         self.extender = extender
         await world.watched(self.name, extender.run)

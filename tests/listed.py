@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from gas.cluster.watch import Handler
 from gas.cluster.watch_events import KubernetesObject
+from gas.objects.handler import Handler
 from gas.objects.stored import ObjectId
 
 T = TypeVar("T", bound=KubernetesObject)

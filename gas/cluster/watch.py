@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from gas.cluster.backoff import Backoff
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
 from gas.cluster.listing import PAGE_SIZE, Lister, selection
 from gas.cluster.watch_events import EndlessLine, EventDecoder, KubernetesObject, LineSplitter, Unreadable
+from gas.objects.handler import Handler
 from gas.objects.stored import ObjectId
 from gas.values.errors import GasError
 from gas.values.timing import SYSTEM_TIMING, Timing
@@ -36,25 +37,6 @@ _TURN = 0.02
 _FORBIDDEN_PAUSE = 30.0
 _VERSION_FROM_THE_FUTURE = "Too large resource version"
 """Message of an API server whose data was restored from an older backup. It never accepts the version again."""
-
-
-class Handler(Protocol[Object]):
-    """The receiver of a watch's objects, called from the event loop, one call at a time."""
-
-    def listed(self, objects: list[Object], /) -> None:
-        """Take a part of a complete list: objects that are newer than anything that came before.
-
-        A list that breaks off is not completed; another one begins with its first part.
-        """
-
-    def complete(self, listed: list[ObjectId], /) -> None:
-        """Forget all objects that are not in the complete list, whose parts have all come."""
-
-    def changed(self, obj: Object, /) -> None:
-        """Take an object that is new or has changed. The same state may come twice."""
-
-    def deleted(self, obj: Object, /) -> None:
-        """Forget an object that is gone or no longer selected. This was its last state."""
 
 
 class Handlers(Generic[Object]):

@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NoReturn, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from gas.cluster.errors import OutcomeUnknown
 from gas.decision.names import CONTAINER_CARDS
 from gas.extender.decider import CannotBind, Decider
+from gas.extender.hooks import Observer
 from gas.extender.metrics import Metrics
 from gas.extender.pending_binds import PendingBinds
 from gas.extender.readiness import NotReady, check_ready
@@ -20,10 +22,6 @@ from gas.values.errors import GasError
 from gas.values.timing import SYSTEM_TIMING, Timing
 
 logger = logging.getLogger(__name__)
-
-SETTLE_PAUSE = 2.0
-"""Seconds between two reads of a pod that may or may not be bound. A write that was sent may still be on its way at the
-first read; not at the second, since the API server drops a write that no client waits for any more."""
 
 
 class BindPod(Protocol):
@@ -38,21 +36,26 @@ GetPod = Callable[[str, str], Awaitable[Pod | None]]
 """(namespace, name) -> the pod as the API server has it now, None if it does not exist."""
 
 
-class OpenReviews(Protocol):
-    """Cards that were given to Bindings of other clients which may still come."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindTimes:
+    """How long parts of a bind may take, in seconds.
 
-    def written(self, uid: str) -> None: ...
-    def take_back(self, uid: str) -> None: ...
-    def is_open(self, uid: str) -> bool: ...
-    def hurry(self, uid: str) -> None: ...
-    async def settled(self, uid: str) -> None: ...
+    write_timeout    after which a write is given up and the pod is read instead; None leaves that to ``bind_pod``
+    settle_pause     between two reads of a pod that may or may not be bound. A write that was sent may still be on its
+                     way at the first read; not at the second, since the API server drops a write that no client waits
+                     for any more
+    review_patience  for finding out that no Binding of another client comes for the pod
+    """
+
+    write_timeout: float | None = None
+    settle_pause: float = 2.0
+    review_patience: float = 2.0
 
 
-REVIEW_PATIENCE = 2.0
-"""Most seconds that a bind waits until it is known that no Binding of another client comes for its pod."""
+BIND_TIMES = BindTimes()
 
 
-class Binder:
+class Binder(Observer):
     """Called with the body of a request, returns the body of the response.
 
     Raises Unreadable if the body is not JSON, and NotReady while this replica may not decide.
@@ -61,9 +64,6 @@ class Binder:
     known, it stays until the pod itself has been read.
 
     why_not_ready  returns the reason while this replica may not decide, else None
-    reviews        the Bindings of other clients, None if they are not reviewed
-    vanished       (UID, ``namespace/name``) of reserved pods that a complete list does not contain
-    write_timeout  seconds after which a write is given up and the pod is read instead; None leaves that to ``bind_pod``
     """
 
     def __init__(
@@ -75,11 +75,7 @@ class Binder:
         bind_pod: BindPod,
         get_pod: GetPod,
         why_not_ready: Callable[[], str | None],
-        vanished: asyncio.Queue[tuple[str, str]],
-        write_timeout: float | None = None,
-        settle_pause: float = SETTLE_PAUSE,
-        reviews: OpenReviews | None = None,
-        review_patience: float = REVIEW_PATIENCE,
+        times: BindTimes = BIND_TIMES,
         timing: Timing = SYSTEM_TIMING,
     ) -> None:
         self._timing = timing
@@ -89,11 +85,7 @@ class Binder:
         self._bind_pod = bind_pod
         self._get_pod = get_pod
         self._why_not_ready = why_not_ready
-        self._vanished = vanished
-        self._write_timeout = write_timeout
-        self._settle_pause = settle_pause
-        self._reviews = reviews
-        self._review_patience = review_patience
+        self._times = times
         self._in_progress: dict[str, asyncio.Future[None]] = {}
         self._vanished_in_progress: set[str] = set()
         self._unsettled: dict[str, asyncio.Task[None]] = {}
@@ -115,15 +107,11 @@ class Binder:
             return self._response("error", str(error))
         return self._response("bound", "")
 
-    async def run(self) -> NoReturn:
-        """Settle reserved pods that vanished from a complete list, until cancelled."""
-        while True:
-            self.settle_vanished(*await self._vanished.get())
-
-    def settle_vanished(self, uid: str, pod: str) -> None:
+    def reservation_vanished(self, uid: str, pod: str) -> None:
         """Wait for a bind in progress, then read the pod (``namespace/name``) until it is known whether it is bound."""
-        if self._reviews is not None and self._reviews.is_open(uid):
-            self._reviews.hurry(uid)
+        if in_review := [each for each in self._decider.hooks.reviews if each.is_open(uid)]:
+            for each in in_review:
+                each.hurry(uid)
         elif uid in self._in_progress:
             self._vanished_in_progress.add(uid)
         else:
@@ -189,14 +177,15 @@ class Binder:
 
     async def _settle_review(self, uid: str) -> None:
         """Take back the cards that a Binding of another client was given for this pod, unless it is bound with them."""
-        if self._reviews is not None and self._reviews.is_open(uid):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._review_patience):
-                    await self._reviews.settled(uid)
+        for each in self._decider.hooks.reviews:
+            if each.is_open(uid):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._times.review_patience):
+                        await each.settled(uid)
 
     async def _write(self, args: BindingArgs, annotations: Mapping[str, str]) -> None:
         try:
-            async with asyncio.timeout(self._write_timeout):
+            async with asyncio.timeout(self._times.write_timeout):
                 await self._bind_pod(
                     namespace=args.pod_namespace,
                     name=args.pod_name,
@@ -227,13 +216,11 @@ class Binder:
             logger.info("bound", extra={"pod": args.key, "node": args.node, "cards": cards})
 
     def _written(self, uid: str) -> None:
-        if self._reviews is not None:
-            self._reviews.written(uid)
+        for each in self._decider.hooks.reviews:
+            each.written(uid)
 
     def _take_back(self, uid: str) -> None:
-        if self._reviews is not None:
-            self._reviews.take_back(uid)
-        else:
+        if not any(each.take_back(uid) for each in self._decider.hooks.reviews):
             self._decider.cancel(uid)
 
     def _start_settling(self, uid: str, namespace: str, name: str) -> None:
@@ -263,4 +250,4 @@ class Binder:
                 )
             except Exception:
                 logger.exception("a pod that may be bound could not be read", extra={"pod": f"{namespace}/{name}"})
-            await asyncio.sleep(self._settle_pause)
+            await asyncio.sleep(self._times.settle_pause)

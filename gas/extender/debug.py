@@ -21,9 +21,10 @@ def books_json(decider: Decider) -> bytes:
     nodes        node -> card -> capacity, amounts booked, tiles held, number of pods, whether disabled
     pods         UID -> which cards it holds on which node, its company labels and its card's name, if any
     trouble      bound GPU pods whose annotations are not what is booked, by UID
-    nominated    with preemption, UID -> the node that a waiting pod is nominated for, and the cards kept for it there
     problems     nodes with labels, annotations or resources that cannot be used
     differences  where a ledger made anew from the pods' objects would differ, apart from pods in trouble; always empty
+
+    Parts add more, such as the pods that are nominated for a node.
     """
     nodes, pods, ledger = decider.nodes, decider.pods, decider.ledger
     by_node: dict[str, dict[str, object]] = {}
@@ -51,7 +52,7 @@ def books_json(decider: Decider) -> bytes:
                 for uid, bound in pods.in_trouble.items()
                 if bound.trouble is not None
             },
-            **_nominated(decider),
+            **{name: content for more in decider.hooks.books for name, content in more().items()},
             "problems": {name: facts.problems for name, facts in nodes if facts.problems},
             "differences": differences(pods, ledger),
         }
@@ -84,48 +85,6 @@ def decisions_json(decisions: Decisions) -> bytes:
     return msgspec.json.encode(list(decisions))
 
 
-def demand_json(decider: Decider) -> bytes:
-    """Return the body of ``/debug/demand``; an empty object if nodes are not scored.
-
-    arrivals  how many pods were learned from
-    pods      the shapes that the costs in use are made from: cards, amounts of each card, their number (older pods
-              count for less than one), and what they request beside cards
-    cards     by kind of card: what pods request beside a whole card, and by hundredths of a card that are left how many
-              thousandths will stay unused
-    pressure  how much pods that are limited to some nodes ask for cards of a kind of node; 1 is all of them
-    """
-    if decider.scores is None:
-        return b"{}"
-    mix, pressures = decider.scores.mix()
-    kinds = {tuple(capacity.items()) for _, facts in decider.nodes for capacity in facts.inventory.capacity.values()}
-    return msgspec.json.encode(
-        {
-            "arrivals": decider.scores.demand.arrivals,
-            "pods": [
-                {
-                    "containers": [
-                        {"cards": part.cards, "of_each": dict(part.per_card), "ratios": list(map(str, part.ratios))}
-                        for part in each.shape
-                    ],
-                    "restricted": each.restriction is not None,
-                    "number": each.weight,
-                    "host": dict(each.host),
-                }
-                for each in mix.asked
-            ],
-            "cards": [
-                {"card": dict(kind), "per_card": seen.per_card, "unused": seen.waste}
-                for kind in sorted(kinds)
-                for seen in (mix.on(dict(kind)),)
-            ],
-            "pressure": [
-                {"cards": len(pool.cards), "cpu": pool.cpu, "pressure": pressure}
-                for pool, pressure in pressures.items()
-            ],
-        }
-    )
-
-
 def differences(pods: Pods, ledger: Ledger) -> list[str]:
     """Return a sentence for each held booking that a ledger made anew from the pods' objects would not have."""
     held = {uid: booking for uid, booking in ledger.bookings() if booking.state is State.HELD}
@@ -141,35 +100,20 @@ def differences(pods: Pods, ledger: Ledger) -> list[str]:
     return found
 
 
-def _nominated(decider: Decider) -> dict[str, object]:
-    if decider.preemption is None:
-        return {}
-    return {
-        "nominated": {
-            kept.nominated.uid: {
-                "pod": kept.nominated.pod,
-                "node": kept.nominated.node,
-                "priority": kept.nominated.priority,
-                "cards": _cards(kept.footprint),
-            }
-            for kept in decider.preemption.nominations
-        }
-    }
-
-
 def _booking(booking: Booking) -> dict[str, object]:
     company = {name: label for name, label in asdict(booking.footprint.company).items() if label}
     return {
         "pod": booking.pod,
         "node": booking.node,
         "state": booking.state.value,
-        "cards": _cards(booking.footprint),
+        "cards": cards_json(booking.footprint),
         **({"company": company} if company else {}),
         **({"card_name": booking.footprint.named} if booking.footprint.named else {}),
     }
 
 
-def _cards(footprint: Footprint) -> dict[str, object]:
+def cards_json(footprint: Footprint) -> dict[str, object]:
+    """Return the amounts and tiles of each card."""
     return {
         str(card): {"amounts": dict(amounts), "tiles": sorted(footprint.tiles.get(card, ()))}
         for card, amounts in footprint.amounts.items()

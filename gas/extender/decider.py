@@ -11,26 +11,24 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
 
 from gas.decision.names import TIMESTAMP
 from gas.extender.card_names import random_name
 from gas.extender.decisions import Decisions
-from gas.extender.host_resources import HostFree, HostResources, pod_requests
+from gas.extender.hooks import NO_CARDS, NO_HOOKS, Hooks, Observer, Observers, PodHandler, ReservedCards
+from gas.extender.host_resources import HostResources
 from gas.extender.nodes import Nodes
-from gas.extender.pods import Observer, Pods
-from gas.extender.preemption.preemption import Preemption
+from gas.extender.pods import Pods
 from gas.extender.refusals import MOST_NODES, PodRefusal, Refusals
-from gas.extender.scoring.scores import Scores, as_scores
 from gas.extender.unknown_memory import nodes_of_unknown_memory
-from gas.extender.verdicts import FITS, FITS_PREFERRED, NOTHING_KEPT, KeptCards, Turns, Verdict, Verdicts, all_fit
-from gas.extender.wire import BindingArgs, FilterArgs, PreemptArgs, Proposal
+from gas.extender.verdicts import FITS, FITS_PREFERRED, Turns, Verdict, Verdicts, all_fit
+from gas.extender.wire import BindingArgs, FilterArgs
 from gas.ledger.ledger import Ledger
-from gas.objects.stored import AskedPod, HostPod, Node, ObjectId, Pod
+from gas.objects.handler import Handler
+from gas.objects.stored import Node, Pod
 from gas.placement.choice import Choice, footprint
 from gas.placement.detail import card_details
 from gas.placement.need import PodNeed
-from gas.placement.node_score import NodeScore
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.placement.refusal import PreferredElsewhere, Refusal, UnknownNode, UnreadableNeed
 from gas.placement.stranded import shapes_of
@@ -44,9 +42,9 @@ PODS_A_TURN = 100
 """Waiting pods whose needs are read before others get their turn."""
 
 BOUND_A_TURN = 1000
-"""Bound pods, whose needs are known, likewise."""
+"""Bound pods, whose needs are known, before others get their turn."""
 
-LATEST_MOMENT = 2**63 - 1
+LATEST_TIMESTAMP = 2**63 - 1
 """Nanoseconds since the epoch, in the year 2262. A later timestamp on a pod was not written by an extender: it does not
 fit the 64 bits in which programs keep such a time."""
 
@@ -62,15 +60,6 @@ class CannotBind(GasError):
         self.refusal = refusal
 
 
-class Handler(Protocol):
-    """The receiver of what a watch shows of one kind of object."""
-
-    def listed(self, objects: list[Any], /) -> None: ...
-    def complete(self, listed: list[ObjectId], /) -> None: ...
-    def changed(self, obj: Any, /) -> None: ...
-    def deleted(self, obj: Any, /) -> None: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The administrator's choices that decisions depend on.
@@ -79,16 +68,16 @@ class Options:
     need          what pods may ask for
     step_limit    most steps of one search for cards
     count_hosts   whether free CPU, memory and pod slots of nodes are counted as well
-    preemption    whether pods may be evicted for others; includes ``count_hosts``
-    node_score    how nodes are scored for pods that do not choose; NONE: no node is scored for any pod
+    find_hopeless whether a filter tells which nodes could not hold a pod even if nothing were booked
+    bound_names   labels and annotations of bound pods that parts read, besides those of the vocabularies
     """
 
     vocabularies: Vocabularies
     need: NeedOptions = field(default_factory=NeedOptions)
     step_limit: int = DEFAULT_STEP_LIMIT
     count_hosts: bool = False
-    preemption: bool = False
-    node_score: NodeScore = NodeScore.NONE
+    find_hopeless: bool = False
+    bound_names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +86,7 @@ class FilterDecision:
 
     passing    names of the nodes that pass, in the order in which they were asked about
     failed     the other nodes, with the reason
-    hopeless   those of ``failed`` that could not hold the pod even if nothing were booked; empty without preemption
+    hopeless   those of ``failed`` that could not hold the pod even if nothing were booked, with ``find_hopeless``
     gets_cards whether a bind of the pod will book cards
     refusals   how many nodes were refused, by kind of refusal
     refusal    what is remembered of the pod if no node passes, else None
@@ -114,15 +103,15 @@ class FilterDecision:
 class Decider:
     """The decisions, and the facts that they are made from.
 
-    Watches feed `nodes`, `pods` and `hosts`. What follows from that for others goes to the observer.
+    Watches feed `nodes`, `pods` and `hosts`. What follows from that for others goes to the observers.
 
     decisions   the last ones, which the verbs report
     filtering   how many filters are not finished: they may refuse a pod for cards that are free by now
     writing     annotations of the Bindings that the extender is writing now, by the pod's UID
-    hosts       None unless ``count_hosts`` is chosen
-    preemption  None unless it is chosen
-    clock     returns seconds, for the time that one filter may take
-    new_name  returns a random name for a card
+    hosts       fed only if ``count_hosts`` is chosen
+    hooks       what parts add to decisions
+    clock       returns seconds, for the time that one filter may take
+    new_name    returns a random name for a card
     """
 
     def __init__(
@@ -133,11 +122,13 @@ class Decider:
         clock: Callable[[], float] = time.perf_counter,
         new_name: Callable[[], str] = random_name,
     ) -> None:
-        self._options = options
+        self.options = options
+        self.clock = clock
         self._new_name = new_name
         self._vocabularies = options.vocabularies
-        self._observer = observer or Observer()
-        self._last_moment: dict[str, int] = {}
+        self.hooks = NO_HOOKS
+        self.observers = Observers(*filter(None, (observer,)))
+        self._last_timestamp: dict[str, int] = {}
         self.refusals = Refusals()
         self.filtering = 0
         self.decisions = Decisions()
@@ -148,65 +139,30 @@ class Decider:
             self.ledger,
             options.vocabularies,
             facts=self.nodes.facts,
-            observer=self._observer,
+            observer=self.observers,
             on_gone=self.refusals.drop,
+            names=options.bound_names,
         )
-        self.hosts = HostResources(self._host_changed) if options.count_hosts or options.preemption else None
-        self.preemption = (
-            Preemption(
-                self.nodes,
-                self.ledger,
-                self.pods,
-                self.hosts,
-                read_need=self._need,
-                step_limit=options.step_limit,
-                clock=clock,
-                on_given_up=self._observer.cards_freed,
-            )
-            if options.preemption and self.hosts is not None
-            else None
-        )
+        self.hosts = HostResources(self.observers.capacity_changed)
+        if options.count_hosts:
+            self.observers.add([self.hosts])
         self.verdicts = Verdicts(self.nodes, self.ledger, step_limit=options.step_limit, clock=clock)
-        self.scores = (
-            Scores(
-                options.node_score,
-                self.nodes,
-                self.ledger,
-                self.verdicts.states,
-                self.hosts,
-                step_limit=options.step_limit,
-                clock=clock,
-            )
-            if options.node_score is not NodeScore.NONE
-            else None
-        )
-        self._has_learned = False
+
+    def add(self, hooks: Hooks) -> None:
+        """Add what a part does at each decision. To be called before the first decision."""
+        self.hooks += hooks
+        self.observers.add(hooks.observers)
 
     @property
-    def pod_handlers(self) -> tuple[Handler, ...]:
+    def pod_handlers(self) -> tuple[PodHandler, ...]:
         """The handlers that the watch of the pods feeds, in the order in which they depend on each other."""
-        handlers: list[Handler] = [self.pods]
-        if self.hosts is not None:
-            handlers.insert(0, self.hosts.pods)
-        if self.preemption is not None:
-            handlers = [self.preemption.assigned, *handlers, self.preemption.nominations]
-        return tuple(handlers)
+        hosts: tuple[PodHandler, ...] = (self.hosts.pods,) if self.options.count_hosts else ()
+        return (*hosts, self.pods, *self.hooks.handlers)
 
     @property
-    def node_handlers(self) -> tuple[Handler, ...]:
+    def node_handlers(self) -> tuple[Handler[Node], ...]:
         """The handlers that the watch of the nodes feeds."""
-        return (self.nodes,) if self.hosts is None else (self.hosts.nodes, self.nodes)
-
-    def needs_pod(self, pod: HostPod) -> bool:
-        """Return whether the handlers need a pod, which only they can tell if host resources are counted.
-
-        A pod that any of them knows is needed until its end.
-        """
-        if pod.node_name or self.follows(pod):
-            return True
-        if self.preemption is not None and (pod.nominated_node or self.preemption.nominations.knows(pod.uid)):
-            return True
-        return self.hosts is not None and self.hosts.pods.knows(pod.uid)
+        return (self.hosts.nodes, self.nodes) if self.options.count_hosts else (self.nodes,)
 
     def filter(self, args: FilterArgs, *, now: float) -> Turns[FilterDecision]:
         """Decide which of the named nodes have room for a pod, card by card. Books nothing.
@@ -222,21 +178,21 @@ class Decider:
     def _filter(self, args: FilterArgs, now: float) -> Turns[FilterDecision]:
         names = args.node_names or [] if args.nodes is None else [sent.node.name for sent in args.nodes]
         try:
-            need = self._need(args.pod)
+            need = self.need(args.pod)
         except BadNeed as bad:
             return self._refuse_everywhere(args.pod, names, str(bad), now)
         if not need.wants_cards:
             return FilterDecision(names)
-        kept = self._kept_from(args.pod)
-        if self.scores is not None:
-            self._learn(self.scores, args.pod, need, names)
+        reserved = self.reserved_for_others(args.pod)
+        for learn in self.hooks.asked:
+            learn(args.pod, need, names)
         if args.nodes is None:
-            verdicts = yield from self.verdicts.of(need, names, kept)
+            verdicts = yield from self.verdicts.of(need, names, reserved)
             facts: Callable[[str], NodeFacts | None] = self.nodes.facts
         else:
             # Believed as sent: an autoscaler asks about nodes that do not exist yet.
             sent = self.nodes.as_sent(each.node for each in args.nodes)
-            verdicts = yield from self.verdicts.as_sent(need, sent, kept)
+            verdicts = yield from self.verdicts.as_sent(need, sent, reserved)
             names = list(sent)
             facts = sent.get
         if all_fit(verdicts):
@@ -246,11 +202,11 @@ class Decider:
         failed = {name: verdict.sentence for name, verdict in by_name.items() if verdict.refusal is not None}
         refusals = _kinds(verdicts) if failed else {}
         hopeless: Collection[str] = ()
-        if self.preemption is not None and failed:
+        if self.options.find_hopeless and failed:
             hopeless = yield from self.verdicts.hopeless(need, failed, facts)
         if len(failed) == len(by_name):
             kind = max(refusals, key=lambda each: refusals[each])
-            refusal = self._pod_refusal(args.pod, need, by_name, facts, kept=kept, now=now, kind=kind)
+            refusal = self._pod_refusal(args.pod, need, by_name, facts, reserved=reserved, now=now, kind=kind)
             self.refusals.keep(args.pod.uid, refusal)
             return FilterDecision([], failed, hopeless, refusals=refusals, refusal=refusal)
         if FITS_PREFERRED not in different:
@@ -260,46 +216,6 @@ class Decider:
             elsewhere = str(PreferredElsewhere())
             failed.update((name, elsewhere) for name, verdict in by_name.items() if verdict is FITS)
         return FilterDecision(passing, failed, hopeless, gets_cards=True, refusals=refusals)
-
-    def preempt(self, args: PreemptArgs) -> Turns[dict[str, Proposal]]:
-        """Return which pods to evict from which nodes, so that a pod gets its cards. Evicts and books nothing.
-
-        A proposal for a pod that needs no cards is returned unchanged. A pod whose need cannot be read, or that is
-        booked already, gets no node.
-        """
-        if self.preemption is None or self.ledger.booking(args.pod.uid) is not None:
-            return {}
-        try:
-            need = self._need(args.pod)
-        except BadNeed:
-            return {}
-        if not need.wants_cards:
-            return dict(args.proposals)
-        return (yield from self.preemption.victims(args.pod, need, args.proposals))
-
-    def prioritize(self, args: FilterArgs) -> Turns[list[tuple[str, int]]]:
-        """Score nodes for a pod: (name, score) in the order in which they were asked about, the highest score best.
-
-        All are 0 if no node is to be preferred, also for a pod whose need cannot be read. Books nothing.
-        """
-        names = args.node_names or [] if args.nodes is None else [sent.node.name for sent in args.nodes]
-        try:
-            need = self._need(args.pod)
-        except BadNeed:
-            return [(name, 0) for name in names]
-        scores = self.scores
-        if scores is None or scores.policy(need) is NodeScore.NONE:
-            return [(name, 0) for name in names]
-        requests, kept = pod_requests(args.pod), self._kept_from(args.pod)
-        if args.nodes is None:
-            costs = yield from scores.of(args.pod.uid, need, requests, names, kept)
-        else:
-            facts = self.nodes.as_sent(each.node for each in args.nodes)
-            free = {each.node.name: self._free_as_sent(each.node) for each in args.nodes}
-            names = list(facts)
-            sent = {name: (facts[name], free[name]) for name in names}
-            costs = yield from scores.as_sent(args.pod.uid, need, requests, sent, kept)
-        return list(as_scores(names, costs))
 
     def reserve(self, args: BindingArgs, pod: Pod | None, *, now: float, dry_run: bool = False) -> dict[str, str]:
         """Choose cards for a pod from what is booked now, reserve them, and return the annotations to bind it with.
@@ -313,25 +229,27 @@ class Decider:
         Raises CannotBind, and BadNeed if the pod's need cannot be read.
         """
         pod = self._bindable(args, pod)
-        need = self._need(pod)
-        kept = self._kept_from(pod).get(args.node, ())
-        choice = self.verdicts.choose(self._need_to_choose(args, need), args.node, kept)
+        need = self.need(pod)
+        facts = self.nodes.facts(args.node)
+        chosen = need
+        if need.wants_cards:
+            for choose in self.hooks.choosing:
+                chosen = choose(args.pod_uid, chosen, facts)
+        choice = self.verdicts.choose(chosen, args.node, self.reserved_for_others(pod).get(args.node, ()))
         if isinstance(choice, UnknownNode):
             raise CannotBind(f"node {args.node} is not known, so pod {args.key} cannot be bound to it")
         if isinstance(choice, Refusal):
             raise CannotBind(f"node {args.node} no longer has room for pod {args.key}: {choice}", choice)
-        facts = self.nodes.facts(args.node)
-        moment = self._next_moment(args.node, now)
+        timestamp = self._next_timestamp(args.node, now)
         need = self._with_name(pod, need, choice, args.node)
-        annotations = self._vocabularies.write_choice(pod, need, choice, moment, facts)
+        annotations = self._vocabularies.write_choice(pod, need, choice, timestamp, facts)
         if dry_run:
             return annotations
         if need.wants_cards:
-            self._last_moment[args.node] = moment
+            self._last_timestamp[args.node] = timestamp
             capacity = facts.inventory.capacity if facts is not None else {}
             self.ledger.reserve(args.pod_uid, args.key, args.node, footprint(need, choice, capacity))
-        if self.hosts is not None:
-            self.hosts.pods.assume(pod, args.node)
+        self.observers.reserved(pod, args.node)
         return annotations
 
     @property
@@ -343,17 +261,12 @@ class Decider:
         """Return whether a pod asks for anything in any vocabulary."""
         return self._vocabularies.is_gpu_pod(pod)
 
-    def follows(self, pod: Pod) -> bool:
-        """Return whether a pod asks for cards, or did when it was last seen: some words of it may have been removed."""
-        return self._vocabularies.is_gpu_pod(pod) or self.pods.knows(pod.uid)
-
     def cancel(self, uid: str) -> None:
         """Take a reservation back: the pod was not bound. A pod that is held keeps its cards."""
-        if self.hosts is not None:
-            self.hosts.pods.cancel(uid)
+        self.observers.taken_back(uid)
         booking = self.ledger.booking(uid)
         if booking is not None and self.ledger.cancel(uid):
-            self._observer.cards_freed(booking.node)
+            self.observers.cards_freed(booking.node)
 
     def waiting_for_unknown_memory(self) -> Turns[list[tuple[Pod, str]]]:
         """Return the pods that wait because no node states enough memory, and a sentence about it for each."""
@@ -363,7 +276,7 @@ class Decider:
         needs: dict[str, PodNeed] = {}
         for at, (uid, pod) in enumerate(list(self.pods.waiting.items())):
             with suppress(BadNeed):
-                needs[uid] = self._need(pod)
+                needs[uid] = self.need(pod)
             if at % PODS_A_TURN == 0:
                 yield
         found = yield from nodes_of_unknown_memory(dict.fromkeys(needs.values()), nodes, self.verdicts)
@@ -379,14 +292,15 @@ class Decider:
                 yield
         for at, pod in enumerate(list(self.pods.waiting.values()), start=1):
             with suppress(BadNeed):
-                need = self._need(pod)
+                need = self.need(pod)
                 needs[id(need)] = need
             if at % PODS_A_TURN == 0:
                 yield
         return frozenset(shapes_of(needs.values()))
 
-    def _need(self, pod: Pod) -> PodNeed:
-        return self._vocabularies.need(pod, self._options.need)
+    def need(self, pod: Pod) -> PodNeed:
+        """Return what a pod asks for. Raises BadNeed."""
+        return self._vocabularies.need(pod, self.options.need)
 
     def _with_name(self, pod: Pod, need: PodNeed, choice: Choice, node: str) -> PodNeed:
         """Return the need with the name of the chosen card, if the pod's vocabulary names cards and the pod does not.
@@ -405,59 +319,34 @@ class Decider:
         taken = frozenset[str]().union(*names.values())
         return replace(need, named=next(name for name in iter(self._new_name, "") if name not in taken))
 
-    def _kept_from(self, pod: Pod) -> KeptCards:
-        """Return the cards that are kept from a pod for others, by node."""
-        return NOTHING_KEPT if self.preemption is None else self.preemption.nominations.kept_from(pod)
-
-    def _learn(self, scores: Scores, pod: Pod, need: PodNeed, names: Sequence[str]) -> None:
-        """Learn from a pod that has arrived; before the first one, from those that are bound already."""
-        if not self._has_learned:
-            self._has_learned = True
-            for uid, bound in self.pods.bound():
-                requests = self.hosts.pods.requested(uid) if self.hosts is not None else None
-                scores.learn(uid, bound.need, requests or ())
-        restriction = pod.node_restriction if isinstance(pod, AskedPod) else None
-        scores.learn(pod.uid, need, pod_requests(pod), restriction, names)
-
-    def _need_to_choose(self, args: BindingArgs, need: PodNeed) -> PodNeed:
-        """Return the need with which the cards are chosen on a node: those that its score assumed."""
-        if self.scores is None or not need.wants_cards:
-            return need
-        facts = self.nodes.facts(args.node)
-        return self.scores.chosen_need(args.pod_uid, need, None if facts is None else facts.inventory)
-
-    def _free_as_sent(self, node: Node) -> HostFree | None:
-        return None if self.hosts is None else self.hosts.free_of(node)
-
-    def _host_changed(self, node: str) -> None:
-        if self.scores is not None:
-            self.scores.forget_pool(node)
+    def reserved_for_others(self, pod: Pod) -> ReservedCards:
+        """Return the cards that parts keep from a pod for others, by node."""
+        found = NO_CARDS
+        for close in self.hooks.closing:
+            if more := close(pod):
+                found = {node: (*found.get(node, ()), *more.get(node, ())) for node in {*found, *more}}
+        return found
 
     def _changed(self, node: str) -> None:
         self.verdicts.forget(node)
-        if self.preemption is not None:
-            self.preemption.nominations.forget(node)
-        if self.scores is not None:
-            self.scores.forget(node)
         if self.nodes.facts(node) is None and not self.ledger.on_node(node):
-            self._last_moment.pop(node, None)
-        self._observer.node_changed(node)
+            self._last_timestamp.pop(node, None)
+        self.observers.node_changed(node)
 
     def _node_changed(self, node: str) -> None:
         self.pods.node_changed(node)
-        if self.scores is not None:
-            self.scores.forget_pool(node)
+        self.observers.capacity_changed(node)
         self._changed(node)
-        self._observer.cards_freed(node)  # a label that is gone or a larger resource makes room, too
+        self.observers.cards_freed(node)  # a label that is gone or a larger resource makes room, too
         facts = self.nodes.facts(node)
         if facts is not None and facts.problems:
-            self._observer.node_is_invalid(node, facts.problems)
+            self.observers.node_is_invalid(node, facts.problems)
 
     def _refuse_everywhere(self, pod: Pod, names: Sequence[str], sentence: str, now: float) -> FilterDecision:
         failed = dict.fromkeys(names, sentence)
         refusal = PodRefusal(pod.key, now, UnreadableNeed.kind, {sentence: len(failed)}, {}, is_final=True)
         self.refusals.keep(pod.uid, refusal)
-        hopeless = [] if self.preemption is None else list(failed)
+        hopeless = list(failed) if self.options.find_hopeless else []
         return FilterDecision([], failed, hopeless, refusals={UnreadableNeed.kind: 1}, refusal=refusal)
 
     def _pod_refusal(
@@ -467,7 +356,7 @@ class Decider:
         verdicts: Mapping[str, Verdict],
         facts: Callable[[str], NodeFacts | None],
         *,
-        kept: KeptCards,
+        reserved: ReservedCards,
         now: float,
         kind: str,
     ) -> PodRefusal:
@@ -477,7 +366,7 @@ class Decider:
         details: dict[str, tuple[str, ...]] = {}
         for name in seen_by_cards[:MOST_NODES]:
             known = facts(name)
-            usage = self.ledger.sums(name, kept.get(name, ())).usage()
+            usage = self.ledger.sums(name, reserved.get(name, ())).usage()
             details[name] = card_details(need, known.inventory, usage) if known is not None else ()
         return PodRefusal(
             pod=pod.key,
@@ -505,19 +394,19 @@ class Decider:
             raise CannotBind(f"pod {args.key} has already terminated")
         return pod
 
-    def _next_moment(self, node: str, now: float) -> int:
+    def _next_timestamp(self, node: str, now: float) -> int:
         """Return a timestamp, in nanoseconds, later than that of every pod on the node.
 
         The device plugin orders the pods of its node by it, so it must rise even if the clock was set back, or another
         replica with another clock led before.
         """
-        latest = self._last_moment.get(node, 0)
+        latest = self._last_timestamp.get(node, 0)
         booked = (self.pods.bound_pod(uid) for uid in self.ledger.on_node(node))
         for bound in (*booked, *self.pods.in_trouble.values()):  # a pod whose cards cannot be read is not booked
             if bound is not None and bound.object.node_name == node:
                 text = bound.object.annotations.get(TIMESTAMP, "")
-                if text.isascii() and text.isdigit() and len(text) <= len(str(LATEST_MOMENT)):
-                    latest = max(latest, int(text) if int(text) <= LATEST_MOMENT else 0)
+                if text.isascii() and text.isdigit() and len(text) <= len(str(LATEST_TIMESTAMP)):
+                    latest = max(latest, int(text) if int(text) <= LATEST_TIMESTAMP else 0)
         return max(int(now * NANOSECONDS), latest + 1)
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from cachetools import LRUCache
 
+from gas.extender.hooks import Observer
 from gas.objects.stored import (
     Container,
     ContainerStatus,
@@ -125,9 +126,9 @@ class HostPods:
         """Return what the pods of a node request together: a view, to be read at once and not kept."""
         return self._sums.get(node, {})
 
-    def knows(self, uid: str) -> bool:
-        """Return whether a pod is counted, so that its end must not be missed."""
-        return uid in self._assigned
+    def needs(self, pod: HostPod) -> bool:
+        """Return whether a pod has a node or is counted, so that its end must not be missed."""
+        return bool(pod.node_name) or pod.uid in self._assigned
 
     def _count(self, uid: str, node: str, pod: Pod, *, assumed: bool) -> None:
         requests = pod_requests(pod)
@@ -197,7 +198,7 @@ class HostNodes:
             self._on_change(name)
 
 
-class HostResources:
+class HostResources(Observer):
     """The resources that are free on each node beside its cards.
 
     pods, nodes  the two handlers that watches feed
@@ -207,6 +208,12 @@ class HostResources:
     def __init__(self, on_change: Callable[[str], None] = lambda _node: None) -> None:
         self.pods = HostPods(on_change)
         self.nodes = HostNodes(on_change)
+
+    def reserved(self, pod: Pod, node: str) -> None:
+        self.pods.assume(pod, node)
+
+    def taken_back(self, uid: str) -> None:
+        self.pods.cancel(uid)
 
     def free(self, node: str) -> HostFree | None:
         """Return the free CPU, memory and pod slots of a node, None if it is not known."""

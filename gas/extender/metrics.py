@@ -1,6 +1,6 @@
 """The extender's metrics in a registry of their own. Their help texts explain them.
 
-The metrics of the cards are in `gas.extender.card_summaries`.
+The metrics of the cards are in `gas.extender.gauges`, those of the parts in their declarations.
 """
 
 from __future__ import annotations
@@ -13,16 +13,10 @@ REQUEST_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 """Upper bounds of the buckets: from a warm filter to twice the time that kube-scheduler waits."""
 
 
-class Metrics:
-    """The extender's metrics as attributes; each is counted where the event happens.
+class RequestMetrics:
+    """The requests of kube-scheduler and their results."""
 
-    registry  shown by `/metrics`
-    watches   counts the events of each watch, see `WatchCollector.follow`
-    """
-
-    def __init__(self, version: str) -> None:
-        registry = self.registry = CollectorRegistry(auto_describe=False)
-
+    def __init__(self, registry: CollectorRegistry) -> None:
         self.requests = Counter(
             "gas_extender_requests_total",
             "Requests of kube-scheduler, by verb and result. filter: fits, refused. bind: bound, error. "
@@ -39,34 +33,10 @@ class Metrics:
             buckets=REQUEST_SECONDS,
             registry=registry,
         )
-        self.reviews = Counter(
-            "gas_extender_reviews_total",
-            "Reviews of the API server, by webhook and result: allowed, warned, patched, refused, not-ready, "
-            "bad-review, wrong-content-type, wrong-method, too-large, too-many-large, too-slow, client-gone, "
-            "internal-error (a bug; the log has the traceback).",
-            ["webhook", "result"],
-            registry=registry,
-        )
-        self.review_seconds = Histogram(
-            "gas_extender_review_seconds",
-            "Seconds from the headers of a review to its response, including the transfer of its body.",
-            ["webhook"],
-            buckets=REQUEST_SECONDS,
-            registry=registry,
-        )
         self.refusals = Counter(
             "gas_extender_refusals_total",
             "Nodes that had no room for a pod, by kind of reason; docs/troubleshooting.md explains the kinds.",
             ["reason"],
-            registry=registry,
-        )
-        self.reviewed_bindings = Counter(
-            "gas_extender_reviewed_bindings_total",
-            "Bindings of GPU pods that were reviewed, by outcome. Where the cards come from: chosen, repeated (as in "
-            "an earlier review), carried (by the Binding itself), dry-run, none (the pod needs no cards), or refused. "
-            "And what became of those that were chosen: settled (the pod is bound or gone), expired (no binding "
-            "followed).",
-            ["outcome"],
             registry=registry,
         )
         self.search_limits = Counter(
@@ -75,8 +45,11 @@ class Metrics:
             registry=registry,
         )
 
-        self.watches = WatchCollector("gas_extender")
-        registry.register(self.watches)
+
+class StateMetrics:
+    """The state of this replica and of its ledger."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
         self.corrections = Counter(
             "gas_extender_corrections_total",
             "Times that the ledger was changed because a pod got other cards than were decided for it.",
@@ -92,23 +65,6 @@ class Metrics:
             "Bound pods that ask for GPUs and have no annotation with the cards that they hold.",
             registry=registry,
         )
-        self.descheduled_pods = Gauge(
-            "gas_extender_descheduled_pods",
-            "Pods that have the deschedule label now.",
-            registry=registry,
-        )
-        self.deschedule_patches = Counter(
-            "gas_extender_deschedule_patches_total",
-            "Times that the deschedule label was put on a pod (put-on) or taken off (taken-off).",
-            ["change"],
-            registry=registry,
-        )
-        self.wakes = Counter(
-            "gas_extender_wakes_total",
-            "Patches of a node that requeue waiting pods.",
-            registry=registry,
-        )
-
         self.leader = Gauge(
             "gas_extender_leader",
             "1 while this replica holds the Lease, else 0; always 1 without --leader-elect.",
@@ -120,6 +76,11 @@ class Metrics:
             registry=registry,
         )
 
+
+class CertificateMetrics:
+    """The certificates of the ports, and clients that were refused."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
         self.refused_clients = Counter(
             "gas_extender_refused_clients_total",
             "TLS clients that were refused at the handshake, by reason: no-certificate, unverified, name, handshake.",
@@ -139,9 +100,24 @@ class Metrics:
             ["result"],
             registry=registry,
         )
+
+
+class Metrics(RequestMetrics, StateMetrics, CertificateMetrics):
+    """The metrics of the core as attributes; each is counted where the event happens. Parts declare their own.
+
+    registry  shown by `/metrics`
+    watches   counts the events of each watch, see `WatchCollector.follow`
+    """
+
+    def __init__(self, version: str) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        for group in (RequestMetrics, StateMetrics, CertificateMetrics):
+            group.__init__(self, self.registry)
+        self.watches = WatchCollector("gas_extender")
+        self.registry.register(self.watches)
         Gauge(
             "gas_extender_build_info",
             "Always 1; the label is the version that runs.",
             ["version"],
-            registry=registry,
+            registry=self.registry,
         ).labels(version).set(1)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cachetools import LRUCache
 
-from gas.decision.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE, DESCHEDULED_BY_US
+from gas.extender.hooks import Observer
 from gas.extender.written_cards import WrittenCards, written_cards
 from gas.ledger.ledger import Booking, Ledger, State
 from gas.objects.stored import ObjectId, ObjectMeta, Pod, PodSpec
@@ -29,31 +29,6 @@ MOST_GONE = 10_000
 """UIDs of pods gone or ended that are remembered: more than go away while one response is on its way to us."""
 
 
-class Observer:
-    """The receiver of what the decider reports. The methods of this base class ignore it.
-
-    A method must return at once and must not call the decider.
-    """
-
-    def node_changed(self, node: str) -> None:
-        """Note that a node, what is booked on it, or one of its bound pods has changed."""
-
-    def cards_freed(self, node: str) -> None:
-        """Note that cards or resources of a node may have become free."""
-
-    def node_is_invalid(self, node: str, problems: tuple[str, ...]) -> None:
-        """Report labels, annotations or resources of a changed node that cannot be used; one sentence each."""
-
-    def allocation_corrected(self, pod: Pod) -> None:
-        """Report that the ledger follows a receipt: kubelet gave a bound pod other cards than were decided."""
-
-    def booking_mismatch(self, pod: Pod, sentence: str) -> None:
-        """Report, once for each sentence, that the annotations of a bound pod are not what is booked for it."""
-
-    def reservation_vanished(self, uid: str, pod: str) -> None:
-        """Note that a complete list of pods lacks a reserved pod (``namespace/name``): its bind is in doubt."""
-
-
 class Trouble(NamedTuple):
     """The reason why a bound pod's annotations are not what is booked.
 
@@ -71,7 +46,7 @@ _NOT_REQUESTED = Trouble("its cards are not booked: its annotations ask for them
 
 @dataclass(frozen=True, slots=True)
 class BoundPod:
-    """A pod on a node that asks for cards, cut down to what the ledger and the descheduler need.
+    """A pod on a node that asks for cards, cut down to what the ledger and the parts need.
 
     object      the pod with only its names, its node, and the annotations and the label that matter here
     need        as read from its containers
@@ -83,21 +58,6 @@ class BoundPod:
     need: PodNeed
     vocabulary: Vocabulary
     trouble: Trouble | None = None
-
-    @property
-    def descheduled(self) -> bool:
-        """True if the pod carries the deschedule label with the value that marks pods, whoever set it."""
-        return (self.object.metadata.labels or {}).get(DESCHEDULE_POD_LABEL) == DESCHEDULE_POD_VALUE
-
-    @property
-    def labelled_by_others(self) -> bool:
-        """True if the pod carries the deschedule label with any value, and the extender did not set it."""
-        return DESCHEDULE_POD_LABEL in (self.object.metadata.labels or {}) and not self.descheduled_by_us
-
-    @property
-    def descheduled_by_us(self) -> bool:
-        """True if the extender set the deschedule label, by its mark on the pod."""
-        return bool(self.object.annotations.get(DESCHEDULED_BY_US))
 
 
 class Pods:
@@ -116,9 +76,9 @@ class Pods:
 
     waiting      GPU pods without a node, by UID
     in_trouble   bound GPU pods whose annotations are not what is booked, by UID
-    descheduled  UIDs of bound GPU pods that carry the deschedule label or our mark of it
     facts        returns what is known of a node
     on_gone      is called with the UID of a pod that does not wait, bound or gone
+    names        labels and annotations of bound pods that are kept besides those of the vocabularies
     """
 
     def __init__(
@@ -129,10 +89,10 @@ class Pods:
         facts: Callable[[str], NodeFacts | None] = lambda _node: None,
         observer: Observer | None = None,
         on_gone: Callable[[str], None] = lambda _uid: None,
+        names: frozenset[str] = frozenset(),
     ) -> None:
         self.waiting: dict[str, Pod] = {}
         self.in_trouble: dict[str, BoundPod] = {}
-        self.descheduled: set[str] = set()
         self._bound: dict[str, BoundPod] = {}
         self._relative: set[str] = set()  # UIDs of bound pods whose bookings depend on what their node's cards have
         self._lacks_tiles: set[str] = set()  # UIDs of pods that are booked without their tiles, which were malformed
@@ -140,7 +100,7 @@ class Pods:
         self._needs: LRUCache[PodNeed, PodNeed] = LRUCache(MOST_SHARED)
         self._ledger = ledger
         self._vocabularies = vocabularies
-        self._kept = vocabularies.metadata | {DESCHEDULE_POD_LABEL, DESCHEDULED_BY_US}
+        self._names = vocabularies.metadata | names
         self._facts = facts
         self._observer = observer or Observer()
         self._on_gone = on_gone
@@ -199,6 +159,10 @@ class Pods:
             written = written_cards(bound.object, bound.need, bound.vocabulary, self._facts(node))
             if written.footprint is not None:
                 self._ledger.hold(uid, booked.pod, node, written.footprint)
+
+    def needs(self, pod: Pod) -> bool:
+        """Return whether a pod asks for cards, or did when it was last seen: its annotations may have been removed."""
+        return self._vocabularies.is_gpu_pod(pod) or self.knows(pod.uid)
 
     def knows(self, uid: str) -> bool:
         """Return whether a pod waits for cards or holds some."""
@@ -354,10 +318,7 @@ class Pods:
         self._bound[uid] = bound
         if bound.need.has_ratios:
             self._relative.add(uid)
-        if bound.descheduled or bound.descheduled_by_us:
-            self.descheduled.add(uid)
-        else:
-            self.descheduled.discard(uid)
+        self._observer.bound_pod_changed(uid, bound.object)
         if bound.trouble is None:
             self.in_trouble.pop(uid, None)
         else:
@@ -374,9 +335,9 @@ class Pods:
     def _forget(self, uid: str) -> None:
         self._gone[uid] = None
         self.waiting.pop(uid, None)
-        self._bound.pop(uid, None)
+        if self._bound.pop(uid, None) is not None:
+            self._observer.bound_pod_gone(uid)
         self.in_trouble.pop(uid, None)
-        self.descheduled.discard(uid)
         self._relative.discard(uid)
         self._lacks_tiles.discard(uid)
         self._on_gone(uid)
@@ -384,14 +345,14 @@ class Pods:
             self._observer.cards_freed(booking.node)
 
     def _cut_down(self, pod: Pod) -> Pod:
-        kept = self._kept
+        names = self._names
         return Pod(
             metadata=ObjectMeta(
                 name=pod.metadata.name,
                 namespace=pod.metadata.namespace,
                 uid=pod.metadata.uid,
-                labels={name: text for name, text in (pod.metadata.labels or {}).items() if name in kept} or None,
-                annotations={name: text for name, text in pod.annotations.items() if name in kept},
+                labels={name: text for name, text in (pod.metadata.labels or {}).items() if name in names} or None,
+                annotations={name: text for name, text in pod.annotations.items() if name in names},
             ),
             spec=PodSpec(node_name=pod.node_name),
         )

@@ -17,10 +17,9 @@ from gas.daemon.serving import (
     listen,
     serve_with,
 )
-from gas.extender.admission.app import admission_app
 from gas.extender.admission.flags import AdmissionFlags
 from gas.extender.assembly import Extender
-from gas.extender.debug import books_json, decisions_json, demand_json, refusals_json
+from gas.extender.debug import books_json, decisions_json, refusals_json
 from gas.extender.flags import Flags
 from gas.extender.gauges import ClusterGauges
 from gas.extender.metrics import Metrics
@@ -56,15 +55,7 @@ async def run_extender(flags: Flags, version: str) -> None:
         stopping = stop_on_signals(stop)
         ports = [
             Port(
-                app=extender_app(
-                    filter_nodes=extender.filter,
-                    bind_pod=extender.binder,
-                    preempt=extender.preempt,
-                    prioritize=extender.prioritize,
-                    metrics=metrics,
-                    max_body=flags.max_request_bytes,
-                    body_timeout=BODY_TIMEOUT,
-                ),
+                app=extender_app(extender.verbs, metrics, max_body=flags.max_request_bytes, body_timeout=BODY_TIMEOUT),
                 socket=scheduler_socket,
                 tls=certificates.context,
                 keep_alive=SCHEDULER_KEEP_ALIVE,
@@ -80,8 +71,8 @@ async def run_extender(flags: Flags, version: str) -> None:
                         "/debug/books": lambda: books_json(extender.decider),
                         "/debug/refusals": lambda: refusals_json(extender.decider.refusals),
                         "/debug/decisions": lambda: decisions_json(extender.decider.decisions),
-                        "/debug/demand": lambda: demand_json(extender.decider),
-                    },
+                    }
+                    | extender.documents,
                 ),
                 socket=plain_socket,
                 tls=None,
@@ -90,7 +81,9 @@ async def run_extender(flags: Flags, version: str) -> None:
         ]
         watched = [certificates]
         admission = flags.of(AdmissionFlags)
-        if admission.port:
+        if admission.port and extender.webhooks:
+            from gas.extender.admission.app import AdmissionMetrics, admission_app
+
             admission_certificates = ServingCertificates(
                 admission_files(flags), metrics, allowed_names=admission.client_names
             )
@@ -99,7 +92,7 @@ async def run_extender(flags: Flags, version: str) -> None:
             )
             ports.append(
                 Port(
-                    app=admission_app(extender.webhooks, metrics),
+                    app=admission_app(extender.webhooks, AdmissionMetrics(metrics.registry)),
                     socket=admission_socket,
                     tls=admission_certificates.context,
                     keep_alive=SCHEDULER_KEEP_ALIVE,  # the API server closes idle connections after 90 s, as well

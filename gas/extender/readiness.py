@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from gas.cluster.watch import Watch
+from gas.extender.catching_up import Leader
 from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
@@ -26,12 +27,6 @@ def check_ready(why_not: Callable[[], str | None]) -> None:
         raise NotReady(sentence)
 
 
-class LeadershipState(Protocol):
-    """The part of `Leadership` that readiness depends on."""
-
-    def why_not(self) -> str | None: ...
-
-
 class Readiness:
     """The readiness of this replica to decide: it knows all nodes and pods and, among several replicas, leads.
 
@@ -40,13 +35,12 @@ class Readiness:
 
     Only a replica that is ready decides, binds and patches.
 
-    leadership  None without leader election
     stopping    set once the program ends: requests in progress are still decided, but new ones should go elsewhere
     """
 
-    def __init__(self, watches: Mapping[str, Watch[Any]], leadership: LeadershipState | None) -> None:
+    def __init__(self, watches: Mapping[str, Watch[Any]], leader: Leader) -> None:
         self._watches = watches
-        self._leadership = leadership
+        self._leader = leader
         self.stopping = False
         self._has_begun = False
 
@@ -59,7 +53,7 @@ class Readiness:
             if not watch.synced.is_set():
                 trouble = f"; the last try failed: {watch.trouble}" if watch.trouble else ""
                 return f"the ledger is not complete yet: the first list of {kind} is still being read{trouble}"
-        return self._leadership.why_not() if self._leadership is not None else None
+        return self._leader.why_not()
 
     def why_not_serving(self) -> str | None:
         """Return the sentence for ``/readyz``, None if new requests may come."""

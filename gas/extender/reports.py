@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable
 
 from gas.extender.announcer import Announcement, allocation_corrected, booking_mismatch, invalid_labels
+from gas.extender.hooks import Observer
 from gas.extender.metrics import Metrics
-from gas.extender.pods import Observer
 from gas.objects.stored import Pod
 
 
@@ -41,20 +41,11 @@ class NodeQueue:
 
 
 class Reports(Observer):
-    """Put what the decider reports into the queue of the task that acts on it."""
+    """Count what the decider reports, and queue the events that people get of it."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self.changed_nodes = NodeQueue()
-        self.freed_nodes = NodeQueue()
         self.announcements: asyncio.Queue[Announcement] = asyncio.Queue()
-        self.vanished_pods: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
-
-    def node_changed(self, node: str) -> None:
-        self.changed_nodes.add(node)
-
-    def cards_freed(self, node: str) -> None:
-        self.freed_nodes.add(node)
 
     def node_is_invalid(self, node: str, problems: tuple[str, ...]) -> None:
         self.announcements.put_nowait(invalid_labels(node, problems))
@@ -65,6 +56,3 @@ class Reports(Observer):
 
     def booking_mismatch(self, pod: Pod, sentence: str) -> None:
         self.announcements.put_nowait(booking_mismatch(pod, sentence))
-
-    def reservation_vanished(self, uid: str, pod: str) -> None:
-        self.vanished_pods.put_nowait((uid, pod))

@@ -1,9 +1,10 @@
-"""The scheduler's port: two verbs over HTTP. Checks everything around them and decides nothing."""
+"""The scheduler's port: the verbs over HTTP. Checks everything around them and decides nothing."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -11,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gas.daemon.early_responses import EarlyResponses
 from gas.extender.endpoint import JsonEndpoint, Problem, by_path, to_its_end
 from gas.extender.metrics import Metrics
-from gas.extender.wire import BadRequest, Unreadable, encode_error, encode_preempt_result
+from gas.extender.wire import BadRequest, Unreadable, encode_error
 
 logger = logging.getLogger(__name__)
 
@@ -19,23 +20,26 @@ Verb = Callable[[bytes], Awaitable[bytes]]
 """The body of a request -> the body of the response. May raise Unreadable, BadRequest or NotReady."""
 
 
-def extender_app(
-    *,
-    filter_nodes: Verb,
-    bind_pod: Verb,
-    preempt: Verb | None = None,
-    prioritize: Verb | None = None,
-    metrics: Metrics,
-    max_body: int,
-    body_timeout: float,
-) -> ASGIApp:
+@dataclass(frozen=True, slots=True)
+class ServedVerb:
+    """A verb as it is served.
+
+    call           counts the results of its requests
+    undecided      the body of a response to a valid request that cannot be decided, if that has no field for an error
+    is_undisturbed whether a request is carried out even if its client goes away
+    """
+
+    call: Verb
+    undecided: bytes | None = None
+    is_undisturbed: bool = False
+
+
+def extender_app(verbs: Mapping[str, ServedVerb], metrics: Metrics, *, max_body: int, body_timeout: float) -> ASGIApp:
     """Return the application that kube-scheduler calls.
 
-    filter_nodes, bind_pod  the verbs; each counts the results of its requests
-    preempt                 likewise; None if it is not served
-    prioritize              likewise; None if nodes are not scored
-    max_body                bytes of the largest body that is read
-    body_timeout            seconds from a request's headers to the end of its body
+    verbs         by name, which ends the path: ``filter`` is served as ``/scheduler/filter``
+    max_body      bytes of the largest body that is read
+    body_timeout  seconds from a request's headers to the end of its body
 
     The status is 404 for an unknown path (prioritize is one, unless nodes are scored), for a content type other than
     JSON and for a body that is not JSON, 405 for another method, 408 for a body that is not complete in time, 413 for
@@ -49,16 +53,10 @@ def extender_app(
     replicas for each new connection only, so the next request can reach the replica that leads. No other connection
     is touched, since a request may be in progress on it.
     """
-
-    def endpoint(name: str, verb: Verb, *, undecided: bytes | None = None) -> ASGIApp:
-        return _VerbEndpoint(name, verb, metrics, largest=max_body, timeout=body_timeout, undecided=undecided)
-
-    verbs = {"filter": endpoint("filter", filter_nodes), "bind": endpoint("bind", _undisturbed(bind_pod))}
-    if preempt is not None:
-        verbs["preempt"] = endpoint("preempt", preempt, undecided=encode_preempt_result({}))
-    if prioritize is not None:
-        verbs["prioritize"] = endpoint("prioritize", prioritize)
-    paths = {f"/scheduler/{name}": verb for name, verb in verbs.items()}
+    paths = {
+        f"/scheduler/{name}": _VerbEndpoint(name, verb, metrics, largest=max_body, timeout=body_timeout)
+        for name, verb in verbs.items()
+    }
     return EarlyResponses(by_path(paths, _unknown_path), patience=body_timeout)
 
 
@@ -67,10 +65,7 @@ class _Json(Response):
 
 
 class _VerbEndpoint(JsonEndpoint):
-    """Serve a verb.
-
-    undecided  the body of a response to a valid request that cannot be decided, if the verb's has no field for an error
-    """
+    """Serve a verb."""
 
     method_is_checked_first = False
     wrong_content_type = 404
@@ -78,9 +73,7 @@ class _VerbEndpoint(JsonEndpoint):
     internal_error = 200
     when_too_large = "; raise --max-request-bytes"
 
-    def __init__(
-        self, name: str, verb: Verb, metrics: Metrics, *, largest: int, timeout: float, undecided: bytes | None
-    ) -> None:
+    def __init__(self, name: str, verb: ServedVerb, metrics: Metrics, *, largest: int, timeout: float) -> None:
         super().__init__(
             name,
             count=lambda result: metrics.requests.labels(name, result).inc(),
@@ -88,8 +81,8 @@ class _VerbEndpoint(JsonEndpoint):
             largest=largest,
             timeout=timeout,
         )
-        self._verb = verb
-        self._undecided = undecided
+        self._verb = (lambda body: to_its_end(verb.call(body))) if verb.is_undisturbed else verb.call
+        self._undecided = verb.undecided
 
     async def respond(self, body: bytes) -> Response:
         try:
@@ -104,10 +97,6 @@ class _VerbEndpoint(JsonEndpoint):
             logger.warning("%s: nothing was decided: %s", self._what, problem)
             return _Json(self._undecided)
         return _Json(encode_error(str(problem)), problem.status)
-
-
-def _undisturbed(verb: Verb) -> Verb:
-    return lambda body: to_its_end(verb(body))
 
 
 async def _unknown_path(scope: Scope, receive: Receive, send: Send) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
-from types import MappingProxyType
 from typing import TypeVar, cast
 
+from gas.extender.hooks import NO_CARDS, ReservedCards
 from gas.extender.nodes import Nodes
 from gas.ledger.ledger import Ledger, LedgerState
 from gas.placement.choice import Choice, Footprint
@@ -28,11 +28,6 @@ MOST_NEEDS = 1024
 MOST_VERDICTS = 500_000
 """Different needs remembered, and verdicts of all of them, about 100 bytes each; beyond that the need that was asked
 about longest ago is forgotten."""
-
-KeptCards = Mapping[str, Sequence[Footprint]]
-"""By node, cards that are kept for other pods and count as booked."""
-
-NOTHING_KEPT: KeptCards = MappingProxyType({})
 
 NEEDS_BY_NAME = 16
 """Needs whose verdicts are remembered by the names of nodes as well: those that were asked about last."""
@@ -223,7 +218,7 @@ class Verdicts:
             if at % NODES_A_TURN == 0:
                 yield
 
-    def of(self, need: PodNeed, names: Sequence[str], kept: KeptCards = NOTHING_KEPT) -> Turns[list[Verdict]]:
+    def of(self, need: PodNeed, names: Sequence[str], kept: ReservedCards = NO_CARDS) -> Turns[list[Verdict]]:
         """Return the verdict of each named node, in their order.
 
         kept  by node, cards that are kept for other pods, so they count as booked
@@ -313,7 +308,7 @@ class Verdicts:
         return found
 
     def as_sent(
-        self, need: PodNeed, nodes: Mapping[str, NodeFacts], kept: KeptCards = NOTHING_KEPT
+        self, need: PodNeed, nodes: Mapping[str, NodeFacts], kept: ReservedCards = NO_CARDS
     ) -> Turns[list[Verdict]]:
         """Return the verdicts of nodes that a request describes, with what is booked and kept under their names.
 

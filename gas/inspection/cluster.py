@@ -7,21 +7,22 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from functools import lru_cache
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from gas.daemon.flags import UsageError
 from gas.doctor.programs import EXTENDER, PLUGIN, containers_with, flag_values
 from gas.extender.command_line import parse_flags
-from gas.extender.decider import Decider, FilterDecision, Handler, Options
+from gas.extender.decider import Decider, FilterDecision, Options
 from gas.extender.decisions import Decision
 from gas.extender.flags import Flags
+from gas.extender.hooks import Observer
 from gas.extender.host_resources import CPU, MEMORY, PODS, pod_requests
-from gas.extender.pods import Observer
 from gas.extender.wire import BindingArgs, FilterArgs
 from gas.inspection.node_rules import exclusion, node_rules
 from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.inspection.use import CardUse
 from gas.ledger.ledger import Booking
+from gas.objects.handler import Handler
 from gas.objects.stored import ObjectId
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.values import card_records
@@ -93,7 +94,7 @@ def options_of(flags: Flags) -> Options:
 class Objects(Generic[T]):
     """The objects of one kind by key, passed on to handlers as they come. ``version`` rises with each change."""
 
-    def __init__(self, key: Callable[[T | ObjectId], str], handlers: Sequence[Handler]) -> None:
+    def __init__(self, key: Callable[[T | ObjectId], str], handlers: Sequence[Handler[Any]]) -> None:
         self._key: Callable[[T | ObjectId], str] = key
         self._handlers = handlers
         self.by_key: dict[str, T] = {}
@@ -220,7 +221,7 @@ class Cluster:
     @property
     def counts_hosts(self) -> bool:
         """True if free CPU, memory and pod slots of nodes are known."""
-        return self.decider.hosts is not None
+        return self.decider.options.count_hosts
 
     def rules(self, pod: InspectedPod) -> Mapping[str, str]:
         """Return each node by name with the rule of Kubernetes that keeps the pod off it; empty if none does.
@@ -261,13 +262,11 @@ class Cluster:
 
     def requested(self, uid: str) -> SortedAmounts:
         """Return what a pod that has a node requests of it; nothing if that is not counted."""
-        hosts = self.decider.hosts
-        return (hosts.pods.requested(uid) or ()) if hosts is not None else ()
+        return self.decider.hosts.pods.requested(uid) or ()
 
     def free_beside_cards(self, node: str) -> dict[str, int]:
         """Return what is free of each resource that a node offers; nothing if that is not counted."""
-        hosts = self.decider.hosts
-        return (hosts.free_amounts(node) or {}) if hosts is not None else {}
+        return self.decider.hosts.free_amounts(node) or {}
 
     def shortage(self, requests: SortedAmounts, node: str) -> str:
         """Return which of these requests a node has too little of, as a sentence; empty if there is enough."""

@@ -23,7 +23,7 @@ from gas.cluster.watch import Watch
 from gas.doctor.kubeconfig import credentials_of
 from gas.doctor.programs import EXTENDER, PLUGIN, Program, containers_with, flag_value, is_on
 from gas.extender.decisions import Decision
-from gas.extender.pods import Observer
+from gas.extender.hooks import Observer
 from gas.inspection.cluster import Cluster, Settings, matters, settings_of
 from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.inspection.past_decisions import parse_decisions

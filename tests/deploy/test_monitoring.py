@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from gas.extender.gauges import GAUGES
-from gas.extender.metrics import Metrics as ExtenderMetrics
 from gas.plugin.metrics import Metrics as PluginMetrics
+from scripts.reference import extender_metrics
 from tests.deploy.manifests import COMPONENTS, read
 
 ALERTS = COMPONENTS / "monitoring/alerts.yaml"
@@ -31,15 +31,15 @@ def _names(registry: CollectorRegistry) -> Iterator[str]:
 
 def _series() -> set[str]:
     return {gauge.name for gauge in GAUGES} | {
-        name for metrics in (ExtenderMetrics("1"), PluginMetrics("1")) for name in _names(metrics.registry)
+        name for metrics in (extender_metrics(), PluginMetrics("1")) for name in _names(metrics.registry)
     }
 
 
 def _labels() -> set[str]:
     own = {
         label
-        for metrics in (ExtenderMetrics("1"), PluginMetrics("1"))
-        for metric in vars(metrics).values()
+        for metrics in (extender_metrics(), PluginMetrics("1"))
+        for metric in metrics.registry._collector_to_names
         if isinstance(metric, MetricWrapperBase)
         for label in metric._labelnames
     }

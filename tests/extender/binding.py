@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.builders import container, node, pod_json
 from tests.extender.cluster import Cluster
 from tests.extender.decider import DrivenDecider
 
+D = TypeVar("D", bound=DrivenDecider)
 IN_PROGRESS = "an earlier bind of pod default/pod is still in progress"
 
 
@@ -19,7 +20,11 @@ def gpu_pod(**fields: Any) -> dict[str, Any]:
 
 def following(*pods: dict[str, Any], **options: Any) -> DrivenDecider:
     """Return a decider that knows nodes n1 and n2, of two cards each, and these pods."""
-    decider = DrivenDecider(**options)
+    return filled(DrivenDecider(**options), *pods)
+
+
+def filled(decider: D, *pods: dict[str, Any]) -> D:
+    """Show a decider nodes n1 and n2, of two cards each, and these pods."""
     for each in pods:
         decider.cluster.add(each)
     decider.follow([node("n1"), node("n2")])

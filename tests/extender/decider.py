@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from gas.extender.bind import Binder, BindPod, GetPod
-from gas.extender.binding_reviews.reviews import BindReviews, ChangeVersion
-from gas.extender.binding_reviews.unbound_pods import UnboundPods
+from gas.extender.bind import Binder, BindPod, BindTimes, GetPod
 from gas.extender.decider import Decider, Options
 from gas.extender.filter import Filter
+from gas.extender.hooks import Observer
 from gas.extender.metrics import Metrics
 from gas.extender.pending_binds import PendingBinds
-from gas.extender.pods import Observer
 from gas.extender.refusals import PodRefusal
 from gas.objects.stored import Node, Pod
 from gas.placement.order import DEFAULT_ORDER, CardOrder
-from gas.values.timing import Timing
 from gas.vocabularies.known import DEFAULT
 from gas.vocabularies.protocol import NeedOptions
 from tests.extender.cluster import Cluster
@@ -60,8 +56,7 @@ class Recorder(Observer):
 class DrivenDecider(Decider):
     """A decider that a test drives through its verbs. It knows nothing until a test feeds `nodes` and `pods`.
 
-    bind_pod, get_pod, change_version  may be replaced by a test
-    clock                              seconds, for reviews of Bindings
+    bind_pod, get_pod  may be replaced by a test
     not_ready          the sentence that keeps the verbs from deciding
     refused            (pod, refusal) of pods that no node had room for
     reports            see `Recorder`
@@ -76,9 +71,6 @@ class DrivenDecider(Decider):
         options: Options | None = None,
         patience: float = 0.0,
         write_timeout: float | None = None,
-        moment: float = 1000.0,
-        watch_patience: float = 0.0,
-        read_timeout: float = 30.0,
     ) -> None:
         self.reports = Recorder()
         need = NeedOptions(allowlist=lists, denylist=lists, card_order=card_order)
@@ -86,7 +78,6 @@ class DrivenDecider(Decider):
         self.cluster = cluster or Cluster()
         self.bind_pod: BindPod = self.cluster.bind_pod
         self.get_pod: GetPod = self.cluster.get_pod
-        self.change_version: ChangeVersion = self.cluster.change_version
         self.not_ready: str | None = None
         self.refused: list[tuple[str, PodRefusal]] = []
         self.metrics = Metrics("1")
@@ -98,22 +89,6 @@ class DrivenDecider(Decider):
             why_not_ready=lambda: self.not_ready,
             on_refused=lambda pod, refusal: self.refused.append((pod.key, refusal)),
         )
-        self.unbound = UnboundPods(self.asks_for_cards)
-        self.clock = 0.0
-        self.bind_reviews = BindReviews(
-            self,
-            self.unbound,
-            self.pending_binds,
-            self.metrics,
-            get_pod=self._get_pod,
-            change_version=self._change_version,
-            why_not_ready=lambda: self.not_ready,
-            moment=moment,
-            settle_pause=0.0,
-            watch_patience=watch_patience,
-            read_timeout=read_timeout,
-            timing=Timing(monotonic=lambda: self.clock),
-        )
         self.binder = Binder(
             self,
             self.pending_binds,
@@ -121,17 +96,13 @@ class DrivenDecider(Decider):
             bind_pod=self._bind_pod,
             get_pod=self._get_pod,
             why_not_ready=lambda: self.not_ready,
-            vanished=asyncio.Queue(),
-            write_timeout=write_timeout,
-            settle_pause=0.0,
-            reviews=self.bind_reviews,
-            review_patience=0.02,
+            times=BindTimes(write_timeout=write_timeout, settle_pause=0.0, review_patience=0.02),
         )
+        self.observers.add([self.binder])
 
     async def settle(self) -> None:
-        """Wait until no bind and no reviewed Binding is in doubt."""
+        """Wait until no bind is in doubt."""
         await self.binder.settle()
-        await self.bind_reviews.finish()
 
     async def _bind_pod(
         self, *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
@@ -141,20 +112,14 @@ class DrivenDecider(Decider):
     async def _get_pod(self, namespace: str, name: str) -> Pod | None:
         return await self.get_pod(namespace, name)
 
-    async def _change_version(self, namespace: str, name: str, uid: str) -> bool:
-        return await self.change_version(namespace, name, uid)
-
     def list_pods(self, pods: list[Pod]) -> None:
-        """Take in a complete list, as the watch does, and what the extender does about pods missing in it."""
-        list_all(self.pods, pods)
-        list_all(self.unbound, pods)
-        for uid, pod in self.reports.vanished:
-            self.binder.settle_vanished(uid, pod)
-        self.reports.vanished.clear()
+        """Take in a complete list, as the watch does."""
+        for handler in self.pod_handlers:
+            list_all(handler, pods)
 
     def see(self, event: str, pod: Pod) -> None:
         """Take in a watch event."""
-        for handler in (self.pods, self.unbound):
+        for handler in self.pod_handlers:
             if event == "DELETED":
                 handler.deleted(pod)
             else:
@@ -163,8 +128,7 @@ class DrivenDecider(Decider):
     def follow(self, nodes: Iterable[Node]) -> None:
         """List the cluster, and take in all changes at once from now on."""
         list_all(self.nodes, list(nodes))
-        list_all(self.pods, self.cluster.all())
-        list_all(self.unbound, self.cluster.all())
+        self.list_pods(self.cluster.all())
         self.reports.freed.clear()
         self.cluster.on_change = self.see
 

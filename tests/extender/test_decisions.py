@@ -8,16 +8,11 @@ from typing import Any
 import pytest
 
 from gas.extender.debug import decisions_json
-from gas.extender.decider import Decider, Options
+from gas.extender.decider import Decider
 from gas.extender.decisions import MOST_ALTERNATIVES, MOST_PENDING, Decisions
 from gas.extender.readiness import NotReady
-from gas.extender.scoring.prioritize import Prioritize
-from gas.placement.node_score import NodeScore
-from gas.vocabularies.known import DEFAULT
-from tests.builders import node
 from tests.extender.binding import following, gpu_pod
 from tests.extender.cluster import Outcome
-from tests.extender.decider import DrivenDecider
 
 
 def shown(decider: Decider) -> list[dict[str, Any]]:
@@ -46,25 +41,6 @@ async def test_a_bind_is_recorded_with_its_cards_and_the_nodes_that_had_room() -
     }
     assert milliseconds.keys() == {"filter", "bind"}
     assert all(amount > 0 for amount in milliseconds.values())
-
-
-async def test_scores_are_recorded_with_the_best_of_the_other_nodes() -> None:
-    options = Options(vocabularies=DEFAULT, count_hosts=True, node_score=NodeScore.BALANCE)
-    decider = DrivenDecider(options=options)
-    pod = gpu_pod()
-    decider.cluster.add(pod)
-    decider.follow([node(name) for name in ("n1", "n2", "n3")])
-    prioritize = Prioritize(decider, decider.metrics, why_not_ready=lambda: None)
-    names = ["n1", "n2", "n3"]
-    await decider.ask(pod, *names)
-    body = json.dumps({"Pod": pod, "Nodes": None, "NodeNames": names}).encode()
-    scores = {each["Host"]: each["Score"] for each in json.loads(await prioritize(body))}
-    assert await decider.bind(pod, "n2") == ""
-    (decision,) = shown(decider)
-    assert decision["score"] == scores["n2"]
-    others = sorted(((scores[name], name) for name in ("n1", "n3")), reverse=True)
-    assert [(each["score"], each["node"]) for each in decision["alternatives"]] == others
-    assert decision["milliseconds"].keys() == {"filter", "prioritize", "bind"}
 
 
 async def test_a_failed_bind_is_recorded_with_its_reason_and_the_next_one_as_well() -> None:

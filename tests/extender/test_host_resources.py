@@ -343,7 +343,6 @@ COUNTING = Options(vocabularies=DEFAULT, count_hosts=True)
 
 def test_a_bind_counts_the_pod_on_its_node_and_a_failed_one_takes_it_back() -> None:
     decider = Decider(COUNTING)
-    assert decider.hosts is not None
     node = node_json("n", cards=1)
     node["status"]["allocatable"] |= {"cpu": "4", "pods": "10"}
     for handler in (decider.nodes, decider.hosts.nodes):
@@ -359,7 +358,8 @@ def test_a_bind_counts_the_pod_on_its_node_and_a_failed_one_takes_it_back() -> N
 
 
 def test_hosts_are_not_counted_unless_asked_for() -> None:
-    assert Decider(Options(vocabularies=DEFAULT)).hosts is None
+    decider = Decider(Options(vocabularies=DEFAULT))
+    assert (decider.pod_handlers, decider.node_handlers) == ((decider.pods,), (decider.nodes,))
 
 
 async def test_the_watches_feed_all_pods_with_a_node(tmp_path: Path) -> None:
@@ -368,7 +368,6 @@ async def test_the_watches_feed_all_pods_with_a_node(tmp_path: Path) -> None:
         api = await connect(str(kubeconfig), explicit=True)
         decider = Decider(COUNTING)
         hosts = decider.hosts
-        assert hosts is not None
         node = node_json("n", cards=1)
         for amounts in node["status"].values():
             amounts.update(cpu="4", pods="10")

@@ -5,33 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from gas.extender.admission.review import ALLOWED
 from gas.extender.decider import Options
-from gas.objects.stored import Node, Pod
+from gas.objects.stored import Pod
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.intel.vocabulary import INTEL
-from tests.builders import container, node_json, pod_json
-from tests.extender.admission.binding_reviews import binding, patched, reviewed
+from tests.builders import container, pod_json
 from tests.extender.decider import DrivenDecider, as_pod, booked_cards
-from tests.made_up import CARD, CARDS, MADE_UP, SLICE
-
-BOTH = Options(vocabularies=Vocabularies([INTEL, MADE_UP]))
-
-
-def node() -> Node:
-    """Return a node of two cards that both vocabularies describe."""
-    return msgspec.convert(node_json("n1", labels={CARDS: "0.1"}, i915=2, millicores=2000), Node)
-
-
-def slices(count: int, uid: str, **fields: Any) -> dict[str, Any]:
-    asking = {"name": "main", "resources": {"requests": {SLICE: str(count)}}}
-    return pod_json(asking, name=uid, uid=uid, **fields)
-
-
-def one_card(uid: str, millicores: int = 600) -> dict[str, Any]:
-    return pod_json(container(i915=1, millicores=millicores), name=uid, uid=uid)
+from tests.extender.made_up_pods import BOTH, node, one_card, slices
+from tests.made_up import CARD, SLICE
 
 
 def following(*pods: Mapping[str, Any], options: Options = BOTH) -> DrivenDecider:
@@ -51,33 +32,6 @@ async def test_a_pod_is_filtered_bound_with_annotations_of_both_kinds_and_booked
     assert binding["annotations"]["gas-container-cards"] == "card0"
     assert binding["annotations"][CARD] == "0"
     assert booked_cards(decider, "u1") == "card0 on n1, held"
-
-
-async def test_a_binding_of_another_client_gets_annotations_of_both_kinds_in_place_of_its_own() -> None:
-    decider = following(one_card("u2", 1000), asking := slices(3, "u1"))
-    assert await decider.bind(one_card("u2"), "n1") == ""
-    sent = binding(asking, annotations={CARD: "0"})
-    written = patched(sent, await reviewed(decider, sent))
-    assert written["metadata"]["annotations"].keys() == {"gas-ts", "gas-container-cards", CARD}
-    assert written["metadata"]["annotations"][CARD] == "1"
-    decider.cluster.write_binding("default", written)
-    assert booked_cards(decider, "u1") == "card1 on n1, held"
-    assert not decider.pods.in_trouble
-
-
-async def test_a_binding_of_a_pod_in_both_vocabularies_is_refused() -> None:
-    both = {"name": "main", "resources": {"requests": {SLICE: "1", "gpu.intel.com/i915": "1"}}}
-    decider = following(asking := pod_json(both, name="u1", uid="u1"))
-    refusal = (await reviewed(decider, binding(asking))).refusal
-    assert "intel" in refusal
-    assert MADE_UP.name in refusal
-    assert not decider.booked()
-
-
-async def test_a_binding_passes_for_a_pod_of_a_vocabulary_that_is_switched_off() -> None:
-    decider = following(asking := slices(3, "u1"), options=Options(vocabularies=Vocabularies([INTEL])))
-    assert await reviewed(decider, binding(asking, uid="u1")) == ALLOWED
-    assert not decider.cluster.asked
 
 
 async def test_pods_of_both_vocabularies_share_a_card_within_its_capacity() -> None:

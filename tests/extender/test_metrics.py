@@ -37,9 +37,9 @@ def test_watches_are_read_at_the_moment_of_a_scrape() -> None:
 
 def test_two_sets_of_metrics_do_not_share_anything() -> None:
     one, other = Metrics("1"), Metrics("1")
-    one.wakes.inc()
-    assert one.registry.get_sample_value("gas_extender_wakes_total") == 1
-    assert other.registry.get_sample_value("gas_extender_wakes_total") == 0
+    one.corrections.inc()
+    assert one.registry.get_sample_value("gas_extender_corrections_total") == 1
+    assert other.registry.get_sample_value("gas_extender_corrections_total") == 0
 
 
 def test_build_info_has_the_version() -> None:
@@ -69,13 +69,10 @@ def test_every_metric_is_documented_and_named_by_the_conventions(encode: object)
         ("refusals", ("too-few-cards",), "gas_extender_refusals_total"),
         ("search_limits", (), "gas_extender_search_limit_hits_total"),
         ("corrections", (), "gas_extender_corrections_total"),
-        ("deschedule_patches", ("put on",), "gas_extender_deschedule_patches_total"),
-        ("wakes", (), "gas_extender_wakes_total"),
         ("refused_clients", ("name",), "gas_extender_refused_clients_total"),
         ("certificate_reloads", ("failed",), "gas_extender_certificate_reloads_total"),
         ("leader", (), "gas_extender_leader"),
         ("ready", (), "gas_extender_ready"),
-        ("descheduled_pods", (), "gas_extender_descheduled_pods"),
         ("unreadable_annotations", (), "gas_extender_unreadable_annotations"),
         ("unannotated_pods", (), "gas_extender_unannotated_gpu_pods"),
     ],

@@ -10,8 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from gas.extender.hooks import NO_CARDS
 from gas.extender.nodes import Nodes
-from gas.extender.verdicts import NOTHING_KEPT, SPARE_STATES, UNKNOWN, NodeStates, Verdicts, as_verdict
+from gas.extender.verdicts import SPARE_STATES, UNKNOWN, NodeStates, Verdicts, as_verdict
 from gas.ledger.ledger import Ledger
 from gas.objects.stored import Node
 from gas.placement.choice import Footprint
@@ -115,7 +116,7 @@ class RememberedVerdicts(RuleBasedStateMachine):
     @invariant()
     def verdicts_are_those_of_placement(self) -> None:
         for need in NEEDS:
-            for kept in (NOTHING_KEPT, KEPT):
+            for kept in (NO_CARDS, KEPT):
                 for name, verdict in zip(NAMES, at_once(self.verdicts.of(need, NAMES, kept)), strict=True):
                     usage = self.ledger.sums(name, kept.get(name, ())).usage()
                     assert verdict is as_verdict(

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.extender.pods import Observer, Pods
+from gas.extender.hooks import Observer
+from gas.extender.pods import Pods
 from gas.ledger.ledger import Ledger
 from gas.objects.stored import Pod
 from gas.placement.choice import Footprint
@@ -473,30 +474,6 @@ def test_pods_of_one_template_share_their_need() -> None:
     assert first is not None
     assert second is not None
     assert first.need is second.need
-
-
-def test_the_deschedule_label_is_seen() -> None:
-    followed = Followed()
-    followed.pods.changed(gpu_pod("card0", labels={"gpu.aware.scheduling/deschedule-pod": "gpu"}))
-    bound = followed.pods.bound_pod("u1")
-    assert bound is not None
-    assert bound.descheduled
-
-
-@pytest.mark.parametrize(
-    "end",
-    [
-        lambda followed: followed.pods.changed(gpu_pod("card0")),
-        lambda followed: followed.pods.deleted(gpu_pod("card0")),
-    ],
-    ids=["label-gone", "pod-gone"],
-)
-def test_the_pods_with_the_deschedule_label_are_known_until_it_or_they_go(end: Callable[[Followed], None]) -> None:
-    followed = Followed()
-    followed.pods.changed(gpu_pod("card0", labels={"gpu.aware.scheduling/deschedule-pod": "gpu"}))
-    assert followed.pods.descheduled == {"u1"}
-    end(followed)
-    assert not followed.pods.descheduled
 
 
 def test_a_pod_that_asks_for_cards_only_in_init_containers_counts() -> None:

@@ -20,7 +20,13 @@ class Kind:
 
 @dataclass
 class Standing:
-    reason: str | None
+    reason: str | None = None
+    leads: bool = True
+    write_timeout: float | None = None
+
+    async def run(self) -> None: ...
+
+    async def release(self) -> None: ...
 
     def why_not(self) -> str | None:
         return self.reason
@@ -28,7 +34,7 @@ class Standing:
 
 def ready_with(*kinds: Kind, leadership: Standing | None = None) -> Readiness:
     watches = {name: cast(Watch[Any], kind) for name, kind in zip(("nodes", "pods"), kinds, strict=False)}
-    return Readiness(watches, leadership)
+    return Readiness(watches, leadership or Standing())
 
 
 def test_a_replica_is_ready_once_both_lists_are_read() -> None:

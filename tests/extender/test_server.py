@@ -15,9 +15,9 @@ from starlette.types import Message
 from gas.extender.endpoint import INTERNAL_ERROR
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady
-from gas.extender.server import Verb, extender_app
+from gas.extender.server import ServedVerb, Verb, extender_app
 from gas.extender.tls import CertificateFiles, ServingCertificates
-from gas.extender.wire import BadRequest, Unreadable
+from gas.extender.wire import BadRequest, Unreadable, encode_preempt_result
 from gas.values.errors import GasError
 from tests.extender.authority import Authority
 from tests.extender.http2_client import Http2Client
@@ -85,11 +85,11 @@ def serving(
 ) -> Iterator[Extender]:
     metrics = Metrics("test")
     certificates = serving_certificates(authority, metrics)
+    undecided = encode_preempt_result({})
+    preempting = {"preempt": ServedVerb(preempt, undecided=undecided)} if preempt is not None else {}
     app = extender_app(
-        filter_nodes=echo,
-        bind_pod=echo_later,
-        preempt=preempt,
-        metrics=metrics,
+        {"filter": ServedVerb(echo), "bind": ServedVerb(echo_later, is_undisturbed=True)} | preempting,
+        metrics,
         max_body=MAX_BODY,
         body_timeout=body_timeout,
     )
@@ -274,7 +274,14 @@ def test_preempt_closes_its_connection_while_it_is_not_ready(preempting: Extende
 def test_nodes_are_scored_on_a_path_of_its_own_if_there_is_a_verb(authority: Authority) -> None:
     metrics = Metrics("test")
     app = extender_app(
-        filter_nodes=echo, bind_pod=echo_later, prioritize=echo, metrics=metrics, max_body=MAX_BODY, body_timeout=5
+        {
+            "filter": ServedVerb(echo),
+            "bind": ServedVerb(echo_later, is_undisturbed=True),
+            "prioritize": ServedVerb(echo),
+        },
+        metrics,
+        max_body=MAX_BODY,
+        body_timeout=5,
     )
     client = client_context(authority, authority.issue("scheduler"))
     with running(app, tls=serving_certificates(authority, metrics).context, client=client) as served:
@@ -434,7 +441,12 @@ async def test_a_bind_that_has_begun_is_not_cancelled_with_its_connection() -> N
     async def send(_message: Message) -> None:
         raise AssertionError
 
-    app = extender_app(filter_nodes=echo, bind_pod=bind_pod, metrics=Metrics("x"), max_body=10, body_timeout=5)
+    app = extender_app(
+        {"filter": ServedVerb(echo), "bind": ServedVerb(bind_pod, is_undisturbed=True)},
+        Metrics("x"),
+        max_body=10,
+        body_timeout=5,
+    )
     scope: dict[str, object] = {
         "type": "http",
         "http_version": "1.1",
@@ -459,6 +471,11 @@ def test_a_gas_error_of_a_verb_is_a_bug_like_any_other_exception(authority: Auth
         raise GasError("a verb answers its own errors")
 
     metrics = Metrics("test")
-    app = extender_app(filter_nodes=broken, bind_pod=echo_later, metrics=metrics, max_body=10, body_timeout=5)
+    app = extender_app(
+        {"filter": ServedVerb(broken), "bind": ServedVerb(echo_later, is_undisturbed=True)},
+        metrics,
+        max_body=10,
+        body_timeout=5,
+    )
     with running(app) as served:
         assert served.ask("POST", "/scheduler/filter", b"x", JSON)[1] == {"Error": INTERNAL_ERROR}

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from gas.daemon.serving import ACCEPTED_AT_ONCE, LINGER, PLACE_CHECK, ListeningSocket, Port, listen, serve
 from gas.extender.metrics import Metrics
-from gas.extender.server import extender_app
+from gas.extender.server import ServedVerb, extender_app
 from tests.extender.authority import Authority
 from tests.extender.running import Running, running
 from tests.extender.test_server import read_to_end, serving_certificates, trickle, wait_until
@@ -349,7 +349,12 @@ def test_a_refused_client_gets_no_response(authority: Authority, kind: str) -> N
     pair = {"none": None, "foreign": foreign.issue("scheduler"), "other-name": authority.issue("kubelet")}[kind]
     metrics = Metrics("test")
     certificates = serving_certificates(authority, metrics, allowed_names=frozenset({"scheduler"}))
-    extender = extender_app(filter_nodes=verb, bind_pod=verb, metrics=metrics, max_body=10, body_timeout=5)
+    extender = extender_app(
+        {"filter": ServedVerb(verb), "bind": ServedVerb(verb, is_undisturbed=True)},
+        metrics,
+        max_body=10,
+        body_timeout=5,
+    )
     with running(extender, tls=certificates.context, client=client_context(authority, pair)) as served:
         with pytest.raises((ssl.SSLError, ConnectionError, OSError)):
             served.ask("POST", "/scheduler/filter", b"{}", {"Content-Type": "application/json"})

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive
 
@@ -13,7 +14,7 @@ from gas.daemon.early_responses import EarlyResponses
 from gas.daemon.logs import LimitedLog
 from gas.extender.admission.review import BadReview, Review, ReviewResult, decode_review, encode_result
 from gas.extender.endpoint import JsonEndpoint, Problem, by_path, to_its_end
-from gas.extender.metrics import Metrics
+from gas.extender.metrics import REQUEST_SECONDS
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +32,30 @@ Reviewer = Callable[[Review], Awaitable[ReviewResult]]
 """Review -> result. May raise BadReview or NotReady."""
 
 
+class AdmissionMetrics:
+    """The metrics of the port."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.reviews = Counter(
+            "gas_extender_reviews_total",
+            "Reviews of the API server, by webhook and result: allowed, warned, patched, refused, not-ready, "
+            "bad-review, wrong-content-type, wrong-method, too-large, too-many-large, too-slow, client-gone, "
+            "internal-error (a bug; the log has the traceback).",
+            ["webhook", "result"],
+            registry=registry,
+        )
+        self.review_seconds = Histogram(
+            "gas_extender_review_seconds",
+            "Seconds from the headers of a review to its response, including the transfer of its body.",
+            ["webhook"],
+            buckets=REQUEST_SECONDS,
+            registry=registry,
+        )
+
+
 def admission_app(
     webhooks: Mapping[str, Reviewer],
-    metrics: Metrics,
+    metrics: AdmissionMetrics,
     *,
     largest: int = LARGEST_REVIEW,
     timeout: float = REVIEW_TIMEOUT,
@@ -92,7 +114,7 @@ class _Webhook(JsonEndpoint):
         self,
         name: str,
         reviewer: Reviewer,
-        metrics: Metrics,
+        metrics: AdmissionMetrics,
         large: _LargeReviews,
         *,
         largest: int,

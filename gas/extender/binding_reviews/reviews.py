@@ -22,6 +22,7 @@ from gas.extender.admission.review import (
 )
 from gas.extender.bind import GetPod
 from gas.extender.binding_reviews.bindings import Binding, Fate, Given, ReviewedBindings, Source
+from gas.extender.binding_reviews.part import BindingMetrics
 from gas.extender.binding_reviews.unbound_pods import UnboundPod, UnboundPods
 from gas.extender.decider import CannotBind, Decider
 from gas.extender.metrics import Metrics
@@ -38,21 +39,32 @@ logger = logging.getLogger(__name__)
 BINDINGS = frozenset({"pods/binding", "bindings"})
 """The resources that bind a pod; the second is older and does the same."""
 
-MOMENT = 2.0
-"""Seconds that a Binding has to be written after its review. It takes a few milliseconds."""
-
-WATCH_PATIENCE = 0.1
-"""Seconds to wait for the watch to show a pod that is bound right after it was created."""
-
 READ_TIMEOUT = 1.0
-"""Most seconds for reading a pod and settling an earlier review of it. The API server waits 2 s for the response, and a
-refusal must reach it."""
+WATCH_PATIENCE = 0.1
+"""See `ReviewTimes`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewTimes:
+    """How long parts of a review may take, in seconds.
+
+    binding         for a Binding to be written after its review; it takes a few milliseconds
+    watch_patience  for the watch to show a pod that is bound right after it was created
+    read_timeout    for reading a pod and settling an earlier review of it. The API server waits 2 s for the response,
+                    and a refusal must reach it
+    settle_pause    between two attempts to read a pod or to change its version
+    """
+
+    binding: float = 2.0
+    watch_patience: float = WATCH_PATIENCE
+    read_timeout: float = READ_TIMEOUT
+    settle_pause: float = 1.0
+
+
+REVIEW_TIMES = ReviewTimes()
 
 MOST_READS = 32
 """Pods that are read at the same time: so many that the watch has shown, and so many others."""
-
-SETTLE_PAUSE = 1.0
-"""Seconds between two attempts to read a pod or to change its version."""
 
 ChangeVersion = Callable[[str, str, str], Awaitable[bool]]
 """(namespace, name, UID) -> whether the pod still exists. Changes the resource version of the pod."""
@@ -80,36 +92,30 @@ class BindReviews:
 
     change_version  see `ChangeVersion`
     why_not_ready   returns the reason while this replica may not decide, else None
-    moment          seconds
+    unbound         is fed by the watch of the pods
     """
 
     def __init__(
         self,
         decider: Decider,
-        unbound: UnboundPods,
         pending_binds: PendingBinds,
         metrics: Metrics,
         *,
         get_pod: GetPod,
         change_version: ChangeVersion,
         why_not_ready: Callable[[], str | None],
-        moment: float = MOMENT,
-        settle_pause: float = SETTLE_PAUSE,
-        watch_patience: float = WATCH_PATIENCE,
-        read_timeout: float = READ_TIMEOUT,
+        times: ReviewTimes = REVIEW_TIMES,
         timing: Timing = SYSTEM_TIMING,
     ) -> None:
         self._decider = decider
-        self._unbound = unbound
+        self.unbound = UnboundPods(decider.asks_for_cards)
         self._pending_binds = pending_binds
         self._metrics = metrics
+        self._bindings = BindingMetrics(metrics.registry).reviewed_bindings
         self._get_pod = get_pod
         self._change_version = change_version
         self._why_not_ready = why_not_ready
-        self._moment = moment
-        self._settle_pause = settle_pause
-        self._watch_patience = watch_patience
-        self._read_timeout = read_timeout
+        self._times = times
         self._timing = timing
         self._clock = timing.monotonic
         self._reviewed = ReviewedBindings(decider)
@@ -128,9 +134,9 @@ class BindReviews:
         if not binding.name:
             raise BadReview("request.object.metadata.name: expected the name of a pod, found nothing")
         _check_names(binding)
-        known = self._unbound.find(binding.key, binding.uid)
+        known = self.unbound.find(binding.key, binding.uid)
         if known is None:
-            known = await self._unbound.wait_for(binding.key, binding.uid, patience=self._watch_patience)
+            known = await self.unbound.wait_for(binding.key, binding.uid, patience=self._times.watch_patience)
         if known is not None and not known.wants_cards:
             if not review.dry_run:
                 self._pending_binds.settled(known.uid)
@@ -165,16 +171,16 @@ class BindReviews:
         """Take in that the extender itself has bound a pod."""
         self._reviewed.close_carried(uid)
 
-    def take_back(self, uid: str) -> None:
-        """Take back the cards of a pod that the extender itself could not bind.
+    def take_back(self, uid: str) -> bool:
+        """Take back the cards of a pod that the extender could not bind, if another client has repeated its Binding.
 
-        If another client has repeated its Binding, they are taken back once that can no longer be written.
+        That is done once the repetition can no longer be written. Return False if there is none.
         """
         if (review := self._reviewed.reopened(uid)) is None:
-            self._decider.cancel(uid)
-            return
+            return False
         self._follow(uid, review.binding)
         self.hurry(uid)
+        return True
 
     def open_nodes(self) -> frozenset[str]:
         """Return the nodes on which cards are reserved for Bindings that may still come."""
@@ -199,7 +205,7 @@ class BindReviews:
         return ReviewResult(refusal=sentence)
 
     def _count(self, outcome: str) -> None:
-        self._metrics.reviewed_bindings.labels(outcome).inc()
+        self._bindings.labels(outcome).inc()
 
     async def _review(
         self, binding: Binding, known: UnboundPod | None, wire: _BindingWire, review: Review
@@ -233,12 +239,12 @@ class BindReviews:
     async def _read(self, binding: Binding, known: UnboundPod | None, *, dry_run: bool) -> Pod | None:
         """Return the pod as it is now. Raises CannotBind or, if it may have no GPUs, NotReady if it cannot be read."""
         try:
-            async with asyncio.timeout(self._read_timeout):
+            async with asyncio.timeout(self._times.read_timeout):
                 return await self._read_settled(binding, known, dry_run=dry_run)
         except (CannotBind, NotReady):
             raise
         except (GasError, TimeoutError) as error:
-            why = str(error) or f"no response in {self._read_timeout:g} s"
+            why = str(error) or f"no response in {self._times.read_timeout:g} s"
             if known is None:  # it may well be a pod without GPUs: leave it to the failure policy
                 raise NotReady(f"pod {binding.shown} cannot be read: {why}") from None
             raise CannotBind(f"pod {binding.shown} cannot be read, so it is not bound: {why}; try again") from None
@@ -280,7 +286,7 @@ class BindReviews:
     async def _settle(self, uid: str, binding: Binding, following: _Following) -> None:
         """Wait a moment for the binding, then read the pod until it is known what became of it."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._moment):
+            async with asyncio.timeout(self._times.binding):
                 await following.hurry.wait()
         following.is_closing = True
         while self._reviewed.opened(uid) is not None:
@@ -302,7 +308,7 @@ class BindReviews:
                 logger.warning("it is not known yet whether a pod was bound: %s", error, extra={"pod": binding.key})
             except Exception:
                 logger.exception("a pod that may be bound could not be read", extra={"pod": binding.key})
-            await asyncio.sleep(self._settle_pause)
+            await asyncio.sleep(self._times.settle_pause)
         self._count("settled")
 
 

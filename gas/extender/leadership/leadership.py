@@ -27,6 +27,10 @@ def own_namespace(environ: Mapping[str, str] = os.environ, file: Path = SERVICE_
         return "default"
 
 
+LEADERS_WRITE_TIMEOUT = 4.0
+"""Seconds for a Binding: less than lies between the end of a leader's time and the start of the next one's."""
+
+
 class Leadership:
     """Take part in the election of a leader, and catch up when this replica wins it.
 
@@ -37,9 +41,11 @@ class Leadership:
     the Bindings that the old one allowed in reviews may still be written.
 
     namespace, name  of the Lease
-    catch_up         awaited before the first decision, see `CatchUp`
+    catch_up         awaited before the first decision
     identity         unique among all replicas that ever run; made of the host's name and chance by default
     """
+
+    write_timeout: float | None = LEADERS_WRITE_TIMEOUT
 
     def __init__(
         self,
@@ -100,26 +106,4 @@ class Leadership:
 
     async def _catch_up(self) -> None:
         await self._catch_up_with_others()
-        self._has_caught_up = True
-
-
-class Alone:
-    """Stand in for `Leadership` where one replica runs without leader election: it catches up once, at its start.
-
-    catch_up  awaited before the first decision, see `CatchUp`
-    """
-
-    def __init__(self, catch_up: Callable[[], Awaitable[None]]) -> None:
-        self._catch_up = catch_up
-        self._has_caught_up = False
-
-    def why_not(self) -> str | None:
-        """Return why this replica does not decide, None if it does."""
-        if self._has_caught_up:
-            return None
-        return "the extender has just started and still ends the reviews of bindings that it allowed before"
-
-    async def run(self) -> None:
-        """Catch up."""
-        await self._catch_up()
         self._has_caught_up = True

@@ -7,7 +7,9 @@ from typing import ClassVar
 
 from gas.daemon import flag_values as values
 from gas.daemon.flags import PartFlags, flag, switch
-from gas.extender.part import Part
+from gas.daemon.permissions import Permission
+from gas.extender.flags import Flags
+from gas.extender.part import Additions, Core, Part
 
 DEFAULT_LEASE_NAME = "gas-extender"
 
@@ -34,4 +36,33 @@ class LeadershipFlags(PartFlags):
     lease_name: str = flag("lease-name", values.object_name, DEFAULT_LEASE_NAME, "NAME", "Name of the Lease.")
 
 
-LEADERSHIP = Part(flags=LeadershipFlags, is_on=lambda flags: flags.of(LeadershipFlags).leader_elect)
+def _build(core: Core) -> Additions:
+    from gas.extender.leadership.leadership import Leadership, own_namespace
+
+    flags = core.flags.of(LeadershipFlags)
+    leader = Leadership(
+        core.api,
+        flags.lease_namespace or own_namespace(),
+        flags.lease_name or DEFAULT_LEASE_NAME,
+        catch_up=core.catch_up,
+        identity=core.identity,
+        timing=core.timing,
+    )
+    return Additions(leader=leader)
+
+
+def _permissions(flags: Flags, namespace: str) -> frozenset[Permission]:
+    own = flags.of(LeadershipFlags)
+    lease = own.lease_name or DEFAULT_LEASE_NAME
+    return frozenset(
+        Permission(verb, "leases", "coordination.k8s.io", own.lease_namespace or namespace, name)
+        for verb, name in (("create", ""), ("get", lease), ("update", lease))
+    )
+
+
+LEADERSHIP = Part(
+    flags=LeadershipFlags,
+    is_on=lambda flags: flags.of(LeadershipFlags).leader_elect,
+    build=_build,
+    permissions=_permissions,
+)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from gas.daemon import flag_values as values
 from gas.daemon.flags import PartFlags, flag
 from gas.extender.admission.flags import AdmissionFlags
-from gas.extender.part import Part
+from gas.extender.part import Additions, Core, Part
+from gas.vocabularies.protocol import NodeFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,4 +30,30 @@ class PodWebhookFlags(PartFlags):
     )
 
 
-POD_WEBHOOKS = Part(flags=PodWebhookFlags, is_on=lambda flags: flags.of(AdmissionFlags).port > 0)
+MOST_REVIEWED_NEEDS = 64
+"""Needs of reviewed pods that are remembered: a workload creates many equal pods in a row. Each takes at most 0.2 MB,
+since no need of a larger content than LARGEST_REMEMBERED is."""
+
+
+def _build(core: Core) -> Additions:
+    from gas.extender.pod_webhooks.reviews import PodReviews
+    from gas.vocabularies.combined import Vocabularies
+    from gas.vocabularies.pod_checks import PodChecks
+
+    decider = core.decider
+    checks = PodChecks(
+        # Its needs are remembered apart: reviews may be forged, and must not displace those of real pods.
+        Vocabularies(core.flags.vocabularies, most_needs=MOST_REVIEWED_NEEDS),
+        decider.options.need,
+        core.flags.of(PodWebhookFlags).scheduler_name,
+        scores_nodes="prioritize" in core.verbs,
+    )
+
+    def known_nodes() -> Iterator[NodeFacts] | None:
+        return (facts for _, facts in decider.nodes) if core.node_watch.synced.is_set() else None
+
+    reviews = PodReviews(checks, nodes=known_nodes)
+    return Additions(webhooks={"validate": reviews.validate, "complete": reviews.complete})
+
+
+POD_WEBHOOKS = Part(flags=PodWebhookFlags, is_on=lambda flags: flags.of(AdmissionFlags).port > 0, build=_build)

@@ -83,6 +83,10 @@ class AssignedPods:
         """Forget a pod."""
         self._pods.pop(pod.uid, None)
 
+    def needs(self, pod: HostPod) -> bool:
+        """Return whether a pod has a node, or had one when it was last seen."""
+        return bool(pod.node_name) or pod.uid in self._pods
+
     def get(self, uid: str) -> AssignedPod | None:
         """Return a pod, None if it is not known."""
         return self._pods.get(uid)

@@ -6,16 +6,17 @@ deleted or nominated for another node, its cards there are kept from pods of low
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from cachetools import LRUCache
 
+from gas.extender.decider import Decider
+from gas.extender.hooks import Observer
 from gas.extender.host_resources import pod_requests
-from gas.extender.nodes import Nodes
 from gas.extender.preemption.disruption import AssignedPods
-from gas.ledger.ledger import Ledger, NodeSums
+from gas.ledger.ledger import NodeSums
 from gas.objects.stored import HostPod, ObjectId, Pod
 from gas.placement.card_rules import closed_cards
 from gas.placement.choice import Choice, Footprint, footprint
@@ -56,33 +57,23 @@ class Kept(NamedTuple):
     footprint: Footprint
 
 
-class Nominations:
+class Nominations(Observer):
     """The nominated pods, and the cards that are kept for each. Fed by a watch.
 
     The cards are those that the preempt response was based on, as long as the pod can have them after all pods of lower
     priority have left. If it cannot, after a restart, or if another program nominated the pod, they are those that the
     pod would get on its node without the pods of lower priority that are leaving.
 
-    read_need   returns the need of a pod; raises BadNeed
-    on_given_up is called with the name of a node on which room is not kept any more
+    A node on which room is no longer kept is reported as one on which cards are free.
     """
 
-    def __init__(
-        self,
-        nodes: Nodes,
-        ledger: Ledger,
-        assigned: AssignedPods,
-        *,
-        read_need: Callable[[Pod], PodNeed],
-        step_limit: int,
-        on_given_up: Callable[[str], None] = lambda _node: None,
-    ) -> None:
-        self._nodes = nodes
-        self._ledger = ledger
+    def __init__(self, decider: Decider, assigned: AssignedPods) -> None:
+        self._nodes = decider.nodes
+        self._ledger = decider.ledger
         self._assigned = assigned
-        self._read_need = read_need
-        self._step_limit = step_limit
-        self._on_given_up = on_given_up
+        self._read_need = decider.need
+        self._step_limit = decider.options.step_limit
+        self._on_given_up = decider.observers.cards_freed
         self._nominated: dict[str, Nominated] = {}
         self._on_node: dict[str, set[str]] = {}
         self._kept: dict[str, tuple[frozenset[str], list[Kept]]] = {}
@@ -103,7 +94,7 @@ class Nominations:
     def changed(self, pod: HostPod) -> None:
         """Take in a pod that is new or was updated."""
         if pod.node_name:
-            self.forget(pod.node_name)  # it may be leaving now
+            self.node_changed(pod.node_name)  # it may be leaving now
         is_out = pod.node_name or pod.is_over or pod.metadata.deletion_timestamp is not None
         node = "" if is_out else pod.nominated_node
         known = self._nominated.get(pod.uid)
@@ -114,22 +105,22 @@ class Nominations:
 
     def deleted(self, pod: HostPod) -> None:
         """Forget a pod."""
-        self.forget(pod.node_name)
+        self.node_changed(pod.node_name)
         self._drop(pod.uid)
         self._chosen.pop(pod.uid, None)
 
-    def forget(self, node: str) -> None:
-        """Find out anew which cards are kept on a node: the node, its pods or its bookings have changed."""
+    def node_changed(self, node: str) -> None:
+        """Forget which cards are kept on a node: the node, its pods or its bookings have changed."""
         self._kept.pop(node, None)
 
-    def knows(self, uid: str) -> bool:
-        """Return whether a pod is nominated, so that its end must not be missed."""
-        return uid in self._nominated
+    def needs(self, pod: HostPod) -> bool:
+        """Return whether a pod has a node, or is nominated for one, so that its end must not be missed."""
+        return bool(pod.node_name or pod.nominated_node) or pod.uid in self._nominated
 
     def chosen(self, uid: str, footprints: Mapping[str, Footprint]) -> None:
         """Remember the cards that a pod will get, by the node that kube-scheduler may nominate it for."""
         for node in {*self._chosen.get(uid, ()), *footprints}:
-            self.forget(node)
+            self.node_changed(node)
         self._chosen[uid] = footprints
 
     def kept_from(self, pod: Pod) -> dict[str, tuple[Footprint, ...]]:
@@ -167,7 +158,7 @@ class Nominations:
         if nominated != self._nominated.get(pod.uid):
             self._nominated[pod.uid] = nominated
             self._on_node.setdefault(node, set()).add(pod.uid)
-            self.forget(node)
+            self.node_changed(node)
 
     def _drop(self, uid: str) -> None:
         if (nominated := self._nominated.pop(uid, None)) is None:
@@ -176,7 +167,7 @@ class Nominations:
         uids.discard(uid)
         if not uids:
             del self._on_node[nominated.node]
-        self.forget(nominated.node)
+        self.node_changed(nominated.node)
         self._on_given_up(nominated.node)
 
     def _find(self, node: str, waiting: Collection[str]) -> list[Kept]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gas.daemon.flags import PartFlags, switch
-from gas.extender.part import Part
+from gas.daemon.permissions import permissions_on
+from gas.extender.part import Additions, Core, Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,4 +21,39 @@ class PreemptionFlags(PartFlags):
     )
 
 
-PREEMPTION = Part(flags=PreemptionFlags, is_on=lambda flags: flags.of(PreemptionFlags).preemption)
+def _build(core: Core) -> Additions:
+    from gas.cluster import paths
+    from gas.cluster.watch import Watch
+    from gas.extender.preemption.preemption import Preemption
+    from gas.extender.preemption.verb import Preempt
+    from gas.extender.server import ServedVerb
+    from gas.extender.wire import encode_preempt_result
+    from gas.objects.stored import DisruptionBudget
+
+    preemption = Preemption(core.decider)
+    watch = Watch(core.api, paths.disruption_budgets(), DisruptionBudget, preemption.budgets, timing=core.timing)
+
+    def why_not_ready() -> str | None:
+        if watch.refused is not None:
+            return f"PodDisruptionBudgets cannot be watched: {watch.refused}"
+        if not watch.synced.is_set():
+            return "the first list of PodDisruptionBudgets is still being read"
+        return core.why_not_ready()
+
+    verb = Preempt(core.decider, preemption, core.pending_binds, core.metrics, why_not_ready=why_not_ready)
+    return Additions(
+        hooks=preemption.hooks,
+        verbs={"preempt": ServedVerb(verb, undecided=encode_preempt_result({}))},
+        watches={"poddisruptionbudgets": watch},
+    )
+
+
+PREEMPTION = Part(
+    flags=PreemptionFlags,
+    is_on=lambda flags: flags.of(PreemptionFlags).preemption,
+    build=_build,
+    permissions=lambda _flags, _namespace: permissions_on("poddisruptionbudgets", "list", "watch", group="policy"),
+    verbs=frozenset({"preempt"}),
+    counts_hosts=True,
+    find_hopeless=True,
+)

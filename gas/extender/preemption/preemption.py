@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from gas.extender.host_resources import HostResources, pod_requests
-from gas.extender.nodes import Nodes
-from gas.extender.pods import Pods
+from gas.extender.debug import cards_json
+from gas.extender.decider import Decider
+from gas.extender.hooks import Hooks
+from gas.extender.host_resources import pod_requests
 from gas.extender.preemption.disruption import AssignedPods, DisruptionBudgets, allowed_disruptions, assigned_pod
 from gas.extender.preemption.nominations import Nominations
 from gas.extender.verdicts import PATIENCE, Turns
-from gas.extender.wire import Proposal
+from gas.extender.wire import PreemptArgs, Proposal
 from gas.ledger.eviction_cost import Evictable
-from gas.ledger.ledger import Ledger
 from gas.ledger.victims import Node, Victims, smallest_victims
 from gas.objects.stored import DisruptionBudget, Pod, PreemptorPod
 from gas.placement.choice import Footprint, footprint
 from gas.placement.need import PodNeed
 from gas.values.amounts import SortedAmounts
+from gas.vocabularies.protocol import BadNeed
 
 NODE_PATIENCE = 0.2
 """Seconds of the search on one node after which the best set found so far is taken."""
@@ -35,32 +36,58 @@ class Preemption:
     """Decide which pods leave, from what watches brought in.
 
     assigned, budgets, nominations  fed by watches
-    clock                           returns seconds
     """
 
-    def __init__(
-        self,
-        nodes: Nodes,
-        ledger: Ledger,
-        pods: Pods,
-        hosts: HostResources,
-        *,
-        read_need: Callable[[Pod], PodNeed],
-        step_limit: int,
-        clock: Callable[[], float],
-        on_given_up: Callable[[str], None] = lambda _node: None,
-    ) -> None:
+    def __init__(self, decider: Decider) -> None:
         self.assigned = AssignedPods()
         self.budgets = DisruptionBudgets()
-        self.nominations = Nominations(
-            nodes, ledger, self.assigned, read_need=read_need, step_limit=step_limit, on_given_up=on_given_up
+        self.nominations = Nominations(decider, self.assigned)
+        self._decider = decider
+        self._nodes = decider.nodes
+        self._ledger = decider.ledger
+        self._pods = decider.pods
+        self._hosts = decider.hosts
+        self._clock = decider.clock
+
+    @property
+    def hooks(self) -> Hooks:
+        """What it adds to every decision."""
+        return Hooks(
+            closing=(self.nominations.kept_from,),
+            observers=(self.nominations,),
+            handlers=(self.assigned, self.nominations),
+            books=(self.books,),
         )
-        self._nodes = nodes
-        self._ledger = ledger
-        self._pods = pods
-        self._hosts = hosts
-        self._step_limit = step_limit
-        self._clock = clock
+
+    def preempt(self, args: PreemptArgs) -> Turns[dict[str, Proposal]]:
+        """Return which pods to evict from which nodes, so that a pod gets its cards. Evicts and books nothing.
+
+        A proposal for a pod that needs no cards is returned unchanged. A pod whose need cannot be read, or that is
+        booked already, gets no node.
+        """
+        if self._ledger.booking(args.pod.uid) is not None:
+            return {}
+        try:
+            need = self._decider.need(args.pod)
+        except BadNeed:
+            return {}
+        if not need.wants_cards:
+            return dict(args.proposals)
+        return (yield from self.victims(args.pod, need, args.proposals))
+
+    def books(self) -> Mapping[str, object]:
+        """Return the nominated pods for /debug/books: the node of each, and the cards that are kept for it there."""
+        return {
+            "nominated": {
+                kept.nominated.uid: {
+                    "pod": kept.nominated.pod,
+                    "node": kept.nominated.node,
+                    "priority": kept.nominated.priority,
+                    "cards": cards_json(kept.footprint),
+                }
+                for kept in self.nominations
+            }
+        }
 
     def victims(
         self, pod: PreemptorPod, need: PodNeed, proposals: Mapping[str, Proposal]
@@ -120,7 +147,7 @@ class Preemption:
             node,
             self._evictable(pod, name, proposal, in_the_way, allowed),
             allowed,
-            step_limit=self._step_limit,
+            step_limit=self._decider.options.step_limit,
             is_late=is_late,
         )
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 from gas.extender.decider import Decider
 from gas.extender.filter import in_turns
 from gas.extender.metrics import Metrics
 from gas.extender.pending_binds import PendingBinds
+from gas.extender.preemption.preemption import Preemption
 from gas.extender.readiness import check_ready
 from gas.extender.wire import PreemptArgs, Proposal, decode_preempt, encode_preempt_result
 
@@ -18,14 +18,6 @@ logger = logging.getLogger(__name__)
 
 REVIEW_PATIENCE = 0.5
 """Seconds for settling reviews of Bindings on the proposed nodes: a read and a write of each pod."""
-
-
-class OpenReviews(Protocol):
-    """The Bindings of other clients that were given cards and may still come."""
-
-    def open_nodes(self) -> frozenset[str]: ...
-
-    async def settle_on(self, nodes: Collection[str], *, patience: float) -> None: ...
 
 
 class Preempt:
@@ -38,24 +30,23 @@ class Preempt:
     of one: reviews for the proposed nodes are settled first, and nodes that have an open one all the same drop out.
 
     why_not_ready  returns the reason while this replica may not decide, else None
-    reviews        None if Bindings of other clients are not reviewed
     """
 
     def __init__(
         self,
         decider: Decider,
+        preemption: Preemption,
         pending_binds: PendingBinds,
         metrics: Metrics,
         *,
         why_not_ready: Callable[[], str | None],
-        reviews: OpenReviews | None = None,
         review_patience: float = REVIEW_PATIENCE,
     ) -> None:
         self._decider = decider
         self._pending_binds = pending_binds
         self._metrics = metrics
         self._why_not_ready = why_not_ready
-        self._reviews = reviews
+        self._preemption = preemption
         self._review_patience = review_patience
 
     async def __call__(self, body: bytes) -> bytes:
@@ -70,11 +61,13 @@ class Preempt:
         return encode_preempt_result(victims)
 
     async def _victims(self, args: PreemptArgs) -> dict[str, Proposal]:
-        if self._reviews is None:
-            return await in_turns(self._decider.preempt(args))
-        await self._reviews.settle_on(args.proposals.keys(), patience=self._review_patience)
-        open_nodes = self._reviews.open_nodes()
-        proposals = {node: each for node, each in args.proposals.items() if node not in open_nodes}
-        victims = await in_turns(self._decider.preempt(replace(args, proposals=proposals)))
-        open_nodes = self._reviews.open_nodes()  # a review may have come meanwhile
-        return {node: each for node, each in victims.items() if node not in open_nodes}
+        for each in self._decider.hooks.reviews:
+            await each.settle_on(args.proposals.keys(), patience=self._review_patience)
+        in_doubt = self._nodes_in_doubt()
+        proposals = {node: each for node, each in args.proposals.items() if node not in in_doubt}
+        victims = await in_turns(self._preemption.preempt(replace(args, proposals=proposals)))
+        in_doubt = self._nodes_in_doubt()  # a review may have come meanwhile
+        return {node: each for node, each in victims.items() if node not in in_doubt}
+
+    def _nodes_in_doubt(self) -> frozenset[str]:
+        return frozenset[str]().union(*(each.open_nodes() for each in self._decider.hooks.reviews))

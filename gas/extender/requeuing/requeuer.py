@@ -16,8 +16,9 @@ from gas.cluster.errors import ApiUnavailable
 from gas.daemon.logs import VERBOSE
 from gas.decision.names import RELEASED
 from gas.extender.decider import Decider
-from gas.extender.metrics import Metrics
+from gas.extender.hooks import Observer
 from gas.extender.reports import NodeQueue
+from gas.extender.requeuing.part import RequeuingMetrics
 from gas.values.errors import GasError
 from gas.values.timing import SYSTEM_TIMING, Timing
 
@@ -36,18 +37,16 @@ SCHEDULER_RETRIES = 300.0
 """Seconds after which kube-scheduler tries a refused pod again by itself."""
 
 
-class Requeuer:
+class Requeuer(Observer):
     """Patch at most one node at a time, then pause: one change makes kube-scheduler try all refused pods.
 
-    freed  nodes on which cards may have become free
     acts   returns whether this replica decides; while it does not, freed nodes are forgotten
     """
 
     def __init__(
         self,
-        freed: NodeQueue,
         decider: Decider,
-        metrics: Metrics,
+        metrics: RequeuingMetrics,
         *,
         patch_node: PatchNode,
         acts: Callable[[], bool],
@@ -56,7 +55,7 @@ class Requeuer:
         timing: Timing = SYSTEM_TIMING,
     ) -> None:
         self._timing = timing
-        self._freed = freed
+        self._freed = NodeQueue()
         self._decider = decider
         self._metrics = metrics
         self._patch_node = patch_node
@@ -65,6 +64,9 @@ class Requeuer:
         self._retry_pause = retry_pause
         self._found_waiting: frozenset[str] = frozenset()
         self._is_away = False
+
+    def cards_freed(self, node: str) -> None:
+        self._freed.add(node)
 
     def requeue_all(self) -> None:
         """Treat every waiting pod as refused and every node as freed: this replica has just begun to decide.

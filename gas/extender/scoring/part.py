@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gas.daemon.flags import PartFlags, flag
-from gas.extender.part import Part
+from gas.extender.part import Additions, Core, Part
 from gas.placement.node_score import NODE_SCORES, NodeScore, parse_node_score
 from gas.values.errors import InvalidValue
 
@@ -32,4 +32,24 @@ class ScoringFlags(PartFlags):
     )
 
 
-SCORING = Part(flags=ScoringFlags, is_on=lambda flags: flags.of(ScoringFlags).node_score is not NodeScore.NONE)
+def _build(core: Core) -> Additions:
+    from gas.extender.scoring.prioritize import Prioritize
+    from gas.extender.scoring.scoring import Scoring
+    from gas.extender.server import ServedVerb
+
+    scoring = Scoring(core.flags.of(ScoringFlags).node_score, core.decider)
+    verb = Prioritize(core.decider, scoring, core.metrics, why_not_ready=core.why_not_ready)
+    return Additions(
+        hooks=scoring.hooks,
+        verbs={"prioritize": ServedVerb(verb)},
+        documents={"/debug/demand": scoring.demand_json},
+    )
+
+
+SCORING = Part(
+    flags=ScoringFlags,
+    is_on=lambda flags: flags.of(ScoringFlags).node_score is not NodeScore.NONE,
+    build=_build,
+    verbs=frozenset({"prioritize"}),
+    counts_hosts=True,
+)

@@ -10,6 +10,7 @@ from gas.extender.decider import Decider
 from gas.extender.filter import in_turns
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import check_ready
+from gas.extender.scoring.scoring import Scoring
 from gas.extender.wire import decode_filter, encode_scores
 
 logger = logging.getLogger(__name__)
@@ -24,8 +25,11 @@ class Prioritize:
     why_not_ready  returns the reason while this replica may not decide, else None
     """
 
-    def __init__(self, decider: Decider, metrics: Metrics, *, why_not_ready: Callable[[], str | None]) -> None:
+    def __init__(
+        self, decider: Decider, scoring: Scoring, metrics: Metrics, *, why_not_ready: Callable[[], str | None]
+    ) -> None:
         self._decider = decider
+        self._scoring = scoring
         self._metrics = metrics
         self._why_not_ready = why_not_ready
 
@@ -33,7 +37,7 @@ class Prioritize:
         check_ready(self._why_not_ready)
         args = decode_filter(body)
         begun = time.perf_counter()
-        scores = await in_turns(self._decider.prioritize(args))
+        scores = await in_turns(self._scoring.prioritize(args))
         self._decider.decisions.scored(args.pod.uid, scores, time.perf_counter() - begun)
         self._metrics.requests.labels("prioritize", "scored").inc()
         logger.debug("%d nodes scored", len(scores), extra={"pod": args.pod.key})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -15,10 +15,10 @@ from typing import NamedTuple, TypeVar
 
 from cachetools import LRUCache
 
-from gas.extender.host_resources import CPU, MEMORY, PODS, HostFree, HostResources
-from gas.extender.nodes import Nodes
-from gas.extender.verdicts import NOTHING_KEPT, SPARE_STATES, KeptCards, NodeStates, TimeBudget, Turns
-from gas.ledger.ledger import Ledger
+from gas.extender.decider import Decider
+from gas.extender.hooks import NO_CARDS, Observer, ReservedCards
+from gas.extender.host_resources import CPU, MEMORY, PODS, HostFree
+from gas.extender.verdicts import SPARE_STATES, TimeBudget, Turns
 from gas.placement.choice import Footprint, footprint
 from gas.placement.demand import Demand, pressures
 from gas.placement.inventory import Inventory
@@ -80,36 +80,23 @@ class _State(NamedTuple):
     pool: Pool
 
 
-class Scores:
+class Scores(Observer):
     """The costs of placing pods on named nodes.
 
     The cost for a state is remembered, not that of a node, as in `gas.extender.verdicts`. It is forgotten when the mix
     of the pods that are asked for is made anew.
 
-    policy      for pods that choose none
-    states      of the nodes' cards
-    hosts       None if the free resources of hosts are not known
-    step_limit  of one search for cards
+    policy  for pods that choose none
     """
 
-    def __init__(
-        self,
-        policy: NodeScore,
-        nodes: Nodes,
-        ledger: Ledger,
-        states: NodeStates,
-        hosts: HostResources | None,
-        *,
-        step_limit: int,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, policy: NodeScore, decider: Decider) -> None:
         self._policy = policy
-        self._nodes = nodes
-        self._ledger = ledger
-        self._states = states
-        self._hosts = hosts
-        self._step_limit = step_limit
-        self._clock = clock
+        self._nodes = decider.nodes
+        self._ledger = decider.ledger
+        self._states = decider.verdicts.states
+        self._hosts = decider.hosts
+        self._step_limit = decider.options.step_limit
+        self._clock = decider.clock
         self.demand = Demand()
         self._mix = self.demand.mix()
         self._pressures: Mapping[Pool, float] = {}
@@ -124,14 +111,14 @@ class Scores:
         self._effects: OrderedDict[PodNeed, dict[int, Effect | None]] = OrderedDict()
         self._costs: OrderedDict[tuple[PodNeed, SortedAmounts], dict[int, int | None]] = OrderedDict()
 
-    def forget(self, node: str) -> None:
-        """Forget the state of a node that has changed, or whose bookings or free resources have."""
+    def node_changed(self, node: str) -> None:
+        """Forget the state of a node that has changed, or whose bookings have."""
         self._of_node.pop(node, None)
 
-    def forget_pool(self, node: str) -> None:
-        """Forget what a node has, after a change of its object."""
+    def capacity_changed(self, node: str) -> None:
+        """Forget what a node has and what of it is free."""
         self._pools.pop(node, None)
-        self.forget(node)
+        self._of_node.pop(node, None)
 
     def learn(
         self, uid: str, need: PodNeed, requests: SortedAmounts, restriction: Hashable = None, names: Iterable[str] = ()
@@ -154,7 +141,7 @@ class Scores:
         need: PodNeed,
         requests: SortedAmounts,
         names: Sequence[str],
-        kept: KeptCards = NOTHING_KEPT,
+        kept: ReservedCards = NO_CARDS,
     ) -> Turns[list[int | None]]:
         """Return the cost of placing a pod on each named node, in their order; None where it has no room.
 
@@ -196,7 +183,7 @@ class Scores:
         need: PodNeed,
         requests: SortedAmounts,
         nodes: Mapping[str, tuple[NodeFacts, HostFree | None]],
-        kept: KeptCards = NOTHING_KEPT,
+        kept: ReservedCards = NO_CARDS,
     ) -> Turns[list[int | None]]:
         """Return the same for nodes that a request describes, with what is booked under their names."""
         self._refresh()
@@ -308,7 +295,7 @@ class Scores:
         cards, pool = self._states.of(node), self._pool(node)
         if not cards or pool is None:
             return 0
-        state = _State(cards, None if self._hosts is None else self._hosts.free(node), pool)
+        state = _State(cards, self._hosts.free(node), pool)
         if (number := self._numbers.get(state)) is None:
             if len(self._numbers) >= 2 * len(self._nodes) + SPARE_STATES:
                 in_use = set(self._of_node.values())
@@ -325,7 +312,7 @@ class Scores:
         if (pool := self._pools.get(node)) is None:
             if (facts := self._nodes.facts(node)) is None:
                 return None
-            host = dict(self._hosts.nodes.allocatable(node) or ()) if self._hosts is not None else {}
+            host = dict(self._hosts.nodes.allocatable(node) or ())
             memory = host.get(MEMORY, 0)
             pool = self._pools[node] = _shared_pool(
                 tuple(sorted(sorted_amounts(amounts) for amounts in facts.inventory.capacity.values())),

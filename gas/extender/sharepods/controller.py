@@ -80,7 +80,7 @@ class _Mirror(Generic[T]):
 class SharePods:
     """The controller of SharePods.
 
-    share_watch, pod_watch  of all SharePods, and of the pods that were made for them
+    share_watch, pod_watch  of all SharePods, and of the pods that were made for them; to be run by the caller
     acts                    returns whether this replica decides
     """
 
@@ -103,14 +103,8 @@ class SharePods:
         for key in self._shares.by_key:
             self._add(key)
 
-    async def run(self) -> None:
-        """Watch and act until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.share_watch.run())
-            tasks.create_task(self.pod_watch.run())
-            tasks.create_task(self._act())
-
-    async def _act(self) -> NoReturn:
+    async def run(self) -> NoReturn:
+        """Act on what the two watches show, until cancelled."""
         await self.share_watch.synced.wait()
         await self.pod_watch.synced.wait()
         while True:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gas.daemon.flags import PartFlags, switch
+from gas.daemon.permissions import Permission, permissions_on
 from gas.extender.flags import Flags
-from gas.extender.part import Part
+from gas.extender.part import Additions, Core, Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +31,30 @@ def _warn(flags: Flags) -> str:
     return "ignored: --sharepods; it needs kubeshare among --vocabularies" if is_ignored else ""
 
 
+def _build(core: Core) -> Additions:
+    from gas.extender.sharepods.controller import SharePods
+
+    controller = SharePods(core.api, acts=core.may_act)
+    return Additions(
+        watches={"sharepods": controller.share_watch},
+        tasks=(controller.pod_watch.run, controller.run),
+        begin=(controller.look_at_all,),
+    )
+
+
+def _permissions(_flags: Flags, _namespace: str) -> frozenset[Permission]:
+    group = "kubeshare.nthu"
+    return (
+        permissions_on("pods", "create")
+        | permissions_on("sharepods", "get", "list", "watch", "patch", group=group)
+        | permissions_on("sharepods/status", "patch", group=group)
+    )
+
+
 SHAREPODS = Part(
     flags=SharePodFlags,
     is_on=lambda flags: flags.of(SharePodFlags).sharepods and _has_vocabulary(flags),
+    build=_build,
     warn=_warn,
+    permissions=_permissions,
 )

@@ -11,9 +11,11 @@ from cachetools import LRUCache
 
 from gas.decision.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE, DESCHEDULED_BY_US
 from gas.extender.decider import Decider
-from gas.extender.metrics import Metrics
+from gas.extender.hooks import Observer
 from gas.extender.pods import BoundPod
 from gas.extender.reports import NodeQueue
+from gas.extender.telemetry.part import DeschedulingMetrics
+from gas.objects.stored import Pod
 from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
@@ -43,28 +45,28 @@ MOST_PATCHED = 10_000
 """Pods that are remembered as they were when they were patched: more than wait for the watch to show the change."""
 
 
-class Descheduler:
+class Descheduler(Observer):
     """Label the pods that should leave, and only those, whenever their node, its bookings or they change.
 
     A pod that the extender labels gets an annotation beside the label, so that only such labels are removed: one that a
     user or another program set stays, whatever its value.
 
-    changed  nodes to compare
-    acts     returns whether this replica decides
+    acts  returns whether this replica decides
     """
 
     def __init__(
         self,
-        changed: NodeQueue,
         decider: Decider,
-        metrics: Metrics,
+        metrics: DeschedulingMetrics,
         *,
         patch_pod: PatchPod,
         acts: Callable[[], bool],
         retry_pause: float = RETRY_PAUSE,
         idle_pause: float = IDLE_PAUSE,
     ) -> None:
-        self._changed = changed
+        self._changed = NodeQueue()
+        self._labelled: set[str] = set()
+        metrics.descheduled_pods.set_function(lambda: len(self._labelled))
         self._decider = decider
         self._metrics = metrics
         self._patch_pod = patch_pod
@@ -72,6 +74,18 @@ class Descheduler:
         self._retry_pause = retry_pause
         self._idle_pause = idle_pause
         self._patched: LRUCache[str, BoundPod] = LRUCache(MOST_PATCHED)
+
+    def node_changed(self, node: str) -> None:
+        self._changed.add(node)
+
+    def bound_pod_changed(self, uid: str, pod: Pod) -> None:
+        if _is_labelled(pod) or _is_labelled_by_us(pod):
+            self._labelled.add(uid)
+        else:
+            self._labelled.discard(uid)
+
+    def bound_pod_gone(self, uid: str) -> None:
+        self._labelled.discard(uid)
 
     async def run(self) -> NoReturn:
         """Compare nodes as they change, until cancelled."""
@@ -105,7 +119,7 @@ class Descheduler:
     def _differences(self, node: str) -> Iterator[tuple[str, BoundPod, bool]]:
         wanted = self.wanted(node)
         pods = self._decider.pods
-        if not wanted and not pods.descheduled:
+        if not wanted and not self._labelled:
             return  # nearly always: no pod has the label, and none should
         for uid in self._decider.ledger.on_node(node):
             bound = pods.bound_pod(uid)
@@ -113,9 +127,9 @@ class Descheduler:
                 continue
             if self._patched.get(uid) is bound:
                 continue  # the watch has not shown the patch yet
-            if uid in wanted and not bound.descheduled and not bound.labelled_by_others:
+            if uid in wanted and not _is_labelled(bound.object) and not _is_labelled_by_others(bound.object):
                 yield uid, bound, True
-            elif uid not in wanted and bound.descheduled_by_us:
+            elif uid not in wanted and _is_labelled_by_us(bound.object):
                 yield uid, bound, False
 
     async def _patch(self, uid: str, bound: BoundPod, *, wanted: bool) -> bool:
@@ -140,3 +154,17 @@ class Descheduler:
             extra={"pod": pod.key, "node": pod.node_name},
         )
         return True
+
+
+def _is_labelled(pod: Pod) -> bool:
+    """Return whether a pod carries the label with the value that marks pods, whoever set it."""
+    return (pod.metadata.labels or {}).get(DESCHEDULE_POD_LABEL) == DESCHEDULE_POD_VALUE
+
+
+def _is_labelled_by_others(pod: Pod) -> bool:
+    """Return whether a pod carries the label with any value, and the extender did not set it."""
+    return DESCHEDULE_POD_LABEL in (pod.metadata.labels or {}) and not _is_labelled_by_us(pod)
+
+
+def _is_labelled_by_us(pod: Pod) -> bool:
+    return bool(pod.annotations.get(DESCHEDULED_BY_US))

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gas.extender.pods import Observer
+from gas.extender.hooks import Observer
 from gas.inspection.cluster import Cluster, natural
 from gas.inspection.output import shown
 from gas.inspection.report import Gauge

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from gas.daemon.logs import LIMITED_LINES
-from gas.extender.admission.app import LARGE, MOST_LARGE, admission_app
+from gas.extender.admission.app import LARGE, MOST_LARGE, AdmissionMetrics, admission_app
 from gas.extender.admission.review import BadReview, Review, ReviewResult
 from gas.extender.endpoint import INTERNAL_ERROR
 from gas.extender.metrics import Metrics
@@ -59,7 +59,9 @@ class Admission:
 @contextmanager
 def serving(timeout: float = 10.0, largest: int = LARGEST) -> Iterator[Admission]:
     metrics = Metrics("test")
-    app = admission_app({"validate": by_name, "other": by_name}, metrics, largest=largest, timeout=timeout)
+    app = admission_app(
+        {"validate": by_name, "other": by_name}, AdmissionMetrics(metrics.registry), largest=largest, timeout=timeout
+    )
     with running(app) as served:
         yield Admission(served, metrics)
 

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from gas.extender.decider import CannotBind, Decider, FilterDecision, Options
+from gas.extender.preemption.part import PREEMPTION
+from gas.extender.preemption.preemption import Preemption
 from gas.extender.wire import BindingArgs, FilterArgs, PreemptArgs, Proposal
 from gas.objects.stored import DisruptionBudget, HostPod, Node, PreemptorPod
 from gas.vocabularies.known import DEFAULT
@@ -15,7 +17,12 @@ from gas.vocabularies.protocol import NeedOptions
 from tests.builders import container, node_json, pod_json
 from tests.extender.at_once import at_once
 
-PREEMPTING = Options(vocabularies=DEFAULT, need=NeedOptions(allowlist=True, denylist=True), preemption=True)
+PREEMPTING = Options(
+    vocabularies=DEFAULT,
+    need=NeedOptions(allowlist=True, denylist=True),
+    count_hosts=PREEMPTION.counts_hosts,
+    find_hopeless=PREEMPTION.find_hopeless,
+)
 
 
 def priority_pod(
@@ -62,12 +69,9 @@ class PreemptingCluster:
 
     def __init__(self, options: Options = PREEMPTING, *, clock: Callable[[], float] = lambda: 0.0) -> None:
         self.decider = Decider(options, clock=clock)
+        self.preemption: Any = Preemption(self.decider)
+        self.decider.add(self.preemption.hooks)
         self.pods: dict[str, dict[str, Any]] = {}
-
-    @property
-    def preemption(self) -> Any:
-        assert self.decider.preemption is not None
-        return self.decider.preemption
 
     def add_node(self, name: str = "n", *, cards: int = 2, cpu: str = "64", pods: str = "110", **fields: Any) -> None:
         sent = node_json(name, cards=cards, **fields)
@@ -79,9 +83,12 @@ class PreemptingCluster:
         """Take in a pod that is new or was updated."""
         self.pods[sent["metadata"]["name"]] = sent
         pod = msgspec.convert(sent, HostPod)
-        if self.decider.needs_pod(pod):
+        if self._needs(pod):
             for handler in self.decider.pod_handlers:
                 handler.changed(pod)
+
+    def _needs(self, pod: HostPod) -> bool:
+        return any(handler.needs(pod) for handler in self.decider.pod_handlers)
 
     def bind(self, sent: dict[str, Any], node: str = "n") -> None:
         """Bind a pod and show it on its node. Raises CannotBind."""
@@ -110,7 +117,7 @@ class PreemptingCluster:
 
     def delete(self, name: str) -> None:
         pod = msgspec.convert(self.pods.pop(name), HostPod)
-        if self.decider.needs_pod(pod):
+        if self._needs(pod):
             for handler in self.decider.pod_handlers:
                 handler.deleted(pod)
 
@@ -127,7 +134,7 @@ class PreemptingCluster:
     ) -> dict[str, Proposal]:
         """Return the victims by node for what kube-scheduler proposes."""
         proposed = {node: Proposal(tuple(uids), violations) for node, uids in proposals.items()}
-        return dict(at_once(self.decider.preempt(PreemptArgs(msgspec.convert(dict(sent), PreemptorPod), proposed))))
+        return dict(at_once(self.preemption.preempt(PreemptArgs(msgspec.convert(dict(sent), PreemptorPod), proposed))))
 
     def victims(self, sent: Mapping[str, Any], *proposed: str, node: str = "n") -> str:
         """Return the victims on one node: ``"a b"``, or ``"dropped"``."""

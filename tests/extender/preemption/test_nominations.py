@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -354,12 +353,7 @@ def test_the_ledger_shows_what_is_kept(cluster: PreemptingCluster) -> None:
     }
     cluster.delete("high")
     assert json.loads(books_json(cluster.decider))["nominated"] == {}
-    assert "nominated" not in json.loads(books_json(Decider(replace(PREEMPTING, preemption=False))))
-
-
-def test_without_preemption_nominations_change_nothing() -> None:
-    cluster = PreemptingCluster(replace(PREEMPTING, preemption=False))
-    assert cluster.decider.preemption is None
+    assert "nominated" not in json.loads(books_json(Decider(PREEMPTING)))
 
 
 STEPS = st.lists(
@@ -417,8 +411,8 @@ def test_remembered_verdicts_are_right_whatever_is_kept(
         nominations._kept.clear()
         assert remembered == {at: nominations.on(at) for at in "nm"}
         asking = priority_pod("asking", share(millicores), priority=priority, annotations=dict(company))
-        need = decider._need(_decoded(asking))
-        kept = decider.preemption.nominations.kept_from(_decoded(asking))  # type: ignore[union-attr]
+        need = decider.need(_decoded(asking))
+        kept = nominations.kept_from(_decoded(asking))
         fresh = at_once(
             Verdicts(decider.nodes, decider.ledger, step_limit=5000, clock=lambda: 0.0).of(need, ["n", "m"], kept)
         )

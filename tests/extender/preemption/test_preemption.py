@@ -304,7 +304,7 @@ async def test_a_hopeless_node_is_named_beside_one_that_passes(full: PreemptingC
 
 
 async def test_without_preemption_every_refused_node_is_in_failed_nodes() -> None:
-    cluster = PreemptingCluster(replace(PREEMPTING, preemption=False))
+    cluster = PreemptingCluster(replace(PREEMPTING, find_hopeless=False))
     cluster.add_node()
     response = await filtered(cluster, {"Pod": priority_pod("p", share(1001)), "NodeNames": ["n"]})
     assert (list(response["FailedNodes"]), response["FailedAndUnresolvableNodes"]) == (["n"], {})
@@ -384,7 +384,7 @@ def test_a_budget_that_covers_no_pod(spec: dict[str, Any]) -> None:
 def proposed_by_sums(cluster: PreemptingCluster, sent: Mapping[str, Any], node: str) -> list[str]:
     """Return the pods that kube-scheduler would evict by the sums of a node: all but those that can stay."""
     pod = msgspec.convert(dict(sent), HostPod)
-    if (free := cluster.decider.hosts.free_amounts(node)) is None:  # type: ignore[union-attr]
+    if (free := cluster.decider.hosts.free_amounts(node)) is None:
         return []
     there = [other for name, other in cluster.pods.items() if other["spec"].get("nodeName") == node]
     lower = [other for other in there if other["spec"]["priority"] < pod.priority]
@@ -497,7 +497,7 @@ def fits_without(cluster: PreemptingCluster, high: Mapping[str, Any], node: str,
             sums.take(uid, decider.ledger.on_node(node)[uid].footprint)
     facts = decider.nodes.facts(node)
     assert facts is not None
-    need = decider._need(msgspec.convert(dict(high), HostPod))
+    need = decider.need(msgspec.convert(dict(high), HostPod))
     if not isinstance(place(need, facts.inventory, sums.usage()), Choice):
         return False
     return all(amount >= 0 for amount in free_after(cluster, high, node, gone).values())
@@ -507,7 +507,7 @@ def free_after(cluster: PreemptingCluster, high: Mapping[str, Any], node: str, g
     """Return what is free of the resources that a pod requests, once it is on the node and the others are gone."""
     requests = {name: dict(pod_requests(msgspec.convert(sent, HostPod))) for name, sent in cluster.pods.items()}
     there = [name for name, sent in cluster.pods.items() if sent["spec"].get("nodeName") == node and name not in gone]
-    offered = dict(cluster.decider.hosts.nodes.allocatable(node) or ())  # type: ignore[union-attr]
+    offered = dict(cluster.decider.hosts.nodes.allocatable(node) or ())
     wanted = dict(pod_requests(msgspec.convert(dict(high), HostPod)))
     return {
         name: offered.get(name, 0) - amount - sum(requests[other].get(name, 0) for other in there)

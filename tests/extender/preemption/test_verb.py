@@ -25,7 +25,11 @@ class Verb:
         self.metrics = Metrics("1")
         self.not_ready: str | None = None
         self.verb = Preempt(
-            self.cluster.decider, PendingBinds(patience=0.0), self.metrics, why_not_ready=lambda: self.not_ready
+            self.cluster.decider,
+            self.cluster.preemption,
+            PendingBinds(patience=0.0),
+            self.metrics,
+            why_not_ready=lambda: self.not_ready,
         )
 
     async def ask(self, pod: dict[str, Any], **members: Any) -> Any:

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from itertools import count
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
 from gas.extender.decider import Decider
-from gas.extender.metrics import Metrics
 from gas.extender.refusals import PodRefusal
-from gas.extender.reports import NodeQueue
+from gas.extender.requeuing.part import RequeuingMetrics
 from gas.extender.requeuing.requeuer import Requeuer
 from gas.extender.wire import FilterArgs
 from gas.values.errors import GasError
@@ -39,15 +39,13 @@ class Requeuing:
         self.acts = True
         self.go = asyncio.Event()
         self.go.set()
-        self.metrics = Metrics("1")
-        self.freed = NodeQueue()
+        self.registry = CollectorRegistry()
         ticks = count(step=0.011)  # so long takes each node of a filter, which gives others their turn in between
         self.decider = Decider(OPTIONS, clock=lambda: next(ticks))
         self.refuse_a_pod()
         self.requeuer = Requeuer(
-            self.freed,
             self.decider,
-            self.metrics,
+            RequeuingMetrics(self.registry),
             patch_node=self._patch,
             acts=lambda: self.acts,
             pause=pause,
@@ -69,13 +67,13 @@ class Requeuing:
         return outcome
 
     def patches(self) -> float | None:
-        return self.metrics.registry.get_sample_value("gas_extender_wakes_total")
+        return self.registry.get_sample_value("gas_extender_wakes_total")
 
 
 async def test_a_release_patches_its_node() -> None:
     requeuing = Requeuing()
     async with beside(requeuing.requeuer.run()):
-        requeuing.freed.add("n1")
+        requeuing.requeuer.cards_freed("n1")
         await eventually(lambda: requeuing.patches() == 1)
         await turns()
     assert requeuing.patched == ["n1"]
@@ -94,10 +92,10 @@ async def test_when_no_refused_pod_waits_nothing_is_patched() -> None:
     requeuing = Requeuing()
     requeuing.decider.refusals.drop("u1")
     async with beside(requeuing.requeuer.run()):
-        requeuing.freed.add("n1")
+        requeuing.requeuer.cards_freed("n1")
         await turns()
         requeuing.refuse_a_pod()
-        requeuing.freed.add("n2")
+        requeuing.requeuer.cards_freed("n2")
         await eventually(lambda: requeuing.patched)
     assert requeuing.patched == ["n2"]
 
@@ -108,7 +106,7 @@ async def test_a_refused_pod_that_the_watch_has_not_shown_is_requeued(now: float
     requeuing = Requeuing(now=now)
     requeuing.decider.pods.waiting.clear()
     async with beside(requeuing.requeuer.run()):
-        requeuing.freed.add("n1")
+        requeuing.requeuer.cards_freed("n1")
         await turns()
     assert requeuing.patched == patched
 
@@ -118,7 +116,7 @@ async def test_a_pod_that_is_first_seen_bound_is_not_requeued() -> None:
     requeuing.decider.pods.waiting.clear()
     requeuing.decider.pods.changed(pod(container(i915=1), uid="u1", node="n1"))
     async with beside(requeuing.requeuer.run()):
-        requeuing.freed.add("n1")
+        requeuing.requeuer.cards_freed("n1")
         await turns()
     assert not requeuing.patched
 
@@ -133,12 +131,12 @@ async def test_cards_that_become_free_during_a_filter_requeue_its_pod() -> None:
     asked = requeuing.decider.filter(args, now=0.0)
     async with beside(requeuing.requeuer.run()):
         next(asked)
-        requeuing.freed.add("n1")
+        requeuing.requeuer.cards_freed("n1")
         await eventually(lambda: requeuing.patched)
         for _ in asked:
             pass
         requeuing.decider.refusals.drop("u1")
-        requeuing.freed.add("n2")
+        requeuing.requeuer.cards_freed("n2")
         await turns()
     assert requeuing.patched == ["n1"]
 
@@ -147,7 +145,7 @@ async def test_a_pod_that_no_change_of_the_cluster_can_help_is_not_requeued() ->
     requeuing = Requeuing()
     requeuing.refuse_a_pod(is_final=True)
     async with beside(requeuing.requeuer.run()):
-        requeuing.freed.add("n1")
+        requeuing.requeuer.cards_freed("n1")
         await turns()
     assert not requeuing.patched
 
@@ -159,7 +157,7 @@ async def test_a_replica_that_does_not_decide_patches_nothing_and_requeues_all_p
     requeuing.decider.nodes.changed(node("n1"))
     requeuing.acts = False
     async with beside(requeuing.requeuer.run()):
-        requeuing.freed.add("n1")
+        requeuing.requeuer.cards_freed("n1")
         await turns()
         assert not requeuing.patched
         requeuing.acts = True
@@ -171,9 +169,9 @@ async def test_many_releases_are_one_patch() -> None:
     requeuing = Requeuing(pause=NEVER)
     async with beside(requeuing.requeuer.run()):
         for number in range(100):
-            requeuing.freed.add(f"n{number}")
+            requeuing.requeuer._freed.add(f"n{number}")
         await eventually(lambda: requeuing.patches() == 1)
-        requeuing.freed.add("n1")
+        requeuing.requeuer.cards_freed("n1")
         await turns()
     assert requeuing.patched == ["n99"]
 
@@ -182,9 +180,9 @@ async def test_a_release_during_a_patch_is_not_lost() -> None:
     requeuing = Requeuing()
     requeuing.go.clear()
     async with beside(requeuing.requeuer.run()):
-        requeuing.freed.add("n1")
+        requeuing.requeuer.cards_freed("n1")
         await eventually(lambda: requeuing.patched == ["n1"])
-        requeuing.freed.add("n1")
+        requeuing.requeuer.cards_freed("n1")
         requeuing.go.set()
         await eventually(lambda: requeuing.patches() == 2)
     assert requeuing.patched == ["n1", "n1"]
@@ -202,8 +200,8 @@ async def test_when_one_node_cannot_be_patched_the_next_one_is(outcome: bool | G
     requeuing = Requeuing()
     requeuing.outcomes = {"n2": outcome}
     async with beside(requeuing.requeuer.run()):
-        requeuing.freed.add("n1")
-        requeuing.freed.add("n2")
+        requeuing.requeuer.cards_freed("n1")
+        requeuing.requeuer.cards_freed("n2")
         await eventually(lambda: requeuing.patches() == 1)
     assert requeuing.patched == ["n2", "n1"]
 
@@ -212,11 +210,11 @@ async def test_when_all_nodes_are_gone_the_patch_is_given_up() -> None:
     requeuing = Requeuing()
     requeuing.outcomes = {"n1": False}
     async with beside(requeuing.requeuer.run()):
-        requeuing.freed.add("n1")
+        requeuing.requeuer.cards_freed("n1")
         await eventually(lambda: requeuing.patched)
         await turns()
         assert requeuing.patched == ["n1"]
-        requeuing.freed.add("n2")
+        requeuing.requeuer.cards_freed("n2")
         await eventually(lambda: requeuing.patches() == 1)
 
 
@@ -224,8 +222,8 @@ async def test_while_the_api_server_is_away_the_patch_is_tried_again() -> None:
     requeuing = Requeuing(pause=NEVER)
     requeuing.outcomes = {"n1": ApiUnavailable("away"), "n2": ApiUnavailable("away")}
     async with beside(requeuing.requeuer.run()):
-        requeuing.freed.add("n1")
-        requeuing.freed.add("n2")
+        requeuing.requeuer.cards_freed("n1")
+        requeuing.requeuer.cards_freed("n2")
         await eventually(lambda: len(requeuing.patched) > 3)
         assert set(requeuing.patched) == {"n2"}, "one try is enough to know"
         requeuing.outcomes.clear()
@@ -236,8 +234,8 @@ async def test_while_the_api_server_is_away_there_is_a_pause_between_tries() -> 
     requeuing = Requeuing(retry_pause=NEVER)
     requeuing.outcomes = {"n1": ApiUnavailable("away")}
     async with beside(requeuing.requeuer.run()):
-        requeuing.freed.add("n1")
+        requeuing.requeuer.cards_freed("n1")
         await eventually(lambda: requeuing.patched)
-        requeuing.freed.add("n1")
+        requeuing.requeuer.cards_freed("n1")
         await turns()
     assert requeuing.patched == ["n1"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,12 +14,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gas.extender.debug import demand_json
+from gas.extender.debug import decisions_json
 from gas.extender.decider import Options
 from gas.extender.host_resources import pod_requests
 from gas.extender.readiness import NotReady
 from gas.extender.scoring.prioritize import Prioritize
 from gas.extender.scoring.scores import IN_TREE, Scores, as_scores
+from gas.extender.scoring.scoring import Scoring
+from gas.extender.verdicts import NodeStates
 from gas.extender.wire import BadRequest, FilterArgs, Unreadable, decode_filter
 from gas.objects.stored import AskedPod, HostPod, Node
 from gas.placement.need import PodNeed
@@ -32,7 +33,7 @@ from tests.extender.cluster import Cluster
 from tests.extender.decider import DrivenDecider
 from tests.listed import list_all
 
-BALANCE = Options(vocabularies=DEFAULT, count_hosts=True, node_score=NodeScore.BALANCE)
+COUNTING = Options(vocabularies=DEFAULT, count_hosts=True)
 
 
 def gpu_node(name: str, *, cards: int = 2, cpu: int = 32, memory: str = "256Gi", **more: Any) -> dict[str, Any]:
@@ -50,23 +51,21 @@ def gpu_pod(millicores: int, *, cpu: str = "4", memory: str = "8Gi", cards: int 
 class Scored(DrivenDecider):
     """A decider that scores nodes, with the verb."""
 
-    def __init__(self, *nodes: Mapping[str, Any], options: Options = BALANCE) -> None:
-        super().__init__(Cluster(), options=options)
-        self.verb = Prioritize(self, self.metrics, why_not_ready=lambda: self.not_ready)
+    def __init__(self, *nodes: Mapping[str, Any], policy: NodeScore = NodeScore.BALANCE) -> None:
+        super().__init__(Cluster(), options=COUNTING)
+        self.scoring = Scoring(policy, self)
+        self.scores = self.scoring.scores
+        self.add(self.scoring.hooks)
+        self.verb = Prioritize(self, self.scoring, self.metrics, why_not_ready=lambda: self.not_ready)
         self.set_nodes(*nodes)
-        assert self.hosts is not None
         self.cluster.on_change = self._happened
 
     def _happened(self, event: str, pod: Any) -> None:
-        self.see(event, pod)
-        assert self.hosts is not None
-        take = self.hosts.pods.deleted if event == "DELETED" else self.hosts.pods.changed
-        take(as_host(pod))
+        self.see(event, as_host(pod))
 
     def set_nodes(self, *nodes: Mapping[str, Any]) -> None:
         objects = [msgspec.convert(dict(each), Node) for each in nodes]
         list_all(self.nodes, objects)
-        assert self.hosts is not None
         list_all(self.hosts.nodes, objects)
 
     async def score(self, pod: Mapping[str, Any], *names: str) -> dict[str, int]:
@@ -137,7 +136,7 @@ async def test_a_pod_avoids_nodes_that_others_cannot_do_without() -> None:
 @pytest.mark.parametrize("policy", [policy for policy in NodeScore if policy is not NodeScore.NONE])
 async def test_no_two_nodes_tie_and_scores_are_whole_numbers(policy: NodeScore) -> None:
     names = [f"n{number}" for number in range(7)]
-    decider = Scored(*map(gpu_node, names), options=replace(BALANCE, node_score=policy))
+    decider = Scored(*map(gpu_node, names), policy=policy)
     scores = await decider.score(gpu_pod(300), *names)
     assert len(set(scores.values())) == len(names)
     assert all(type(score) is int and score >= 0 for score in scores.values())
@@ -370,7 +369,6 @@ async def test_a_pod_that_waits_is_learned_from_once() -> None:
     for _ in range(5):
         await decider.ask(waiting, "n1")
     await decider.ask(gpu_pod(300), "n1")
-    assert decider.scores is not None
     assert decider.scores.demand.arrivals == 2
 
 
@@ -381,7 +379,6 @@ async def test_after_a_restart_bound_pods_are_learned_from() -> None:
     again = Scored(gpu_node("n1", cards=8))
     again.list_pods(decider.cluster.all())
     await again.ask(gpu_pod(300), "n1")
-    assert again.scores is not None
     assert again.scores.demand.arrivals == 4
 
 
@@ -419,14 +416,14 @@ def test_a_pod_is_restricted_by_its_selector_or_required_affinity(spec: dict[str
 
 async def test_what_was_learned_is_shown() -> None:
     decider = Scored(gpu_node("n1"), gpu_node("n2", cards=4))
-    assert json.loads(demand_json(decider))["pods"] == []
+    assert json.loads(decider.scoring.demand_json())["pods"] == []
     for number in range(20):
         pod = gpu_pod(500, cpu="5")
         if number % 2:
             pod["spec"]["nodeSelector"] = {"model": "a"}
         await decider.ask(pod, *(["n1"] if number % 2 else ["n1", "n2"]))
     await decider.score(gpu_pod(500), "n1", "n2")
-    shown = json.loads(demand_json(decider))
+    shown = json.loads(decider.scoring.demand_json())
     assert shown["arrivals"] == 20
     containers = [{"cards": 1, "of_each": {"i915": 1, "millicores": 500}, "ratios": []}]
     host = {"cpu": 50_000, "memory": 10 * 8 * 2**30, "pods": 10}
@@ -437,16 +434,29 @@ async def test_what_was_learned_is_shown() -> None:
     assert card["per_card"]["cpu"] == 10_000
     assert len(card["unused"]) == 101
     assert shown["pressure"] == [{"cards": 2, "cpu": 32_000, "pressure": 1.5}]
-    assert json.loads(demand_json(DrivenDecider())) == {}
 
 
 async def test_nodes_alike_share_what_is_known_of_their_cards() -> None:
     decider = Scored(gpu_node("n1"), gpu_node("n2"), gpu_node("n3", cards=4))
     await decider.score(gpu_pod(100), "n1", "n2", "n3")
-    assert decider.scores is not None
     pools = decider.scores._pools
     assert pools["n1"] is pools["n2"]
     assert pools["n1"] != pools["n3"]
+
+
+async def test_scores_are_recorded_with_the_best_of_the_other_nodes() -> None:
+    names = ["n1", "n2", "n3"]
+    decider = Scored(*(gpu_node(name) for name in names))
+    pod = gpu_pod(300)
+    decider.cluster.add(pod)
+    await decider.ask(pod, *names)
+    scores = await decider.score(pod, *names)
+    assert await decider.bind(pod, "n2") == ""
+    (decision,) = json.loads(decisions_json(decider.decisions))
+    assert decision["score"] == scores["n2"]
+    others = sorted(((scores[name], name) for name in ("n1", "n3")), reverse=True)
+    assert [(each["score"], each["node"]) for each in decision["alternatives"]] == others
+    assert decision["milliseconds"].keys() == {"filter", "prioritize", "bind"}
 
 
 # The cache.
@@ -519,27 +529,18 @@ class Caches(RuleBasedStateMachine):
         if not hasattr(self, "decider"):
             return
         scores = self.decider.scores
-        assert scores is not None
         for shape in range(len(SHAPES)):
             pod = self._new(shape)
             asked = msgspec.convert(pod, AskedPod)
-            need = DEFAULT.need(asked, BALANCE.need)
+            need = DEFAULT.need(asked, COUNTING.need)
             requests = pod_requests(asked)
             remembered = at_once(scores.of("", need, requests, NAMES))
             assert remembered == self._fresh(scores, need, requests), pod
 
     def _fresh(self, scores: Scores, need: PodNeed, requests: Any) -> list[int | None]:
         """Work the costs out with caches that are empty."""
-        decider = self.decider
-        fresh = Scores(
-            NodeScore.BALANCE,
-            decider.nodes,
-            decider.ledger,
-            type(decider.verdicts.states)(decider.nodes, decider.ledger),
-            decider.hosts,
-            step_limit=BALANCE.step_limit,
-            clock=lambda: 0.0,
-        )
+        fresh = Scores(NodeScore.BALANCE, self.decider)
+        fresh._states = NodeStates(self.decider.nodes, self.decider.ledger)
         fresh._mix, fresh._pressures = scores.mix()
         fresh.demand = scores.demand
         return at_once(fresh.of("", need, requests, NAMES))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable
 from gas.extender.decider import Decider
-from gas.extender.metrics import Metrics
-from gas.extender.pods import Observer
-from gas.extender.reports import NodeQueue
+from gas.extender.hooks import Hooks
 from gas.extender.telemetry.descheduler import Descheduler
+from gas.extender.telemetry.part import TELEMETRY, DeschedulingMetrics
 from gas.objects.stored import Node, Pod
 from gas.values.errors import GasError
 from tests.builders import container, node_json, pod
@@ -26,7 +27,7 @@ POLICY = "telemetry.aware.scheduling.policy/"
 CARD0 = {POLICY + "gas-deschedule-pods-card0": "x"}
 
 
-class Descheduling(Observer):
+class Descheduling:
     """A descheduler, and pods whose labels its patches really change.
 
     patches  (pod's name, UID, value of the label)
@@ -44,23 +45,19 @@ class Descheduling(Observer):
         self.labels: dict[str, dict[str, str]] = {}
         self.marks: dict[str, dict[str, str]] = {}
         self.shown: dict[str, Callable[..., Pod]] = {}
-        self.metrics = Metrics("1")
-        self.changed = NodeQueue()
-        self.decider = Decider(OPTIONS, self)
+        self.registry = CollectorRegistry()
+        self.decider = Decider(replace(OPTIONS, bound_names=TELEMETRY.bound_names))
         self.nodes = self.decider.nodes
         self.pods = self.decider.pods
         self.descheduler = Descheduler(
-            self.changed,
             self.decider,
-            self.metrics,
+            DeschedulingMetrics(self.registry),
             patch_pod=self._patch,
             acts=lambda: self.acts,
             retry_pause=0.0,
             idle_pause=0.0,
         )
-
-    def node_changed(self, node: str) -> None:
-        self.changed.add(node)
+        self.decider.add(Hooks(observers=(self.descheduler,)))
 
     def node(self, labels: Mapping[str, str] | None = None, *, with_capacity: bool = True, **fields: Any) -> None:
         seen = node_json("n1", labels=labels, **fields)
@@ -118,7 +115,7 @@ class Descheduling(Observer):
         return {name for name, labels in self.labels.items() if labels.get(LABEL) == "gpu"}
 
     def counted(self, change: str) -> float:
-        sample = self.metrics.registry.get_sample_value("gas_extender_deschedule_patches_total", {"change": change})
+        sample = self.registry.get_sample_value("gas_extender_deschedule_patches_total", {"change": change})
         return sample or 0.0
 
 
@@ -177,13 +174,13 @@ async def test_a_change_that_the_watch_has_not_shown_yet_is_not_patched_again() 
     ground.is_late = True
     async with beside(ground.descheduler.run()):
         await eventually(lambda: ground.labelled() == {"a"})
-        ground.changed.add("n1")
+        ground.descheduler.node_changed("n1")
         await turns()
         assert ground.counted("put-on") == 1
         ground.show("a")
         ground.node()
         await eventually(lambda: not ground.labelled())
-        ground.changed.add("n1")
+        ground.descheduler.node_changed("n1")
         await turns()
         assert ground.counted("taken-off") == 1
 

@@ -11,6 +11,7 @@ import pytest
 
 from gas.extender.debug import differences
 from gas.extender.decider import Options
+from gas.extender.scoring.scoring import Scoring
 from gas.extender.wire import FilterArgs
 from gas.objects.stored import AskedPod
 from gas.placement.node_score import NodeScore
@@ -273,8 +274,9 @@ async def test_the_used_card_with_the_least_left_is_taken_and_an_idle_card_only_
 # contract S1.10
 async def test_the_best_node_is_the_one_on_whose_card_least_is_left() -> None:
     nodes = [sharing_node(name) for name in ("n1", "n2", "n3")]
-    options = Options(vocabularies=VOCABULARIES, node_score=NodeScore.BALANCE, count_hosts=True)
-    decider = following(nodes, options=options)
+    decider = following(nodes, options=Options(vocabularies=VOCABULARIES, count_hosts=True))
+    scoring = Scoring(NodeScore.BALANCE, decider)
+    decider.add(scoring.hooks)
     for name, node, request_ in (("a", "n1", "0.4"), ("b", "n2", "0.5"), ("c", "n2", "0.9"), ("d", "n3", "0.8")):
         await bound(decider, sharing(name, share(request_, gpuid=name)), node)
     expected = {"0.2": "n3", "0.3": "n2", "0.5": "n2", "0.6": "n1", "0.05": "n2"}
@@ -282,7 +284,7 @@ async def test_the_best_node_is_the_one_on_whose_card_least_is_left() -> None:
         asked = sharing("asked", share(request_))
         names = ["n1", "n2", "n3"]
         args = FilterArgs(msgspec.convert(asked, AskedPod), names, None)
-        scores = dict(at_once(decider.prioritize(args)))
+        scores = dict(at_once(scoring.prioritize(args)))
         passing = (await decider.ask(asked, *names))["NodeNames"]
         assert max(passing, key=lambda name: scores[name]) == best, (request_, scores)
 
@@ -532,12 +534,12 @@ async def test_removing_all_annotations_of_a_bound_pod_changes_nothing_until_it_
     removed = {name: None for name in annotations_of(decider, "pod") if name.startswith("kubeshare/gpu_")}
     edit(decider, "pod", removed)
     assert not decider.asks_for_cards(decider.cluster.pod("default/pod"))
-    assert decider.follows(decider.cluster.pod("default/pod"))
+    assert decider.pods.needs(decider.cluster.pod("default/pod"))
     assert booked(decider) == {0: (500, 0)}
     assert decider.reports.mismatches[-1][1].startswith("its annotations that ask for cards were removed after binding")
     decider.cluster.remove("default/pod")
     assert booked(decider) == {}
-    assert not decider.follows(as_pod(sharing("pod", {}, with_card("main", None))))
+    assert not decider.pods.needs(as_pod(sharing("pod", {}, with_card("main", None))))
 
 
 # contract S1.23

@@ -1,8 +1,8 @@
-"""The first moments of a replica: it ends what the one before it has begun, and reads what that one has bound.
+"""The end of the reviews that a process before this one has allowed.
 
 A review of a Binding books cards in memory alone, and its Binding may be written long after the process that allowed it
 was killed or stopped to lead. Such a Binding demands the version in which the pod was read. So every pod that waits is
-given another version; then no such Binding can be written any more, and the pods are listed once more.
+given another version; then no such Binding can be written any more.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from gas.extender.binding_reviews.bindings import LATEST_WRITE
 from gas.extender.binding_reviews.reviews import ChangeVersion
+from gas.extender.catching_up import ListPods
 from gas.objects.stored import Pod
 from gas.values.errors import GasError
 
@@ -25,55 +26,28 @@ RETRY_PAUSE = 1.0
 MOST_WRITES = 32
 """Pods whose versions are changed at the same time."""
 
-ListPods = Callable[[], Awaitable[list[Pod]]]
-"""() -> GPU pods as they are now. Raises GasError."""
 
+class EarlierReviews:
+    """The reviews of Bindings that other processes have allowed.
 
-class CatchUp:
-    """Awaited when a replica begins to lead, or starts without leader election; afterwards it may decide.
-
-    list_pods      returns all GPU pods
-    list_waiting   returns those without a node
-    learn          takes in a list of pods
-    synced         is set while the watch of the pods has listed them
-    change_version see `ChangeVersion`; None if no Bindings are reviewed
+    list_waiting    returns the GPU pods without a node
+    change_version  see `ChangeVersion`
     """
 
     def __init__(
         self,
-        *,
-        list_pods: ListPods,
         list_waiting: ListPods,
-        learn: Callable[[list[Pod]], None],
-        synced: asyncio.Event,
-        change_version: ChangeVersion | None,
+        change_version: ChangeVersion,
+        *,
         retry_pause: float = RETRY_PAUSE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._list_pods = list_pods
         self._list_waiting = list_waiting
-        self._learn = learn
-        self._synced = synced
         self._change_version = change_version
         self._retry_pause = retry_pause
         self._clock = clock
 
-    async def __call__(self) -> None:
-        if self._change_version is not None:
-            await self._end_reviews(self._change_version)
-        while True:
-            await self._synced.wait()
-            try:
-                self._learn(await self._list_pods())
-            except GasError as error:
-                logger.warning("cannot read the pods that were bound before: %s", error)
-            except Exception:
-                logger.exception("cannot process the pods that were bound before")
-            else:
-                return
-            await asyncio.sleep(self._retry_pause)
-
-    async def _end_reviews(self, change_version: ChangeVersion) -> None:
+    async def end(self) -> None:
         """Change the versions of all waiting pods, or let so much time pass that no earlier Binding is written."""
         until = self._clock() + LATEST_WRITE
         left: list[Pod] | None = None
@@ -81,7 +55,7 @@ class CatchUp:
             try:
                 if left is None:
                     left = [pod for pod in await self._list_waiting() if not pod.node_name and not pod.is_over]
-                if not (left := await _unchanged(left, change_version)):
+                if not (left := await _unchanged(left, self._change_version)):
                     return
             except GasError as error:
                 logger.warning("cannot list the pods that wait: %s", error)

@@ -12,8 +12,8 @@ from gas.extender.admission.review import ALLOWED
 from gas.extender.binding_reviews.reviews import MOST_READS
 from gas.extender.readiness import NotReady
 from gas.objects.stored import Pod
-from tests.extender.admission.binding_reviews import binding, outcomes, patched, plain_pod, review_of, reviewed
-from tests.extender.binding import following, gpu_pod
+from tests.extender.binding import gpu_pod
+from tests.extender.binding_reviews.setting import binding, following, outcomes, patched, plain_pod, review_of, reviewed
 from tests.extender.decider import booked_cards
 from tests.extender.eventually import turns
 

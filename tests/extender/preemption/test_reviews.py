@@ -9,23 +9,25 @@ from typing import Any
 import msgspec
 import pytest
 
+from gas.extender.preemption.preemption import Preemption
 from gas.extender.preemption.verb import Preempt
 from gas.extender.verdicts import Turns
 from gas.extender.wire import PreemptArgs, Proposal
 from gas.objects.stored import HostPod, Node, Pod
 from tests.builders import node_json
-from tests.extender.admission.binding_reviews import binding, patched, reviewed
-from tests.extender.decider import DrivenDecider
+from tests.extender.binding_reviews.setting import ReviewingDecider, binding, patched, reviewed
 from tests.extender.preemption.setting import PREEMPTING, priority_pod
 
 LOW, HIGH, WAITS = priority_pod("low", priority=1), priority_pod("high", priority=9), priority_pod("waits", priority=1)
 
 
-class Preempting(DrivenDecider):
+class Preempting(ReviewingDecider):
     """A decider that preempts, with a node ``n`` of two cards and what its watches show."""
 
     def __init__(self) -> None:
         super().__init__(options=PREEMPTING)
+        self.preemption = Preemption(self)
+        self.add(self.preemption.hooks)
         sent = node_json("n", cards=2)
         sent["status"]["allocatable"] |= {"cpu": "64", "memory": "256Gi", "pods": "110"}
         for handler in self.node_handlers:
@@ -35,16 +37,16 @@ class Preempting(DrivenDecider):
             self.cluster.add(pod)
         self.verb = Preempt(
             self,
+            self.preemption,
             self.pending_binds,
             self.metrics,
             why_not_ready=lambda: None,
-            reviews=self.bind_reviews,
             review_patience=0.05,
         )
 
     def see_as_the_watch_does(self, _event: str, pod: Pod) -> None:
         whole = msgspec.convert(self.cluster.pods[pod.key], HostPod)
-        for handler in (*self.pod_handlers, self.unbound):
+        for handler in self.pod_handlers:
             handler.changed(whole)
 
     async def victims(self) -> Any:
@@ -102,7 +104,7 @@ async def test_a_review_that_comes_right_before_the_search_evicts_no_pod(decider
 async def test_a_review_that_comes_between_two_nodes_of_the_search_evicts_no_pod(decider: Preempting) -> None:
     other = priority_pod("other", priority=1)
     decider.cluster.add(other)
-    search = decider.preempt
+    search = decider.preemption.preempt
 
     def after_others(args: PreemptArgs) -> Turns[dict[str, Proposal]]:
         coming = asyncio.ensure_future(reviewed(decider, binding(other, "n")))
@@ -110,7 +112,7 @@ async def test_a_review_that_comes_between_two_nodes_of_the_search_evicts_no_pod
             yield
         return (yield from search(args))
 
-    decider.preempt = after_others  # type: ignore[method-assign]
+    decider.preemption.preempt = after_others  # type: ignore[method-assign]
     assert await decider.victims() == {}
     assert decider.bind_reviews.is_open("other")
     await decider.settle()

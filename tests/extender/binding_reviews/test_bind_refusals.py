@@ -13,8 +13,8 @@ from gas.extender.binding_reviews.bindings import EXPIRY_WINDOW, MOST_EXPIRED, M
 from gas.extender.readiness import NotReady
 from gas.objects.stored import Pod
 from tests.builders import container, pod_json
-from tests.extender.admission.binding_reviews import binding, outcomes, patched, plain_pod, reviewed
-from tests.extender.binding import following, gpu_pod
+from tests.extender.binding import gpu_pod
+from tests.extender.binding_reviews.setting import binding, following, outcomes, patched, plain_pod, reviewed
 from tests.extender.cluster import Cluster
 from tests.extender.decider import as_pod, booked_cards
 
@@ -182,7 +182,7 @@ async def test_a_sender_of_reviews_who_never_binds_is_refused_for_a_while() -> N
     for _ in range(MOST_EXPIRED):
         assert not (await reviewed(decider, binding(gpu_pod()))).refusal
         await decider.settle()
-    decider.clock = 20.0
+    decider.seconds = 20.0
     asked = len(decider.cluster.asked)
     refusal = (await reviewed(decider, binding(gpu_pod()))).refusal
     assert refusal == "pod default/pod was given cards 3 times within 60 s and was not bound; retry in 40 s"
@@ -199,7 +199,7 @@ async def test_after_a_while_reviews_of_the_pod_are_given_cards_again() -> None:
     for _ in range(MOST_EXPIRED):
         await reviewed(decider, binding(gpu_pod()))
         await decider.settle()
-    decider.clock = EXPIRY_WINDOW
+    decider.seconds = EXPIRY_WINDOW
     assert not (await reviewed(decider, binding(gpu_pod()))).refusal
 
 
@@ -210,7 +210,7 @@ async def test_a_node_whose_cards_are_given_again_and_again_is_refused_for_a_whi
     for pod in pods[:-1]:
         assert not (await reviewed(decider, binding(pod))).refusal
         await decider.settle()
-    decider.clock = 20.0
+    decider.seconds = 20.0
     last = pods[-1]
     refusal = (await reviewed(decider, binding(last))).refusal
     assert refusal == "cards of node n1 were given 10 times within 60 s to bindings that did not follow; retry in 40 s"
@@ -218,7 +218,7 @@ async def test_a_node_whose_cards_are_given_again_and_again_is_refused_for_a_whi
     assert not (await reviewed(decider, binding(plain_pod()))).refusal
     assert not (await reviewed(decider, binding(last, "n2"))).refusal, "another node"
     assert await decider.bind(last, "n1") == "", "the extender's own bind is not affected"
-    decider.clock = EXPIRY_WINDOW
+    decider.seconds = EXPIRY_WINDOW
     assert not (await reviewed(decider, binding(pods[0]))).refusal
 
 

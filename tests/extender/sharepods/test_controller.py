@@ -210,7 +210,9 @@ async def running(tmp_path: Path, *before: dict[str, Any]) -> AsyncIterator[Runn
         api = await connect(str(write_kubeconfig(tmp_path / "c.conf", server.url, token="t")), explicit=True)
         run = Running(server)
         run.controller = SharePods(api, acts=lambda: run.leads, retry_pause=0.1)
-        task = asyncio.create_task(run.controller.run())
+        task = asyncio.ensure_future(
+            asyncio.gather(run.controller.share_watch.run(), run.controller.pod_watch.run(), run.controller.run())
+        )
         try:
             yield run
             assert not task.done()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from gas.extender.admission.review import ALLOWED, ReviewResult
 from gas.extender.assembly import Extender
@@ -24,17 +22,14 @@ from tests.extender.admission.reviews import review
 from tests.extender.assembled import add_node, extender
 from tests.extender.eventually import eventually
 
+PORT = "--admission-port=1"
+"""The assembly opens no port; the flag switches the webhooks on."""
+
 LARGE = pod_json(container(i915=3))
 NEVER = (
     "no node of the cluster could run the pod now, even without other pods: container 'main' asks for 3 cards, but the"
     " node has 2 (1 node)"
 )
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer() as server:
-        yield server
 
 
 async def validated(running: Extender, pod: dict[str, Any]) -> ReviewResult:
@@ -43,7 +38,7 @@ async def validated(running: Extender, pod: dict[str, Any]) -> ReviewResult:
 
 async def test_warnings_follow_the_nodes(server: ApiServer, tmp_path: Path) -> None:
     add_node(server, cards=2)
-    async with extender(server, tmp_path) as running:
+    async with extender(server, tmp_path, PORT) as running:
         assert await validated(running, LARGE) == ReviewResult(warnings=(NEVER,))
         add_node(server, "n2", cards=3)
         await eventually(lambda: len(running.decider.nodes) == 2)
@@ -59,7 +54,7 @@ async def test_pods_are_checked_before_the_nodes_are_known(server: ApiServer, tm
         return None
 
     server.settings.intercept = slow
-    async with extender(server, tmp_path, ready=False) as running:
+    async with extender(server, tmp_path, PORT, ready=False) as running:
         assert await validated(running, LARGE) == ALLOWED
         assert (await validated(running, pod_json(container(i915=1, xe=1)))).refusal
         held.set()
@@ -69,8 +64,8 @@ async def test_every_replica_checks_pods(server: ApiServer, tmp_path: Path) -> N
     add_node(server, cards=2)
     (tmp_path / "second").mkdir()
     async with (
-        extender(server, tmp_path, "--leader-elect") as first,
-        extender(server, tmp_path / "second", "--leader-elect", ready=False) as second,
+        extender(server, tmp_path, PORT, "--leader-elect") as first,
+        extender(server, tmp_path / "second", PORT, "--leader-elect", ready=False) as second,
     ):
         await eventually(second.node_watch.synced.is_set)
         assert not second.readiness.may_act()
@@ -79,14 +74,14 @@ async def test_every_replica_checks_pods(server: ApiServer, tmp_path: Path) -> N
 
 
 async def test_the_scheduler_name_of_the_flag_is_completed(server: ApiServer, tmp_path: Path) -> None:
-    async with extender(server, tmp_path, "--admission-scheduler-name=other") as running:
+    async with extender(server, tmp_path, PORT, "--admission-scheduler-name=other") as running:
         (operation,) = (await running.webhooks["complete"](review(LARGE))).patch
     assert (operation.path, operation.value) == ("/spec/schedulerName", "other")
 
 
 async def test_forged_reviews_book_nothing_and_displace_no_remembered_need(server: ApiServer, tmp_path: Path) -> None:
     add_node(server, cards=2)
-    async with extender(server, tmp_path) as running:
+    async with extender(server, tmp_path, PORT) as running:
         known = msgspec.convert(pod_json(container(i915=1)), Pod)
         vocabularies = running.decider._vocabularies
         need = vocabularies.need(known, NeedOptions())

@@ -11,13 +11,67 @@ from typing import Any
 import msgspec
 
 from gas.extender.admission.review import Review, ReviewResult
-from gas.extender.leadership.catching_up import CatchUp
+from gas.extender.binding_reviews.earlier_reviews import EarlierReviews
+from gas.extender.binding_reviews.reviews import BindReviews, ChangeVersion, ReviewTimes
+from gas.extender.catching_up import read_bound_pods
+from gas.extender.hooks import Hooks
 from gas.objects.stored import Pod
+from gas.values.timing import Timing
 from tests.builders import container, pod_json
+from tests.extender.binding import filled
+from tests.extender.cluster import Cluster
 from tests.extender.decider import DrivenDecider
 
 Object = dict[str, Any]
 NOTHING = msgspec.Raw(b"null")
+
+
+class ReviewingDecider(DrivenDecider):
+    """A decider that reviews the Bindings of others as well.
+
+    change_version  may be replaced by a test
+    seconds         by the clock of the reviews
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster | None = None,
+        *,
+        binding: float = 1000.0,
+        watch_patience: float = 0.0,
+        read_timeout: float = 30.0,
+        **options: Any,
+    ) -> None:
+        super().__init__(cluster, **options)
+        self.change_version: ChangeVersion = self.cluster.change_version
+        self.seconds = 0.0
+        self.bind_reviews = BindReviews(
+            self,
+            self.pending_binds,
+            self.metrics,
+            get_pod=self._get_pod,
+            change_version=self._change_version,
+            why_not_ready=lambda: self.not_ready,
+            times=ReviewTimes(
+                binding=binding, settle_pause=0.0, watch_patience=watch_patience, read_timeout=read_timeout
+            ),
+            timing=Timing(monotonic=lambda: self.seconds),
+        )
+        self.unbound = self.bind_reviews.unbound
+        self.add(Hooks(handlers=(self.unbound,), reviews=(self.bind_reviews,)))
+
+    async def settle(self) -> None:
+        """Wait until no bind and no reviewed Binding is in doubt."""
+        await super().settle()
+        await self.bind_reviews.finish()
+
+    async def _change_version(self, namespace: str, name: str, uid: str) -> bool:
+        return await self.change_version(namespace, name, uid)
+
+
+def following(*pods: dict[str, Any], **options: Any) -> ReviewingDecider:
+    """Return a decider that knows nodes n1 and n2, of two cards each, and these pods."""
+    return filled(ReviewingDecider(**options), *pods)
 
 
 def plain_pod(**fields: Any) -> dict[str, Any]:
@@ -51,16 +105,16 @@ def review_of(sent: Object, *, dry_run: bool = False, resource: str = "pods", op
     )
 
 
-async def reviewed(decider: DrivenDecider, sent: Object, **fields: Any) -> ReviewResult:
+async def reviewed(decider: ReviewingDecider, sent: Object, **fields: Any) -> ReviewResult:
     return await decider.bind_reviews(review_of(sent, **fields))
 
 
-def outcomes(decider: DrivenDecider, outcome: str) -> float:
+def outcomes(decider: ReviewingDecider, outcome: str) -> float:
     """Return how many reviewed Bindings had this outcome."""
     return decider.counted("reviewed_bindings_total", outcome=outcome)
 
 
-async def kill(decider: DrivenDecider) -> None:
+async def kill(decider: ReviewingDecider) -> None:
     """End a decider as SIGKILL does: nothing that it was doing goes on."""
     decider.not_ready = "killed"
     tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
@@ -69,24 +123,14 @@ async def kill(decider: DrivenDecider) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def catch_up(decider: DrivenDecider) -> None:
+async def catch_up(decider: ReviewingDecider) -> None:
     """Do what an extender does before it decides."""
-    synced = asyncio.Event()
-    synced.set()
 
     async def list_pods() -> list[Pod]:
         return decider.cluster.all()
 
-    async def change_version(namespace: str, name: str, uid: str) -> bool:
-        return await decider.change_version(namespace, name, uid)
-
-    await CatchUp(
-        list_pods=list_pods,
-        list_waiting=list_pods,
-        learn=decider.pods.learn,
-        synced=synced,
-        change_version=change_version,
-    )()
+    await EarlierReviews(list_pods, decider._change_version).end()
+    await read_bound_pods(list_pods, decider.pods.learn)
 
 
 def patched(sent: Object, result: ReviewResult) -> Object:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,8 @@ import pytest
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable
 from gas.extender.binding_reviews.bindings import LATEST_WRITE
-from gas.extender.leadership.catching_up import CatchUp
+from gas.extender.binding_reviews.earlier_reviews import EarlierReviews
+from gas.extender.catching_up import read_bound_pods
 from gas.extender.readiness import NotReady
 from gas.objects.stored import Pod
 from sandbox.api.failure import ApiFailure
@@ -19,18 +19,20 @@ from sandbox.api.kinds import PODS
 from sandbox.api.routes import Access
 from sandbox.api.server import ApiServer
 from tests.builders import container, node, pod_json
-from tests.extender.admission.binding_reviews import binding, catch_up, kill, patched, reviewed
 from tests.extender.assembled import add_node, add_pod, bind, extender, pod_now, state
-from tests.extender.binding import following, gpu_pod
+from tests.extender.binding import gpu_pod
+from tests.extender.binding_reviews.setting import (
+    ReviewingDecider,
+    binding,
+    catch_up,
+    following,
+    kill,
+    patched,
+    reviewed,
+)
 from tests.extender.cluster import Cluster
-from tests.extender.decider import DrivenDecider, booked_cards
+from tests.extender.decider import booked_cards
 from tests.extender.eventually import eventually, turns
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer() as server:
-        yield server
 
 
 def big_pod(name: str) -> dict[str, Any]:
@@ -38,10 +40,10 @@ def big_pod(name: str) -> dict[str, Any]:
     return pod_json(container(i915=2, millicores=1200), name=name, uid=name)
 
 
-async def after_a_kill(before: DrivenDecider) -> DrivenDecider:
+async def after_a_kill(before: ReviewingDecider) -> ReviewingDecider:
     """Return the decider that follows on one that was killed, after it has caught up."""
     await kill(before)
-    decider = DrivenDecider(before.cluster)
+    decider = ReviewingDecider(before.cluster)
     decider.follow([node("n1"), node("n2")])
     await catch_up(decider)
     return decider
@@ -63,7 +65,7 @@ async def test_a_binding_that_is_written_meanwhile_keeps_its_cards() -> None:
     late = patched(binding(big_pod("a")), await reviewed(before, binding(big_pod("a"))))
     await kill(before)
     cluster = before.cluster
-    decider = DrivenDecider(cluster)
+    decider = ReviewingDecider(cluster)
     decider.follow([node("n1"), node("n2")])
     cluster.on_change = lambda _event, _pod: None  # the watch is slow
     change = cluster.change_version
@@ -80,7 +82,7 @@ async def test_a_binding_that_is_written_meanwhile_keeps_its_cards() -> None:
 
 
 class Watched:
-    """A `CatchUp` over a cluster, whose clock and pauses stand still unless the test moves them."""
+    """What a replica does before it decides. Its clock and pauses stand still unless the test moves them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.now = 0.0
@@ -88,17 +90,11 @@ class Watched:
         self.changed: list[str] = []
         self.refuse: set[str] = set()
         self.cluster = cluster
-        synced = asyncio.Event()
-        synced.set()
-        self.run = CatchUp(
-            list_pods=self.list_pods,
-            list_waiting=self.list_pods,
-            learn=self.learned.append,
-            synced=synced,
-            change_version=self.change_version,
-            retry_pause=0.0,
-            clock=lambda: self.now,
-        )
+        self._earlier = EarlierReviews(self.list_pods, self.change_version, retry_pause=0.0, clock=lambda: self.now)
+
+    async def run(self) -> None:
+        await self._earlier.end()
+        await read_bound_pods(self.list_pods, self.learned.append, retry_pause=0.0)
 
     async def list_pods(self) -> list[Pod]:
         if self.cluster.away:

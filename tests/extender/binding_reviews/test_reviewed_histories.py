@@ -17,9 +17,8 @@ from hypothesis.stateful import invariant, precondition, rule
 from gas.cluster.errors import ApiRefused
 from gas.extender.readiness import NotReady
 from gas.ledger.ledger import State
-from tests.extender.admission.binding_reviews import Object, binding, catch_up, kill, patched, reviewed
+from tests.extender.binding_reviews.setting import Object, ReviewingDecider, binding, catch_up, kill, patched, reviewed
 from tests.extender.cluster import Outcome
-from tests.extender.decider import DrivenDecider
 from tests.extender.histories import SHAPES, Histories
 
 FORGED: list[dict[str, str]] = [
@@ -33,6 +32,8 @@ FORGED: list[dict[str, str]] = [
 class ReviewedHistories(Histories):
     """The API server has every Binding reviewed that does not come from the extender; the failure policy is Fail."""
 
+    decider: ReviewingDecider
+
     def __init__(self) -> None:
         self.in_flight: list[Object] = []
         super().__init__()
@@ -45,8 +46,8 @@ class ReviewedHistories(Histories):
         """Start an extender that has listed the cluster and has not caught up yet."""
         super()._start()
 
-    def _decider(self) -> DrivenDecider:
-        return DrivenDecider(self.cluster, read_timeout=0.05)
+    def _decider(self) -> ReviewingDecider:
+        return ReviewingDecider(self.cluster, read_timeout=0.05)
 
     @precondition(lambda self: self.cluster.pods)
     @rule(
@@ -168,7 +169,7 @@ class ReviewedHistories(Histories):
     @rule(seconds=st.sampled_from([1, 30, 100]))
     def a_moment_passes(self, seconds: int) -> None:
         """After a moment, reviews alone book nothing."""
-        self.decider.clock += seconds
+        self.decider.seconds += seconds
         self._run(self.decider.settle())
         nodes = {pod.uid: pod.node_name for pod in self.cluster.all()}
         for uid, booking in self.decider.ledger.bookings():

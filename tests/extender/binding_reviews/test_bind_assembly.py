@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,12 @@ from sandbox.api.kinds import PODS
 from sandbox.api.routes import Access, forbidden
 from sandbox.api.server import ApiServer
 from tests.builders import container, pod_json
-from tests.extender.admission.binding_reviews import binding, patched, review_of
 from tests.extender.assembled import add_node, add_pod, bind, extender, pod_now, state
+from tests.extender.binding_reviews.setting import binding, patched, review_of
 from tests.extender.eventually import eventually
 
 PORT = "--admission-port=1"
 """The assembly opens no port; the flag switches the reviews on."""
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer() as server:
-        yield server
 
 
 def add_plain_pod(server: ApiServer, name: str) -> dict[str, Any]:
@@ -105,8 +98,7 @@ async def test_reading_a_pod_for_a_review_does_not_wait_for_the_rate_limit(serve
 async def test_without_the_admission_port_no_other_pods_are_kept(server: ApiServer, tmp_path: Path) -> None:
     add_node(server)
     async with extender(server, tmp_path) as running:
-        assert running.bind_reviews is None
-        assert "bind" not in running.webhooks
+        assert not running.webhooks
 
 
 async def test_without_permission_to_read_pods_gpu_pods_are_refused(server: ApiServer, tmp_path: Path) -> None:

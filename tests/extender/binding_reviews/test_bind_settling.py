@@ -11,17 +11,25 @@ import pytest
 from gas.cluster.errors import ApiRefused, ApiUnavailable
 from gas.extender.binding_reviews.bindings import LATEST_WRITE
 from gas.objects.stored import Pod
-from tests.extender.admission.binding_reviews import binding, outcomes, patched, plain_pod, reviewed
-from tests.extender.binding import HeldBindings, following, gpu_pod
+from tests.extender.binding import HeldBindings, gpu_pod
+from tests.extender.binding_reviews.setting import (
+    ReviewingDecider,
+    binding,
+    following,
+    outcomes,
+    patched,
+    plain_pod,
+    reviewed,
+)
 from tests.extender.cluster import Cluster, Outcome
-from tests.extender.decider import DrivenDecider, booked_cards
+from tests.extender.decider import booked_cards
 from tests.extender.eventually import turns
 
 # Reviews without a binding
 
 
 async def test_a_review_that_no_binding_follows_books_cards_for_a_moment_only() -> None:
-    decider = following(gpu_pod(), moment=0.01)
+    decider = following(gpu_pod(), binding=0.01)
     sent = binding(gpu_pod())
     written = patched(sent, await reviewed(decider, sent))
     assert booked_cards(decider, "u1") == "card0 on n1, reserved"
@@ -81,14 +89,14 @@ async def test_without_permission_to_change_pods_the_cards_come_back_when_no_wri
     decider = following(gpu_pod())
 
     async def forbidden(_namespace: str, _name: str, _uid: str) -> bool:
-        decider.clock += 10.0
+        decider.seconds += 10.0
         raise ApiUnavailable("forbidden")
 
     decider.change_version = forbidden
     await reviewed(decider, binding(gpu_pod()))
     await decider.settle()
     assert booked_cards(decider, "u1") == "nothing"
-    assert decider.clock >= LATEST_WRITE
+    assert decider.seconds >= LATEST_WRITE
 
 
 @pytest.mark.parametrize(
@@ -152,7 +160,7 @@ async def test_the_extenders_own_binding_keeps_its_cards(changed: dict[str, str]
     assert booked_cards(decider, "u1") == "card0 on n1, held"
 
 
-async def repeat_a_bind(decider: DrivenDecider, outcome: Outcome, *, written_first: bool) -> dict[str, Any]:
+async def repeat_a_bind(decider: ReviewingDecider, outcome: Outcome, *, written_first: bool) -> dict[str, Any]:
     """Repeat the extender's own Binding of default/pod while it is being written, and return what may be written."""
     held = HeldBindings(decider.cluster)
     decider.cluster.outcome = outcome

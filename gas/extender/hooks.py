@@ -1,0 +1,174 @@
+"""What optional parts add to decisions, and how they learn what has happened. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from gas.objects.handler import Handler
+from gas.objects.stored import Pod
+from gas.placement.choice import Footprint
+from gas.placement.need import PodNeed
+from gas.vocabularies.protocol import NodeFacts
+
+ReservedCards = Mapping[str, Sequence[Footprint]]
+"""By node, cards that are reserved for other pods, so they count as booked."""
+
+NO_CARDS: ReservedCards = MappingProxyType({})
+
+
+class Observer:
+    """The receiver of what the decider reports. The methods of this base class ignore it.
+
+    A method must return at once and must not call the decider.
+    """
+
+    def node_changed(self, node: str) -> None:
+        """Note that a node, what is booked on it, or one of its bound pods has changed."""
+
+    def capacity_changed(self, node: str) -> None:
+        """Note that what a node has, or what is free of its CPU, memory and pod slots, has changed."""
+
+    def cards_freed(self, node: str) -> None:
+        """Note that cards or resources of a node may have become free."""
+
+    def reserved(self, pod: Pod, node: str) -> None:
+        """Note that a pod is about to be bound to a node."""
+
+    def taken_back(self, uid: str) -> None:
+        """Note that a pod for which cards were reserved was not bound."""
+
+    def bound_pod_changed(self, uid: str, pod: Pod) -> None:
+        """Note that a GPU pod is bound or has changed; ``pod`` has only the metadata that `Pods` keeps."""
+
+    def bound_pod_gone(self, uid: str) -> None:
+        """Note that a bound GPU pod is gone or has ended."""
+
+    def node_is_invalid(self, node: str, problems: tuple[str, ...]) -> None:
+        """Report labels, annotations or resources of a changed node that cannot be used; one sentence each."""
+
+    def allocation_corrected(self, pod: Pod) -> None:
+        """Report that the ledger follows a receipt: kubelet gave a bound pod other cards than were decided."""
+
+    def booking_mismatch(self, pod: Pod, sentence: str) -> None:
+        """Report, once for each sentence, that the annotations of a bound pod are not what is booked for it."""
+
+    def reservation_vanished(self, uid: str, pod: str) -> None:
+        """Note that a complete list of pods lacks a reserved pod (``namespace/name``): its bind is in doubt."""
+
+
+class Observers(Observer):
+    """Pass what the decider reports on to several observers, in their order."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def add(self, observers: Sequence[Observer]) -> None:
+        """Pass everything on to more observers from now on."""
+        self._observers += tuple(observers)
+
+    def node_changed(self, node: str) -> None:
+        for each in self._observers:
+            each.node_changed(node)
+
+    def capacity_changed(self, node: str) -> None:
+        for each in self._observers:
+            each.capacity_changed(node)
+
+    def cards_freed(self, node: str) -> None:
+        for each in self._observers:
+            each.cards_freed(node)
+
+    def reserved(self, pod: Pod, node: str) -> None:
+        for each in self._observers:
+            each.reserved(pod, node)
+
+    def taken_back(self, uid: str) -> None:
+        for each in self._observers:
+            each.taken_back(uid)
+
+    def bound_pod_changed(self, uid: str, pod: Pod) -> None:
+        for each in self._observers:
+            each.bound_pod_changed(uid, pod)
+
+    def bound_pod_gone(self, uid: str) -> None:
+        for each in self._observers:
+            each.bound_pod_gone(uid)
+
+    def node_is_invalid(self, node: str, problems: tuple[str, ...]) -> None:
+        for each in self._observers:
+            each.node_is_invalid(node, problems)
+
+    def allocation_corrected(self, pod: Pod) -> None:
+        for each in self._observers:
+            each.allocation_corrected(pod)
+
+    def booking_mismatch(self, pod: Pod, sentence: str) -> None:
+        for each in self._observers:
+            each.booking_mismatch(pod, sentence)
+
+    def reservation_vanished(self, uid: str, pod: str) -> None:
+        for each in self._observers:
+            each.reservation_vanished(uid, pod)
+
+
+class PodHandler(Handler[Any], Protocol):
+    """The receiver of what the watch of the pods shows."""
+
+    def needs(self, pod: Any, /) -> bool:
+        """Return whether the handler must be shown a pod as it is now. One that it knows is needed until its end."""
+
+
+class OpenReviews(Protocol):
+    """Cards that were given to Bindings of other clients which may still come."""
+
+    def written(self, uid: str) -> None:
+        """Note that the extender itself has bound a pod."""
+
+    def take_back(self, uid: str) -> bool:
+        """Take care of the cards of a pod that the extender could not bind; False if no such Binding may come."""
+
+    def is_open(self, uid: str) -> bool:
+        """Return whether such a Binding of this pod may still come."""
+
+    def hurry(self, uid: str) -> None:
+        """Find out now whether the pod is bound."""
+
+    async def settled(self, uid: str) -> None:
+        """Return once it is known what became of the Binding."""
+
+    def open_nodes(self) -> frozenset[str]:
+        """Return the nodes on which cards are reserved for such Bindings."""
+
+    async def settle_on(self, nodes: Collection[str], *, patience: float) -> None:
+        """Return once no review for these nodes is open, or after so many seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """What parts add to decisions. Each tuple is empty while no part that is on has anything to add.
+
+    closing    each returns the cards that are reserved for others than a pod, by node, before it is decided about
+    asked      each is called with a pod that wants cards, its need, and the nodes that are asked about
+    choosing   each returns the need with which the cards of a pod (UID, need) are chosen on a node
+    observers  learn what has happened
+    handlers   get the pods that the watch shows, after the core has
+    reviews    Bindings of other clients that were given cards
+    books      each returns more content of /debug/books
+    """
+
+    closing: tuple[Callable[[Pod], ReservedCards], ...] = ()
+    asked: tuple[Callable[[Pod, PodNeed, Sequence[str]], None], ...] = ()
+    choosing: tuple[Callable[[str, PodNeed, NodeFacts | None], PodNeed], ...] = ()
+    observers: tuple[Observer, ...] = ()
+    handlers: tuple[PodHandler, ...] = ()
+    reviews: tuple[OpenReviews, ...] = ()
+    books: tuple[Callable[[], Mapping[str, object]], ...] = ()
+
+    def __add__(self, more: Hooks) -> Hooks:
+        return Hooks(**{each.name: getattr(self, each.name) + getattr(more, each.name) for each in fields(Hooks)})
+
+
+NO_HOOKS = Hooks()

@@ -1,0 +1,116 @@
+"""The scores of nodes for single pods, and what is learned from each pod that arrives. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gas.extender.decider import Decider
+from gas.extender.hooks import Hooks
+from gas.extender.host_resources import pod_requests
+from gas.extender.scoring.scores import Scores, as_scores
+from gas.extender.verdicts import Turns
+from gas.extender.wire import FilterArgs
+from gas.objects.stored import AskedPod, Pod
+from gas.placement.need import PodNeed
+from gas.placement.node_score import NodeScore
+from gas.vocabularies.protocol import BadNeed, NodeFacts
+
+
+class Scoring:
+    """Score nodes by what the pods that have arrived ask for.
+
+    policy  for pods that choose none
+    """
+
+    def __init__(self, policy: NodeScore, decider: Decider) -> None:
+        self._decider = decider
+        self.scores = Scores(policy, decider)
+        self._has_learned = False
+
+    @property
+    def hooks(self) -> Hooks:
+        """What it adds to every decision."""
+        return Hooks(asked=(self._learn,), choosing=(self._need_to_choose,), observers=(self.scores,))
+
+    def prioritize(self, args: FilterArgs) -> Turns[list[tuple[str, int]]]:
+        """Score nodes for a pod: (name, score) in the order in which they were asked about, the highest score best.
+
+        All are 0 if no node is to be preferred, also for a pod whose need cannot be read. Books nothing.
+        """
+        names = args.node_names or [] if args.nodes is None else [sent.node.name for sent in args.nodes]
+        scores = self.scores
+        try:
+            need = self._decider.need(args.pod)
+        except BadNeed:
+            return [(name, 0) for name in names]
+        if scores.policy(need) is NodeScore.NONE:
+            return [(name, 0) for name in names]
+        requests, reserved = pod_requests(args.pod), self._decider.reserved_for_others(args.pod)
+        if args.nodes is None:
+            costs = yield from scores.of(args.pod.uid, need, requests, names, reserved)
+        else:
+            facts = self._decider.nodes.as_sent(each.node for each in args.nodes)
+            free = {each.node.name: self._decider.hosts.free_of(each.node) for each in args.nodes}
+            names = list(facts)
+            sent = {name: (facts[name], free[name]) for name in names}
+            costs = yield from scores.as_sent(args.pod.uid, need, requests, sent, reserved)
+        return list(as_scores(names, costs))
+
+    def demand_json(self) -> bytes:
+        """Return the body of ``/debug/demand``, see `demand_json`."""
+        return demand_json(self._decider, self.scores)
+
+    def _learn(self, pod: Pod, need: PodNeed, names: Sequence[str]) -> None:
+        """Learn from a pod that has arrived; before the first one, from those that are bound already."""
+        if not self._has_learned:
+            self._has_learned = True
+            for uid, bound in self._decider.pods.bound():
+                self.scores.learn(uid, bound.need, self._decider.hosts.pods.requested(uid) or ())
+        restriction = pod.node_restriction if isinstance(pod, AskedPod) else None
+        self.scores.learn(pod.uid, need, pod_requests(pod), restriction, names)
+
+    def _need_to_choose(self, uid: str, need: PodNeed, facts: NodeFacts | None) -> PodNeed:
+        """Return the need with which the cards are chosen on a node: those that its score assumed."""
+        return self.scores.chosen_need(uid, need, None if facts is None else facts.inventory)
+
+
+def demand_json(decider: Decider, scores: Scores) -> bytes:
+    """Return the body of ``/debug/demand``: what nodes are scored by.
+
+    arrivals  how many pods were learned from
+    pods      the shapes that the costs in use are made from: cards, amounts of each card, their number (older pods
+              count for less than one), and what they request beside cards
+    cards     by kind of card: what pods request beside a whole card, and by hundredths of a card that are left how many
+              thousandths will stay unused
+    pressure  how much pods that are limited to some nodes ask for cards of a kind of node; 1 is all of them
+    """
+    mix, pressures = scores.mix()
+    kinds = {tuple(capacity.items()) for _, facts in decider.nodes for capacity in facts.inventory.capacity.values()}
+    return msgspec.json.encode(
+        {
+            "arrivals": scores.demand.arrivals,
+            "pods": [
+                {
+                    "containers": [
+                        {"cards": part.cards, "of_each": dict(part.per_card), "ratios": list(map(str, part.ratios))}
+                        for part in each.shape
+                    ],
+                    "restricted": each.restriction is not None,
+                    "number": each.weight,
+                    "host": dict(each.host),
+                }
+                for each in mix.asked
+            ],
+            "cards": [
+                {"card": dict(kind), "per_card": seen.per_card, "unused": seen.waste}
+                for kind in sorted(kinds)
+                for seen in (mix.on(dict(kind)),)
+            ],
+            "pressure": [
+                {"cards": len(pool.cards), "cpu": pool.cpu, "pressure": pressure}
+                for pool, pressure in pressures.items()
+            ],
+        }
+    )
