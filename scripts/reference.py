@@ -211,8 +211,8 @@ def extender_metrics() -> ExtenderMetrics:
     extender = ExtenderMetrics("0")
     AdmissionMetrics(extender.registry)
     for part in PARTS:
-        if part.metrics is not None:
-            part.metrics(extender.registry)
+        for each in part.metrics:
+            each.register(extender.registry)
     return extender
 
 

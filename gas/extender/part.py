@@ -9,9 +9,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry
-
 from gas.daemon.flags import PartFlags
+from gas.daemon.metric import Metric
 from gas.daemon.permissions import Permission
 from gas.extender.hooks import NO_HOOKS, Hooks
 
@@ -95,7 +94,7 @@ class Part:
     build          returns what it adds to the program; called once, only if it is on
     flags          the class of its flags, None if it has none
     warn           returns a sentence about flags of the part that have no effect, empty if all have
-    metrics        declares its metrics in a registry; None if it has none
+    metrics        those that it registers when it is built
     permissions    returns those that it needs besides the core's, by its flags and the extender's namespace
     verbs          names of the verbs that it serves
     counts_hosts   whether it needs free CPU, memory and pod slots of nodes, so that whole pods are decoded
@@ -107,7 +106,7 @@ class Part:
     build: Callable[[Core], Additions]
     flags: type[PartFlags] | None = None
     warn: Callable[[Flags], str] = lambda _flags: ""
-    metrics: Callable[[CollectorRegistry], object] | None = None
+    metrics: tuple[Metric, ...] = ()
     permissions: Callable[[Flags, str], frozenset[Permission]] = _no_permissions
     verbs: frozenset[str] = frozenset()
     counts_hosts: bool = False

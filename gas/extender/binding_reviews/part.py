@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 
-from prometheus_client import CollectorRegistry, Counter
-
+from gas.daemon.metric import CounterMetric
 from gas.extender.admission.flags import AdmissionFlags
+from gas.extender.hooks import Hooks
 from gas.extender.part import Additions, Core, Part
 
-
-class BindingMetrics:
-    """The metrics of reviewed Bindings."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.reviewed_bindings = Counter(
-            "gas_extender_reviewed_bindings_total",
-            "Bindings of GPU pods that were reviewed, by outcome. Where the cards come from: chosen, repeated (as in "
-            "an earlier review), carried (by the Binding itself), dry-run, none (the pod needs no cards), or refused. "
-            "And what became of those that were chosen: settled (the pod is bound or gone), expired (no binding "
-            "followed).",
-            ["outcome"],
-            registry=registry,
-        )
+REVIEWED_BINDINGS = CounterMetric(
+    "gas_extender_reviewed_bindings_total",
+    "Bindings of GPU pods that were reviewed, by outcome. Where the cards come from: chosen, repeated (as in an "
+    "earlier review), carried (by the Binding itself), dry-run, none (the pod needs no cards), or refused. And what "
+    "became of those that were chosen: settled (the pod is bound or gone), expired (no binding followed).",
+    ("outcome",),
+)
 
 
 def _build(core: Core) -> Additions:
@@ -31,7 +24,6 @@ def _build(core: Core) -> Additions:
     from gas.extender.binding_reviews.earlier_reviews import EarlierReviews
     from gas.extender.binding_reviews.reviews import BindReviews
     from gas.extender.catching_up import lister_of_pods
-    from gas.extender.hooks import Hooks
 
     async def change_version(namespace: str, name: str, uid: str) -> bool:
         mark = {EXPIRED_BINDING: str(core.timing.nanoseconds())}
@@ -60,4 +52,6 @@ def _build(core: Core) -> Additions:
     )
 
 
-BINDING_REVIEWS = Part(is_on=lambda flags: flags.of(AdmissionFlags).port > 0, build=_build, metrics=BindingMetrics)
+BINDING_REVIEWS = Part(
+    is_on=lambda flags: flags.of(AdmissionFlags).port > 0, build=_build, metrics=(REVIEWED_BINDINGS,)
+)

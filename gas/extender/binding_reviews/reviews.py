@@ -22,7 +22,7 @@ from gas.extender.admission.review import (
 )
 from gas.extender.bind import GetPod
 from gas.extender.binding_reviews.bindings import Binding, Fate, Given, ReviewedBindings, Source
-from gas.extender.binding_reviews.part import BindingMetrics
+from gas.extender.binding_reviews.part import REVIEWED_BINDINGS
 from gas.extender.binding_reviews.unbound_pods import UnboundPod, UnboundPods
 from gas.extender.decider import CannotBind, Decider
 from gas.extender.metrics import Metrics
@@ -111,7 +111,7 @@ class BindReviews:
         self.unbound = UnboundPods(decider.asks_for_cards)
         self._pending_binds = pending_binds
         self._metrics = metrics
-        self._bindings = BindingMetrics(metrics.registry).reviewed_bindings
+        self._bindings = REVIEWED_BINDINGS.register(metrics.registry)
         self._get_pod = get_pod
         self._change_version = change_version
         self._why_not_ready = why_not_ready

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 from functools import partial
 
-from prometheus_client import CollectorRegistry, Counter
-
+from gas.daemon.metric import CounterMetric
 from gas.daemon.permissions import permissions_on
+from gas.extender.hooks import Hooks
 from gas.extender.part import Additions, Core, Part
 
-
-class RequeuingMetrics:
-    """The metrics of requeuing."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.wakes = Counter(
-            "gas_extender_wakes_total", "Patches of a node that requeue waiting pods.", registry=registry
-        )
+WAKES = CounterMetric("gas_extender_wakes_total", "Patches of a node that requeue waiting pods.")
 
 
 def _build(core: Core) -> Additions:
     from gas.cluster.objects import patch_node_annotations
-    from gas.extender.hooks import Hooks
     from gas.extender.requeuing.requeuer import Requeuer
 
     requeuer = Requeuer(
         core.decider,
-        RequeuingMetrics(core.metrics.registry),
+        WAKES.register(core.metrics.registry),
         patch_node=partial(patch_node_annotations, core.api),
         acts=core.may_act,
         timing=core.timing,
@@ -37,6 +29,6 @@ def _build(core: Core) -> Additions:
 REQUEUING = Part(
     is_on=lambda _flags: True,
     build=_build,
-    metrics=RequeuingMetrics,
+    metrics=(WAKES,),
     permissions=lambda _flags, _namespace: permissions_on("nodes", "patch"),
 )

@@ -12,13 +12,14 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NoReturn
 
+from prometheus_client import Counter
+
 from gas.cluster.errors import ApiUnavailable
 from gas.daemon.logs import VERBOSE
 from gas.decision.names import RELEASED
 from gas.extender.decider import Decider
 from gas.extender.hooks import Observer
 from gas.extender.reports import NodeQueue
-from gas.extender.requeuing.part import RequeuingMetrics
 from gas.values.errors import GasError
 from gas.values.timing import SYSTEM_TIMING, Timing
 
@@ -46,7 +47,7 @@ class Requeuer(Observer):
     def __init__(
         self,
         decider: Decider,
-        metrics: RequeuingMetrics,
+        wakes: Counter,
         *,
         patch_node: PatchNode,
         acts: Callable[[], bool],
@@ -57,7 +58,7 @@ class Requeuer(Observer):
         self._timing = timing
         self._freed = NodeQueue()
         self._decider = decider
-        self._metrics = metrics
+        self._wakes = wakes
         self._patch_node = patch_node
         self._acts = acts
         self._pause = pause
@@ -120,6 +121,6 @@ class Requeuer(Observer):
                 )
                 continue
             self._is_away = False
-            self._metrics.wakes.inc()
+            self._wakes.inc()
             logger.log(VERBOSE, "requeued refused pods: cards are free", extra={"node": node})
             return

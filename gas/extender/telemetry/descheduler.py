@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import NoReturn, Protocol
 
 from cachetools import LRUCache
+from prometheus_client import Counter
 
 from gas.decision.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE, DESCHEDULED_BY_US
 from gas.extender.decider import Decider
 from gas.extender.hooks import Observer
 from gas.extender.pods import BoundPod
 from gas.extender.reports import NodeQueue
-from gas.extender.telemetry.part import DeschedulingMetrics
 from gas.objects.stored import Pod
 from gas.values.errors import GasError
 
@@ -51,13 +51,14 @@ class Descheduler(Observer):
     A pod that the extender labels gets an annotation beside the label, so that only such labels are removed: one that a
     user or another program set stays, whatever its value.
 
-    acts  returns whether this replica decides
+    labelled  UIDs of bound GPU pods that carry the label or our mark of it
+    acts      returns whether this replica decides
     """
 
     def __init__(
         self,
         decider: Decider,
-        metrics: DeschedulingMetrics,
+        patches: Counter,
         *,
         patch_pod: PatchPod,
         acts: Callable[[], bool],
@@ -65,10 +66,9 @@ class Descheduler(Observer):
         idle_pause: float = IDLE_PAUSE,
     ) -> None:
         self._changed = NodeQueue()
-        self._labelled: set[str] = set()
-        metrics.descheduled_pods.set_function(lambda: len(self._labelled))
+        self.labelled: set[str] = set()
         self._decider = decider
-        self._metrics = metrics
+        self._patches = patches
         self._patch_pod = patch_pod
         self._acts = acts
         self._retry_pause = retry_pause
@@ -80,12 +80,12 @@ class Descheduler(Observer):
 
     def bound_pod_changed(self, uid: str, pod: Pod) -> None:
         if _is_labelled(pod) or _is_labelled_by_us(pod):
-            self._labelled.add(uid)
+            self.labelled.add(uid)
         else:
-            self._labelled.discard(uid)
+            self.labelled.discard(uid)
 
     def bound_pod_gone(self, uid: str) -> None:
-        self._labelled.discard(uid)
+        self.labelled.discard(uid)
 
     async def run(self) -> NoReturn:
         """Compare nodes as they change, until cancelled."""
@@ -119,7 +119,7 @@ class Descheduler(Observer):
     def _differences(self, node: str) -> Iterator[tuple[str, BoundPod, bool]]:
         wanted = self.wanted(node)
         pods = self._decider.pods
-        if not wanted and not self._labelled:
+        if not wanted and not self.labelled:
             return  # nearly always: no pod has the label, and none should
         for uid in self._decider.ledger.on_node(node):
             bound = pods.bound_pod(uid)
@@ -148,7 +148,7 @@ class Descheduler(Observer):
         except GasError as error:
             logger.warning("cannot change the deschedule label: %s", error, extra={"pod": pod.key})
             return False
-        self._metrics.deschedule_patches.labels("put-on" if wanted else "taken-off").inc()
+        self._patches.labels("put-on" if wanted else "taken-off").inc()
         logger.info(
             "added the deschedule label" if wanted else "removed the deschedule label",
             extra={"pod": pod.key, "node": pod.node_name},

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
 from gas.extender.decider import Decider
 from gas.extender.refusals import PodRefusal
-from gas.extender.requeuing.part import RequeuingMetrics
+from gas.extender.requeuing.part import WAKES
 from gas.extender.requeuing.requeuer import Requeuer
 from gas.extender.wire import FilterArgs
 from gas.values.errors import GasError
@@ -45,7 +45,7 @@ class Requeuing:
         self.refuse_a_pod()
         self.requeuer = Requeuer(
             self.decider,
-            RequeuingMetrics(self.registry),
+            WAKES.register(self.registry),
             patch_node=self._patch,
             acts=lambda: self.acts,
             pause=pause,

@@ -14,7 +14,7 @@ from gas.cluster.errors import ApiRefused, ApiUnavailable
 from gas.extender.decider import Decider
 from gas.extender.hooks import Hooks
 from gas.extender.telemetry.descheduler import Descheduler
-from gas.extender.telemetry.part import TELEMETRY, DeschedulingMetrics
+from gas.extender.telemetry.part import DESCHEDULE_PATCHES, TELEMETRY
 from gas.objects.stored import Node, Pod
 from gas.values.errors import GasError
 from tests.builders import container, node_json, pod
@@ -51,7 +51,7 @@ class Descheduling:
         self.pods = self.decider.pods
         self.descheduler = Descheduler(
             self.decider,
-            DeschedulingMetrics(self.registry),
+            DESCHEDULE_PATCHES.register(self.registry),
             patch_pod=self._patch,
             acts=lambda: self.acts,
             retry_pause=0.0,
