@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from gas.placement.company import Company
 from gas.placement.inventory import Inventory, Usage
@@ -43,11 +42,8 @@ def closed_cards(need: PodNeed, inventory: Inventory, usage: Usage) -> frozenset
 
 
 @dataclass(frozen=True)
-class CardsDisabled(Refusal):
+class CardsDisabled(Refusal, kind="cards-disabled"):
     """The pod would fit if the disabled cards were not disabled."""
-
-    kind: ClassVar[str] = "cards-disabled"
-    only_per_card: ClassVar[bool] = True
 
     disabled: tuple[Card, ...]
 
@@ -65,8 +61,6 @@ class _InTheWay(Refusal):
     where  which cards the rule leaves: ``"in the allow list"``
     """
 
-    only_per_card: ClassVar[bool] = True
-
     short: Shortage | NotTogether
     where: str
 
@@ -77,38 +71,28 @@ class _InTheWay(Refusal):
 
 
 @dataclass(frozen=True)
-class AllowListInTheWay(_InTheWay):
+class AllowListInTheWay(_InTheWay, kind="allow-list"):
     """The pod would fit if its allow list named other cards."""
 
-    kind: ClassVar[str] = "allow-list"
-
 
 @dataclass(frozen=True)
-class DenyListInTheWay(_InTheWay):
+class DenyListInTheWay(_InTheWay, kind="deny-list"):
     """The pod would fit if its deny list named other cards."""
 
-    kind: ClassVar[str] = "deny-list"
-
 
 @dataclass(frozen=True)
-class AffinityInTheWay(_InTheWay):
+class AffinityInTheWay(_InTheWay, kind="affinity"):
     """The pod would fit without its affinity."""
 
-    kind: ClassVar[str] = "affinity"
-
 
 @dataclass(frozen=True)
-class AntiAffinityInTheWay(_InTheWay):
+class AntiAffinityInTheWay(_InTheWay, kind="anti-affinity"):
     """The pod would fit without its anti-affinity."""
 
-    kind: ClassVar[str] = "anti-affinity"
-
 
 @dataclass(frozen=True)
-class ExclusionInTheWay(_InTheWay):
+class ExclusionInTheWay(_InTheWay, kind="exclusion"):
     """The pod would fit if the pods on the cards had the same exclusion as it."""
-
-    kind: ClassVar[str] = "exclusion"
 
 
 def _not_joined(inventory: Inventory, usage: Usage, may_join: Callable[[Collection[Company]], bool]) -> frozenset[Card]:
@@ -127,10 +111,8 @@ def _with_equal_exclusion(usage: Usage, exclusion: str) -> Usage:
 
 
 @dataclass(frozen=True)
-class NamedCardInTheWay(_InTheWay):
+class NamedCardInTheWay(_InTheWay, kind="card-name"):
     """The pod would fit if its card need not have a name."""
-
-    kind: ClassVar[str] = "card-name"
 
 
 def cards_to_name(name: str, inventory: Inventory, usage: Usage) -> frozenset[Card]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from gas.placement.free_capacity import FreeCapacity, Pick
 from gas.placement.inventory import Link
@@ -12,22 +12,16 @@ from gas.values.cards import Card, Tile
 Links = Sequence[Link]
 
 
-def links_among(links: Links, cards: Collection[Card]) -> tuple[Link, ...]:
-    """Return the links that join two cards of ``cards``."""
-    return tuple(link for link in links if link.one.card in cards and link.other.card in cards)
-
-
 def pairs(request: Request, cards: Sequence[Card], links: Links, free: FreeCapacity) -> list[Pick]:
     """Return every pair of cards that has enough free, each pair of tiles once.
 
     Links count in both directions. The order is that of ``cards``, then of the tiles of a card, then of the links.
     Pairs of the result may share a card.
     """
-    among = links_among(links, cards)
     ends: dict[Tile, list[Tile]] = {}
-    for link in among:
+    for link in links:
         ends.setdefault(link.one, []).append(link.other)
-    for link in among:
+    for link in links:
         ends.setdefault(link.other, []).append(link.one)
     open_tiles = {card: free.tiles(request, card) for card in cards if free.has(request, card)}
     found: dict[frozenset[Tile], Pick] = {}

@@ -25,37 +25,32 @@ class Refusal:
     """
 
     kind: ClassVar[str]
-    only_per_card: ClassVar[bool]
+    only_per_card: ClassVar[bool] = True
+
+    def __init_subclass__(cls, kind: str = "", *, only_per_card: bool = True) -> None:
+        if kind:
+            cls.kind, cls.only_per_card = kind, only_per_card
 
 
 @dataclass(frozen=True)
-class UnknownNode(Refusal):
+class UnknownNode(Refusal, kind="unknown-node", only_per_card=False):
     """The extender does not know a node of that name."""
-
-    kind: ClassVar[str] = "unknown-node"
-    only_per_card: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return "the extender does not know the node; it may have just been created or deleted"
 
 
 @dataclass(frozen=True)
-class PreferredElsewhere(Refusal):
+class PreferredElsewhere(Refusal, kind="preferred-elsewhere", only_per_card=False):
     """The pod fits, but another node can give it the card that telemetry prefers (contract E6.3, E6.4, E8.6)."""
-
-    kind: ClassVar[str] = "preferred-elsewhere"
-    only_per_card: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return "another node has the pod's preferred card free"
 
 
 @dataclass(frozen=True)
-class UnreadableNeed(Refusal):
+class UnreadableNeed(Refusal, kind="unreadable-need", only_per_card=False):
     """The pod's requests or annotations are invalid, so it fits nowhere. ``reason`` is the whole sentence."""
-
-    kind: ClassVar[str] = "unreadable-need"
-    only_per_card: ClassVar[bool] = False
 
     reason: str
 
@@ -64,22 +59,16 @@ class UnreadableNeed(Refusal):
 
 
 @dataclass(frozen=True)
-class NoCards(Refusal):
+class NoCards(Refusal, kind="no-cards", only_per_card=False):
     """The node's labels name no card."""
-
-    kind: ClassVar[str] = "no-cards"
-    only_per_card: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return "the node has no known GPU card"
 
 
 @dataclass(frozen=True)
-class ResourceNotOnNode(Refusal):
+class ResourceNotOnNode(Refusal, kind="resource-not-on-node", only_per_card=False):
     """No card of the node has a resource that the pod names; not even a need of 0 fits there."""
-
-    kind: ClassVar[str] = "resource-not-on-node"
-    only_per_card: ClassVar[bool] = False
 
     resource: str
 
@@ -89,11 +78,8 @@ class ResourceNotOnNode(Refusal):
 
 
 @dataclass(frozen=True)
-class FewerCardsThanWanted(Refusal):
+class FewerCardsThanWanted(Refusal, kind="fewer-cards-than-wanted"):
     """A container, the first of those that want the most cards, wants more different cards than the node has."""
-
-    kind: ClassVar[str] = "fewer-cards-than-wanted"
-    only_per_card: ClassVar[bool] = True
 
     container: str
     wanted: int
@@ -130,11 +116,8 @@ class Shortage:
 
 
 @dataclass(frozen=True)
-class NoRoom(Refusal):
+class NoRoom(Refusal, kind="no-room"):
     """The cards are too full, or too small."""
-
-    kind: ClassVar[str] = "no-room"
-    only_per_card: ClassVar[bool] = True
 
     shortage: Shortage
 
@@ -143,15 +126,12 @@ class NoRoom(Refusal):
 
 
 @dataclass(frozen=True)
-class NotTogether(Refusal):
+class NotTogether(Refusal, kind="not-together"):
     """Every container fits alone, but they do not fit together.
 
     containers  how many want cards
     amounts     what they need in total at the moment that needs most
     """
-
-    kind: ClassVar[str] = "not-together"
-    only_per_card: ClassVar[bool] = True
 
     containers: int
     amounts: tuple[Wanted, ...]
@@ -161,15 +141,12 @@ class NotTogether(Refusal):
 
 
 @dataclass(frozen=True)
-class NoCardForAll(Refusal):
+class NoCardForAll(Refusal, kind="one-card"):
     """The pod would fit, but not on one card.
 
     containers  how many want the card
     amounts     what they need in total at the moment that needs most
     """
-
-    kind: ClassVar[str] = "one-card"
-    only_per_card: ClassVar[bool] = True
 
     containers: int
     amounts: tuple[Wanted, ...]
@@ -179,14 +156,11 @@ class NoCardForAll(Refusal):
 
 
 @dataclass(frozen=True)
-class NoNumaGroup(Refusal):
+class NoNumaGroup(Refusal, kind="numa"):
     """The pod would fit, but not within one NUMA group.
 
     ``short`` is None if every container fits some group alone and only all of them together do not.
     """
-
-    kind: ClassVar[str] = "numa"
-    only_per_card: ClassVar[bool] = True
 
     short: Shortage | None
 
@@ -199,16 +173,13 @@ class NoNumaGroup(Refusal):
 
 
 @dataclass(frozen=True)
-class NoLinkedPairs(Refusal):
+class NoLinkedPairs(Refusal, kind="links"):
     """The pod would fit, but not on cards joined by links whose tiles are free.
 
     pairs     how many pairs
     amounts   what each card must have free besides its tile
     together  True if ``pairs`` is for all containers together, False if it is for one of them
     """
-
-    kind: ClassVar[str] = "links"
-    only_per_card: ClassVar[bool] = True
 
     pairs: int
     amounts: tuple[Wanted, ...]
@@ -221,22 +192,16 @@ class NoLinkedPairs(Refusal):
 
 
 @dataclass(frozen=True)
-class NoTimeLeft(Refusal):
+class NoTimeLeft(Refusal, kind="no-time-left", only_per_card=False):
     """The node was not evaluated: earlier nodes took all the time that one filter may take."""
-
-    kind: ClassVar[str] = "no-time-left"
-    only_per_card: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return "not evaluated: the time limit was reached on earlier nodes; it will be retried"
 
 
 @dataclass(frozen=True)
-class SearchLimitHit(Refusal):
+class SearchLimitHit(Refusal, kind="search-limit-hit"):
     """It is not known whether the pod fits: the search stopped before it had tried everything."""
-
-    kind: ClassVar[str] = "search-limit-hit"
-    only_per_card: ClassVar[bool] = True
 
     steps: int
 

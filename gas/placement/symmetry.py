@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 
 from gas.placement.free_capacity import FreeCapacity, Pick
 from gas.placement.kubelet_reuse import Pool
-from gas.placement.linked import Links, are_linked_alike, links_among
+from gas.placement.linked import Links, are_linked_alike
 from gas.placement.plan import Plan, Request
 from gas.values.cards import Card
 
@@ -40,7 +40,7 @@ class SymmetryClasses:
             load = request.takes, request.parts
             kind = (request.index, load) if alone else load
             self._kinds.append(kinds.setdefault(kind, len(kinds)))
-        among = None if links is None else links_among(links, cards)
+        among = links and [link for link in links if link.one.card in cards and link.other.card in cards]
         indexes = sorted({end.index for link in among or () for end in link})
         self._tiles = {index: place for place, index in enumerate(indexes)}
         self._load = dict(zip(cards, _initial_classes(cards, among, free), strict=True))
