@@ -53,6 +53,17 @@ class Recorder(Observer):
         self.vanished.append((uid, pod))
 
 
+def following(
+    nodes: Iterable[Mapping[str, Any]], *pods: Mapping[str, Any], options: Options = OPTIONS
+) -> DrivenDecider:
+    """Return a decider that knows these nodes and pods."""
+    decider = DrivenDecider(options=options)
+    for each in pods:
+        decider.cluster.add(each)
+    decider.follow([msgspec.convert(dict(each), Node) for each in nodes])
+    return decider
+
+
 class DrivenDecider(Decider):
     """A decider that a test drives through its verbs. It knows nothing until a test feeds `nodes` and `pods`.
 

@@ -52,14 +52,3 @@ async def test_pods_of_two_vocabularies_share_cards_from_the_filter_to_the_conta
             assert given.env == {VARIABLE: "0"}
             await soon(lambda: node.annotations("three").get(ASSIGNED) == "true")
             assert ASSIGNED not in node.annotations("half")
-
-
-async def test_a_pod_in_the_words_of_both_is_refused_with_both_names() -> None:
-    async with sandbox_node(*fake_gpus(FLEX_170, 1)) as node, node.running_plugin(vocabularies=BOTH):
-        await soon(lambda: node.node()["status"].get("allocatable", {}).get(SLICE) == "10")
-        async with running_extender(node, BOTH) as extender:
-            pod = sliced("both", 1)
-            pod["spec"]["containers"][0]["resources"]["requests"]["gpu.intel.com/i915"] = "1"
-            pod["spec"]["containers"][0]["resources"]["limits"]["gpu.intel.com/i915"] = "1"
-            _, reason = await schedule(node, extender, pod)
-            assert "the words of intel and of made-up" in reason

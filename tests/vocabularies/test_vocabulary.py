@@ -18,6 +18,7 @@ from gas.objects.stored import Node, Pod
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.inventory import UNUSED, Inventory, Link
 from gas.placement.need import PodNeed
+from gas.placement.order import DEFAULT_ORDER, BestFit, CardOrder, LeastUsed, UsedFirst
 from gas.placement.place import place
 from gas.values.card_records import ANNOTATION, card_records, format_card_records, parse_card_records
 from gas.values.cards import Card, Tile
@@ -28,7 +29,7 @@ from gas.vocabularies.known import DEFAULT, KNOWN, parse_vocabularies
 from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedOptions, NodeFacts
 from tests.builders import container, node_json, pod
 from tests.made_up import CARD, CARDS, MADE_UP, SLICE
-from tests.other_words import decoded, stating
+from tests.other_words import asking, decoded, sharing, stating
 from tests.plugin.gpus import gpu, nvidia_gpu
 
 BOTH = Vocabularies([INTEL, MADE_UP])
@@ -376,6 +377,24 @@ def test_the_known_vocabularies_have_different_names_and_annotations() -> None:
     assert len({each.name for each in KNOWN}) == len(KNOWN)
     owned = [name for each in KNOWN for name in each.choices.annotations]
     assert len(set(owned)) == len(owned)
+
+
+@pytest.mark.parametrize(
+    ("asked", "order"),
+    [
+        pytest.param(ONE_I915, LeastUsed("memory.max"), id="intel"),
+        pytest.param(asking(nvidia=1), LeastUsed("memory.max"), id="vendor"),
+        pytest.param(asking(gpu_mem=1), BestFit("memory.max"), id="aliyun"),
+        pytest.param(sharing(memory=5, shared=1), DEFAULT_ORDER, id="koordinator"),
+    ],
+)
+def test_the_order_of_the_extender_is_for_vocabularies_without_one_and_that_of_the_pod_counts(
+    asked: dict[str, Any], order: CardOrder
+) -> None:
+    options = NeedOptions(card_order=LeastUsed("memory.max"))
+    assert Vocabularies(KNOWN).need(pod(asked), options).order == order
+    chosen = pod(asked, annotations={"gas-card-order": "used-first"})
+    assert Vocabularies(KNOWN).need(chosen, options).order == UsedFirst()
 
 
 def test_vocabularies_are_selected_by_name() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 
 from gas.extender.decider import Options
-from gas.placement.order import LeastUsed
 from gas.values.amounts import MEMORY_MAX, MemoryUnit
 from gas.values.cards import Card
 from gas.vocabularies.combined import Vocabularies
@@ -16,10 +15,12 @@ from gas.vocabularies.known import Settings, known, parse_vocabularies, with_set
 from gas.vocabularies.protocol import BadNeed, NeedOptions
 from tests.builders import container, pod, pod_json
 from tests.extender.decider import DrivenDecider, booked_cards
+from tests.extender.decider import following as decider_following
 from tests.other_words import GPU_COUNT, GPU_MEM, MIB, aliyun_node, asking, decoded, stating
 
 VOCABULARIES = Vocabularies(parse_vocabularies("intel,aliyun,vendor"))
 OPTIONS = Options(vocabularies=VOCABULARIES)
+following = partial(decider_following, options=OPTIONS)
 CARD = 16276
 
 
@@ -31,14 +32,6 @@ def bound(units: int, card: int, name: str, node: str = "n1", **fields: Any) -> 
     """Return a pod as the original's extender has bound it."""
     annotations = {"ALIYUN_COM_GPU_MEM_IDX": str(card), "ALIYUN_COM_GPU_MEM_POD": str(units)}
     return wanting(units, name, node=node, annotations=annotations, **fields)
-
-
-def following(nodes: list[dict[str, Any]], *pods: Mapping[str, Any], options: Options = OPTIONS) -> DrivenDecider:
-    decider = DrivenDecider(options=options)
-    for each in pods:
-        decider.cluster.add(each)
-    decider.follow([decoded(each) for each in nodes])
-    return decider
 
 
 def booked_memory(decider: DrivenDecider, node: str = "n1") -> dict[int, int]:
@@ -129,14 +122,6 @@ async def test_of_equal_cards_the_lowest_index_is_chosen() -> None:
     assert [booked_cards(decider, name) for name in ("a", "b")] == ["card1 on n1, held", "card2 on n1, held"]
 
 
-async def test_the_order_of_the_extender_is_for_other_pods_and_that_of_the_pod_counts() -> None:
-    options = Options(vocabularies=VOCABULARIES, need=NeedOptions(card_order=LeastUsed(MEMORY_MAX)))
-    spread = wanting(100, "spread", annotations={"gas-card-order": "least-used=memory.max"})
-    decider = following([aliyun_node()], bound(100, 0, "p"), spread, fit := wanting(100, "fit"), options=options)
-    assert [await decider.bind(each, "n1") for each in (fit, spread)] == ["", ""]
-    assert [booked_cards(decider, name)[:5] for name in ("fit", "spread")] == ["card0", "card1"]
-
-
 # contract A1.9, A1.10
 async def test_one_write_binds_the_pod_and_carries_every_annotation() -> None:
     decider = following([aliyun_node()], asked := wanting(8138))
@@ -163,23 +148,6 @@ async def test_a_pod_that_no_card_has_room_for_is_neither_bound_nor_annotated() 
     assert "no card has 0.001 GB of memory.max free" in await decider.bind(asked, "n1")
     assert decider.cluster.bindings == []
     assert "annotations" not in decider.cluster.pods["default/pod"]["metadata"]
-
-
-# contract A1.17, A1.18, A1.21
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed", "deleted"])
-async def test_a_pod_that_has_ended_frees_its_memory_at_once(phase: str) -> None:
-    first, second = (wanting(CARD, name) for name in ("first", "second"))
-    decider = following([aliyun_node(cards=1)], first, second)
-    assert await decider.bind(first, "n1") == ""
-    assert (await decider.ask(second, "n1"))["FailedNodes"].keys() == {"n1"}
-    if phase == "deleted":
-        decider.cluster.remove("default/first")
-    else:
-        decider.cluster.end("default/first", phase)
-    assert decider.reports.freed == ["n1"]
-    assert (await decider.ask(second, "n1"))["NodeNames"] == ["n1"]
-    assert await decider.bind(second, "n1") == ""
-    assert booked_memory(decider) == {0: CARD}
 
 
 # contract A1.18
@@ -223,17 +191,6 @@ async def test_unlike_cards_have_the_memory_that_is_recorded_for_each() -> None:
     assert await decider.bind(asked, "n1") == ""
     assert booked_cards(decider, "pod") == "card2 on n1, held"
     assert annotations_of(decider, "pod")["ALIYUN_COM_GPU_MEM_DEV"] == "24000"
-
-
-# contract A1.21
-async def test_a_pod_that_is_deleted_and_created_again_gets_a_card_each_time() -> None:
-    decider = following([aliyun_node(cards=1)])
-    for number in range(20):
-        asked = pod_json(asking(gpu_mem=CARD), name="same", uid=f"u{number}")
-        decider.cluster.add(asked)
-        assert await decider.bind(asked, "n1") == ""
-        decider.cluster.remove("default/same")
-    assert booked_memory(decider) == {}
 
 
 # contract A1.21, V1.2

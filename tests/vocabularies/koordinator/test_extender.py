@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,32 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.extender.decider import Options
-from gas.placement.order import LeastUsed
 from gas.values.amounts import MEMORY_MAX
 from gas.values.cards import Card
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.known import parse_vocabularies
-from gas.vocabularies.protocol import NeedOptions
 from tests.builders import container, pod_json
 from tests.extender.decider import DrivenDecider, booked_cards
+from tests.extender.decider import following as decider_following
 from tests.other_words import asking, counted_node, decoded, koordinator_node, sharing, stating
 
 VOCABULARIES = Vocabularies(parse_vocabularies("intel,koordinator,vendor"))
 OPTIONS = Options(vocabularies=VOCABULARIES)
+following = partial(decider_following, options=OPTIONS)
 GIB = 2**30
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 
 
 def wanting(name: str = "pod", **asked: Any) -> dict[str, Any]:
     return pod_json(sharing(**asked), name=name, uid=name)
-
-
-def following(nodes: list[dict[str, Any]], *pods: Mapping[str, Any], options: Options = OPTIONS) -> DrivenDecider:
-    decider = DrivenDecider(options=options)
-    for each in pods:
-        decider.cluster.add(each)
-    decider.follow([decoded(each) for each in nodes])
-    return decider
 
 
 def booked(decider: DrivenDecider, name: str = "pod") -> dict[int, dict[str, int]]:
@@ -152,17 +145,6 @@ async def test_containers_have_cards_of_their_own_and_the_annotation_has_their_s
     assert written(decider)["gas-container-cards"] == "card0|card0|card1"
     assert written(decider)["gas-init-container-cards"] == "card0"
     assert allocated(decider) == [(0, "20", str(10 * GIB), "100"), (1, "0", str(6 * GIB), "60")]
-
-
-async def test_the_order_of_the_extender_is_for_other_pods_and_that_of_the_pod_counts() -> None:
-    options = Options(vocabularies=VOCABULARIES, need=NeedOptions(card_order=LeastUsed(MEMORY_MAX)))
-    pods = [wanting(name, memory=5, shared=1) for name in ("a", "b")]
-    chosen = pod_json(
-        sharing(memory=5, shared=1), name="c", uid="c", annotations={"gas-card-order": "least-used=memory.max"}
-    )
-    decider = following([koordinator_node(8 * GIB, 8 * GIB)], *pods, chosen, options=options)
-    assert [await decider.bind(each, "n1") for each in (*pods, chosen)] == [""] * 3
-    assert [booked_cards(decider, name)[:5] for name in ("a", "b", "c")] == ["card0", "card0", "card1"]
 
 
 def of_koordinator(text: str, *containers: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,23 +25,15 @@ from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedOptions
 from tests.builders import container, pod_json
 from tests.extender.at_once import at_once
 from tests.extender.decider import DrivenDecider, as_pod, booked_cards
+from tests.extender.decider import following as decider_following
 from tests.kubeshare_words import GIB, GPUID, VGPU, share, sharing, sharing_node, with_card
-from tests.other_words import NVIDIA, asking, decoded
+from tests.other_words import asking, decoded
 from tests.plugin.gpus import gpu
 
 VOCABULARIES = Vocabularies(parse_vocabularies("intel,aliyun,kubeshare,vendor"))
 OPTIONS = Options(vocabularies=VOCABULARIES)
+following = partial(decider_following, options=OPTIONS)
 NO_OPTIONS = NeedOptions()
-
-
-def following(
-    nodes: Mapping[str, Any] | list[dict[str, Any]], *pods: Mapping[str, Any], options: Options = OPTIONS
-) -> DrivenDecider:
-    decider = DrivenDecider(options=options)
-    for each in pods:
-        decider.cluster.add(each)
-    decider.follow([decoded(each) for each in (nodes if isinstance(nodes, list) else [nodes])])
-    return decider
 
 
 def annotations_of(decider: DrivenDecider, name: str) -> dict[str, str]:
@@ -120,7 +113,7 @@ def test_a_pod_with_the_resource_alone_is_refused() -> None:
     ],
 )
 async def test_invalid_annotations_are_refused_with_a_sentence(annotations: dict[str, str], sentence: str) -> None:
-    decider = following(sharing_node(), asked := sharing("pod", annotations))
+    decider = following([sharing_node()], asked := sharing("pod", annotations))
     assert (await decider.ask(asked, "n1"))["FailedNodes"] == {"n1": sentence}
 
 
@@ -155,7 +148,7 @@ def test_fractions_become_thousandths_rounded_up(request_: str, thousandths: int
 
 # contract S1.5
 async def test_a_card_takes_pods_while_requests_and_memories_fit_whatever_their_limits_are() -> None:
-    decider = following(sharing_node(memory=[8 * GIB]))
+    decider = following([sharing_node(memory=[8 * GIB])])
     for number in range(3):
         assert await bound(decider, sharing(f"p{number}", share("0.3", "1.0", str(2 * GIB))))
     assert booked(decider) == {0: (900, 6 * GIB)}
@@ -171,7 +164,7 @@ async def test_a_card_takes_pods_while_requests_and_memories_fit_whatever_their_
 
 # contract S1.6
 async def test_binding_writes_the_name_of_the_card_in_the_same_write() -> None:
-    decider = following(sharing_node(), asked := sharing())
+    decider = following([sharing_node()], asked := sharing())
     assert await decider.bind(asked, "n1") == ""
     (binding,) = decider.cluster.bindings
     written = binding["annotations"]
@@ -181,7 +174,7 @@ async def test_binding_writes_the_name_of_the_card_in_the_same_write() -> None:
 
 # contract S1.6, S1.7
 async def test_a_name_that_the_user_chose_is_kept() -> None:
-    decider = following(sharing_node())
+    decider = following([sharing_node()])
     assert await bound(decider, sharing("first", share("0.2", gpuid="abcde"))) == ("card0", "abcde")
     assert await bound(decider, sharing("other", share("0.9"))) != ("card0", "abcde")
     assert await bound(decider, sharing("second", share("0.8", gpuid="abcde"))) == ("card0", "abcde")
@@ -199,7 +192,7 @@ async def test_the_same_name_on_another_node_is_another_card() -> None:
 
 # contract S1.8
 async def test_a_new_name_is_five_random_letters_and_ends_with_its_last_pod() -> None:
-    decider = following(sharing_node(memory=[8 * GIB]))
+    decider = following([sharing_node(memory=[8 * GIB])])
     names = []
     for number in range(20):
         first, second = (sharing(f"{which}{number}", share("0.5")) for which in "ab")
@@ -214,7 +207,7 @@ async def test_a_new_name_is_five_random_letters_and_ends_with_its_last_pod() ->
 
 # contract S1.8
 async def test_a_name_that_the_user_chose_and_no_pod_has_needs_an_idle_card() -> None:
-    decider = following(sharing_node())
+    decider = following([sharing_node()])
     await bound(decider, sharing("used", share("0.1")))
     assert await bound(decider, sharing("named", share("0.1", gpuid="fresh"))) == ("card1", "fresh")
     decider.cluster.add(late := sharing("late", share("0.1", gpuid="other")))
@@ -226,14 +219,14 @@ async def test_a_name_that_the_user_chose_and_no_pod_has_needs_an_idle_card() ->
 
 async def test_a_new_name_is_none_that_a_card_of_the_node_has() -> None:
     drawn = iter(["taken", "taken", "fresh"])
-    decider = following(sharing_node())
+    decider = following([sharing_node()])
     decider._new_name = lambda: next(drawn)
     assert await bound(decider, sharing("one", share("1.0"))) == ("card0", "taken")
     assert await bound(decider, sharing("two", share("1.0"))) == ("card1", "fresh")
 
 
 async def test_a_reserved_card_has_its_name_before_the_pod_is_seen_bound() -> None:
-    decider = following(sharing_node())
+    decider = following([sharing_node()])
     decider.cluster.on_change = lambda _type, _pod: None
     pods = [sharing(f"p{number}", share("0.2")) for number in range(3)]
     for each in pods:
@@ -245,7 +238,7 @@ async def test_a_reserved_card_has_its_name_before_the_pod_is_seen_bound() -> No
 
 # contract S1.9
 async def test_the_worked_sequence_with_its_forced_choices() -> None:
-    decider = following(sharing_node())
+    decider = following([sharing_node()])
     drawn = iter(["zxcvb", "asdfg"])
     decider._new_name = lambda: next(drawn)
     assert await bound(decider, sharing("pod1", share("0.2"))) == ("card0", "zxcvb")
@@ -262,7 +255,7 @@ async def test_the_worked_sequence_with_its_forced_choices() -> None:
 
 # contract S1.10
 async def test_the_used_card_with_the_least_left_is_taken_and_an_idle_card_only_if_no_used_one_fits() -> None:
-    decider = following(sharing_node(memory=[8 * GIB] * 4))
+    decider = following([sharing_node(memory=[8 * GIB] * 4)])
     await bound(decider, sharing("p0", share("0.2", gpuid="a")))
     await bound(decider, sharing("p1", share("0.6", gpuid="b")))
     await bound(decider, sharing("p2", share("0.4", gpuid="c")))
@@ -291,7 +284,7 @@ async def test_the_best_node_is_the_one_on_whose_card_least_is_left() -> None:
 
 # contract S1.10
 async def test_a_card_is_used_even_if_its_pods_take_nothing_of_it() -> None:
-    decider = following(sharing_node())
+    decider = following([sharing_node()])
     await bound(decider, sharing("first", share("0.1", gpuid="y")))
     assert (await bound(decider, sharing("zero", share("0", gpuid="z"))))[0] == "card1"
     decider.cluster.remove("default/first")
@@ -301,7 +294,7 @@ async def test_a_card_is_used_even_if_its_pods_take_nothing_of_it() -> None:
 # contract S1.10, S1.18
 async def test_other_orders_can_be_chosen() -> None:
     spread = share("0.1", **{"gas-card-order": "least-used=millicores"})
-    decider = following(sharing_node())
+    decider = following([sharing_node()])
     await bound(decider, sharing("p0", share("0.1")))
     assert (await bound(decider, sharing("p1", spread)))[0] == "card1"
     need = VOCABULARIES.need(as_pod(sharing("p", share("0.1", **{"gas-card-order": "used-first"}))), NO_OPTIONS)
@@ -310,7 +303,7 @@ async def test_other_orders_can_be_chosen() -> None:
 
 # contract S1.11
 async def test_affinity_joins_a_pod_of_the_same_value_or_takes_an_idle_card() -> None:
-    decider = following(sharing_node())
+    decider = following([sharing_node()])
     await bound(decider, sharing("plain", share("0.1")))
     assert (await bound(decider, sharing("red1", share("0.1", affinity="red"))))[0] == "card1"
     assert (await bound(decider, sharing("red2", share("0.1", affinity="red"))))[0] == "card1"
@@ -321,7 +314,7 @@ async def test_affinity_joins_a_pod_of_the_same_value_or_takes_an_idle_card() ->
 
 # contract S1.12
 async def test_anti_affinity_never_joins_a_pod_of_the_same_value() -> None:
-    decider = following(sharing_node())
+    decider = following([sharing_node()])
     cards = [(await bound(decider, sharing(f"g{n}", share("0.1", anti_affinity="green"))))[0] for n in range(2)]
     assert cards == ["card0", "card1"]
     decider.cluster.add(third := sharing("g2", share("0.1", anti_affinity="green")))
@@ -331,7 +324,7 @@ async def test_anti_affinity_never_joins_a_pod_of_the_same_value() -> None:
 
 # contract S1.13
 async def test_exclusion_is_the_same_on_all_pods_of_a_card_and_none_is_a_value() -> None:
-    decider = following(sharing_node())
+    decider = following([sharing_node()])
     assert (await bound(decider, sharing("blue", share("0.1", exclusion="blue"))))[0] == "card0"
     assert (await bound(decider, sharing("plain", share("0.1"))))[0] == "card1"
     assert (await bound(decider, sharing("blue2", share("0.1", exclusion="blue"))))[0] == "card0"
@@ -342,7 +335,7 @@ async def test_exclusion_is_the_same_on_all_pods_of_a_card_and_none_is_a_value()
 
 # contract S1.14
 async def test_all_three_labels_are_checked_together_on_every_card() -> None:
-    decider = following(sharing_node(memory=[8 * GIB] * 3))
+    decider = following([sharing_node(memory=[8 * GIB] * 3)])
     all_three = share("0.1", affinity="red", anti_affinity="green", exclusion="blue")
     await bound(decider, sharing("a", share("0.1", affinity="red", exclusion="blue")))
     await bound(decider, sharing("b", share("0.1", affinity="red", exclusion="lime")))
@@ -355,7 +348,7 @@ async def test_all_three_labels_are_checked_together_on_every_card() -> None:
 # contract S1.15
 async def test_whole_cards_are_not_shared_and_the_other_way_round() -> None:
     node = sharing_node(driver="nvidia", nvidia_com__gpu=2)
-    decider = following(node)
+    decider = following([node])
     whole = pod_json(asking(nvidia=1), name="whole", uid="whole")
     assert (await bound(decider, sharing("share", share("0.1"))))[0] == "card0"
     assert (await bound(decider, whole)) == ("card1", "")
@@ -375,7 +368,7 @@ async def test_shares_and_pods_in_intels_words_are_booked_on_the_same_cards() ->
         gpu_intel_com__millicores=2000,
         gpu_intel_com__memory_max=16 * GIB,
     )
-    decider = following(node)
+    decider = following([node])
     intel = pod_json(container(i915=1, millicores=700, memory_max=GIB), name="intel", uid="intel")
     assert await bound(decider, intel) == ("card0", "")
     assert (await bound(decider, sharing("small", share("0.3"))))[0] == "card0"
@@ -387,19 +380,11 @@ async def test_shares_and_pods_in_intels_words_are_booked_on_the_same_cards() ->
     ] == "card1"
 
 
-# contract S1.15
-async def test_a_pod_that_asks_for_a_whole_card_as_well_is_refused_with_both_names() -> None:
-    both = sharing("both", share(), asking("main", nvidia=1))
-    decider = following(sharing_node(), both)
-    assert "in the words of vendor and of kubeshare" in (await decider.ask(both, "n1"))["FailedNodes"]["n1"]
-    assert NVIDIA in str(both)
-
-
 # contract S1.17
 async def test_all_containers_of_a_pod_get_the_same_card_and_the_share_is_booked_once() -> None:
     containers = (with_card("a"), with_card("b"))
     init = (with_card("prepare"), with_card("side", always=True))
-    decider = following(sharing_node(), asked := sharing("pod", share("0.6", "1", str(GIB)), *containers, init=init))
+    decider = following([sharing_node()], asked := sharing("pod", share("0.6", "1", str(GIB)), *containers, init=init))
     assert await decider.bind(asked, "n1") == ""
     written = annotations_of(decider, "pod")
     assert written["gas-container-cards"] == "card0|card0"
@@ -407,23 +392,9 @@ async def test_all_containers_of_a_pod_get_the_same_card_and_the_share_is_booked
     assert booked(decider) == {0: (600, GIB)}
 
 
-# contract S1.19
-@pytest.mark.parametrize("end", ["Succeeded", "Failed", "deleted"])
-async def test_pods_that_ended_no_longer_count(end: str) -> None:
-    decider = following(sharing_node(memory=[8 * GIB]))
-    await bound(decider, sharing("first", share("1.0")))
-    decider.cluster.add(second := sharing("second", share("1.0")))
-    assert (await decider.ask(second, "n1"))["FailedNodes"].keys() == {"n1"}
-    if end == "deleted":
-        decider.cluster.remove("default/first")
-    else:
-        decider.cluster.end("default/first", end)
-    assert await decider.bind(second, "n1") == ""
-
-
 # contract S1.21
 async def test_cards_of_one_node_may_be_of_different_models() -> None:
-    decider = following(sharing_node(memory=[4 * GIB, 0, 24 * GIB]))
+    decider = following([sharing_node(memory=[4 * GIB, 0, 24 * GIB])])
     assert (await bound(decider, sharing("large", share("0.1", "1", str(20 * GIB)))))[0] == "card2"
     assert (await bound(decider, sharing("zero", share("1.0", "1", "0"))))[0] == "card0"
     assert (await bound(decider, sharing("small", share("0.5", "1", str(4 * GIB)))))[0] == "card2"
@@ -433,7 +404,7 @@ async def test_cards_of_one_node_may_be_of_different_models() -> None:
 
 # contract S1.21
 async def test_a_container_may_have_its_share_of_several_cards() -> None:
-    decider = following(sharing_node(memory=[8 * GIB] * 3))
+    decider = following([sharing_node(memory=[8 * GIB] * 3)])
     await bound(decider, sharing("used", share("0.6")))
     several = sharing("several", share("0.5", "1", str(GIB)), with_card("main", 2), with_card("plain", None))
     assert await bound(decider, several) == ("card1,card2", "")
@@ -471,14 +442,14 @@ async def test_a_container_may_have_its_share_of_several_cards() -> None:
     ],
 )
 async def test_contradictions_in_a_pod_are_refused(asked: dict[str, Any], sentence: str) -> None:
-    decider = following(sharing_node(), asked)
+    decider = following([sharing_node()], asked)
     assert (await decider.ask(asked, "n1"))["FailedNodes"] == {"n1": sentence}
 
 
 # contract S1.22
 async def test_annotations_alone_suffice_to_place_a_pod() -> None:
     plain = sharing("plain", share("0.7"), with_card("a", None), with_card("b", None))
-    decider = following(sharing_node(memory=[8 * GIB]), plain, late := sharing("late", share("0.4")))
+    decider = following([sharing_node(memory=[8 * GIB])], plain, late := sharing("late", share("0.4")))
     assert (await decider.ask(plain, "n1"))["NodeNames"] == ["n1"]
     assert await decider.bind(plain, "n1") == ""
     assert annotations_of(decider, "plain")["gas-container-cards"] == "card0|card0"
@@ -496,7 +467,7 @@ def restarted(before: DrivenDecider) -> DrivenDecider:
 
 # contract S1.23
 async def test_editing_annotations_of_a_bound_pod_does_not_change_its_booking_and_is_reported() -> None:
-    decider = following(sharing_node())
+    decider = following([sharing_node()])
     await bound(decider, FIXED)
     name = annotations_of(decider, "pod")[GPUID]
     edit(decider, "pod", {"kubeshare/gpu_request": "0.1", "kubeshare/gpu_mem": "0"})
@@ -517,7 +488,7 @@ async def test_editing_annotations_of_a_bound_pod_does_not_change_its_booking_an
 # contract S1.23
 @pytest.mark.parametrize("edited", ["0.1", "much", None])
 async def test_without_the_resources_an_edit_counts_only_for_an_extender_that_starts_again(edited: str | None) -> None:
-    decider = following(sharing_node())
+    decider = following([sharing_node()])
     await bound(decider, sharing("pod", share("0.5", "1", str(GIB))))
     edit(decider, "pod", {"kubeshare/gpu_request": edited})
     assert booked(decider) == {0: (500, GIB)}
@@ -529,7 +500,7 @@ async def test_without_the_resources_an_edit_counts_only_for_an_extender_that_st
 
 # contract S1.23
 async def test_removing_all_annotations_of_a_bound_pod_changes_nothing_until_it_ends() -> None:
-    decider = following(sharing_node())
+    decider = following([sharing_node()])
     await bound(decider, sharing("pod", share("0.5"), with_card("main", None)))
     removed = {name: None for name in annotations_of(decider, "pod") if name.startswith("kubeshare/gpu_")}
     edit(decider, "pod", removed)
@@ -554,7 +525,7 @@ async def test_annotations_that_an_ordinary_pod_gets_after_binding_book_nothing_
     cards: dict[str, str],
 ) -> None:
     ordinary = sharing("pod", {}, with_card("main", None), node="n1")
-    decider = following(sharing_node(), ordinary)
+    decider = following([sharing_node()], ordinary)
     edit(decider, "pod", share("1") | cards)
     decider.pods.node_changed("n1")
     after = restarted(decider)
@@ -570,7 +541,7 @@ async def test_annotations_that_an_ordinary_pod_gets_after_binding_book_nothing_
 async def test_a_bound_pod_of_other_words_stays_one_whatever_annotations_it_gets(order: str) -> None:
     options = Options(vocabularies=Vocabularies(parse_vocabularies(order)))
     node = sharing_node(driver="nvidia", nvidia_com__gpu=2)
-    decider = following(node, pod := pod_json(asking(nvidia=1), uid="u"), options=options)
+    decider = following([node], pod := pod_json(asking(nvidia=1), uid="u"), options=options)
     assert await decider.bind(pod, "n1") == ""
     assert booked(decider) == {0: (1000, 0)}
     edit(decider, pod["metadata"]["name"], share("0"))
@@ -581,7 +552,7 @@ async def test_a_bound_pod_of_other_words_stays_one_whatever_annotations_it_gets
 
 
 async def test_a_waiting_pod_whose_annotations_are_removed_is_forgotten() -> None:
-    decider = following(sharing_node(), sharing("pod", share("0.5"), with_card("main", None)))
+    decider = following([sharing_node()], sharing("pod", share("0.5"), with_card("main", None)))
     assert "pod" in decider.pods.waiting
     decider.cluster.edit("default/pod", lambda pod: pod["metadata"].update(annotations={}))
     assert decider.pods.waiting == {}
@@ -590,7 +561,7 @@ async def test_a_waiting_pod_whose_annotations_are_removed_is_forgotten() -> Non
 # contract S1.24
 async def test_a_pod_of_the_original_is_reported_since_its_card_is_not_written_on_it() -> None:
     old = sharing("old", share("0.5", gpuid="abcde"), with_card("main", None), node="n1")
-    decider = following(sharing_node(), old)
+    decider = following([sharing_node()], old)
     assert decider.reports.mismatches == [
         ("default/old", "it is bound without cards written on it, so its cards are not booked")
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,18 +15,12 @@ from gas.vocabularies.known import parse_vocabularies
 from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedOptions
 from tests.builders import container, pod, pod_json
 from tests.extender.decider import DrivenDecider, booked_cards
+from tests.extender.decider import following as decider_following
 from tests.other_words import MIB, asking, decoded, stating
 from tests.plugin.gpus import gpu
 
 VOCABULARIES = Vocabularies(parse_vocabularies("intel,aliyun,vendor"))
-
-
-def following(node: dict[str, Any], *pods: dict[str, Any]) -> DrivenDecider:
-    decider = DrivenDecider(options=Options(vocabularies=VOCABULARIES))
-    for each in pods:
-        decider.cluster.add(each)
-    decider.follow([decoded(node)])
-    return decider
+following = partial(decider_following, options=Options(vocabularies=VOCABULARIES))
 
 
 def wanting(name: str, **requests: Any) -> dict[str, Any]:
@@ -42,7 +37,7 @@ async def test_each_of_a_number_of_cards_is_whole_and_nothing_else_is_written(re
     counted: dict[str, Any] = {resource: 3}
     node = stating(**counted)
     two, one, more = wanting("two", **{resource: 2}), wanting("one", **{resource: 1}), wanting("more", **{resource: 1})
-    decider = following(node, two, one, more)
+    decider = following([node], two, one, more)
     assert [await decider.bind(each, "n1") for each in (two, one)] == ["", ""]
     assert cards_of(decider, "two", "one") == ["card0,card1", "card2"]
     assert decider.cluster.bindings[0]["annotations"].keys() == {"gas-ts", "gas-container-cards"}
@@ -54,7 +49,7 @@ async def test_each_of_a_number_of_cards_is_whole_and_nothing_else_is_written(re
 # contract V1.1
 async def test_a_node_without_such_cards_is_refused() -> None:
     node = stating(labels={"gpu.intel.com/gpu-numbers": "0"}, i915=1, millicores=1000)
-    decider = following(node, asked := wanting("pod", nvidia=1))
+    decider = following([node], asked := wanting("pod", nvidia=1))
     (reason,) = (await decider.ask(asked, "n1"))["FailedNodes"].values()
     assert "nvidia-gpu" in reason
 
@@ -77,7 +72,7 @@ async def test_a_whole_card_has_no_other_pod(other: dict[str, Any], whole_first:
     node = stating(labels=labels, memory=[1000 * MIB], driver="nvidia", **amounts)
     whole = wanting("whole", nvidia=1)
     first, second = (whole, other) if whole_first else (other, whole)
-    decider = following(node, first, second)
+    decider = following([node], first, second)
     assert await decider.bind(first, "n1") == ""
     assert (await decider.ask(second, "n1"))["FailedNodes"].keys() == {"n1"}
     decider.cluster.remove(f"default/{first['metadata']['name']}")
@@ -87,7 +82,7 @@ async def test_a_whole_card_has_no_other_pod(other: dict[str, Any], whole_first:
 async def test_no_user_can_join_a_whole_card_by_its_label() -> None:
     node = stating(labels={"gpu.intel.com/gpu-numbers": "0"}, memory=[9], driver="nvidia", nvidia=1, i915=9)
     sly = pod_json(container(i915=1), name="sly", uid="sly", annotations={"gas-card-exclusion": "whole cards"})
-    decider = following(node, sly, wanting("whole", nvidia=1))
+    decider = following([node], sly, wanting("whole", nvidia=1))
     (reason,) = (await decider.ask(sly, "n1"))["FailedNodes"].values()
     assert reason.startswith("gas-card-exclusion: expected at most 63 letters")
 
@@ -95,7 +90,7 @@ async def test_no_user_can_join_a_whole_card_by_its_label() -> None:
 # contract V1.3
 async def test_a_pod_in_the_words_of_two_is_refused_with_both_names() -> None:
     both = pod_json(asking("a", nvidia=1), asking("b", gpu_mem=1), name="both", uid="both")
-    decider = following(stating(nvidia=1), both)
+    decider = following([stating(nvidia=1)], both)
     (reason,) = (await decider.ask(both, "n1"))["FailedNodes"].values()
     assert "in the words of aliyun and of vendor; use only one of them" in reason
 
@@ -130,7 +125,7 @@ async def test_the_order_and_nearness_of_cards_are_obeyed() -> None:
     node = stating(labels=labels, memory=[9] * 4, driver="nvidia", nvidia=4, i915=8)
     near = pod_json(asking(nvidia=2), name="near", uid="near", annotations={"gas-card-near": "true"})
     plain = wanting("plain", nvidia=2)
-    decider = following(node, near, plain)
+    decider = following([node], near, plain)
     assert await decider.bind(near, "n1") == ""
     assert cards_of(decider, "near") == ["card0,card2"]
 
