@@ -100,6 +100,25 @@ async def test_a_page_that_starts_before_the_api_server_shows_why_until_it_is_th
             await asyncio.gather(running_view, return_exceptions=True)
 
 
+async def test_a_failure_of_the_page_itself_does_not_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_arguments: object) -> None:
+        raise RuntimeError("a bug")
+
+    server = doctor_server(Beside())
+    async with server, connected(tmp_path, server.url) as api:
+        fill(server, example_nodes(), example_pods())
+        view = View(api, no_decisions)
+        with monkeypatch.context() as patched:
+            patched.setattr(views, "Board", fail)
+            running_view = asyncio.create_task(view.run())
+            await until(lambda: view.state()["trouble"] == "the page has failed: RuntimeError")
+        try:
+            await until(lambda: view.state()["trouble"] == "" and "gpu-1" in shown(view))
+        finally:
+            running_view.cancel()
+            await asyncio.gather(running_view, return_exceptions=True)
+
+
 async def test_many_reasons_why_use_is_unknown_are_cut_short(tmp_path: Path) -> None:
     beside = Beside()
     for name in ("gpu-1", "gpu-2", "gpu-10"):
