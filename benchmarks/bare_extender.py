@@ -14,12 +14,11 @@ from pathlib import Path
 
 from gas.cluster.connection import ApiServer, connect
 from gas.cluster.objects import bind_pod
-from gas.daemon.ports import SCHEDULER_KEEP_ALIVE, Port, listen
-from gas.daemon.serving import serve
+from gas.daemon.serving import SCHEDULER_KEEP_ALIVE, Port, listen, serve
 from gas.decision import names
 from gas.extender.metrics import Metrics
 from gas.extender.server import ServedVerb, Verb, extender_app
-from gas.extender.tls import CertificateFiles, ServingCertificates
+from gas.extender.tls import ALPN, CertificateFiles, ServingCertificates
 from gas.extender.wire import decode_binding, decode_filter, encode_binding_result, encode_filter_result
 from gas.values.errors import GasError
 
@@ -59,17 +58,18 @@ def bind_in(api: ApiServer) -> Verb:
 async def run(arguments: argparse.Namespace) -> None:
     metrics = Metrics("bare")
     files = CertificateFiles(arguments.cert, arguments.key, arguments.cacert)
+    alpn = [arguments.http] if arguments.http else ALPN
     shutdown = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, shutdown.set)
     with listen("127.0.0.1", arguments.port, flag="port") as socket:
-        certificates = ServingCertificates(files, metrics)
+        context = ServingCertificates(files, metrics, alpn=alpn).context
         api = await connect(str(arguments.kubeconfig), explicit=True) if arguments.kubeconfig else None
         verbs = {
             "filter": ServedVerb(answer_all),
             "bind": ServedVerb(bind_nothing if api is None else bind_in(api), is_undisturbed=True),
         }
         app = extender_app(verbs, metrics, max_body=64 * 2**20, body_timeout=10)
-        port = Port(app=app, socket=socket, tls=certificates, keep_alive=SCHEDULER_KEEP_ALIVE)
+        port = Port(app=app, socket=socket, tls=context, keep_alive=SCHEDULER_KEEP_ALIVE)
         try:
             await serve([port], shutdown, graceful_timeout=1)
         finally:
@@ -83,4 +83,5 @@ if __name__ == "__main__":
     for name in ("cert", "key", "cacert"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--kubeconfig", type=Path, help="where to bind; without it nothing is bound")
+    parser.add_argument("--http", choices=("h2", "http/1.1"), help="the only version to speak; else what ours offers")
     asyncio.run(run(parser.parse_args()))

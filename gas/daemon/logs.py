@@ -32,7 +32,7 @@ LogFormat = Literal["text", "json"]
 _NOT_FIELDS = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _PLAIN_VALUE = re.compile(r'[^\s"=\\]+')
-_QUIET = ("asyncio", "kubernetes", "aiohttp", "grpc")
+_QUIET = ("asyncio", "hypercorn", "h2", "hpack", "kubernetes", "aiohttp", "grpc")
 
 
 def configure_logging(verbosity: int = 0, log_format: LogFormat = "text", stream: TextIO | None = None) -> None:

@@ -11,6 +11,11 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
+from gas.daemon.early_responses import EarlyResponses
+
+BODY_PATIENCE = 5.0
+"""Seconds to wait for the rest of a request's body, which is never used."""
+
 
 async def _no_series() -> AsyncIterator[str]:
     return
@@ -55,7 +60,15 @@ def plain_app(
 
         return Route(path, respond)
 
-    routes = [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)]
-    return Router(
-        [*routes, *(document(path, content) for path, content in (documents or {}).items())], redirect_slashes=False
+    return EarlyResponses(
+        Router(
+            [
+                Route("/healthz", healthz),
+                Route("/readyz", readyz),
+                Route("/metrics", metrics),
+                *(document(path, content) for path, content in (documents or {}).items()),
+            ],
+            redirect_slashes=False,
+        ),
+        patience=BODY_PATIENCE,
     )

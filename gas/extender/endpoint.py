@@ -122,7 +122,7 @@ class JsonEndpoint(abc.ABC):
         self._count(problem.result)
         response = self.problem_response(problem)
         response.headers.update(problem.headers)
-        if problem.result == "not-ready":
+        if problem.result == "not-ready" and scope["http_version"] != "2":  # HTTP/2 has no such header
             response.headers["connection"] = "close"  # a Service chooses a replica for each new connection
         return response
 

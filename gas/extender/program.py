@@ -8,15 +8,15 @@ from contextlib import AsyncExitStack
 from gas.cluster.connection import connect
 from gas.daemon.command import stop_on_signals
 from gas.daemon.plain_port import plain_app
-from gas.daemon.ports import (
+from gas.daemon.serving import (
     MOST_ADMISSION_CONNECTIONS,
     MOST_SCHEDULER_CONNECTIONS,
     PLAIN_KEEP_ALIVE,
     SCHEDULER_KEEP_ALIVE,
     Port,
     listen,
+    serve_with,
 )
-from gas.daemon.serving import serve_with
 from gas.extender.admission.flags import AdmissionFlags
 from gas.extender.assembly import Extender
 from gas.extender.debug import books_json, decisions_json, refusals_json
@@ -57,7 +57,7 @@ async def run_extender(flags: Flags, version: str) -> None:
             Port(
                 app=extender_app(extender.verbs, metrics, max_body=flags.max_request_bytes, body_timeout=BODY_TIMEOUT),
                 socket=scheduler_socket,
-                tls=certificates,
+                tls=certificates.context,
                 keep_alive=SCHEDULER_KEEP_ALIVE,
             ),
             Port(
@@ -94,7 +94,7 @@ async def run_extender(flags: Flags, version: str) -> None:
                 Port(
                     app=admission_app(extender.webhooks, AdmissionMetrics(metrics.registry)),
                     socket=admission_socket,
-                    tls=admission_certificates,
+                    tls=admission_certificates.context,
                     keep_alive=SCHEDULER_KEEP_ALIVE,  # the API server closes idle connections after 90 s, as well
                 )
             )

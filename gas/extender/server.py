@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gas.daemon.early_responses import EarlyResponses
 from gas.extender.endpoint import JsonEndpoint, Problem, by_path, to_its_end
 from gas.extender.metrics import Metrics
 from gas.extender.wire import BadRequest, Unreadable, encode_error
@@ -56,7 +57,7 @@ def extender_app(verbs: Mapping[str, ServedVerb], metrics: Metrics, *, max_body:
         f"/scheduler/{name}": _VerbEndpoint(name, verb, metrics, largest=max_body, timeout=body_timeout)
         for name, verb in verbs.items()
     }
-    return by_path(paths, _unknown_path)
+    return EarlyResponses(by_path(paths, _unknown_path), patience=body_timeout)
 
 
 class _Json(Response):

@@ -8,8 +8,7 @@ from contextlib import AsyncExitStack
 from gas.cluster.connection import ApiServer, connect
 from gas.daemon.command import stop_on_signals
 from gas.daemon.plain_port import plain_app
-from gas.daemon.ports import PLAIN_KEEP_ALIVE, Port, listen
-from gas.daemon.serving import serve_with
+from gas.daemon.serving import PLAIN_KEEP_ALIVE, Port, listen, serve_with
 from gas.plugin.assembly import Plugin, card_sources
 from gas.plugin.cdi.cdi_file import remove_cdi_file
 from gas.plugin.discovery.render_node import Query, memory_regions

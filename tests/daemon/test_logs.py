@@ -107,8 +107,8 @@ def test_the_level_between_info_and_debug_is_called_verbose() -> None:
 
 def test_libraries_log_from_warning_on() -> None:
     stream = logged(verbosity=10)
-    logging.getLogger("aiohttp").info("chatter")
-    logging.getLogger("aiohttp").warning("trouble")
+    logging.getLogger("hypercorn").info("chatter")
+    logging.getLogger("hypercorn").warning("trouble")
     assert stream.getvalue().count("\n") == 1
     assert "trouble" in stream.getvalue()
 

@@ -22,7 +22,7 @@ from statistics import median
 import pytest
 
 from benchmarks.processes import resident_bytes
-from gas.daemon.ports import MOST_ADMISSION_CONNECTIONS
+from gas.daemon.serving import MOST_ADMISSION_CONNECTIONS
 from gas.extender.admission.app import LARGE, LARGEST_REVIEW, MOST_LARGE
 from tests.e2e.admission_cluster import Forwarder
 from tests.e2e.audit import audit, live_holders

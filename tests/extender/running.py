@@ -16,8 +16,7 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from gas.daemon.ports import Port, Tls, listen
-from gas.daemon.serving import serve
+from gas.daemon.serving import Port, listen, serve
 
 PATIENCE = 20.0
 """Seconds after which a test that waits for something gives up."""
@@ -75,7 +74,7 @@ class Running:
 def running(
     app: ASGIApp,
     *,
-    tls: Tls | None = None,
+    tls: ssl.SSLContext | None = None,
     client: ssl.SSLContext | None = None,
     keep_alive: float = 60.0,
     graceful_timeout: float = 5.0,

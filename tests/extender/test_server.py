@@ -20,6 +20,7 @@ from gas.extender.tls import CertificateFiles, ServingCertificates
 from gas.extender.wire import BadRequest, Unreadable, encode_preempt_result
 from gas.values.errors import GasError
 from tests.extender.authority import Authority
+from tests.extender.http2_client import Http2Client
 from tests.extender.running import Running, running
 from tests.extender.test_tls import client_context
 
@@ -64,13 +65,18 @@ class Extender:
         status, content, _ = self.running.ask("POST", path, body, JSON)
         return status, content
 
+    def http2(self) -> Http2Client:
+        assert self.running.client is not None
+        self.running.client.set_alpn_protocols(["h2"])
+        return Http2Client(self.running.connect())
+
 
 def serving_certificates(
     authority: Authority, metrics: Metrics, *, allowed_names: frozenset[str] = frozenset()
 ) -> ServingCertificates:
     pair = authority.issue("server")
     files = CertificateFiles(pair.cert, pair.key, authority.cert)
-    return ServingCertificates(files, metrics, allowed_names=allowed_names)
+    return ServingCertificates(files, metrics, allowed_names=allowed_names, alpn=("h2", "http/1.1"))
 
 
 @contextmanager
@@ -88,7 +94,7 @@ def serving(
         body_timeout=body_timeout,
     )
     client = client_context(authority, authority.issue("scheduler"))
-    with running(app, tls=certificates, client=client, keep_alive=keep_alive) as served:
+    with running(app, tls=certificates.context, client=client, keep_alive=keep_alive) as served:
         yield Extender(served, metrics)
 
 
@@ -278,7 +284,7 @@ def test_nodes_are_scored_on_a_path_of_its_own_if_there_is_a_verb(authority: Aut
         body_timeout=5,
     )
     client = client_context(authority, authority.issue("scheduler"))
-    with running(app, tls=serving_certificates(authority, metrics), client=client) as served:
+    with running(app, tls=serving_certificates(authority, metrics).context, client=client) as served:
         assert served.ask("POST", "/scheduler/prioritize", b'{"a": 1}', JSON)[0] == 200
 
 
@@ -289,7 +295,7 @@ def test_a_websocket_is_refused(extender: Extender) -> None:
         "Sec-WebSocket-Version": "13",
         "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
     }
-    assert extender.running.ask("GET", "/scheduler/filter", None, headers)[0] == 404
+    assert extender.running.ask("GET", "/scheduler/filter", None, headers)[0] == 403
 
 
 def test_one_connection_carries_many_requests(extender: Extender) -> None:
@@ -372,6 +378,47 @@ def wait_until(happened: object) -> None:
     while not happened():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+class TestHttp2:
+    def test_both_verbs(self, extender: Extender) -> None:
+        client = extender.http2()
+        large = client.begin("/scheduler/filter", b"x" * 150_000)
+        small = client.begin("/scheduler/bind", b"{}")
+        assert json.loads(client.answer(large).body) == {"size": 150_000, "verb": "filter"}
+        assert json.loads(client.answer(small).body) == {"size": 2, "verb": "bind"}
+        client.close()
+
+    def test_one_connection_carries_more_than_a_thousand_requests(self, extender: Extender) -> None:
+        client = extender.http2()
+        for _ in range(1100):
+            assert client.answer(client.begin("/scheduler/filter", b"x")).status == 200
+        client.close()
+
+    @pytest.mark.parametrize(
+        ("path", "content_type", "size", "status"),
+        [
+            pytest.param("/scheduler/filter", "application/json", 3 * MAX_BODY, 413, id="too-large"),
+            pytest.param("/scheduler/filter", "text/plain", 3 * MAX_BODY, 404, id="wrong-content-type"),
+            pytest.param("/scheduler/prioritize", "application/json", 3 * MAX_BODY, 404, id="unknown-path"),
+        ],
+    )
+    def test_a_refused_request_does_not_harm_others_on_its_connection(
+        self, extender: Extender, path: str, content_type: str, size: int, status: int
+    ) -> None:
+        client = extender.http2()
+        bind = client.begin("/scheduler/bind", b"slow")
+        refused = client.begin(path, b"x" * size, content_type=content_type)
+        assert client.answer(refused).status == status
+        assert client.answer(bind).status == 200
+        assert client.answer(client.begin("/scheduler/filter", b"x")).status == 200
+        client.close()
+
+    def test_a_body_that_does_not_end_is_408(self, authority: Authority) -> None:
+        with serving(authority, body_timeout=0.3) as extender:
+            client = extender.http2()
+            assert client.answer(client.begin("/scheduler/filter", b"x", end=False)).status == 408
+            client.close()
 
 
 async def test_a_bind_that_has_begun_is_not_cancelled_with_its_connection() -> None:

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive
 
+from gas.daemon.early_responses import EarlyResponses
 from gas.daemon.logs import LimitedLog
 from gas.extender.admission.review import BadReview, Review, ReviewResult, decode_review, encode_result
 from gas.extender.endpoint import JsonEndpoint, Problem, by_path, to_its_end
@@ -76,7 +77,7 @@ def admission_app(
         for name, reviewer in webhooks.items()
     }
     unknown = PlainTextResponse(f"unknown path: expected {' or '.join(endpoints)}\n", 404)
-    return by_path(endpoints, unknown)
+    return EarlyResponses(by_path(endpoints, unknown), patience=timeout)
 
 
 class _LargeReviews:

@@ -20,6 +20,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gas.daemon.early_responses import EarlyResponses
 from gas.inspection.cluster import Missing
 from gas.inspection.page.board import MOST_IN_PART, MOST_PLAIN_IN_PART, compressed
 from gas.inspection.page.documents import as_text
@@ -71,6 +72,7 @@ HEARTBEAT = 15.0
 LONGEST_TEXT = 300
 """Characters of a search or a name in a request."""
 
+_BODY_PATIENCE = 5.0
 _GZIP = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 """The beginning of a stream in the format of gzip."""
 
@@ -113,7 +115,7 @@ def page_app(
         Route("/data/changes", streams.respond),
         *(Route(f"/data/{each.__name__}", _document(each)) for each in (state, node, pods, pod, why, decisions)),
     ]
-    return _Guard(Router(routes, redirect_slashes=False), hosts)
+    return EarlyResponses(_Guard(Router(routes, redirect_slashes=False), hosts), patience=_BODY_PATIENCE)
 
 
 class _BadParameter(Exception):

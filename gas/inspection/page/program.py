@@ -11,8 +11,7 @@ import aiohttp
 
 from gas.cluster.connection import ApiServer, connect
 from gas.daemon.command import stop_on_signals
-from gas.daemon.ports import PLAIN_KEEP_ALIVE, ListeningSocket, Port, listen
-from gas.daemon.serving import serve_with
+from gas.daemon.serving import PLAIN_KEEP_ALIVE, ListeningSocket, Port, listen, serve_with
 from gas.inspection.cluster import Cluster, Settings
 from gas.inspection.gather import Where, connected, read_decisions
 from gas.inspection.page.app import page_app

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gas.daemon.ports import (
+from gas.daemon.serving import (
     MOST_ADMISSION_CONNECTIONS,
     MOST_SCHEDULER_CONNECTIONS,
     CannotListen,

@@ -1,0 +1,98 @@
+"""Respond before the request's body was read, without damage to the connection and to other requests on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import MutableMapping
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LINGER = 1.0
+"""Seconds that an HTTP/1.1 client which is still sending gets to notice its response."""
+
+
+class EarlyResponses:
+    """ASGI middleware for an application that may respond at any time.
+
+    An HTTP/1.1 connection whose request was not read to its end cannot be used again. Its response gets
+    ``Connection: close``, and it is closed a moment later: if it were closed at once, with bytes of the client still
+    unread, the kernel would reset it and the response could be lost. Meanwhile the server's queue of body pieces is
+    emptied, because Hypercorn waits for space in it before it closes anything.
+
+    On HTTP/2 other requests share the connection, and Hypercorn closes all of it when a piece of the body arrives for a
+    request that has its response. So the rest of the body is awaited first, and dropped. Hypercorn speaks HTTP/2 with
+    every client that begins with it, even if it was not offered.
+
+    patience  most seconds to wait for the rest of a body on HTTP/2, from the start of the response
+    """
+
+    def __init__(self, app: ASGIApp, *, patience: float, linger: float = LINGER) -> None:
+        self._app = app
+        self._patience = patience
+        self._linger = linger
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close"})
+        elif scope["http_version"] == "2":
+            exchange = _Exchange(scope, receive)
+            await self._app(scope, exchange.receive, self._send_after_body(exchange, send))
+        else:
+            exchange = _Exchange(scope, receive)
+            await self._app(scope, exchange.receive, self._send_then_close(exchange, send))
+
+    def _send_after_body(self, exchange: _Exchange, send: Send) -> Send:
+        async def respond(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await exchange.drop_rest(self._patience)
+            await send(message)
+
+        return respond
+
+    def _send_then_close(self, exchange: _Exchange, send: Send) -> Send:
+        closing = False
+
+        async def respond(message: Message) -> None:
+            nonlocal closing
+            if message["type"] == "http.response.start" and not exchange.is_read:
+                closing = True
+                message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+            if not closing or message["type"] != "http.response.body" or message.get("more_body", False):
+                await send(message)
+                return
+            await send({**message, "more_body": True})
+            await exchange.drop_rest(self._linger)
+            dropping = asyncio.create_task(exchange.drop_rest(self._linger))
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            dropping.cancel()
+
+        return respond
+
+
+class _Exchange:
+    """One request, and whether all of it was read."""
+
+    def __init__(self, scope: MutableMapping[str, Any], receive: Receive) -> None:
+        self._receive = receive
+        self.is_read = not any(
+            (name == b"content-length" and value != b"0") or name == b"transfer-encoding"
+            for name, value in scope["headers"]
+        )
+        if scope["http_version"] == "2":
+            self.is_read = False  # HTTP/2 needs no header for a body
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            self.is_read = True
+        return message
+
+    async def drop_rest(self, patience: float) -> None:
+        """Read and drop the rest of the body, for at most ``patience`` seconds."""
+        try:
+            async with asyncio.timeout(patience):
+                while not self.is_read:
+                    await self.receive()
+        except TimeoutError:
+            return
