@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -20,8 +21,9 @@ from gas.extender.metrics import Metrics as ExtenderMetrics
 from gas.extender.parts import PARTS
 from gas.inspection.command_line import kubectl_gas
 from gas.inspection.page.flags import Flags as PageFlags
-from gas.plugin.flags import Flags as PluginFlags
+from gas.plugin.flags import COMMAND_LINE as PLUGIN
 from gas.plugin.metrics import Metrics as PluginMetrics
+from gas.plugin.parts import PARTS as PLUGIN_PARTS
 from gas.values import card_records
 from gas.vocabularies.declared import Reference
 from gas.vocabularies.intel import names
@@ -32,7 +34,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 PROGRAMS: tuple[CommandLine[Any], ...] = (
     EXTENDER,
     CommandLine(PageFlags),
-    CommandLine(PluginFlags),
+    PLUGIN,
     CommandLine(ConfiguratorFlags),
     CommandLine(DoctorFlags),
 )
@@ -218,10 +220,10 @@ def extender_metrics() -> ExtenderMetrics:
 
 def metrics() -> dict[str, list[tuple[str, str, str, str]]]:
     """Return name, kind, labels and meaning of each metric, by program."""
-    extender, plugin = extender_metrics(), PluginMetrics("0")
+    rows = [row for part in PLUGIN_PARTS for row in part.metrics]
+    extender, plugin = extender_metrics(), PluginMetrics("0", rows)
     for watches in (extender.watches, plugin.watches):
         watches.follow("pods", _Watched())
-    plugin.totals.follow_devices(cards=tuple, scans=lambda: 0, registrations=lambda: {"i915": 0})
     return {
         "gas-extender": sorted(
             [
@@ -229,7 +231,7 @@ def metrics() -> dict[str, list[tuple[str, str, str, str]]]:
                 *((each.name, "gauge", ", ".join(each.labels), each.help_text) for each in GAUGES),
             ]
         ),
-        "gas-plugin": sorted(_of_registry(plugin.registry)),
+        "gas-plugin": sorted(_of_registry(plugin.registry, {row.name: row.labels for row in plugin.sampled.rows})),
     }
 
 
@@ -240,7 +242,9 @@ class _Watched:
     relists = broken = undecodable = 0
 
 
-def _of_registry(registry: CollectorRegistry) -> Iterable[tuple[str, str, str, str]]:
+def _of_registry(
+    registry: CollectorRegistry, sampled: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> Iterable[tuple[str, str, str, str]]:
     labels = {
         metric._name: ", ".join(metric._labelnames)  # type: ignore[attr-defined]
         for metric in registry._collector_to_names
@@ -249,7 +253,7 @@ def _of_registry(registry: CollectorRegistry) -> Iterable[tuple[str, str, str, s
     for family in registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name
         found = labels.get(family.name) or ", ".join(
-            dict.fromkeys(label for sample in family.samples for label in sample.labels)
+            dict.fromkeys([*sampled.get(name, ()), *(label for sample in family.samples for label in sample.labels)])
         )
         yield name, family.type, found, family.documentation
 

@@ -17,7 +17,7 @@ from gas.extender.flags import Flags
 from gas.extender.metrics import Metrics
 from gas.extender.program import BODY_TIMEOUT
 from gas.extender.server import extender_app
-from gas.plugin.assembly import Machine, Plugin
+from gas.plugin.assembly import NodeInterfaces, Plugin
 from gas.plugin.environment import Environment
 from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.flags import parse_flags as parse_plugin_flags
@@ -180,16 +180,16 @@ class PluginProcess:
             nanoseconds=lambda: int((EPOCH + world.loop.time()) * 1e9),
             spread=world.chance.stream(f"{self.name} {world.loop.time()}").between,
         )
-        machine = Machine(
+        interfaces = NodeInterfaces(
             resources=lambda _socket, _names: cast(Any, PodResources(host)),
             registration=cast(Any, partial(Registration, host)),
             off_loop=_at_once,
+            cards=lambda _flags, _environment: [Cards(host)],
+            timing=timing,
         )
         api = await connect(world, process, timing)
         flags = plugin_flags(self._node)
-        plugin = Plugin(
-            api, flags, Environment(), PluginMetrics("simulation"), [Cards(host)], machine=machine, timing=timing
-        )
+        plugin = Plugin(api, flags, Environment(), PluginMetrics("simulation"), interfaces=interfaces)
         await world.watched(self.name, plugin.run)
 
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def main() -> int:
     """Serve until SIGTERM or SIGINT. Return the exit code: 0 after a clean stop, 1 for a failure, 2 for bad usage."""
     with quiet_end_on_signals():
-        from gas.plugin.flags import Flags, parse_flags
+        from gas.plugin.flags import COMMAND_LINE, parse_flags
 
-        return run_command(Flags, sys.argv[1:], parse=parse_flags, run=_run)
+        return run_command(COMMAND_LINE, sys.argv[1:], parse=parse_flags, run=_run)
 
 
 def _run(flags: Flags) -> int:

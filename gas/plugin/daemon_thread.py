@@ -8,33 +8,27 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from functools import partial
+from concurrent.futures import Future
 from typing import TypeVar
 
 _Result = TypeVar("_Result")
 
 
-async def in_a_daemon_thread(work: Callable[[], _Result], *, name: str) -> _Result:
-    """Return the result of ``work``, or raise its error. The thread does not keep the program from ending.
-
-    If the waiting is cancelled, the work goes on and its result is dropped.
-    """
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[_Result] = loop.create_future()
-
-    def settle(set_result: Callable[[], None]) -> None:
-        if not result.cancelled():
-            set_result()
+def start_daemon_thread(work: Callable[[], _Result], *, name: str) -> Future[_Result]:
+    """Start the work, and return its future result. The thread does not keep the program from ending."""
+    result: Future[_Result] = Future()
+    result.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
-            set_result = partial(result.set_result, work())
-        except Exception as error:  # noqa: BLE001 - raised again where the result is awaited
-            set_result = partial(result.set_exception, error)
-        try:
-            loop.call_soon_threadsafe(settle, set_result)
-        except RuntimeError:
-            return  # the loop is closed: the program has ended meanwhile
+            result.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised again where the result is read
+            result.set_exception(error)
 
     threading.Thread(target=run, name=name, daemon=True).start()
-    return await result
+    return result
+
+
+async def in_a_daemon_thread(work: Callable[[], _Result], *, name: str) -> _Result:
+    """Return the result of the work, or raise its error. If the waiting is cancelled, the work goes on."""
+    return await asyncio.wrap_future(start_daemon_thread(work, name=name))

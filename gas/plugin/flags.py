@@ -11,29 +11,45 @@ from pathlib import Path
 from typing import ClassVar
 
 from gas.daemon import flag_values as values
-from gas.daemon.flags import KLOG_FLAGS, IgnoredFlags, MeasuredDaemonFlags, UsageError, flag, read_flags, switch
-from gas.plugin.cdi.cdi_file import DEFAULT_PATH as CDI_FILE
-from gas.plugin.devices.allocation import ByPath, Cdi
+from gas.daemon.flags import (
+    KLOG_FLAGS,
+    CommandLine,
+    IgnoredFlags,
+    MeasuredDaemonFlags,
+    UsageError,
+    flag,
+    read_flags,
+    switch,
+)
+from gas.plugin.devices.allocation import ByPath
 from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.device_lists import Monitoring
-from gas.plugin.discovery.card_source import Source, parse_sources
 from gas.plugin.discovery.pci_ids import parse_pci_ids
 from gas.plugin.environment import VARIABLES
-from gas.plugin.limits.memory_limits import MemoryLimitsOf
-from gas.plugin.nfd.nfd_file import DEFAULT_PATH as NFD_FILE
-from gas.plugin.nvml.nvml_cards import Access
+from gas.plugin.part import Choice
+from gas.plugin.parts import PARTS
 from gas.values.amounts import MemoryUnit
+from gas.values.errors import InvalidEntry
 from gas.vocabularies.known import Settings, aliyun_unit_flag, unused_settings, vocabularies_flag, with_settings
 from gas.vocabularies.protocol import Vocabulary
 
 
 class WriteNode(StrEnum):
-    """How the node's labels and resources are written."""
+    """The ways of the core to describe the cards on the node; parts add others."""
 
     PATCH = "patch"  # the plugin writes labels, annotation and resources on its node
-    NFD = "nfd"  # the plugin writes a feature file, and Node Feature Discovery writes the node
     NONE = "none"
 
+
+SYSFS = Choice("sysfs", "Intel's")
+"""The core's source of cards."""
+
+SOURCES = (SYSFS, *(part.card_source for part in PARTS if part.card_source is not None))
+NODE_WRITERS = (
+    Choice(WriteNode.PATCH, "the plugin writes labels, an annotation and resources on its node"),
+    *(part.node_writer for part in PARTS if part.node_writer is not None),
+    Choice(WriteNode.NONE, ""),
+)
 
 MOST_IDS = 1000
 """Most devices that one card can be. Kubelet accepts lists of up to 4 MiB, which is about 127,000 devices of a driver:
@@ -46,6 +62,32 @@ LEVEL_ZERO_FLAGS = IgnoredFlags(
     reason="there is no Level-Zero sidecar, and a card is healthy if the kernel shows it completely",
 )
 """The flags of Intel's plugin that need its Level-Zero sidecar."""
+
+
+def parse_sources(text: str) -> frozenset[str]:
+    """Parse the value of ``--card-sources``: names with commas between them. Raises InvalidEntry."""
+    known = [source.name for source in SOURCES]
+    found: set[str] = set()
+    for entry in text.split(","):
+        name = entry.strip()
+        if name not in known or name in found:
+            raise InvalidEntry(f"sources with commas between them, each once, of these: {', '.join(known)}", entry)
+        found.add(name)
+    return frozenset(found)
+
+
+def parse_node_writer(text: str) -> str:
+    """Parse the value of ``--write-node``."""
+    *names, last = (writer.name for writer in NODE_WRITERS)
+    if text not in (*names, last):
+        raise ValueError(f"{', '.join(names)} or {last}")
+    return text
+
+
+def _described(choices: Sequence[Choice]) -> str:
+    """List choices with their descriptions: ``patch (the plugin …) or none``."""
+    *first, last = (f"{each.name} ({each.description})" if each.description else each.name for each in choices)
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def ids_per_card(value: str) -> int:
@@ -66,7 +108,7 @@ def root_directory(value: str) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags(MeasuredDaemonFlags):
-    """The command line of ``gas-plugin``. `parse_flags` checks combinations and finds the node's name.
+    """The flags of the core of ``gas-plugin``. `parse_flags` checks combinations and finds the node's name.
 
     allow_ids, deny_ids  PCI device ids in the form of `gas.plugin.discovery.pci_ids`; at most one of the two is set
     write_node           NONE without resource_manager
@@ -124,42 +166,23 @@ class Flags(MeasuredDaemonFlags):
         "Send kubelet the NUMA node of each card. Under every Topology Manager policy but none, kubelet then gives "
         "containers only cards of the NUMA node that it chooses, whichever cards were decided.",
     )
-    cdi: Cdi = flag(
-        "cdi",
-        values.one_of(Cdi),
-        Cdi.NONE,
-        "MODE",
-        "Also name the cards for CDI: none, names (in the field of kubelet's API) or annotations.",
-    )
-    cdi_file: Path = flag(
-        "cdi-file", values.file, str(CDI_FILE), "FILE", "The CDI file that describes the cards, with --cdi."
-    )
-
     vocabularies: tuple[Vocabulary, ...] = vocabularies_flag("gas-extender")
     aliyun_unit: MemoryUnit = aliyun_unit_flag("gas-extender")
 
-    card_sources: frozenset[Source] = flag(
+    card_sources: frozenset[str] = flag(
         "card-sources",
         parse_sources,
-        Source.SYSFS,
+        SYSFS.name,
         "NAME,…",
-        "Where cards are found: sysfs (Intel's) or nvml (NVIDIA's, by the library of their driver), or both.",
+        f"Where cards are found, one or more of these: {_described(SOURCES)}.",
         group="Finding cards",
-    )
-    nvidia_access: Access = flag(
-        "nvidia-access",
-        values.one_of(Access),
-        Access.VARIABLE,
-        "MODE",
-        "How containers get NVIDIA's cards: variable (NVIDIA_VISIBLE_DEVICES, for NVIDIA's container runtime), nodes "
-        "(the variable and the device nodes) or cdi (the CDI names of NVIDIA's container toolkit).",
     )
     prefix: Path = flag(
         "prefix",
         root_directory,
         "/",
         "DIR",
-        "Directory under which the plugin finds /sys, /dev and, with --usage, /proc; containers never see it.",
+        "Directory under which the plugin finds /sys, /dev and /proc; containers never see it.",
     )
     allow_ids: frozenset[str] = flag(
         "allow-ids", parse_pci_ids, "", "0xhhhh,…", "Use only cards with these PCI device ids.", unset="all cards"
@@ -171,22 +194,6 @@ class Flags(MeasuredDaemonFlags):
         "0xhhhh,…",
         "Leave out cards with these PCI device ids. Cannot be combined with --allow-ids.",
         unset="none",
-    )
-
-    usage: bool = switch(
-        "usage",
-        "Measure how much memory and engine time of the cards the pods of this node really use, and show it beside "
-        "what they requested. The plugin must see the node's processes.",
-        group="Use of the cards",
-    )
-
-    memory_limits: MemoryLimitsOf = flag(
-        "memory-limits",
-        values.one_of(MemoryLimitsOf),
-        MemoryLimitsOf.NONE,
-        "WHAT",
-        "Memory limits that the kernel enforces on shared cards: none, or pod (a pod can use no more memory of a card "
-        "than it requested). Needs the cgroup controller dmem and the right to write in /sys/fs/cgroup.",
     )
 
     node_name: str = flag(
@@ -205,15 +212,13 @@ class Flags(MeasuredDaemonFlags):
         "DIR",
         "Directory of kubelet, which contains device-plugins/ and pod-resources/.",
     )
-    write_node: WriteNode = flag(
+    write_node: str = flag(
         "write-node",
-        values.one_of(WriteNode),
+        parse_node_writer,
         WriteNode.PATCH,
         "MODE",
-        "How the cards are described on the node: patch (the plugin writes labels, an annotation and resources on its "
-        "node), nfd (it writes a feature file for Node Feature Discovery) or none.",
+        f"How the cards are described on the node: {_described(NODE_WRITERS)}.",
     )
-    nfd_file: Path = flag("nfd-file", values.file, str(NFD_FILE), "FILE", "The feature file, with --write-node=nfd.")
     uninstall: bool = switch(
         "uninstall",
         "Remove everything that the plugin has written from the node, and exit. Use it when no plugin runs on the node "
@@ -237,41 +242,32 @@ class Flags(MeasuredDaemonFlags):
         return Monitoring.SPLIT if self.split_monitoring else Monitoring.ONE
 
 
+COMMAND_LINE = CommandLine(Flags, tuple(part.flags for part in PARTS))
+"""The flags of the core and of all parts."""
+
+
 def parse_flags(argv: Sequence[str], *, environ: Mapping[str, str] = os.environ, host_name: str | None = None) -> Flags:
     """Parse the arguments after the program's name. Raises UsageError.
 
     ``environ`` and ``host_name`` (the machine's) give the default of --node-name.
     """
-    flags = read_flags(Flags, argv)
+    flags = read_flags(COMMAND_LINE, argv)
     if flags.allow_ids and flags.deny_ids:
         raise UsageError("--allow-ids and --deny-ids exclude each other: give one of them")
     warnings = list(flags.warnings)
-    if "nvidia-access" in flags.given and Source.NVML not in flags.card_sources:
-        warnings.append(f"ignored: --nvidia-access={flags.nvidia_access}; it needs nvml among --card-sources")
     if flags.split_monitoring and not flags.enable_monitoring:
         warnings.append("ignored: --split-monitoring; it needs --enable-monitoring")
-    if "nfd-file" in flags.given and not (flags.uninstall or flags.write_node is WriteNode.NFD):
-        warnings.append("ignored: --nfd-file; it needs --write-node=nfd")
-    if "cdi-file" in flags.given and not (flags.uninstall or flags.cdi is not Cdi.NONE):
-        warnings.append("ignored: --cdi-file; it needs --cdi=names or --cdi=annotations")
     write_node = flags.write_node
     if not flags.resource_manager:
-        if flags.usage:
-            warnings.append("ignored: --usage; with --resource-manager=false the plugin does not know the pods")
-        if flags.memory_limits is not MemoryLimitsOf.NONE:
-            warnings.append(
-                f"ignored: --memory-limits={flags.memory_limits}; "
-                "with --resource-manager=false the plugin does not know the pods"
-            )
-        if "write-node" in flags.given and write_node is not WriteNode.NONE:
+        if "write-node" in flags.given and write_node != WriteNode.NONE:
             warnings.append(f"ignored: --write-node={write_node}; with --resource-manager=false nothing is written")
         write_node = WriteNode.NONE
+    for part in PARTS:
+        warnings += part.warnings(flags)
     return replace(
         flags,
         node_name=flags.node_name or _own_node_name(environ, host_name or socket.gethostname()),
         write_node=write_node,
-        usage=flags.usage and flags.resource_manager,
-        memory_limits=flags.memory_limits if flags.resource_manager else MemoryLimitsOf.NONE,
         vocabularies=with_settings(flags.vocabularies, Settings(aliyun_unit=flags.aliyun_unit)),
         warnings=(*warnings, *unused_settings(flags.given, flags.vocabularies)),
     )

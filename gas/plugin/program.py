@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from typing import Any
 
 from gas.cluster.connection import ApiServer, connect
 from gas.daemon.command import stop_on_signals
 from gas.daemon.plain_port import plain_app
 from gas.daemon.serving import PLAIN_KEEP_ALIVE, Port, listen, serve_with
-from gas.plugin.assembly import Plugin, card_sources
-from gas.plugin.cdi.cdi_file import remove_cdi_file
-from gas.plugin.discovery.render_node import Query, memory_regions
+from gas.plugin.assembly import REAL_INTERFACES, NodeInterfaces, Plugin
 from gas.plugin.environment import Environment
 from gas.plugin.flags import Flags
-from gas.plugin.limits.dmem import DMEM, Controller
-from gas.plugin.limits.limit_files import clear_limits
-from gas.plugin.limits.memory_limits import MemoryLimitsOf
 from gas.plugin.metrics import Metrics
-from gas.plugin.nfd.nfd_file import remove_feature_file
 from gas.plugin.node.node_writer import clear_node
-from gas.plugin.usage.usage_report import usage_json
+from gas.plugin.part import Part
+from gas.plugin.parts import PARTS
 from gas.values.errors import GasError
 from gas.vocabularies.combined import Vocabularies
 
@@ -35,26 +32,22 @@ async def run_plugin(
     environment: Environment,
     version: str,
     *,
-    controller: Controller = DMEM,
-    query: Query = memory_regions,
+    parts: Sequence[Part[Any]] = PARTS,
+    interfaces: NodeInterfaces = REAL_INTERFACES,
 ) -> None:
     """Allocate cards until SIGTERM or SIGINT. Raises GasError if it cannot start.
 
-    controller  of cgroups, for memory limits
-    query       asks a driver how much memory its card has
-
-    At the end the sockets and the NFD file are removed, since nothing serves or updates them any more. Labels,
-    annotation and resources stay on the node, and so does the CDI file, without which containers could not restart.
+    At the end the sockets are removed, since nothing serves them any more. Labels, annotation and resources stay on the
+    node.
     """
-    metrics = Metrics(version)
+    metrics = Metrics(version, [row for part in parts if part.runs_with(flags) for row in part.metrics])
     async with AsyncExitStack() as stack:
         plain_socket = stack.enter_context(listen(flags.metrics_address, flags.metrics_port, flag="metrics-port"))
         api: ApiServer | None = None
         if flags.resource_manager:
             api = await _connect(flags)
             stack.push_async_callback(api.close)
-        sources = card_sources(flags, environment, query=query)
-        plugin = Plugin(api, flags, environment, metrics, sources, controller=controller)
+        plugin = Plugin(api, flags, environment, metrics, parts=parts, interfaces=interfaces)
 
         def stop(signal_name: str) -> None:
             logger.info("%s: stopping", signal_name)
@@ -65,7 +58,7 @@ async def run_plugin(
             app=plain_app(
                 why_not_ready=plugin.readiness.why_not,
                 registry=metrics.registry,
-                documents={"/usage": lambda: usage_json(plugin.cluster.usage if plugin.cluster is not None else None)},
+                documents=plugin.documents(parts),
             ),
             socket=plain_socket,
             tls=None,
@@ -81,21 +74,15 @@ async def run_plugin(
     logger.info("stopped")
 
 
-async def uninstall(flags: Flags) -> int:
-    """Remove from the node what plugins wrote: labels, annotation, resources, NFD file, CDI file, limits.
+async def uninstall(flags: Flags, parts: Sequence[Part[Any]] = PARTS) -> int:
+    """Remove from the node what plugins wrote: what parts leave, then labels, annotation and resources.
 
-    Log what cannot be removed, and return the exit code. The NFD file is removed first, because NFD would write the
-    labels again.
+    Log what cannot be removed, and return the exit code. The parts come first, because NFD would write labels again.
     """
     failures: list[GasError] = []
-    if flags.memory_limits is not MemoryLimitsOf.NONE:
+    for part in parts:
         try:
-            clear_limits(flags.prefix / "sys/fs/cgroup", DMEM)
-        except GasError as error:
-            failures.append(error)
-    for remove, path in ((remove_feature_file, flags.nfd_file), (remove_cdi_file, flags.cdi_file)):
-        try:
-            remove(path)
+            part.clean_up(flags)
         except GasError as error:
             failures.append(error)
     try:

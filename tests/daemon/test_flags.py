@@ -26,13 +26,13 @@ from gas.daemon.flags import (
 )
 from gas.doctor.flags import Flags as DoctorFlags
 from gas.extender.command_line import COMMAND_LINE as EXTENDER
-from gas.plugin.flags import Flags as PluginFlags
+from gas.plugin.flags import COMMAND_LINE as PLUGIN
 
 PROGRAMS: tuple[CommandLine[Any], ...] = (
     CommandLine(ConfiguratorFlags),
     CommandLine(DoctorFlags),
     EXTENDER,
-    CommandLine(PluginFlags),
+    PLUGIN,
 )
 EVERY_FLAG = [(program, each.name) for program in PROGRAMS for each in flags_of(program)]
 
@@ -209,7 +209,7 @@ def test_the_help_of_every_program_has_every_flag_and_fits_a_terminal(program: C
 
 
 def test_daemons_accept_the_flags_of_klog() -> None:
-    for program in (EXTENDER.core, PluginFlags):
+    for program in (EXTENDER.core, PLUGIN.core):
         assert issubclass(program, DaemonFlags)
         assert {each.name for group in program.ignored for each in group.flags} >= {"logtostderr", "vmodule"}
 

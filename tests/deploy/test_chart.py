@@ -13,7 +13,7 @@ import yaml
 
 from gas.daemon.flags import flags_of
 from gas.extender.command_line import COMMAND_LINE
-from gas.plugin.flags import Flags as PluginFlags
+from gas.plugin.flags import COMMAND_LINE as PLUGIN
 from tests.deploy.json_schema import KEYWORDS, Schema, parts, problems, resolved
 from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, ROOT, read
 from tests.e2e.helm import documented_values
@@ -59,7 +59,7 @@ CHARTS_OWN = {
 
 TABLES = {
     "extender": {flag.name: flag for flag in COMMAND_LINE.flags},
-    "plugin": {flag.name: flag for flag in flags_of(PluginFlags)},
+    "plugin": {flag.name: flag for flag in flags_of(PLUGIN)},
 }
 
 

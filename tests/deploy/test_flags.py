@@ -16,6 +16,7 @@ from gas.extender.flags import Flags as ExtenderFlags
 from gas.extender.scoring.part import ScoringFlags
 from gas.inspection.page.flags import Flags as PageFlags
 from gas.placement.node_score import NodeScore
+from gas.plugin.flags import COMMAND_LINE as PLUGIN_LINE
 from gas.plugin.flags import Flags as PluginFlags
 from tests.deploy.manifests import COMPONENTS, DEPLOY, ROOT
 
@@ -39,7 +40,7 @@ def numbers(file: Path, pattern: str) -> list[int]:
     [
         pytest.param(EXTENDER_TEMPLATE, COMMAND_LINE, id="extender"),
         pytest.param(PAGE_TEMPLATE, CommandLine(PageFlags), id="page"),
-        pytest.param(PLUGIN_TEMPLATE, CommandLine(PluginFlags), id="plugin"),
+        pytest.param(PLUGIN_TEMPLATE, PLUGIN_LINE, id="plugin"),
     ],
 )
 def test_the_charts_templates_pass_only_flags_that_exist(template: Path, program: CommandLine[Any]) -> None:

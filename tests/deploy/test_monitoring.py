@@ -12,9 +12,12 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from gas.extender.gauges import GAUGES
 from gas.plugin.metrics import Metrics as PluginMetrics
+from gas.plugin.parts import PARTS
 from scripts.reference import extender_metrics
 from tests.deploy.manifests import COMPONENTS, read
 
+PART_ROWS = [row for part in PARTS for row in part.metrics]
+PLUGIN = PluginMetrics("1", PART_ROWS)
 ALERTS = COMPONENTS / "monitoring/alerts.yaml"
 DASHBOARD = json.loads((COMPONENTS / "monitoring/dashboard.json").read_text(encoding="utf-8"))
 TARGET_LABELS = {"pod", "node", "job", "instance", "namespace"}
@@ -31,20 +34,21 @@ def _names(registry: CollectorRegistry) -> Iterator[str]:
 
 def _series() -> set[str]:
     return {gauge.name for gauge in GAUGES} | {
-        name for metrics in (extender_metrics(), PluginMetrics("1")) for name in _names(metrics.registry)
+        name for metrics in (extender_metrics(), PLUGIN) for name in _names(metrics.registry)
     }
 
 
 def _labels() -> set[str]:
     own = {
         label
-        for metrics in (extender_metrics(), PluginMetrics("1"))
+        for metrics in (extender_metrics(), PLUGIN)
         for metric in metrics.registry._collector_to_names
         if isinstance(metric, MetricWrapperBase)
         for label in metric._labelnames
     }
     of_gauges = {label for gauge in GAUGES for label in gauge.labels}
-    return own | of_gauges | {"__name__", "kind", "version", "le", "source", "engine"} | TARGET_LABELS
+    sampled = {label for row in PLUGIN.sampled.rows for label in row.labels}
+    return own | of_gauges | sampled | {"__name__", "kind", "version", "le"} | TARGET_LABELS
 
 
 def _rules() -> list[dict[str, str]]:

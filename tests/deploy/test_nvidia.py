@@ -7,7 +7,6 @@ from typing import Any
 
 import yaml
 
-from gas.plugin.discovery.card_source import Source
 from gas.plugin.flags import parse_flags
 from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, container, one, read
 
@@ -32,7 +31,7 @@ def patch(kind: str) -> dict[str, Any]:
 
 def test_it_differs_from_intels_only_by_cards_nodes_and_runtime() -> None:
     nvidia, intel = pod_of(NVIDIA), pod_of(INTEL)
-    assert parse_flags(nvidia["containers"][0].pop("args"), environ={}).card_sources == {Source.NVML}
+    assert parse_flags(nvidia["containers"][0].pop("args"), environ={}).card_sources == {"nvml"}
     assert intel["containers"][0].pop("args") == []
     (_, *added) = nvidia["containers"][0]["env"]
     assert added == [

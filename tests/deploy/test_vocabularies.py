@@ -14,7 +14,7 @@ from gas.cluster import paths
 from gas.daemon.flags import flags_of
 from gas.extender.command_line import parse_flags as parse_extender_flags
 from gas.extender.sharepods.part import SHAREPODS
-from gas.plugin.flags import Flags as PluginFlags
+from gas.plugin.flags import COMMAND_LINE as PLUGIN
 from gas.plugin.flags import parse_flags as parse_plugin_flags
 from gas.vocabularies.known import KNOWN
 from gas.vocabularies.kubeshare.sharepod import API_VERSION, KIND, MadePod, status_of
@@ -52,7 +52,7 @@ def test_components_can_be_combined() -> None:
 
 def test_the_chart_accepts_the_units() -> None:
     schema = json.loads((DEPLOY / "chart/values.schema.json").read_text(encoding="utf-8"))
-    (unit,) = (each for each in flags_of(PluginFlags) if each.name == "aliyun-unit")
+    (unit,) = (each for each in flags_of(PLUGIN) if each.name == "aliyun-unit")
     for program in ("extender", "plugin"):
         accepted = schema["properties"][program]["properties"]["flags"]["properties"]["aliyun-unit"]["enum"]
         assert [str(unit.parse(text)) for text in accepted] == ["MiB", "GiB"]

@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from gas.daemon.command import own_version, quiet_end_on_signals, run_command, run_daemon
+from gas.plugin.assembly import NodeInterfaces, sysfs_cards
 from gas.plugin.environment import Environment
-from gas.plugin.flags import Flags, parse_flags
+from gas.plugin.flags import COMMAND_LINE, Flags, parse_flags
 from gas.plugin.program import run_plugin
 
 REGIONS = "GAS_E2E_REGIONS"
@@ -25,10 +26,11 @@ def regions(_node: Path, _driver: str) -> tuple[int, ...]:
 
 def main() -> int:
     def run(flags: Flags) -> int:
-        return run_daemon(flags, partial(run_plugin, flags, Environment(), own_version(), query=regions))
+        interfaces = NodeInterfaces(cards=partial(sysfs_cards, query=regions))
+        return run_daemon(flags, partial(run_plugin, flags, Environment(), own_version(), interfaces=interfaces))
 
     with quiet_end_on_signals():
-        return run_command(Flags, sys.argv[1:], parse=parse_flags, run=run)
+        return run_command(COMMAND_LINE, sys.argv[1:], parse=parse_flags, run=run)
 
 
 if __name__ == "__main__":

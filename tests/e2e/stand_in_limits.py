@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 
 from gas.daemon.command import own_version, quiet_end_on_signals, run_command, run_daemon
 from gas.plugin.environment import Environment
-from gas.plugin.flags import Flags, parse_flags
+from gas.plugin.flags import COMMAND_LINE, Flags, parse_flags
 from gas.plugin.limits.dmem import Limits
+from gas.plugin.limits.part import MEMORY_LIMITS, build_limits
 from gas.plugin.program import run_plugin
 
 CARD = "GAS_E2E_CARD"
@@ -40,10 +43,11 @@ class Pids:
 
 def main() -> int:
     def run(flags: Flags) -> int:
-        return run_daemon(flags, lambda: run_plugin(flags, Environment(), own_version(), controller=Pids()))
+        limits = replace(MEMORY_LIMITS, build=partial(build_limits, controller=Pids()))
+        return run_daemon(flags, lambda: run_plugin(flags, Environment(), own_version(), parts=[limits]))
 
     with quiet_end_on_signals():
-        return run_command(Flags, sys.argv[1:], parse=parse_flags, run=run)
+        return run_command(COMMAND_LINE, sys.argv[1:], parse=parse_flags, run=run)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,13 @@ from typing import Any
 
 from gas.cluster.connection import connect
 from gas.cluster.objects import MERGE_PATCH
-from gas.plugin.assembly import Plugin, card_sources
+from gas.plugin.assembly import NodeInterfaces, Plugin
 from gas.plugin.discovery.card_source import CardSource
 from gas.plugin.environment import Environment
 from gas.plugin.flags import parse_flags
 from gas.plugin.kubelet.registration import State
 from gas.plugin.metrics import Metrics
+from gas.plugin.parts import PARTS
 from gas.vocabularies.intel.vocabulary import INTEL
 from gas.vocabularies.protocol import Vocabulary
 from sandbox.api.client import ApiClient
@@ -69,11 +70,11 @@ class SandboxNode:
         """
         options = [f"--prefix={self.tree}", f"--kubelet-dir={self.kubelet_dir}", f"--node-name={NODE}", *flags]
         parsed = replace(parse_flags(options, environ={}), vocabularies=tuple(vocabularies))
-        self.metrics = Metrics("1")
+        self.metrics = Metrics("1", [row for part in PARTS if part.runs_with(parsed) for row in part.metrics])
         kubeconfig = write_kubeconfig(self.directory / "kubeconfig", api_url or self.server.url, token="plugin")
         api = await connect(str(kubeconfig), explicit=True) if parsed.resource_manager else None
-        environment = environment or Environment()
-        plugin = Plugin(api, parsed, environment, self.metrics, sources or card_sources(parsed, environment))
+        interfaces = NodeInterfaces(cards=lambda *_: sources) if sources else NodeInterfaces()
+        plugin = Plugin(api, parsed, environment or Environment(), self.metrics, interfaces=interfaces)
         task = asyncio.create_task(plugin.run())
         try:
             if watched:
@@ -153,6 +154,11 @@ class SandboxNode:
         """Return reason and message of every event about an object of this name."""
         found = [stored.value for stored in self.server.api.storage.objects(EVENTS.plural)]
         return [(event["reason"], event["message"]) for event in found if event["involvedObject"]["name"] == about]
+
+    def event_counts(self, reason: str) -> list[int]:
+        """Return how often each event of a reason was posted."""
+        found = [stored.value for stored in self.server.api.storage.objects(EVENTS.plural)]
+        return [event["count"] for event in found if event["reason"] == reason]
 
     def given(self, pod: dict[str, Any], container: str = "main") -> ContainerDevices | None:
         """Return the devices that a container was started with; None before."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -58,3 +59,21 @@ def decided(cards: str, *, init: str = "", tiles: str = "", ts: int | str = 1) -
 
 WITHOUT_DEVICES: ContainerIds = {"c": {}}
 """What kubelet lists of a pod with one container ``c`` that it has just taken up."""
+
+
+def pod_uid(number: int) -> str:
+    """Return a UID in the form of kube-apiserver's."""
+    return str(UUID(int=number))
+
+
+STATIC_HASH = "0123456789abcdef0123456789abcdef"
+"""kubelet's UID of a static pod; the mirror pod of the API server has another."""
+
+
+def mirror_of(config_hash: str) -> dict[str, str]:
+    """Return the annotations of the mirror pod of a static pod."""
+    return {"kubernetes.io/config.hash": config_hash, "kubernetes.io/config.mirror": config_hash}
+
+
+def container_id(number: int) -> str:
+    return f"{number:064x}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from gas.values.card_records import parse_card_records
 from gas.vocabularies.known import DEFAULT
 from sandbox.api.kinds import NODES
 from sandbox.api.routes import Access
-from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, FakeGpu, add_gpu, fake_gpus, remove_gpu
+from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, add_gpu, fake_gpus, remove_gpu
 from tests.builders import container, pod_json
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node, soon
@@ -120,18 +119,6 @@ class TestDevices:
             i915 = node.create(placed("i915", "card1"))
             xe = node.create(placed("xe", "card3", container(xe=1)))
             assert (await node.got(i915), await node.got(xe)) == (["card1"], ["card3"])
-
-    async def test_cdi_names_stand_beside_the_device_nodes_and_in_the_spec_file(self) -> None:
-        async with sandbox_node(*FLEX) as node:
-            file = node.directory / "cdi/gpus.json"
-            async with node.running_plugin("--cdi=names", f"--cdi-file={file}"):
-                pod = node.create(placed("a", "card2"))
-                assert await node.got(pod) == ["card2"]
-                given = node.given(pod)
-                assert given is not None
-                assert given.cdi_devices == ("gpu.intel.com/card=card2",)
-            names = [device["name"] for device in json.loads(file.read_text())["devices"]]
-            assert names == ["card0", "card1", "card2", "card3"]
 
     # contract P2.4
     @pytest.mark.parametrize(
@@ -233,16 +220,15 @@ class TestMismatches:
             assert "gas-allocated-cards" not in node.annotations("first")
 
     async def test_a_receipt_that_is_removed_is_written_again(self) -> None:
-        async with sandbox_node(*FLEX) as node, node.running_plugin() as plugin:
-            assert plugin.cluster is not None
+        async with sandbox_node(*FLEX) as node, node.running_plugin():
             pod = node.create(unplaced("a"))
             (card,) = await node.got(pod)
             await soon(lambda: node.annotations("a")["gas-allocated-cards"] == card)
-            receipts = plugin.cluster.receipts
-            await soon(lambda: receipts.written == 1)  # counted a moment after the node's API server shows it
+            # Counted a moment after the node's API server shows it.
+            await soon(lambda: node.count("receipts_written_total") == 1)
             node.annotate("a", {"gas-allocated-cards": "card3" if card != "card3" else "card0"})
             await soon(lambda: node.annotations("a")["gas-allocated-cards"] == card)
-            await soon(lambda: receipts.written == 2)
+            await soon(lambda: node.count("receipts_written_total") == 2)
 
     async def test_masks_that_two_pods_exchanged(
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -257,7 +243,7 @@ class TestMismatches:
             return None
 
         async def resolve_when_both_are_known(self: PodResolver, request: PreferredRequest) -> Preference:
-            await eventually(lambda: plugin.cluster is not None and len(plugin.cluster.pods) == 2)
+            await eventually(lambda: len(list(plugin.node.pods)) == 2)
             return await resolve(self, request)
 
         monkeypatch.setattr(PodResources, "pods", pods)
@@ -393,28 +379,6 @@ class TestTheNode:
             assert list(node.node()["metadata"]["labels"]) == ["kubernetes.io/hostname"]
             assert "gas-cards" not in node.node()["metadata"].get("annotations", {})
             assert not {"millicores", "memory.max", "tiles"} & node.allocatable().keys()
-
-    async def test_a_feature_file_says_the_same_while_the_plugin_runs(self) -> None:
-        async with sandbox_node(*FLEX) as node:
-            file = node.directory / "features/gpus.txt"
-            file.parent.mkdir()
-            async with node.running_plugin("--write-node=nfd", f"--nfd-file={file}"):
-                await eventually(file.exists)
-                assert "gpu.intel.com/gpu-numbers=0.1.2.3\n" in file.read_text()
-                assert "gpu.intel.com/gpu-numbers" not in node.node()["metadata"]["labels"]
-            assert not file.exists()
-
-    @pytest.mark.parametrize(
-        ("gpus", "is_reported"), [(FLEX, False), ((*FLEX, *fake_gpus(MAX_1550_XE, 1, first=4)), True)]
-    )
-    async def test_cards_that_a_feature_file_cannot_describe_are_reported(
-        self, caplog: pytest.LogCaptureFixture, gpus: tuple[FakeGpu, ...], is_reported: bool
-    ) -> None:
-        async with sandbox_node(*gpus) as node:
-            file = node.directory / "gpus.txt"
-            async with node.running_plugin("--write-node=nfd", f"--nfd-file={file}"):
-                await eventually(file.exists)
-        assert ("differ, which an NFD feature file cannot express" in caplog.text) is is_reported
 
     async def test_fake_cards_are_reported_as_a_warning(self, caplog: pytest.LogCaptureFixture) -> None:
         async with sandbox_node(*FLEX) as node, node.running_plugin():

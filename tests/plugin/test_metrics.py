@@ -7,11 +7,12 @@ from prometheus_client import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from gas.plugin.metrics import Metrics
+from gas.plugin.parts import PARTS
 
 
 @pytest.mark.parametrize("encode", [generate_latest, generate_openmetrics], ids=["prometheus", "openmetrics"])
 def test_every_metric_is_documented_and_named_by_the_conventions(encode: object) -> None:
-    text = encode(Metrics("1").registry).decode()  # type: ignore[operator]
+    text = encode(Metrics("1", [row for part in PARTS for row in part.metrics]).registry).decode()  # type: ignore[operator]
     helps = dict(re.findall(r"^# HELP (\S+) (.+)$", text, re.MULTILINE))
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     documented = {name: line for name, line in helps.items() if not name.endswith("_created")}
@@ -24,13 +25,16 @@ def test_every_metric_is_documented_and_named_by_the_conventions(encode: object)
 
 def test_counters_kept_elsewhere_are_read_at_each_scrape() -> None:
     metrics = Metrics("1")
-    metrics.totals.follow_devices(cards=tuple, scans=lambda: 3, registrations=lambda: {"i915": 6})
-    metrics.totals.follow_writes(receipts_written=lambda: 4, node_writes=lambda: 5)
     value = metrics.registry.get_sample_value
-    assert value("gas_plugin_scans_total") == 3
-    assert value("gas_plugin_receipts_written_total") == 4
-    assert value("gas_plugin_node_writes_total") == 5
-    assert value("gas_plugin_registrations_total", {"resource": "i915"}) == 6
+    for count in (3, 4):
+        metrics.read(
+            lambda count=count: [  # type: ignore[misc]
+                ("gas_plugin_scans_total", (), count),
+                ("gas_plugin_registrations_total", ("i915",), 2 * count),
+            ]
+        )
+        assert value("gas_plugin_scans_total") == count
+        assert value("gas_plugin_registrations_total", {"resource": "i915"}) == 2 * count
 
 
 def test_build_info_states_the_version() -> None:

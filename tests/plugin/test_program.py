@@ -8,12 +8,18 @@ import signal
 import sys
 import time
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 from urllib.error import HTTPError
 
 import pytest
 
+from gas.daemon.flags import PartFlags
+from gas.plugin.flags import Flags, parse_flags
+from gas.plugin.part import Core, Hooks, Part
+from gas.plugin.program import uninstall
+from gas.plugin.published_file import FileFault
 from gas.vocabularies.known import parse_vocabularies
 from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1100, fake_gpus
 from tests.cluster.scripted_server import write_kubeconfig
@@ -119,17 +125,27 @@ async def test_not_ready_without_kubelet() -> None:
             assert answer[0] == 503
 
 
-async def test_uninstall_removes_everything_from_the_node() -> None:
-    async with sandbox_node(*fake_gpus(FLEX_170, 2)) as node:
-        async with node.running_plugin():
-            await eventually(lambda: "gpu.intel.com/gpu-numbers" in node.node()["metadata"]["labels"])
-        files = [f"--nfd-file={node.directory}/nfd", f"--cdi-file={node.directory}/cdi"]
-        (node.directory / "nfd").touch()
-        (node.directory / "cdi").touch()
-        code, _, errors = await ended(*options(node), *files, "--uninstall")
-        assert code == 0, errors
-        assert not [name for name in node.node()["metadata"]["labels"] if name.startswith("gpu.intel.com/")]
-        assert not [path.name for path in node.directory.iterdir() if path.name in ("nfd", "cdi")]
+async def uninstalled(node: SandboxNode, *flags: str, parts: Sequence[Part[Any]] = ()) -> int:
+    return await uninstall(parse_flags([*options(node), *flags], environ={}), parts)
+
+
+async def test_uninstall_is_run_in_place_of_the_plugin() -> None:
+    script = """
+import sys
+from gas.plugin import program
+from gas.plugin.__main__ import main
+
+async def uninstall(flags):
+    print(flags.node_name, flush=True)
+    return 3
+
+program.uninstall = uninstall
+sys.argv = ["gas-plugin", "--uninstall", "--node-name=n1"]
+sys.exit(main())
+"""
+    started = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
+    out, _ = await asyncio.wait_for(started.communicate(), 30)
+    assert (started.returncode, out) == (3, b"n1\n")
 
 
 async def test_uninstall_removes_what_its_vocabularies_write_and_nothing_of_others() -> None:
@@ -137,11 +153,27 @@ async def test_uninstall_removes_what_its_vocabularies_write_and_nothing_of_othe
         spoken = parse_vocabularies("intel,aliyun")
         async with node.running_plugin(vocabularies=spoken):
             await soon(lambda: node.node()["status"]["allocatable"].get("aliyun.com/gpu-count") == "1")
-        files = [f"--nfd-file={node.directory / 'none'}", f"--cdi-file={node.directory / 'none'}", "--uninstall"]
-        assert (await ended(*options(node), *files))[0] == 0
+        assert await uninstalled(node) == 0
+        assert not [name for name in node.node()["metadata"]["labels"] if name.startswith("gpu.intel.com/")]
         assert node.node()["status"]["allocatable"]["aliyun.com/gpu-count"] == "1"  # Aliyun's own plugin may be there
-        assert (await ended(*options(node), *files, "--vocabularies=intel,aliyun"))[0] == 0
+        assert await uninstalled(node, "--vocabularies=intel,aliyun") == 0
         assert "aliyun.com/gpu-count" not in node.node()["status"]["allocatable"]
+
+
+async def test_uninstall_continues_after_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_flags: Flags, _own: PartFlags) -> None:
+        raise FileFault("cannot remove the file")
+
+    def build(_core: Core, _own: PartFlags) -> Hooks:
+        return Hooks()
+
+    part = Part(name="x", flags=PartFlags, is_on=lambda *_: False, build=build, switched_on_by="--x", uninstall=fail)
+    async with sandbox_node(*fake_gpus(FLEX_170, 2)) as node:
+        async with node.running_plugin():
+            await eventually(lambda: "gpu.intel.com/gpu-numbers" in node.node()["metadata"]["labels"])
+        assert await uninstalled(node, parts=[part]) == 1
+        assert "cannot uninstall completely: cannot remove the file" in caplog.text
+        assert not [name for name in node.node()["metadata"]["labels"] if name.startswith("gpu.intel.com/")]
 
 
 # contract A1.24
@@ -158,36 +190,6 @@ async def test_a_list_of_devices_that_kubelet_would_refuse_ends_the_program_with
         async with process(*flags) as running:
             await soon(lambda: node.node()["status"]["allocatable"].get("aliyun.com/gpu-mem") == "192")
             assert running.returncode is None
-
-
-async def test_uninstall_removes_the_memory_limits_of_running_pods() -> None:
-    async with sandbox_node(*fake_gpus(FLEX_170, 1)) as node:
-        root = node.tree / "sys/fs/cgroup"
-        cgroup = root / "kubepods/pod2c48f6ae-9d0b-4a0f-8a6f-0242ac120002"
-        cgroup.mkdir(parents=True)
-        (root / "dmem.capacity").write_text("drm/0000:03:00.0/vram0 100\n")
-        (cgroup / "dmem.max").write_text("drm/0000:03:00.0/vram0 50\n")
-        files = [f"--nfd-file={node.directory}/nfd", f"--cdi-file={node.directory}/cdi"]
-        code, _, errors = await ended(*options(node), *files, "--memory-limits=pod", "--uninstall")
-        assert code == 0, errors
-        assert (cgroup / "dmem.max").read_text() == "drm/0000:03:00.0/vram0 max\n"
-
-
-async def test_uninstall_continues_after_a_failure() -> None:
-    async with sandbox_node(*fake_gpus(FLEX_170, 2)) as node:
-        async with node.running_plugin():
-            await eventually(lambda: "gpu.intel.com/gpu-numbers" in node.node()["metadata"]["labels"])
-        nfd, cdi = node.directory / "nfd", node.directory / "cdi"
-        nfd.mkdir()
-        cdi.mkdir()
-        code, _, errors = await ended(*options(node), f"--nfd-file={nfd}", f"--cdi-file={cdi}", "--uninstall")
-        assert code == 1
-        assert (
-            f"cannot uninstall completely: cannot remove the NFD feature file {nfd}: not a plain file; NFD still"
-            in errors
-        )
-        assert f"cannot uninstall completely: cannot remove the CDI file {cdi}: not a plain file" in errors
-        assert not [name for name in node.node()["metadata"]["labels"] if name.startswith("gpu.intel.com/")]
 
 
 def _get(port: int, path: str) -> tuple[int, str]:

@@ -67,10 +67,10 @@ async def test_pods_of_before_end_before_their_number_means_another_card(*, plug
             await eventually(lambda: phase(node, "old-0") == "Failed")
         async with node.running_plugin(watched=False) as plugin:
             if plugin_first:
-                await eventually(lambda: plugin.withheld == {Card(0)})
+                await eventually(lambda: plugin.publisher.withheld == {Card(0)})
                 await node.start_kubelet()
             await eventually(lambda: [phase(node, f"old-{number}") for number in (0, 2)] == ["Failed", "Failed"])
-            await eventually(lambda: plugin.readiness.why_not() is None and not plugin.withheld)
+            await eventually(lambda: plugin.readiness.why_not() is None and not plugin.publisher.withheld)
             await soon(lambda: recorded(node) == addresses(AFTER))
             await eventually(lambda: node.allocatable().get("i915") == "3")
             new = node.create(placed("new", "card0"))
@@ -80,7 +80,7 @@ async def test_pods_of_before_end_before_their_number_means_another_card(*, plug
 
 
 async def test_numbers_are_compared_when_the_api_server_replies_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assembly, "FIRST_LIST", 0.05)
+    monkeypatch.setattr(assembly, "RECORDED_WITHIN", 0.05)
     replies = asyncio.Event()
 
     async def late(access: Access) -> ApiFailure | None:
@@ -97,12 +97,12 @@ async def test_numbers_are_compared_when_the_api_server_replies_late(monkeypatch
         node.server.settings.intercept = late
         async with node.running_plugin(watched=False) as plugin:
             await soon(lambda: recorded(node) == addresses(AFTER))
-            assert not plugin.withheld
+            assert not plugin.publisher.withheld
             replies.set()
-            await eventually(lambda: plugin.withheld == {Card(0)})
+            await eventually(lambda: plugin.publisher.withheld == {Card(0)})
             await node.start_kubelet()
             await eventually(lambda: phase(node, "old-0") == "Failed")
-            await eventually(lambda: not plugin.withheld)
+            await eventually(lambda: not plugin.publisher.withheld)
 
 
 async def test_a_card_that_is_replaced_while_its_pod_runs_is_given_to_no_other_pod() -> None:

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from gas.plugin.devices.allocation import CDI_KIND, Presentation, by_path_mounts, card_nodes
-from gas.plugin.kept_file import remove_file, replace_file
+from gas.plugin.devices.allocation import Allocation, Presentation, by_path_mounts, card_nodes
+from gas.plugin.devices.device_ids import short_name
+from gas.plugin.published_file import FileKind, replace_file
 from gas.values.card_facts import CardFacts
-from gas.values.errors import GasError
 
-DEFAULT_PATH = Path("/var/run/cdi/gpu.intel.com-card.json")
+CDI_KIND = "gpu.intel.com/card"
+"""The kind of the CDI devices, which are named after the cards: ``gpu.intel.com/card=card0``."""
+
 CDI_VERSION = "0.5.0"
 """The oldest version in which a device node may have another path on the host."""
-
-
-class UnwritableCdiFile(GasError):
-    """The file could not be written. Its earlier text, if any, is still there."""
-
-    def __init__(self, path: Path, error: OSError) -> None:
-        super().__init__(
-            f"cannot write the CDI file {path}: {error.strerror}; runtimes do not know the cards."
-            f" {path.parent} must be a directory of the node that this program may write to"
-        )
-
-
-class UnremovableCdiFile(GasError):
-    """The file could not be removed."""
-
-    def __init__(self, path: Path, error: OSError) -> None:
-        super().__init__(f"cannot remove the CDI file {path}: {error.strerror}; remove it by hand")
 
 
 def cdi_text(gpus: Iterable[CardFacts], presentation: Presentation) -> str:
@@ -65,21 +51,27 @@ def cdi_text(gpus: Iterable[CardFacts], presentation: Presentation) -> str:
     return msgspec.json.format(msgspec.json.encode(spec), indent=2).decode() + "\n"
 
 
-def write_cdi_file(path: Path, text: str) -> None:
-    """Replace the file with one of this text, as a whole or not at all. Raises UnwritableCdiFile.
+def _replace(path: Path, text: str) -> None:
+    """Replace the file. Runtimes read only files that end in .json or .yaml, so they ignore the unfinished one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, text, unfinished=path.with_name(f".{path.name}.new"))
 
-    Runtimes read only files that end in .json or .yaml, so they ignore the unfinished one beside it.
+
+CDI_FILE = FileKind(name="CDI file", replace=_replace, unwritten="runtimes do not know the cards")
+
+
+def with_cdi_names(
+    allocation: Allocation, resource: str, gpus: Collection[CardFacts], *, as_annotation: bool
+) -> Allocation:
+    """Return the allocation with the CDI names of its cards: those of other files, or else those of our own file.
+
+    as_annotation  whether they are written for runtimes that read only the older annotation
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, text, unfinished=path.with_name(f".{path.name}.new"))
-    except OSError as error:
-        raise UnwritableCdiFile(path, error) from error
-
-
-def remove_cdi_file(path: Path) -> None:
-    """Remove the file if it exists. Raises UnremovableCdiFile."""
-    try:
-        remove_file(path)
-    except OSError as error:
-        raise UnremovableCdiFile(path, error) from error
+    names = tuple(
+        name for gpu in gpus if (name := gpu.cdi_name or (f"{CDI_KIND}={gpu.card}" if gpu.device_nodes else ""))
+    )
+    if not as_annotation:
+        return replace(allocation, cdi=names)
+    # A container with several resources gets an allocation for each, and their annotations must not collide.
+    annotation = {f"cdi.k8s.io/gas-plugin_{short_name(resource)}": ",".join(names)} if names else {}
+    return replace(allocation, cdi=(), annotations={**allocation.annotations, **annotation})

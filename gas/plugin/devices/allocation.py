@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePosixPath
 
-from gas.plugin.devices.device_ids import DeviceId, short_name
+from gas.plugin.devices.device_ids import DeviceId
 from gas.values.card_facts import CardFacts
 from gas.values.errors import GasError
-
-CDI_KIND = "gpu.intel.com/card"
-"""The kind of the CDI devices, which are named after the cards: ``gpu.intel.com/card=card0``."""
 
 ROOT = PurePosixPath("/")
 DEV = PurePosixPath("/dev")
@@ -37,26 +34,6 @@ class ByPath(StrEnum):
     SINGLE = "single"  # those of the container's cards, each mounted separately; the runtime mounts what they point to
     NONE = "none"
     ALL = "all"  # the whole directory: links stay links, but those of all cards are visible
-
-
-class Cdi(StrEnum):
-    """How the cards are named for runtimes with CDI, in addition to device nodes, which every runtime knows."""
-
-    NONE = "none"
-    NAMES = "names"  # the field of kubelet's API
-    ANNOTATIONS = "annotations"  # for runtimes that read only the older annotation
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Presentation:
-    """How containers see cards. With CDI, the spec file must exist first (`gas.plugin.cdi.cdi_file`).
-
-    host_root  the prefix of paths on the host, ``/`` outside of tests; paths in the container never have it
-    """
-
-    host_root: PurePosixPath = ROOT
-    by_path: ByPath = ByPath.SINGLE
-    cdi: Cdi = Cdi.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +67,23 @@ class Allocation:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
+EditAllocation = Callable[[Allocation, str, Collection[CardFacts]], Allocation]
+"""Returns a changed allocation of these cards for a resource, which is a full name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presentation:
+    """How containers see cards.
+
+    host_root  the prefix of paths on the host, ``/`` outside of tests; paths in the container never have it
+    edits      change the allocations of cards, in this order
+    """
+
+    host_root: PurePosixPath = ROOT
+    by_path: ByPath = ByPath.SINGLE
+    edits: tuple[EditAllocation, ...] = ()
+
+
 def gpus_of(ids: Collection[DeviceId], gpus: Iterable[CardFacts]) -> tuple[CardFacts, ...]:
     """Return the cards of the ids, each once, in natural order; missing cards are left out.
 
@@ -109,15 +103,15 @@ def card_allocation(
 
     resource  full name; a container with several resources gets an allocation for each, and they must not collide
     """
-    cdi = tuple(name for gpu in gpus if (name := _cdi_name(gpu, presentation)))
-    as_annotation = presentation.cdi is Cdi.ANNOTATIONS
-    return Allocation(
+    allocation = Allocation(
         env={**(env or {}), **_variables(gpus)},
         device_nodes=card_nodes(gpus, presentation),
         mounts=by_path_mounts(gpus, presentation),
-        cdi=() if as_annotation else cdi,
-        annotations={f"cdi.k8s.io/gas-plugin_{short_name(resource)}": ",".join(cdi)} if cdi and as_annotation else {},
+        cdi=tuple(gpu.cdi_name for gpu in gpus if gpu.cdi_name),
     )
+    for edit in presentation.edits:
+        allocation = edit(allocation, resource, gpus)
+    return allocation
 
 
 def monitoring_allocation(gpus: Iterable[CardFacts], presentation: Presentation) -> Allocation:
@@ -139,13 +133,6 @@ def card_nodes(gpus: Iterable[CardFacts], presentation: Presentation) -> tuple[D
         for path in (*(DRI / name for name in gpu.device_nodes), *(DEV / name for name in gpu.other_nodes))
     )
     return tuple(_device_node(path, presentation) for path in paths)
-
-
-def _cdi_name(gpu: CardFacts, presentation: Presentation) -> str:
-    """Return the CDI name of a card, that of our own file only if the card is in it; empty without CDI."""
-    if gpu.cdi_name or presentation.cdi is Cdi.NONE:
-        return gpu.cdi_name
-    return f"{CDI_KIND}={gpu.card}" if gpu.device_nodes else ""
 
 
 def _variables(gpus: Iterable[CardFacts]) -> dict[str, str]:

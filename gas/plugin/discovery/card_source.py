@@ -3,30 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
 from typing import Protocol
 
 from gas.values.card_facts import CardFacts, Scan
 from gas.values.cards import Card
-from gas.values.errors import InvalidEntry
-
-
-class Source(StrEnum):
-    """The ways to find cards."""
-
-    SYSFS = "sysfs"  # Intel's cards
-    NVML = "nvml"  # NVIDIA's cards
-
-
-def parse_sources(text: str) -> frozenset[Source]:
-    """Parse the value of ``--card-sources``: names with commas between them. Raises InvalidEntry."""
-    found: set[Source] = set()
-    for entry in text.split(","):
-        name = entry.strip()
-        if name not in list(Source) or name in found:
-            raise InvalidEntry(f"sources with commas between them, each once, of these: {', '.join(Source)}", entry)
-        found.add(Source(name))
-    return frozenset(found)
 
 
 class CardSource(Protocol):

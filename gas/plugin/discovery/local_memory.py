@@ -15,12 +15,14 @@ card with memory of its own may be at the address of integrated GPUs in a virtua
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
+from gas.plugin.daemon_thread import start_daemon_thread
 from gas.plugin.discovery.card_models import is_integrated
 from gas.plugin.discovery.render_node import CannotAsk, Query, memory_regions
 from gas.plugin.discovery.sysfs_files import UnreadableFile, is_there, read_number, read_text
@@ -80,18 +82,11 @@ class Memory:
     unread: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
+class _Question(NamedTuple):
     """A question to the driver of a card, which a thread of its own waits for."""
 
     card: CardPlace
-    reply: Future[tuple[int, ...]] = field(default_factory=Future)
-
-    def ask(self, query: Query, node: Path) -> None:
-        try:
-            self.reply.set_result(query(node, self.card.driver))
-        except Exception as error:  # noqa: BLE001 - raised again where the reply is read
-            self.reply.set_exception(error)
+    reply: Future[tuple[int, ...]]
 
 
 class MemoryReader:
@@ -171,8 +166,8 @@ class MemoryReader:
         """
         question = self._questions.get(card.directory)
         if question is None or (question.card != card and question.reply.done()):
-            question = self._questions[card.directory] = _Question(card)
-            threading.Thread(target=question.ask, args=(self._query, node), name="driver", daemon=True).start()
+            reply = start_daemon_thread(partial(self._query, node, card.driver), name="driver")
+            question = self._questions[card.directory] = _Question(card, reply)
             wait((question.reply,), self._within)
         if question.card != card or not question.reply.done():
             raise UnreadableFile(f"the driver has not replied on /dev/dri/{node.name} within {self._within:g} s")

@@ -102,8 +102,8 @@ class DeviceServer:
               lets kubelet choose without asking
     allocate  returns what a container gets with its ids
     fallback  the same regardless of any pod, for when ``allocate`` fails
-    before_start  called before each start of a container with its devices, and awaited; None if kubelet need not say
-                  so. Kubelet starts no container of the resource while the plugin is away, if it must
+    before_start  awaited before each start of a container with its devices. If there are any, kubelet starts no
+                  container of the resource while the plugin is away
 
     Kubelet does nothing else while it waits for a reply, so these must be quick. An error would end the pod for good,
     so failures are logged and kubelet's own choice stands. Only if ``fallback`` fails too does kubelet get an error.
@@ -116,7 +116,7 @@ class DeviceServer:
         allocate: Allocate,
         fallback: Allocate,
         prefer: Prefer | None = None,
-        before_start: PreStart | None = None,
+        before_start: Sequence[PreStart] = (),
         on_reply: OnReply = lambda method, outcome, seconds: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -144,7 +144,7 @@ class DeviceServer:
     @property
     def is_called_before_starts(self) -> bool:
         """True if kubelet must call before each start of a container."""
-        return self._before_start is not None
+        return bool(self._before_start)
 
     @property
     def healthy_ids(self) -> frozenset[str]:
@@ -262,10 +262,10 @@ class DeviceServer:
         started = time.perf_counter()
         outcome = Outcome.DECIDED
         try:
-            if self._before_start is not None:
-                async with asyncio.timeout(START_WITHIN):
-                    ids = frozenset(known_ids(asked.devices_ids))
-                    await self._before_start(AllocateRequest(resource=self.resource, ids=ids))
+            request = AllocateRequest(resource=self.resource, ids=frozenset(known_ids(asked.devices_ids)))
+            async with asyncio.timeout(START_WITHIN):
+                for prepare in self._before_start:
+                    await prepare(request)
         except Exception:
             outcome = Outcome.FELL_BACK
             logger.exception("the start of a container of %s could not be prepared; it starts anyway", self.resource)

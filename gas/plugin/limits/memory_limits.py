@@ -10,56 +10,47 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from functools import partial
 
+from gas.plugin.card_pods import CardPod, CardPods
 from gas.plugin.daemon_thread import in_a_daemon_thread
-from gas.plugin.devices.device_ids import AllocateRequest, Ids
+from gas.plugin.devices.device_ids import AllocateRequest
 from gas.plugin.limits.dmem import Limits, regions_of
 from gas.plugin.limits.limit_files import LimitFiles, Outcome
-from gas.plugin.matching.gpu_pods import GpuPod
-from gas.plugin.matching.match import Holder
 from gas.values.amounts import MEMORY_MAX
 from gas.values.card_facts import CardFacts
 from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
 
-INTERVAL = 10.0
-"""Seconds between two passes over all pods while nothing changes."""
 
-PAUSE = 1.0
-"""Seconds between two passes over all pods while they change. Pods that start do not wait for a pass."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitTimes:
+    """Intervals and limits in seconds.
 
-WITHIN = 5.0
-"""Seconds for writing the limits before a container starts. Then it starts without them."""
+    interval      between two passes over all pods while nothing changes
+    pause         the same while they change; pods that start do not wait for a pass
+    within        for writing the limits before a container starts; then it starts without them
+    watch_within  to wait before a start for a pod that the watch has not shown yet
+    missing_for   after which a running pod without a cgroup is reported: one that has ended may be shown as running for
+                  a while
+    """
 
-WATCH_WITHIN = 2.0
-"""Seconds to wait before a start for a pod that the watch has not shown yet."""
+    interval: float = 10.0
+    pause: float = 1.0
+    within: float = 5.0
+    watch_within: float = 2.0
+    missing_for: float = 30.0
 
-MISSING_FOR = 30.0
-"""Seconds after which a running pod without a cgroup is reported. A pod that has ended may be shown as running for a
-while."""
 
 _NODE, _MISSING, _POD = "node", "missing", "pod "
-
-Holders = Callable[[str, Ids], Collection[Holder]]
-"""Returns the pods of which a container was given these ids of a resource."""
-
-
-class MemoryLimitsOf(StrEnum):
-    """The cgroups that get limits."""
-
-    NONE = "none"
-    POD = "pod"  # the cgroup of each pod, for all of its containers together
 
 
 class MemoryLimits:
     """The limits of every GPU pod, set before its containers start, when it or its cards change, and at each interval.
 
-    pods         the GPU pods of this node, as the watch shows them now
-    holders      finds the pod of a call
+    pods         the pods of this node that have cards
     gpus         returns the cards of this node
     on_troubles  called with the sentences about why there are no limits, whenever they change
 
@@ -68,32 +59,21 @@ class MemoryLimits:
 
     def __init__(
         self,
-        pods: Iterable[GpuPod],
-        holders: Holders,
+        pods: CardPods,
         gpus: Callable[[], Collection[CardFacts]],
         files: LimitFiles,
         on_troubles: Callable[[Collection[str]], None],
-        *,
-        interval: float = INTERVAL,
-        pause: float = PAUSE,
-        within: float = WITHIN,
-        watch_within: float = WATCH_WITHIN,
-        missing_for: float = MISSING_FOR,
+        times: LimitTimes | None = None,
     ) -> None:
         self.limited = 0
         self._pods = pods
-        self._holders = holders
         self._gpus = gpus
         self._files = files
         self._on_troubles = on_troubles
-        self._interval = interval
-        self._pause = pause
-        self._within = within
-        self._watch_within = watch_within
+        self._times = times or LimitTimes()
         self._changed = asyncio.Event()
         self._writing: asyncio.Future[Outcome] | None = None
         self._turn = asyncio.Lock()
-        self._missing_for = missing_for
         self._missing_since: dict[str, float] = {}
         self._troubles: dict[str, str] = {}
 
@@ -112,12 +92,12 @@ class MemoryLimits:
         while True:
             changed = self._changed
             try:
-                await self.keep(None)
+                await self.apply(None)
             except Exception:
                 logger.exception("the memory limits of pods could not be set")
-            await asyncio.sleep(self._pause)
+            await asyncio.sleep(self._times.pause)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._interval):
+                async with asyncio.timeout(self._times.interval):
                     await changed.wait()
 
     async def before_start(self, request: AllocateRequest) -> None:
@@ -126,12 +106,12 @@ class MemoryLimits:
         If it is not certain which pod that is, the limits of all pods are set. If no pod is known to have the ids, the
         watch gets some time to show one.
         """
-        deadline = asyncio.get_running_loop().time() + self._watch_within
+        deadline = asyncio.get_running_loop().time() + self._times.watch_within
         while True:
             changed = self._changed
-            holders = self._holders(request.resource, request.ids)
+            holders = self._pods.holders(request.resource, request.ids)
             is_certain = bool(holders) and all(holder.is_certain for holder in holders)
-            await self.keep([holder.pod for holder in holders] if is_certain else None)
+            await self.apply([holder.pod for holder in holders] if is_certain else None)
             if holders:
                 return
             try:
@@ -144,13 +124,13 @@ class MemoryLimits:
                 )
                 return
 
-    async def keep(self, pods: Collection[GpuPod] | None) -> None:
-        """Give these pods their limits, or all pods; returns after at most ``within`` seconds.
+    async def apply(self, pods: Collection[CardPod] | None) -> None:
+        """Give these pods their limits, or all pods; returns after at most `LimitTimes.within` seconds.
 
         Only one thread writes at a time. If it is stuck, no other starts.
         """
         try:
-            async with asyncio.timeout(self._within), self._turn:
+            async with asyncio.timeout(self._times.within), self._turn:
                 if self._writing is not None:  # an earlier call did not wait for its end
                     await asyncio.wait((self._writing,))
                 written = tuple(self._pods if pods is None else pods)
@@ -171,7 +151,7 @@ class MemoryLimits:
                 is_refused = pod.cgroup_uid in outcome.refused
                 self._note(_POD + pod.uid, _refused_sentence(pod) if is_refused else None)
 
-    def _write(self, pods: Collection[GpuPod], gpus: Collection[CardFacts]) -> Outcome:
+    def _write(self, pods: Collection[CardPod], gpus: Collection[CardFacts]) -> Outcome:
         """Write the limits, in a thread. Raises NoLimits."""
         capacity = self._files.capacity()
         outcome = self._files.apply({pod.cgroup_uid: wanted_limits(pod, gpus, capacity) for pod in pods})
@@ -191,7 +171,9 @@ class MemoryLimits:
         now = asyncio.get_running_loop().time()
         running = {pod.cgroup_uid: pod.key for pod in self._pods if pod.is_running and pod.cgroup_uid in missing}
         self._missing_since = {uid: self._missing_since.get(uid, now) for uid in running}
-        overdue = sorted(running[uid] for uid, since in self._missing_since.items() if now - since >= self._missing_for)
+        overdue = sorted(
+            running[uid] for uid, since in self._missing_since.items() if now - since >= self._times.missing_for
+        )
         if not overdue:
             return None
         return (
@@ -216,14 +198,14 @@ class MemoryLimits:
         self._on_troubles(tuple(self._troubles.values()))
 
 
-def _refused_sentence(pod: GpuPod) -> str:
+def _refused_sentence(pod: CardPod) -> str:
     return (
         f"the kernel did not accept a memory limit of pod {pod.key}: the pod uses more of a card than it requested of "
         f"{MEMORY_MAX}; it runs without that limit until it uses less, or is restarted"
     )
 
 
-def wanted_limits(pod: GpuPod, gpus: Iterable[CardFacts], capacity: Mapping[str, int]) -> Limits:
+def wanted_limits(pod: CardPod, gpus: Iterable[CardFacts], capacity: Mapping[str, int]) -> Limits:
     """Return the limits of a pod for all memory regions of the node's cards; None for a region that is not limited.
 
     The limit of a card is what the pod may use of it at a time: the most that its containers that run together

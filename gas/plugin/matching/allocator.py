@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from gas.daemon.logs import VERBOSE
 from gas.plugin.devices.allocation import Allocation, Presentation, card_allocation, gpus_of
 from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
 from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, PreferredRequest, short_name
-from gas.plugin.matching.issued_environments import IssuedEnvironment, IssuedEnvironments
+from gas.plugin.matching.issued_environments import IssuedEnvironments
 from gas.plugin.matching.match import Confidence, Match, why_other_cards
 from gas.plugin.matching.matcher import Matcher
+from gas.plugin.matching.pace import Pace
 from gas.plugin.matching.pod_resolver import PodResolver
-from gas.plugin.metrics import Metrics
+from gas.plugin.metrics import MatchMetrics
 from gas.values.card_facts import CardFacts
-from gas.vocabularies.combined import Vocabularies
 
 logger = logging.getLogger(__name__)
 
@@ -27,10 +26,9 @@ class Allocator:
 
     matcher       records what containers get
     resolver      finds the container of a GetPreferredAllocation call
-    environments  records the variables that each container got
+    environments  returns and records the variables that each container gets
+    pace          is told when kubelet begins or ends a call: it must not be asked for a list right then
     gpus          returns the cards that this node has now
-
-    `last_call` is when kubelet last began or ended a call, by ``clock``: it must not be asked for a list right then.
     """
 
     def __init__(
@@ -38,33 +36,28 @@ class Allocator:
         matcher: Matcher,
         resolver: PodResolver,
         environments: IssuedEnvironments,
-        vocabularies: Vocabularies,
-        metrics: Metrics,
+        metrics: MatchMetrics,
+        pace: Pace,
         *,
         gpus: Callable[[], Collection[CardFacts]],
         policy: AllocationPolicy = AllocationPolicy.NONE,
         presentation: Presentation | None = None,
-        on_allocated: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.last_call = float("-inf")
         self._matcher = matcher
         self._resolver = resolver
         self._environments = environments
-        self._vocabularies = vocabularies
         self._metrics = metrics
+        self._pace = pace
         self._gpus = gpus
         self._policy = policy
         self._presentation = presentation or Presentation()
-        self._on_allocated = on_allocated
-        self._clock = clock
 
     async def prefer(self, request: PreferredRequest) -> Sequence[DeviceId]:
         """Return the offered ids of the container's decided cards, followed by ids that the policy chooses."""
-        self.last_call = self._clock()
+        self._pace.called()
         preference = await self._resolver.resolve(request)
         ids = preferred_ids(self._policy, request, decided=preference.ids, spared=preference.spared)
-        self.last_call = self._clock()
+        self._pace.called()
         match = preference.match
         fields = {"ids": _joined(ids), "container": _name(match), "confidence": match.confidence.value}
         if match.doubt:
@@ -75,15 +68,12 @@ class Allocator:
 
     def allocate(self, request: AllocateRequest) -> Allocation:
         """Return what a container gets with these ids, including its vocabulary's variables. Raises NoSuchCards."""
-        self.last_call = self._clock()
-        match = self._matcher.allocate(request, now=self.last_call)
-        self._on_allocated()
+        now = self._pace.called()
+        match = self._matcher.allocate(request, now=now)
+        self._pace.soon()
         self._report(request, match)
         gpus = gpus_of(request.ids, self._gpus())
-        env: Mapping[str, str] = {}
-        if (target := match.target) is not None:
-            env = self._vocabularies.environment(target.pod.raw, target.demand.container, gpus)
-        self._environments.add(request.resource, IssuedEnvironment(request.ids, gpus, env, at=self.last_call))
+        env = self._environments.issue(request, gpus, match.target, at=now)
         return card_allocation(request.resource, gpus, self._presentation, env=env)
 
     def _report(self, request: AllocateRequest, match: Match) -> None:

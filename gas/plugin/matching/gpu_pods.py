@@ -141,17 +141,10 @@ class GpuPods:
     A pod is dropped when it has ended or was deleted. Of pods that request no cards only the names are kept, and for a
     while the names of deleted pods: they distinguish pods that the watch has not shown yet (`is_unwatched`).
 
-    on_change  is called after every event
-    clock      returns seconds of a monotonic clock
+    clock  returns seconds of a monotonic clock
     """
 
-    def __init__(
-        self,
-        vocabularies: Vocabularies,
-        on_change: Callable[[], None] = lambda: None,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, vocabularies: Vocabularies, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.changes = 0
         """How often a GPU pod was added, changed or removed."""
         self._vocabularies = vocabularies
@@ -160,13 +153,17 @@ class GpuPods:
         self._uids: dict[str, str] = {}
         self._served: set[str] = set()
         self._gone: TTLCache[str, bool] = TTLCache(MOST_GONE, GONE_FOR, timer=clock)
-        self._on_change = on_change
+        self._subscribers: list[Callable[[], None]] = []
 
     def __iter__(self) -> Iterator[GpuPod]:
         return iter(self._pods.values())
 
     def __len__(self) -> int:
         return len(self._pods)
+
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Call a function after every event from now on, after those that were subscribed earlier."""
+        self._subscribers.append(on_change)
 
     def get(self, uid: str) -> GpuPod | None:
         return self._pods.get(uid)
@@ -198,20 +195,24 @@ class GpuPods:
     def listed(self, pods: list[NodePod]) -> None:
         for pod in pods:
             self._learn(pod)
-        self._on_change()
+        self._changed()
 
     def complete(self, listed: list[ObjectId]) -> None:
         for uid in self._keys.keys() - {pod.uid for pod in listed}:
             self._forget(uid)
-        self._on_change()
+        self._changed()
 
     def changed(self, pod: NodePod) -> None:
         self._learn(pod)
-        self._on_change()
+        self._changed()
 
     def deleted(self, pod: NodePod) -> None:
         self._forget(pod.uid)
-        self._on_change()
+        self._changed()
+
+    def _changed(self) -> None:
+        for on_change in self._subscribers:
+            on_change()
 
     def _learn(self, pod: NodePod) -> None:
         self._keys[pod.uid] = pod.key

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from gas.decision.text import format_container_tiles
 from gas.placement.choice import ContainerChoice
-from gas.plugin.devices.device_ids import NO_IDS, DeviceId, Ids
+from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, DeviceId, Ids
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import Demand, GpuPod
+from gas.plugin.matching.match import Target
 from gas.values.card_facts import CardFacts
 from gas.values.quoted import quoted
 from gas.vocabularies.combined import Vocabularies
@@ -41,6 +42,16 @@ class IssuedEnvironments:
     def __init__(self, vocabularies: Vocabularies) -> None:
         self._vocabularies = vocabularies
         self._issued: dict[tuple[str, DeviceId], IssuedEnvironment] = {}
+
+    def issue(
+        self, request: AllocateRequest, cards: Sequence[CardFacts], target: Target | None, *, at: float
+    ) -> Mapping[str, str]:
+        """Return the variables for the container that a call is for, as far as it is known, and remember the reply."""
+        env: Mapping[str, str] = {}
+        if target is not None:
+            env = self._vocabularies.environment(target.pod.raw, target.demand.container, cards)
+        self.add(request.resource, IssuedEnvironment(request.ids, cards, env, at))
+        return env
 
     def add(self, resource: str, issued: IssuedEnvironment) -> None:
         """Remember a reply. Its ids replace earlier ones, whose pod was refused, is gone, or handed them on."""

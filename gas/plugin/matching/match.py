@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
 
 from gas.placement.choice import ContainerChoice
 from gas.placement.need import Role
@@ -67,13 +66,6 @@ class Match:
             return None
         pod = self.target.pod
         return pod if any(demand.role is not Role.INIT for demand in pod.demands) else None
-
-
-class Holder(NamedTuple):
-    """A pod of which a container got ids, and whether that is certain."""
-
-    pod: GpuPod
-    is_certain: bool
 
 
 @dataclass(frozen=True, slots=True)

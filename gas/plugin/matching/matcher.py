@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from gas.plugin.card_pods import Holder
 from gas.plugin.devices.allocation_policy import ids_for_cards, spared_ids
 from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Call, Ids, PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing
-from gas.plugin.matching.gpu_pods import Demand, GpuPods
-from gas.plugin.matching.match import Confidence, Holder, Match, Preference, Target
+from gas.plugin.matching.gpu_pods import Demand, GpuPod, GpuPods
+from gas.plugin.matching.match import Confidence, Match, Preference, Target
 from gas.plugin.matching.progress import Progress, asks_as_much, can_get
 from gas.values.cards import Card
 
@@ -39,7 +40,9 @@ class _Finding:
 
 
 class Matcher:
-    """Find the container behind each call, for all resources of one node. Only this class remembers calls.
+    """Find the container behind each call, for all resources of one node: `gas.plugin.card_pods.CardPods` by matching.
+
+    Only this class remembers calls.
 
                      .--------- GetPreferredAllocation --------.
                      |                                         v
@@ -82,14 +85,17 @@ class Matcher:
         self._current: Progress | None = None
         self._asked: _Finding | None = None
         """What GetPreferredAllocation was matched with, until the next Allocate."""
-        self._followed = 0
+        self._refreshed = 0
 
-    def follow(self) -> None:
+    def __iter__(self) -> Iterator[GpuPod]:
+        return iter(self._pods)
+
+    def refresh(self) -> None:
         """Take over the pods that the watch has shown. Every call does so; doing it earlier saves kubelet the wait.
 
         The pod in the middle stays even if it is deleted: kubelet does not know that yet.
         """
-        if self._followed == self._pods.changes and len(self._progress) == len(self._pods):
+        if self._refreshed == self._pods.changes and len(self._progress) == len(self._pods):
             return
         for uid in [uid for uid in self._progress if self._pods.get(uid) is None]:
             if self._progress[uid] is not self._current or self._current.is_complete:
@@ -99,7 +105,7 @@ class Matcher:
                 self._progress[pod.uid] = Progress(pod)
             else:
                 progress.pod = pod
-        self._followed = self._pods.changes
+        self._refreshed = self._pods.changes
 
     def prefer(self, request: PreferredRequest, *, listing: Listing | None = None, doubt: str = "") -> Preference:
         """Return the ids that the container should get. May be called again for the same question, with a listing.
@@ -107,7 +113,7 @@ class Matcher:
         listing  taken after kubelet made this call and before its reply; None or empty when there is none
         doubt    why a match that is not certain may be wrong, if there is a better reason than the listing shows
         """
-        self.follow()
+        self.refresh()
         if listing:
             waiting = [progress for progress in self._progress.values() if not progress.pod.is_admitted]
             self._reconcile(listing, waiting, settled_before=float("inf"))
@@ -123,7 +129,7 @@ class Matcher:
 
         now  seconds of a monotonic clock
         """
-        self.follow()
+        self.refresh()
         found, self._asked = self._asked, None
         question = found.match.question if found is not None else None
         if found is None or question is None or not question.can_lead_to(request):
@@ -136,7 +142,7 @@ class Matcher:
 
         asked  when kubelet was asked for it, by the clock of `allocate`
         """
-        self.follow()
+        self.refresh()
         self._reconcile(listing, self._progress.values(), settled_before=asked - SETTLED)
 
     def kubelet_restarted(self) -> None:
@@ -166,12 +172,21 @@ class Matcher:
 
         More than one only while a deleted pod and the next one with its ids are both known.
         """
-        self.follow()
+        self.refresh()
         return [
             Holder(progress.pod, progress.confidence is Confidence.KNOWN)
             for progress in self._progress.values()
             if progress.has_served(resource, ids)
         ]
+
+    def users(self) -> dict[Card, set[str]]:
+        """Return by card the UIDs of the pods that kubelet has admitted with it and that have not ended."""
+        users: dict[Card, set[str]] = {}
+        for pod in self._pods:
+            if pod.is_admitted and pod.given is not None:
+                for card in {card for container in pod.given.containers for card in container.cards}:
+                    users.setdefault(card, set()).add(pod.uid)
+        return users
 
     def is_busy_with(self, uid: str) -> bool:
         """Return whether kubelet is in the middle of this pod."""

@@ -11,32 +11,15 @@ the file is gone, and the plugin writes it again. One way is enough, and patchin
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from gas.plugin.kept_file import remove_file, replace_file
-from gas.values.errors import GasError
+from gas.plugin.published_file import FileKind, PublishedFile, replace_file
+from gas.values.card_records import ANNOTATION
+from gas.vocabularies.protocol import NodeDescription
 
-DEFAULT_PATH = Path("/etc/kubernetes/node-feature-discovery/features.d/intel-gpu-resources.txt")
-
-
-class UnwritableFeatureFile(GasError):
-    """The file could not be written. Its earlier text, if any, is still there."""
-
-    def __init__(self, path: Path, error: OSError) -> None:
-        super().__init__(
-            f"cannot write the NFD feature file {path}: {error.strerror}; NFD keeps what it read before."
-            f" {path.parent} must be a directory of the node that this program may write to"
-        )
-
-
-class UnremovableFeatureFile(GasError):
-    """The file could not be removed."""
-
-    def __init__(self, path: Path, error: OSError) -> None:
-        super().__init__(
-            f"cannot remove the NFD feature file {path}: {error.strerror}; NFD still reads it, so remove it by hand"
-        )
+logger = logging.getLogger(__name__)
 
 
 def feature_text(labels: Mapping[str, str], resources: Mapping[str, int]) -> str:
@@ -45,25 +28,29 @@ def feature_text(labels: Mapping[str, str], resources: Mapping[str, int]) -> str
     return "".join(f"{name}={value}\n" for name, value in sorted(features.items()))
 
 
-def write_feature_file(path: Path, text: str) -> None:
-    """Replace the file with one of this text, as a whole or not at all. Raises UnwritableFeatureFile.
-
-    The text is first written in a directory beside the file: NFD reads every file there, but no directories.
-    """
+def _replace(path: Path, text: str) -> None:
+    """Replace the file, written first in a directory next to it: NFD reads every file there, but no directories."""
     aside = path.parent / f".{path.name}.new"
+    aside.mkdir(exist_ok=True)
     try:
-        aside.mkdir(exist_ok=True)
-        try:
-            replace_file(path, text, unfinished=aside / path.name)
-        finally:
-            aside.rmdir()
-    except OSError as error:
-        raise UnwritableFeatureFile(path, error) from error
+        replace_file(path, text, unfinished=aside / path.name)
+    finally:
+        aside.rmdir()
 
 
-def remove_feature_file(path: Path) -> None:
-    """Remove the file if it exists. Raises UnremovableFeatureFile."""
-    try:
-        remove_file(path)
-    except OSError as error:
-        raise UnremovableFeatureFile(path, error) from error
+FEATURE_FILE = FileKind(
+    name="NFD feature file",
+    replace=_replace,
+    unwritten="NFD keeps what it read before",
+    unremoved="NFD still reads it, so remove it by hand",
+)
+
+
+def describe(file: PublishedFile, description: NodeDescription) -> None:
+    """Publish what the file can express of a node's description, and log if that is not all."""
+    file.want(feature_text(description.labels, description.resources))
+    if any(name != ANNOTATION for name in description.annotations):
+        logger.warning(
+            "the cards of this node differ, which an NFD feature file cannot express: the extender will count "
+            "each as an even share of their sum; use --write-node=patch on this node"
+        )

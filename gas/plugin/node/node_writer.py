@@ -47,7 +47,6 @@ class NodeWriter:
     trouble     why the node cannot be written, as a sentence; None when it can
     first_seen  the node as it was before this writer changed it; None while it is not known
     links       card -> the cards that are linked to it, as other programs say on the node
-    on_links    called when that has changed
     """
 
     def __init__(
@@ -58,7 +57,6 @@ class NodeWriter:
         pause: float = PAUSE,
         forbidden_pause: float = FORBIDDEN_PAUSE,
         backoff: Backoff | None = None,
-        on_links: Callable[[], None] = lambda: None,
     ) -> None:
         self.writes = 0
         self.trouble: str | None = None
@@ -72,8 +70,12 @@ class NodeWriter:
         self._wanted: NodeDescription | None = None
         self._look = asyncio.Event()
         self._held = False
-        self._on_links = on_links
+        self._subscribers: list[Callable[[], None]] = []
         self.links: Mapping[Card, tuple[Card, ...]] = {}
+
+    def subscribe(self, on_links: Callable[[], None]) -> None:
+        """Call a function whenever `links` has changed."""
+        self._subscribers.append(on_links)
 
     def want(self, description: NodeDescription) -> None:
         """Set the description that the node should match. Before the first call nothing is written."""
@@ -103,7 +105,8 @@ class NodeWriter:
         self._look.set()
         before, self.links = self.links, _links(self._vocabularies.links(node))
         if self.links != before:
-            self._on_links()
+            for on_links in self._subscribers:
+                on_links()
 
     def deleted(self, _node: Node) -> None:
         self._node = None

@@ -13,19 +13,19 @@ reply, has reported a failure of its hardware, is divided (MIG), or has the UUID
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from gas.plugin.daemon_thread import start_daemon_thread
 from gas.plugin.discovery.sysfs_files import UnreadableFile, is_there, read_number
 from gas.plugin.nvml.nvml_interface import NvmlCard, NvmlFault, NvmlLibrary
+from gas.plugin.nvml.part import Access
 from gas.values.card_facts import MOST_MEMORY, CardFacts, MemorySource, Scan
 from gas.values.card_records import is_model
 from gas.values.cards import Card
@@ -61,14 +61,6 @@ _NVIDIA = 0x10DE
 _MEMORY = ("memory", "memory_size", "memory_source", "memory_fault")
 
 
-class Access(StrEnum):
-    """How containers get NVIDIA's cards."""
-
-    VARIABLE = "variable"  # by NVIDIA_VISIBLE_DEVICES, for NVIDIA's container runtime
-    NODES = "nodes"  # by the variable and the device nodes, as some programs need that check them
-    CDI = "cdi"  # by the CDI names of NVIDIA's container toolkit
-
-
 class NoReply(GasError):
     """A call has not returned in time."""
 
@@ -86,9 +78,7 @@ class _Questions(Generic[_Key, _Result]):
     def ask(self, key: _Key, call: Callable[[], _Result]) -> None:
         """Begin a call, unless an earlier one of this key has not returned."""
         if key not in self._asked:
-            reply: Future[_Result] = Future()
-            self._asked[key] = reply
-            threading.Thread(target=_settle, args=(reply, call), name=f"nvml-{key}", daemon=True).start()
+            self._asked[key] = start_daemon_thread(call, name=f"nvml-{key}")
 
     def reply(self, key: _Key, deadline: float) -> _Result:
         """Return the result of the call, also of an earlier one. Raises its error, or NoReply at the deadline."""
@@ -104,13 +94,6 @@ class _Questions(Generic[_Key, _Result]):
             raise
         del self._asked[key]
         return result
-
-
-def _settle(reply: Future[_Result], call: Callable[[], _Result]) -> None:
-    try:
-        reply.set_result(call())
-    except BaseException as error:  # noqa: BLE001 - raised again where the reply is read
-        reply.set_exception(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

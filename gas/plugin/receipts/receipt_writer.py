@@ -2,72 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
 from gas.plugin.matching.issued_environments import IssuedEnvironments
 from gas.plugin.matching.matcher import SETTLED, Matcher
+from gas.plugin.matching.pace import Pace
+from gas.plugin.metrics import ReceiptMetrics
+from gas.plugin.part import Events
 from gas.plugin.receipts.pod_writes import PodWrites
-from gas.plugin.receipts.receipts import Receipt, given_cards, receipt
+from gas.plugin.receipts.receipts import Receipt, ReceiptKind, given_cards, receipt
 from gas.values.cards import Card
 from gas.vocabularies.combined import Vocabularies
 
 logger = logging.getLogger(__name__)
-
-INTERVAL = 3.0
-"""Seconds between two comparisons while kubelet allocates nothing."""
-
-QUIET = 1.0
-"""Seconds without a call of kubelet before it is asked for its list: see `gas.plugin.matching.matcher.Matcher`."""
-
-
-class Pace:
-    """When kubelet is asked for its list: every few seconds, soon after each Allocate, and never between its calls.
-
-    last_call  returns when kubelet last called, by ``clock``
-    interval   seconds, see INTERVAL
-    quiet      seconds, see QUIET
-    clock      returns seconds
-    """
-
-    def __init__(
-        self,
-        last_call: Callable[[], float],
-        *,
-        interval: float = INTERVAL,
-        quiet: float = QUIET,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.clock = clock
-        self._last_call = last_call
-        self._interval = interval
-        self._quiet = quiet
-        self._now = asyncio.Event()
-
-    def soon(self) -> None:
-        """Ask as soon as kubelet pauses."""
-        self._now.set()
-
-    async def until_kubelet_pauses(self) -> None:
-        """Wait for a pause of kubelet. The calls of `soon` before its end are served by the question that follows."""
-        while True:
-            pause = self._last_call() + self._quiet - self.clock()
-            if pause <= 0:
-                break
-            await asyncio.sleep(pause)
-        self._now.clear()
-
-    async def until_next(self) -> None:
-        """Wait for the interval or for a call of `soon`."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._interval):
-                await self._now.wait()
 
 
 class _Compared(NamedTuple):
@@ -86,14 +37,42 @@ class _Compared(NamedTuple):
         )
 
 
+class ReceiptReporter:
+    """Count and log what receipts show, and post events about it."""
+
+    def __init__(self, metrics: ReceiptMetrics, events: Events) -> None:
+        self._metrics = metrics
+        self._events = events
+
+    def receipt(self, pod: GpuPod, found: Receipt) -> None:
+        """Report a receipt that is missing on a pod."""
+        is_mismatch = found.kind is ReceiptKind.MISMATCH
+        self._metrics.receipts[found.kind].inc()
+        level = logging.WARNING if is_mismatch else logging.INFO
+        logger.log(level, "%s", found.sentence, extra={"pod": pod.key, **found.annotations})
+        self._events.on_pod(pod, _REASONS[found.kind], found.sentence, is_warning=is_mismatch)
+
+    def wrong_environment(self, pod: GpuPod, sentence: str) -> None:
+        """Report that a container was given wrong variables."""
+        self._metrics.tile_mismatches.inc()
+        logger.warning("%s", sentence, extra={"pod": pod.key})
+        self._events.on_pod(pod, "GPUEnvironmentMismatch", sentence)
+
+
+_REASONS = {
+    ReceiptKind.MISMATCH: "GPUAllocationMismatch",
+    ReceiptKind.ADOPTED: "GPUCardsAdopted",
+    ReceiptKind.REPAIRED: "GPUReceiptRepaired",
+}
+
+
 class ReceiptWriter:
     """Ask kubelet which containers have which cards, correct matching, and write receipts.
 
     It asks every few seconds, and soon after each Allocate.
 
-    environments          the variables that containers were given
-    on_receipt            called once for each receipt that is missing on a pod, before it is written
-    on_wrong_environment  called once for each container with wrong variables, with a sentence about them
+    environments  the variables that containers were given
+    reporter      reports each receipt that is missing on a pod once, before it is written, and wrong variables
 
     written   how many receipts were written
     finished  how many comparisons were finished
@@ -109,8 +88,7 @@ class ReceiptWriter:
         *,
         vocabularies: Vocabularies,
         pace: Pace,
-        on_receipt: Callable[[GpuPod, Receipt], None] = lambda _pod, _receipt: None,
-        on_wrong_environment: Callable[[GpuPod, str], None] = lambda _pod, _sentence: None,
+        reporter: ReceiptReporter,
     ) -> None:
         self.written = 0
         self.finished = 0
@@ -121,14 +99,9 @@ class ReceiptWriter:
         self._writes = writes
         self._vocabularies = vocabularies
         self._pace = pace
-        self._on_receipt = on_receipt
-        self._on_wrong_environment = on_wrong_environment
+        self._reporter = reporter
         self._reported: dict[str, Receipt] = {}
         self._correct: dict[str, _Compared] = {}
-
-    def compare_soon(self) -> None:
-        """Compare as soon as kubelet pauses, since it has allocated something."""
-        self._pace.soon()
 
     async def run(self) -> None:
         """Compare and write until cancelled."""
@@ -153,7 +126,7 @@ class ReceiptWriter:
         for pod, found in missing:
             if self._reported.get(pod.uid) != found:
                 self._reported[pod.uid] = found
-                self._on_receipt(pod, found)
+                self._reporter.receipt(pod, found)
             annotations = {annotation: text or None for annotation, text in found.annotations.items()}
             self.written += await self._writes.write(pod, annotations)
         for pod, own in self._unmarked(seen, listing):
@@ -163,7 +136,7 @@ class ReceiptWriter:
     def _check_environments(self, seen: Mapping[str, GpuPod], listing: Listing, *, asked: float) -> None:
         pods = [pod for uid in seen if (pod := self._pods.get(uid)) is not None]
         for pod, sentence in self._environments.compare(pods, listing, asked=asked):
-            self._on_wrong_environment(pod, sentence)
+            self._reporter.wrong_environment(pod, sentence)
         if len(pods) == len(self._pods) and not self._matcher.unwatched_pods(listing):
             self._environments.forget_before(asked - SETTLED)
 

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from gas.plugin.card_pods import CardPod
 from gas.plugin.daemon_thread import in_a_daemon_thread
-from gas.plugin.matching.gpu_pods import GpuPod
 from gas.plugin.usage.pod_usage import CardUse, KnownCard, PodUsages
 from gas.plugin.usage.process_walk import ProcessWalker, Walk
 from gas.values.amounts import MEMORY_MAX
@@ -46,7 +46,7 @@ class PodCardUse(NamedTuple):
     requested  bytes of memory; None if the pod was not given the card
     """
 
-    pod: GpuPod
+    pod: CardPod
     card: Card
     use: CardUse
     requested: int | None
@@ -75,10 +75,10 @@ class UsageMonitor:
 
     def __init__(
         self,
-        pods: Iterable[GpuPod],
+        pods: Iterable[CardPod],
         gpus: Callable[[], Collection[CardFacts]],
         proc: Path,
-        on_over: Callable[[GpuPod, str], None],
+        on_over: Callable[[CardPod, str], None],
         *,
         interval: float = INTERVAL,
         slow: float = SLOW,
@@ -163,7 +163,7 @@ class UsageMonitor:
             logger.error("%s", trouble)
         self.trouble = trouble
 
-    def _note_problems(self, walk: Walk, pods: Iterable[GpuPod]) -> None:
+    def _note_problems(self, walk: Walk, pods: Iterable[CardPod]) -> None:
         """Log problems that the walk before did not have. One is a node on which no running pod has any process."""
         runs = any(pod.is_running for pod in pods)
         self._without_processes = self._without_processes + 1 if runs and not walk.processes else 0
@@ -190,7 +190,9 @@ class UsageMonitor:
                 over.setdefault(use.pod.uid, []).append(use)
         for uid, uses in over.items():
             self._reported[uid] = now
-            self._on_over(uses[0].pod, _over_sentence(uses))
+            pod, sentence = uses[0].pod, _over_sentence(uses)
+            logger.warning("%s", sentence, extra={"pod": pod.key})
+            self._on_over(pod, sentence)
 
 
 def _over_sentence(uses: Iterable[PodCardUse]) -> str:

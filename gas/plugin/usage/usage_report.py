@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import groupby
 
 import msgspec
 
-from gas.plugin.metrics import PodFigures, UsageFigures
+from gas.plugin.part import Sample
 from gas.plugin.usage.usage_monitor import INTERVAL, PodCardUse, UsageMonitor
 
 
-def usage_json(monitor: UsageMonitor | None) -> bytes:
+def usage_json(monitor: UsageMonitor) -> bytes:
     """Return the body of ``/usage``.
 
     walked    when the processes were last read, RFC 3339; null before the first time
@@ -23,13 +24,11 @@ def usage_json(monitor: UsageMonitor | None) -> bytes:
     """
     return msgspec.json.encode(
         {
-            "walked": (monitor.walked if monitor is not None else "") or None,
+            "walked": monitor.walked or None,
             "interval": INTERVAL,
-            "trouble": monitor.trouble if monitor is not None else "the use of the cards is not measured: see --usage",
-            "problems": monitor.problems if monitor is not None else (),
-            "pods": [_pod(list(uses)) for _, uses in groupby(monitor.uses, key=lambda use: use.pod.uid)]
-            if monitor is not None
-            else [],
+            "trouble": monitor.trouble,
+            "problems": monitor.problems,
+            "pods": [_pod(list(uses)) for _, uses in groupby(monitor.uses, key=lambda use: use.pod.uid)],
         }
     )
 
@@ -55,18 +54,18 @@ def _pod(uses: list[PodCardUse]) -> dict[str, object]:
     }
 
 
-def usage_figures(monitor: UsageMonitor) -> UsageFigures:
-    """Return the figures for the metrics."""
-    return UsageFigures(
-        pods=[_pod_figures(use) for use in monitor.uses],
-        over_request=len({use.pod.uid for use in monitor.uses if use.is_over}),
-        walks=monitor.walks,
-        cpu_seconds=monitor.cpu_seconds,
-        problems=len(monitor.problems),
-    )
-
-
-def _pod_figures(use: PodCardUse) -> PodFigures:
-    namespace, _, name = use.pod.key.partition("/")
-    seconds = {engine: time.seconds for engine, time in use.use.engines.items()}
-    return PodFigures(namespace, name, str(use.card), use.use.memory, use.requested, seconds)
+def usage_samples(monitor: UsageMonitor) -> Iterator[Sample]:
+    """Yield the samples of `gas.plugin.usage.part.METRICS`."""
+    uses = list(monitor.uses)
+    for pod, card, use, requested in uses:
+        namespace, _, name = pod.key.partition("/")
+        place = (namespace, name, str(card))
+        yield "gas_plugin_pod_memory_used_bytes", place, use.memory
+        if requested is not None:
+            yield "gas_plugin_pod_memory_requested_bytes", place, requested
+        for engine, time in use.engines.items():
+            yield "gas_plugin_pod_engine_seconds_total", (*place, engine), time.seconds
+    yield "gas_plugin_pods_over_memory_request", (), len({use.pod.uid for use in uses if use.is_over})
+    yield "gas_plugin_usage_walks_total", (), monitor.walks
+    yield "gas_plugin_usage_cpu_seconds_total", (), monitor.cpu_seconds
+    yield "gas_plugin_usage_problems", (), len(monitor.problems)

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 import pytest
 
 from gas.plugin.devices.allocation import (
     ByPath,
-    Cdi,
     DeviceNode,
+    EditAllocation,
     Mount,
     NoSuchCards,
     Presentation,
@@ -81,30 +82,6 @@ def test_without_links_nothing_is_mounted(by_path: ByPath) -> None:
     assert card_allocation("gpu.intel.com/i915", [gpu(0, by_path=())], Presentation(by_path=by_path)).mounts == ()
 
 
-def test_cdi_names_come_beside_device_nodes() -> None:
-    answer = card_allocation("gpu.intel.com/i915", [gpu(0), gpu(3)], Presentation(cdi=Cdi.NAMES))
-    assert answer.cdi == ("gpu.intel.com/card=card0", "gpu.intel.com/card=card3")
-    assert answer.device_nodes == card_allocation("gpu.intel.com/i915", [gpu(0), gpu(3)], Presentation()).device_nodes
-    assert not answer.annotations
-
-
-def test_cdi_annotations_of_two_resources_do_not_collide() -> None:
-    presentation = Presentation(cdi=Cdi.ANNOTATIONS)
-    i915 = card_allocation("gpu.intel.com/i915", [gpu(0), gpu(3)], presentation)
-    assert i915.annotations == {"cdi.k8s.io/gas-plugin_i915": "gpu.intel.com/card=card0,gpu.intel.com/card=card3"}
-    assert not i915.cdi
-    assert set(i915.annotations).isdisjoint(
-        card_allocation("gpu.intel.com/xe", [gpu(1, "xe")], presentation).annotations
-    )
-
-
-@pytest.mark.parametrize("cdi", [Cdi.NAMES, Cdi.ANNOTATIONS])
-def test_a_card_without_device_nodes_gets_no_cdi_name(cdi: Cdi) -> None:
-    answer = card_allocation("gpu.intel.com/i915", [gpu(0, device_nodes=())], Presentation(cdi=cdi))
-    assert not answer.cdi
-    assert not answer.annotations
-
-
 # contract P1.6
 def test_monitoring_sees_all_healthy_cards_and_their_management_engines() -> None:
     gpus = [gpu(0), gpu(1, healthy=False), gpu(2, "xe", mei=("mei0", "mei2"))]
@@ -136,20 +113,17 @@ class TestNvidia:
             DeviceNode(f"/tree/dev/{name}", f"/dev/{name}") for name in ("nvidia0", "nvidiactl", "nvidia1")
         )
 
-    @pytest.mark.parametrize("cdi", list(Cdi))
-    def test_cards_of_nvidias_toolkit_are_named_whatever_our_own_file_has(self, cdi: Cdi) -> None:
-        cards = [
-            nvidia_gpu(n, cdi_name=f"nvidia.com/gpu=GPU-{n}", variables=(("NVIDIA_VISIBLE_DEVICES", "void"),))
-            for n in (0, 1)
-        ]
-        answer = card_allocation("nvidia.com/gpu", cards, Presentation(cdi=cdi))
-        names = ("nvidia.com/gpu=GPU-0", "nvidia.com/gpu=GPU-1")
-        assert answer.env == {"NVIDIA_VISIBLE_DEVICES": "void"}
-        if cdi is Cdi.ANNOTATIONS:
-            assert (answer.cdi, answer.annotations) == ((), {"cdi.k8s.io/gas-plugin_gpu": ",".join(names)})
-        else:
-            assert (answer.cdi, answer.annotations) == (names, {})
+    def test_cards_of_nvidias_toolkit_are_named(self) -> None:
+        cards = [nvidia_gpu(n, cdi_name=f"nvidia.com/gpu=GPU-{n}") for n in (0, 1)]
+        answer = card_allocation("nvidia.com/gpu", cards, Presentation())
+        assert (answer.cdi, answer.annotations) == (("nvidia.com/gpu=GPU-0", "nvidia.com/gpu=GPU-1"), {})
 
-    def test_our_own_cdi_file_has_no_cards_that_it_does_not_describe(self) -> None:
-        answer = card_allocation("nvidia.com/gpu", [nvidia_gpu(0)], Presentation(cdi=Cdi.NAMES))
-        assert answer.cdi == ()
+
+def test_edits_change_the_allocation_in_their_order() -> None:
+    def named(name: str) -> EditAllocation:
+        return lambda allocation, resource, gpus: replace(
+            allocation, cdi=(*allocation.cdi, f"{name} {resource} {len(gpus)}")
+        )
+
+    answer = card_allocation("r/x", [gpu(0), gpu(1)], Presentation(edits=(named("a"), named("b"))))
+    assert answer.cdi == ("a r/x 2", "b r/x 2")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gas.plugin.discovery.card_source import parse_sources, read_all
+from gas.plugin.discovery.card_source import read_all
 from gas.values.card_facts import CardFacts, Scan
 from gas.values.cards import Card
-from gas.values.errors import InvalidEntry
 from tests.plugin.gpus import gpu, scan
 
 
@@ -66,17 +65,3 @@ def test_cards_without_an_address_are_different_cards() -> None:
 def test_a_card_that_one_source_found_is_not_broken() -> None:
     found = read_all([Source(Scan(broken=frozenset({Card(0)}))), Source(scan(gpu(0)))])
     assert (found.gpus, found.broken) == ((gpu(0),), frozenset())
-
-
-@pytest.mark.parametrize(
-    ("text", "sources"),
-    [("sysfs", {"sysfs"}), ("nvml", {"nvml"}), ("sysfs, nvml", {"sysfs", "nvml"})],
-)
-def test_sources_are_names_with_commas_between_them(text: str, sources: set[str]) -> None:
-    assert parse_sources(text) == sources
-
-
-@pytest.mark.parametrize("text", ["", "sysfs,", "nvml,nvml", "NVML", "cuda"])
-def test_other_sources_are_refused(text: str) -> None:
-    with pytest.raises(InvalidEntry, match="sources with commas between them, each once, of these: sysfs, nvml"):
-        parse_sources(text)

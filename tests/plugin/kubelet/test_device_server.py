@@ -385,7 +385,7 @@ async def test_a_container_starts_when_its_preparation_is_done(socket_directory:
 
     async with served(
         socket_directory,
-        before_start=prepare,
+        before_start=[prepare],
         on_reply=lambda method, outcome, seconds: replies.append((method, outcome)),
     ) as (_, kubelet):
         assert (await kubelet.GetDevicePluginOptions(api.Empty(), timeout=PATIENCE)).pre_start_required
@@ -409,7 +409,7 @@ async def test_a_container_starts_even_if_its_preparation_fails(
 
     async with served(
         socket_directory,
-        before_start=fail,
+        before_start=[fail],
         on_reply=lambda method, outcome, seconds: replies.append((method, outcome)),
     ) as (_, kubelet):
         request = api.PreStartContainerRequest(devices_ids=["card0-0"])

@@ -11,7 +11,7 @@ from gas.plugin.limits.dmem import DMEM
 from gas.plugin.limits.limit_files import LimitFiles, NoLimits, clear_limits
 from gas.plugin.limits.pod_cgroups import PodCgroups
 from tests.plugin.limits.kernel import CARD0, CARD1, MIB, Kernel, region
-from tests.plugin.usage.processes import container_id, pod_uid
+from tests.plugin.pods_for_plugin import container_id, pod_uid
 
 A, B = pod_uid(1), pod_uid(2)
 SYSTEMD_A = A.replace("-", "_")

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gas.plugin.devices.device_ids import AllocateRequest
+from gas.plugin.card_pods import Holder
+from gas.plugin.devices.device_ids import AllocateRequest, Ids
 from gas.plugin.limits.dmem import DMEM, Limits
 from gas.plugin.limits.limit_files import LimitFiles, Outcome
-from gas.plugin.limits.memory_limits import MemoryLimits, wanted_limits
+from gas.plugin.limits.memory_limits import LimitTimes, MemoryLimits, wanted_limits
 from gas.plugin.matching.gpu_pods import GpuPod
-from gas.plugin.matching.match import Holder
-from gas.plugin.node.lasting_events import LastingEvents
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
 from tests.builders import container
 from tests.plugin.limits.kernel import CARD0, CARD1, MIB, Kernel, region
-from tests.plugin.pods_for_plugin import XE, decided, ids, seen
+from tests.plugin.pods_for_plugin import STATIC_HASH, XE, decided, ids, mirror_of, pod_uid, seen
 from tests.plugin.scripted_kubelet import eventually
-from tests.plugin.usage.processes import STATIC_HASH, mirror_of, pod_uid
 
 GPUS = (
     CardFacts(card=Card(0), driver="xe", device_id="0xe20b", pci_address=CARD0, memory=1000 * MIB),
@@ -97,22 +94,31 @@ class TestWhichLimits:
 
 
 class Node:
-    """Pods that the watch shows, the ids that they got, and the kernel's limits."""
+    """Pods that have cards, the ids that they got, and the kernel's limits. ``troubles`` has each once."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
         self.kernel = Kernel(tmp_path / "cgroup", monkeypatch, CAPACITY)
         self.pods: list[GpuPod] = []
         self.given: dict[str, Holder] = {}
         self.troubles: list[str] = []
+        self.current: tuple[str, ...] = ()
         self.files = LimitFiles(self.kernel.root, DMEM)
         self.limits = MemoryLimits(
-            self.pods,
-            lambda _resource, got: [holder for id_, holder in self.given.items() if got == ids(id_)],
-            lambda: GPUS,
-            self.files,
-            partial(LastingEvents(lambda _, sentence: self.troubles.append(sentence)).keep, "GPUMemoryLimitsMissing"),
-            **options,
+            self, lambda: GPUS, self.files, self._set_troubles, LimitTimes(**{"watch_within": 0.2, **options})
         )
+
+    def __iter__(self) -> Iterator[GpuPod]:
+        return iter(self.pods)
+
+    def holders(self, _resource: str, got: Ids) -> list[Holder]:
+        return [holder for id_, holder in self.given.items() if got == ids(id_)]
+
+    def users(self) -> dict[Card, set[str]]:
+        return {}
+
+    def _set_troubles(self, troubles: Collection[str]) -> None:
+        self.troubles += [each for each in troubles if each not in self.current]
+        self.current = tuple(troubles)
 
     def add(self, pod: GpuPod, id_: str = "", *, is_certain: bool = True) -> Path:
         """Show a pod whose container got an id, and create its cgroup."""
@@ -128,7 +134,7 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    return Node(tmp_path, monkeypatch, watch_within=0.2)
+    return Node(tmp_path, monkeypatch)
 
 
 class TestStarts:
@@ -197,7 +203,7 @@ async def test_a_static_pod_is_limited_in_the_cgroup_that_kubelet_made(node: Nod
     wanted = container(xe=1, memory_max="100Mi")
     node.pods.append(seen(wanted, uid=pod_uid(1), annotations=decided("card0") | mirror_of(STATIC_HASH)))
     cgroup = node.kernel.add(path)
-    await node.limits.keep(None)
+    await node.limits.apply(None)
     assert node.kernel.of(cgroup) == {region(CARD0): str(100 * MIB)}
     assert node.limits.limited == 1
 
@@ -208,7 +214,7 @@ class TestTroubles:
         (node.kernel.root / "dmem.capacity").unlink()
         for _ in range(3):
             await node.start("card0-0")
-            await node.limits.keep(None)
+            await node.limits.apply(None)
         (trouble,) = node.troubles
         assert trouble.startswith("the kernel does not limit memory of cards: ")
         assert node.limits.trouble == trouble
@@ -217,7 +223,7 @@ class TestTroubles:
         node.kernel.capacity.pop(region(CARD0))
         limited = node.add(gpu_pod("card1"), "card1-0")
         node.add(gpu_pod(number=2), "card0-0")
-        await node.limits.keep(None)
+        await node.limits.apply(None)
         assert node.kernel.of(limited)
         assert node.limits.limited == 1
         assert node.troubles == [
@@ -236,7 +242,7 @@ async def test_a_limit_that_the_kernel_does_not_accept_is_the_trouble_of_that_po
         "memory.max; it runs without that limit until it uses less, or is restarted"
     )
     for _ in range(2):
-        await node.limits.keep(None)
+        await node.limits.apply(None)
         await node.start("card0-1")
         assert (node.limits.limited, node.limits.trouble) == (1, sentence)
     assert node.troubles == [record.getMessage() for record in caplog.records] == [sentence]
@@ -247,10 +253,10 @@ async def test_a_limit_that_the_kernel_does_not_accept_is_the_trouble_of_that_po
 
 async def test_the_trouble_of_a_pod_ends_with_the_pod(node: Node) -> None:
     node.kernel.used[node.add(gpu_pod())] = {region(CARD0): 200 * MIB}
-    await node.limits.keep(None)
+    await node.limits.apply(None)
     assert node.limits.trouble is not None
     node.pods.clear()
-    await node.limits.keep(None)
+    await node.limits.apply(None)
     assert node.limits.trouble is None
 
 
@@ -268,22 +274,22 @@ class TestRunningPodsWithoutCgroup:
         other = gpu_pod(number=2)
         node.add(other)
         for _ in range(2):
-            await node.limits.keep(None)
-            await node.limits.keep([other])
+            await node.limits.apply(None)
+            await node.limits.apply([other])
         assert node.troubles == [self.SENTENCE], "the start of another pod does not end the trouble"
         assert (node.limits.trouble, node.limits.limited) == (self.SENTENCE, 1)
         assert [record.getMessage() for record in caplog.records] == [self.SENTENCE]
         node.kernel.add(f"kubepods/burstable/pod{pod_uid(1)}")
-        await node.limits.keep(None)
+        await node.limits.apply(None)
         assert (node.limits.trouble, node.limits.limited) == (None, 2)
 
     async def test_a_pod_may_be_starting_or_ending(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         node = Node(tmp_path, monkeypatch, missing_for=0.1)
         node.pods.append(gpu_pod(phase="Running"))
-        await node.limits.keep(None)
+        await node.limits.apply(None)
         assert node.limits.trouble is None
         await asyncio.sleep(0.1)
-        await node.limits.keep(None)
+        await node.limits.apply(None)
         assert node.limits.trouble == self.SENTENCE
 
     @pytest.mark.parametrize(
@@ -296,7 +302,7 @@ class TestRunningPodsWithoutCgroup:
     async def test_others_are_not_reported(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pod: GpuPod) -> None:
         node = Node(tmp_path, monkeypatch, missing_for=0.0)
         node.pods.append(pod)
-        await node.limits.keep(None)
+        await node.limits.apply(None)
         assert node.limits.trouble is None
 
 

@@ -15,6 +15,7 @@ from gas.plugin.matching.allocator import Allocator
 from gas.plugin.matching.gpu_pods import GpuPods
 from gas.plugin.matching.issued_environments import IssuedEnvironments
 from gas.plugin.matching.matcher import Matcher
+from gas.plugin.matching.pace import Pace
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.metrics import Metrics
 from gas.vocabularies.known import DEFAULT
@@ -51,8 +52,8 @@ class Node:
             matcher,
             PodResolver(matcher, kubelet, is_watching=lambda: True),
             IssuedEnvironments(DEFAULT),
-            DEFAULT,
-            self.metrics,
+            self.metrics.matches,
+            Pace(),
             gpus=lambda: [gpu(card) for card in range(4)],
         )
 

@@ -240,7 +240,8 @@ class TestWatch:
 
     def test_every_event_is_reported(self) -> None:
         told: list[int] = []
-        pods = GpuPods(DEFAULT, lambda: told.append(len(pods)))
+        pods = GpuPods(DEFAULT)
+        pods.subscribe(lambda: told.append(len(pods)))
         list_all(pods, [node_pod(container(i915=1), uid="a")])
         pods.changed(node_pod(container(i915=1), uid="b"))
         pods.deleted(node_pod(container(i915=1), uid="b"))

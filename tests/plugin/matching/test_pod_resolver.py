@@ -57,12 +57,10 @@ class Node:
     """Four cards, a kubelet, and the pods that the watch has shown."""
 
     def __init__(self, kubelet: Kubelet, *pods: NodePod, watches: bool = True) -> None:
-        self.pods = GpuPods(DEFAULT, self._pods_changed)
+        self.pods = GpuPods(DEFAULT)
         self.resolver = PodResolver(Matcher(self.pods), kubelet, is_watching=lambda: watches)
+        self.pods.subscribe(self.resolver.pods_changed)
         list_all(self.pods, list(pods))
-
-    def _pods_changed(self) -> None:
-        self.resolver.pods_changed()
 
     async def match(self) -> Match:
         request = PreferredRequest(resource=I915, offered=tuple(sorted(slots(4))), must_include=NO_IDS, size=1)

@@ -18,9 +18,10 @@ from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
 from gas.plugin.matching.issued_environments import IssuedEnvironment, IssuedEnvironments
 from gas.plugin.matching.matcher import SETTLED, Matcher
+from gas.plugin.matching.pace import Pace
 from gas.plugin.receipts import receipt_writer
 from gas.plugin.receipts.pod_writes import FORBIDDEN_PAUSE, WRITE_AGAIN, PodWrites
-from gas.plugin.receipts.receipt_writer import Pace, ReceiptWriter
+from gas.plugin.receipts.receipt_writer import ReceiptReporter, ReceiptWriter
 from gas.plugin.receipts.receipts import Receipt, receipt
 from gas.values.cards import Card
 from gas.values.errors import GasError
@@ -82,7 +83,7 @@ class Pods:
         return True
 
 
-class Node:
+class Node(ReceiptReporter):
     """A writer whose clock stands still. ``reported`` has the pods and sentences of receipts."""
 
     def __init__(
@@ -101,7 +102,7 @@ class Node:
         self.matcher = Matcher(self.pods)
         self.environments = IssuedEnvironments(vocabularies)
         self.now = 1000.0
-        self.last_call = float("-inf")
+        self.pace = Pace(interval=interval, quiet=quiet, clock=lambda: self.now)
         self.reported: list[tuple[str, str]] = []
         self.reported_environments: list[tuple[str, str]] = []
         self.writes = PodWrites(self.api.patch, clock=lambda: self.now)
@@ -112,9 +113,8 @@ class Node:
             self.environments,
             self.writes,
             vocabularies=vocabularies,
-            pace=Pace(lambda: self.last_call, interval=interval, quiet=quiet, clock=lambda: self.now),
-            on_receipt=self._report,
-            on_wrong_environment=lambda pod, sentence: self.reported_environments.append((pod.key, sentence)),
+            pace=self.pace,
+            reporter=self,
         )
 
     def given(self, id_: str, mask: str) -> None:
@@ -122,8 +122,11 @@ class Node:
         env = {"ZE_AFFINITY_MASK": mask}
         self.environments.add(I915, IssuedEnvironment(ids(id_), [gpu(0, tiles=2)], env, at=self.now))
 
-    def _report(self, pod: GpuPod, found: Receipt) -> None:
+    def receipt(self, pod: GpuPod, found: Receipt) -> None:
         self.reported.append((pod.key, found.sentence))
+
+    def wrong_environment(self, pod: GpuPod, sentence: str) -> None:
+        self.reported_environments.append((pod.key, sentence))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -369,7 +372,7 @@ async def test_after_an_allocate_it_compares_soon() -> None:
     node = Node(Kubelet(a="card0-0"), A)
     async with node.running():
         await eventually(lambda: node.writer.finished == 1)
-        node.writer.compare_soon()
+        node.pace.soon()
         await eventually(lambda: node.writer.finished == 2)
 
 
@@ -382,7 +385,7 @@ async def test_it_compares_every_few_seconds() -> None:
 async def test_kubelet_is_not_asked_while_it_allocates() -> None:
     """Asked between its choice of ids and the end of Allocate, kubelet 1.34 may forget that they are taken."""
     node = Node(Kubelet(a="card0-0"), A, quiet=0.01)
-    node.last_call = node.now
+    node.pace.called()
     async with node.running():
         await asyncio.sleep(0.05)
         assert node.kubelet.asked == 0

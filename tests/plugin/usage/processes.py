@@ -5,28 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from uuid import UUID
+
+from tests.plugin.pods_for_plugin import container_id, pod_uid
 
 CARD0, CARD1 = "0000:03:00.0", "0000:04:00.0"
 MIB = 2**20
-
-
-def pod_uid(number: int) -> str:
-    """Return a UID in the form of kube-apiserver's."""
-    return str(UUID(int=number))
-
-
-STATIC_HASH = "0123456789abcdef0123456789abcdef"
-"""kubelet's UID of a static pod; the mirror pod of the API server has another."""
-
-
-def mirror_of(config_hash: str) -> dict[str, str]:
-    """Return the annotations of the mirror pod of a static pod."""
-    return {"kubernetes.io/config.hash": config_hash, "kubernetes.io/config.mirror": config_hash}
-
-
-def container_id(number: int) -> str:
-    return f"{number:064x}"
 
 
 def cgroup(pod: int | None, container: int = 1) -> str:

@@ -16,7 +16,8 @@ from gas.plugin.usage import process_walk
 from gas.plugin.usage.process_cgroup import PodProcess
 from gas.plugin.usage.process_walk import MOST_FILES, RECHECK, CannotWalk, ProcessWalker, Walk
 from tests.broken_files import BREAKS, break_file
-from tests.plugin.usage.processes import MIB, PLAIN_FILE, Processes, cgroup, container_id, pod_uid, xe
+from tests.plugin.pods_for_plugin import container_id, pod_uid
+from tests.plugin.usage.processes import MIB, PLAIN_FILE, Processes, cgroup, xe
 
 A, B = pod_uid(1), pod_uid(2)
 

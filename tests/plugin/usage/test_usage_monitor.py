@@ -14,15 +14,16 @@ import pytest
 from gas.plugin.matching.gpu_pods import GpuPod
 from gas.plugin.metrics import Metrics
 from gas.plugin.usage import usage_monitor
+from gas.plugin.usage.part import METRICS, USAGE
 from gas.plugin.usage.process_walk import ProcessWalker, Walk
 from gas.plugin.usage.usage_monitor import OUTDATED, REPORT_AGAIN, UsageMonitor
-from gas.plugin.usage.usage_report import usage_figures, usage_json
+from gas.plugin.usage.usage_report import usage_json, usage_samples
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
 from tests.builders import container
-from tests.plugin.pods_for_plugin import decided, seen
+from tests.plugin.pods_for_plugin import STATIC_HASH, decided, mirror_of, pod_uid, seen
 from tests.plugin.scripted_kubelet import eventually
-from tests.plugin.usage.processes import CARD0, CARD1, MIB, STATIC_HASH, Processes, mirror_of, pod_uid, xe
+from tests.plugin.usage.processes import CARD0, CARD1, MIB, Processes, xe
 
 GPUS = (
     CardFacts(
@@ -97,8 +98,8 @@ async def test_use_stands_beside_the_request(tmp_path: Path) -> None:
     assert pods["idle"]["cards"] == {
         "card1": {"memoryUsed": 0, "memoryRequested": 1000 * MIB, "clients": 0, "engines": {}}
     }
-    metrics = Metrics("1")
-    metrics.usage.follow(lambda: usage_figures(node.monitor))
+    metrics = Metrics("1", METRICS)
+    metrics.read(lambda: usage_samples(node.monitor))
     value = metrics.registry.get_sample_value
     place = {"namespace": "default", "pod": "a", "card": "card0"}
     assert value("gas_plugin_pod_memory_used_bytes", place) == 300 * MIB
@@ -124,8 +125,8 @@ async def test_use_of_a_card_that_the_pod_was_not_given(tmp_path: Path) -> None:
     await node.walk()
     cards = node.document()["pods"][0]["cards"]
     assert (cards["card1"]["memoryUsed"], cards["card1"]["memoryRequested"]) == (300 * MIB, None)
-    metrics = Metrics("1")
-    metrics.usage.follow(lambda: usage_figures(node.monitor))
+    metrics = Metrics("1", METRICS)
+    metrics.read(lambda: usage_samples(node.monitor))
     place = {"namespace": "default", "pod": "a", "card": "card1"}
     assert metrics.registry.get_sample_value("gas_plugin_pod_memory_requested_bytes", place) is None
 
@@ -170,8 +171,8 @@ class TestEvents:
                 "less memory than they requested: request what the pod needs, or make it use less",
             )
         ]
-        metrics = Metrics("1")
-        metrics.usage.follow(lambda: usage_figures(node.monitor))
+        metrics = Metrics("1", METRICS)
+        metrics.read(lambda: usage_samples(node.monitor))
         assert metrics.registry.get_sample_value("gas_plugin_pods_over_memory_request") == 1
 
     async def test_use_of_reserved_memory_counts(self, tmp_path: Path) -> None:
@@ -324,7 +325,7 @@ class TestTroubles:
 
 
 def test_without_the_flag_the_document_says_so() -> None:
-    assert json.loads(usage_json(None)) == {
+    assert json.loads(USAGE.documents["/usage"]) == {
         "walked": None,
         "interval": 10.0,
         "trouble": "the use of the cards is not measured: see --usage",

@@ -7,13 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gas.plugin.nfd.nfd_file import (
-    UnremovableFeatureFile,
-    UnwritableFeatureFile,
-    feature_text,
-    remove_feature_file,
-    write_feature_file,
-)
+from gas.plugin.nfd.nfd_file import FEATURE_FILE, feature_text
+from gas.plugin.published_file import FileFault
 
 GPU = "gpu.intel.com/"
 
@@ -51,16 +46,16 @@ def test_labels_and_resources_are_lines_of_name_and_value() -> None:
 
 def test_the_file_is_replaced_and_nothing_else_is_left(path: Path) -> None:
     for text in ("a=1\n", "b=2\n"):
-        write_feature_file(path, text)
+        FEATURE_FILE.write(path, text)
         assert path.read_text() == text
         assert list(path.parent.iterdir()) == [path]
 
 
 # contract P5.6
 def test_a_reader_sees_the_old_or_the_new_file(path: Path) -> None:
-    write_feature_file(path, "old\n")
+    FEATURE_FILE.write(path, "old\n")
     with path.open() as reader:
-        write_feature_file(path, "new\n")
+        FEATURE_FILE.write(path, "new\n")
         assert reader.read() == "old\n"
     assert path.read_text() == "new\n"
 
@@ -69,15 +64,15 @@ def test_files_left_by_a_killed_program_do_not_matter(path: Path) -> None:
     aside = path.parent / ".gpus.txt.new"
     aside.mkdir()
     (aside / "gpus.txt").write_text("half of i")
-    write_feature_file(path, "a=1\n")
+    FEATURE_FILE.write(path, "a=1\n")
     assert path.read_text() == "a=1\n"
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_full_disk_keeps_the_old_file(path: Path) -> None:
-    write_feature_file(path, "old\n")
-    with full_disk(), pytest.raises(UnwritableFeatureFile) as error:
-        write_feature_file(path, "something longer\n")
+    FEATURE_FILE.write(path, "old\n")
+    with full_disk(), pytest.raises(FileFault) as error:
+        FEATURE_FILE.write(path, "something longer\n")
     assert str(error.value) == (
         f"cannot write the NFD feature file {path}: File too large; NFD keeps what it read before."
         f" {path.parent} must be a directory of the node that this program may write to"
@@ -97,19 +92,19 @@ def test_a_full_disk_keeps_the_old_file(path: Path) -> None:
 def test_a_directory_that_cannot_be_written_is_an_error(tmp_path: Path, folder: str, why: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(UnwritableFeatureFile, match=why):
-        write_feature_file(tmp_path / folder / "gpus.txt", "a=1\n")
+    with pytest.raises(FileFault, match=why):
+        FEATURE_FILE.write(tmp_path / folder / "gpus.txt", "a=1\n")
 
 
 # contract P5.6
 def test_the_file_is_removed_when_the_program_ends(path: Path) -> None:
-    write_feature_file(path, "a=1\n")
-    remove_feature_file(path)
+    FEATURE_FILE.write(path, "a=1\n")
+    FEATURE_FILE.remove(path)
     assert list(path.parent.iterdir()) == []
-    remove_feature_file(path)
+    FEATURE_FILE.remove(path)
 
 
 def test_a_file_that_cannot_be_removed_is_an_error(path: Path) -> None:
     path.mkdir()
-    with pytest.raises(UnremovableFeatureFile, match="cannot remove the NFD feature file"):
-        remove_feature_file(path)
+    with pytest.raises(FileFault, match="cannot remove the NFD feature file"):
+        FEATURE_FILE.remove(path)

@@ -6,13 +6,15 @@ import json
 
 import pytest
 
-from gas.plugin.usage.usage_report import usage_json
+from gas.plugin.flags import parse_flags
+from gas.plugin.usage.part import USAGE, UsageFlags
+from gas.plugin.usage.usage_monitor import UsageMonitor
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.builders import container, pod_json
 from tests.plugin.node_of_sandbox import sandbox_node
-from tests.plugin.pods_for_plugin import decided
+from tests.plugin.pods_for_plugin import container_id, decided
 from tests.plugin.scripted_kubelet import eventually
-from tests.plugin.usage.processes import MIB, Processes, container_id, xe
+from tests.plugin.usage.processes import MIB, Processes, xe
 
 FLEX = fake_gpus(FLEX_170, 2)
 
@@ -31,11 +33,10 @@ async def test_a_pod_s_use_is_shown_and_too_much_of_it_is_an_event(caplog: pytes
                 xe(1, address=FLEX[1].pci_address, vram=130),
                 cgroup_text=f"0::/kubepods/burstable/pod{uid}/{container_id(1)}\n",
             )
-            assert plugin.cluster is not None
-            assert plugin.cluster.usage is not None
-            usage = plugin.cluster.usage
-            await usage.walk_once()
-            (shown,) = json.loads(usage_json(usage))["pods"]
+            (hooks,) = plugin.hooks
+            monitor: UsageMonitor = hooks.tasks[0].__self__  # type: ignore[attr-defined]
+            await monitor.walk_once()
+            (shown,) = json.loads(plugin.documents()["/usage"]())["pods"]
             assert (shown["name"], shown["uid"]) == ("greedy", uid)
             assert shown["cards"]["card1"]["memoryUsed"] == 130 * MIB
             assert shown["cards"]["card1"]["memoryRequested"] == 100 * MIB
@@ -44,11 +45,30 @@ async def test_a_pod_s_use_is_shown_and_too_much_of_it_is_an_event(caplog: pytes
             await eventually(lambda: [reason for reason, _ in node.events("greedy")] == ["GPUMemoryOverRequest"])
             assert "the pod uses 130 MiB of card1 but requested 100 MiB" in caplog.text
             node.delete("greedy")
-            await eventually(lambda: not json.loads(usage_json(usage))["pods"])
+            await eventually(lambda: not json.loads(plugin.documents()["/usage"]())["pods"])
 
 
 async def test_without_the_flag_no_process_is_read() -> None:
     async with sandbox_node(*FLEX) as node, node.running_plugin() as plugin:
-        assert plugin.cluster is not None
-        assert plugin.cluster.usage is None
-        assert node.metrics.registry.get_sample_value("gas_plugin_usage_walks_total") == 0
+        assert not plugin.hooks
+        assert node.metrics.registry.get_sample_value("gas_plugin_usage_walks_total") is None
+        assert "see --usage" in json.loads(plugin.documents()["/usage"]())["trouble"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "usage", "warnings"),
+    [
+        pytest.param([], False, (), id="default"),
+        pytest.param(["--usage"], True, (), id="on"),
+        pytest.param(
+            ["-resource-manager=false", "--usage"],
+            True,
+            ("ignored: --usage; with --resource-manager=false the plugin does not know the pods",),
+            id="without-pods",
+        ),
+    ],
+)
+def test_flags(argv: list[str], *, usage: bool, warnings: tuple[str, ...]) -> None:
+    flags = parse_flags(argv, environ={}, host_name="n")
+    assert (flags.of(UsageFlags).usage, flags.warnings) == (usage, warnings)
+    assert USAGE.runs_with(flags) is (usage and not warnings)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gas.plugin.flags import parse_flags
+from gas.plugin.limits.memory_limits import MemoryLimits
+from gas.plugin.limits.part import MEMORY_LIMITS, LimitFlags
+from gas.plugin.node import node_events
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.builders import container, pod_json
 from tests.plugin.limits.kernel import MIB, Kernel, region
@@ -28,9 +32,9 @@ async def test_a_pod_that_runs_has_its_limit(monkeypatch: pytest.MonkeyPatch) ->
             assert kernel.of(cgroup) == {region(FLEX[1].pci_address): str(100 * MIB)}
             calls = {"method": "PreStartContainer", "resource": "i915", "outcome": "decided"}
             assert node.metrics.registry.get_sample_value("gas_plugin_answers_total", calls) == 1
-            assert plugin.cluster is not None
-            assert plugin.cluster.limits is not None
-            await plugin.cluster.limits.keep(None)
+            (hooks,) = plugin.hooks
+            limits: MemoryLimits = hooks.tasks[0].__self__  # type: ignore[attr-defined]
+            await limits.apply(None)
             assert node.metrics.registry.get_sample_value("gas_plugin_memory_limited_pods") == 1
             assert node.metrics.registry.get_sample_value("gas_plugin_memory_limits_missing") == 0
 
@@ -51,3 +55,40 @@ async def test_without_the_flag_kubelet_does_not_call_before_starts() -> None:
         await eventually(lambda: node.pod("a")["status"]["phase"] == "Running")
         calls = {"method": "PreStartContainer", "resource": "i915", "outcome": "decided"}
         assert node.metrics.registry.get_sample_value("gas_plugin_answers_total", calls) is None
+
+
+async def test_what_is_missing_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_events, "REPEAT", 0.05)
+    monkeypatch.setattr("gas.cluster.events._QUIET", 0.0)
+    async with sandbox_node(*FLEX) as node, node.running_plugin(*FLAGS):
+        await eventually(lambda: max(node.event_counts("GPUMemoryLimitsMissing"), default=0) >= 3)
+
+
+async def test_uninstall_removes_the_limits_of_running_pods() -> None:
+    async with sandbox_node(*FLEX) as node:
+        root = node.tree / "sys/fs/cgroup"
+        cgroup = root / "kubepods/pod2c48f6ae-9d0b-4a0f-8a6f-0242ac120002"
+        cgroup.mkdir(parents=True)
+        (root / "dmem.capacity").write_text("drm/0000:03:00.0/vram0 100\n")
+        (cgroup / "dmem.max").write_text("drm/0000:03:00.0/vram0 50\n")
+        MEMORY_LIMITS.clean_up(parse_flags([f"--prefix={node.tree}", "--memory-limits=pod"], environ={}, host_name="n"))
+        assert (cgroup / "dmem.max").read_text() == "drm/0000:03:00.0/vram0 max\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "limits", "warnings"),
+    [
+        pytest.param([], "none", (), id="default"),
+        pytest.param(["--memory-limits=pod"], "pod", (), id="on"),
+        pytest.param(
+            ["-resource-manager=false", "--memory-limits=pod"],
+            "pod",
+            ("ignored: --memory-limits=pod; with --resource-manager=false the plugin does not know the pods",),
+            id="without-pods",
+        ),
+    ],
+)
+def test_flags(argv: list[str], limits: str, warnings: tuple[str, ...]) -> None:
+    flags = parse_flags(argv, environ={}, host_name="n")
+    assert (flags.of(LimitFlags).memory_limits, flags.warnings) == (limits, warnings)
+    assert MEMORY_LIMITS.runs_with(flags) is (limits == "pod" and not warnings)

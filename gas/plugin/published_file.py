@@ -1,4 +1,4 @@
-"""A file that is kept up to date, even if it cannot be written for a while or another program changes it.
+"""A file of this node that other programs read: kept up to date, whoever else changes it, and removed at the end.
 
 Only plain files are read, replaced or removed, since the directories are shared with other programs. A pipe at the same
 path would block a reader, and a device such as ``/dev/null`` must not be replaced.
@@ -14,7 +14,7 @@ import stat
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,23 +33,58 @@ LAST_CHECK = 1.0
 """Seconds for removing the file when the program ends."""
 
 
-class KeptFile:
+class FileFault(GasError):
+    """The file could not be written or removed. Its earlier text, if any, is still there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileKind:
+    """The kind of a file, for sentences about it and for writing it.
+
+    name       ``"CDI file"``
+    replace    replaces the file with one of this text, as a whole or not at all; raises OSError
+    unwritten  what follows while it cannot be written
+    unremoved  what follows while it cannot be removed, with what to do
+    """
+
+    name: str
+    replace: Callable[[Path, str], None]
+    unwritten: str
+    unremoved: str = "remove it by hand"
+
+    def write(self, path: Path, text: str) -> None:
+        """Replace the file with one of this text. Raises FileFault."""
+        try:
+            self.replace(path, text)
+        except OSError as error:
+            raise FileFault(
+                f"cannot write the {self.name} {path}: {error.strerror}; {self.unwritten}."
+                f" {path.parent} must be a directory of the node that this program may write to"
+            ) from error
+
+    def remove(self, path: Path) -> None:
+        """Remove the file if it exists. Raises FileFault."""
+        try:
+            require_plain_file(path)
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise FileFault(f"cannot remove the {self.name} {path}: {error.strerror}; {self.unremoved}") from error
+
+
+class PublishedFile:
     """Write a file whenever its text is not as wanted, and retry while that fails.
 
-    All of it happens in separate threads, so that a failing disk does not make kubelet wait. If two programs keep the
-    same file, the one that started later owns it: its first check writes, whatever is there. When a program ends, it
+    All of it happens in separate threads, so that a failing disk does not make kubelet wait. If two plugins publish the
+    same file, the one that started later owns it: its first check writes, whatever is there. When a plugin ends, it
     removes the file only if it was the last to write it.
 
-    write    replaces the file with one of this text, as a whole or not at all; raises GasError
     trouble  why the file does not have its text, as a sentence; None when it has
     """
 
-    def __init__(
-        self, path: Path, write: Callable[[Path, str], None], *, retry: float = RETRY, slow: float = SLOW
-    ) -> None:
+    def __init__(self, path: Path, kind: FileKind, *, retry: float = RETRY, slow: float = SLOW) -> None:
         self.trouble: str | None = None
         self._path = path
-        self._write = write
+        self._kind = kind
         self._retry = retry
         self._slow = slow
         self._wanted: str | None = None
@@ -67,7 +102,7 @@ class KeptFile:
         self._check_now.set()
 
     def hold(self) -> None:
-        """Write nothing until `resume`: another program keeps the file."""
+        """Write nothing until `resume`: another plugin publishes the file."""
         self._held = True
 
     def resume(self) -> None:
@@ -76,38 +111,35 @@ class KeptFile:
         self._check_now.set()
 
     async def run(self) -> None:
-        """Keep the file until cancelled."""
+        """Write the file whenever that is needed, until cancelled."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._retry):
                     await self._check_now.wait()
             self._check_now.clear()
             if self._wanted is not None and not self._held:
-                await self._keep(self._wanted)
+                await self._check(self._wanted)
                 self._checked.set()
 
     async def first_check(self, within: float) -> None:
-        """Wait until the first check has ended, at most so many seconds."""
+        """Wait until the first check has ended, at most ``within`` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._checked.wait()
 
-    async def end(self, remove: Callable[[Path], None]) -> None:
-        """Write no more, and remove the file if it is the one that was last written here.
-
-        remove  removes the file; raises GasError, which is logged
-        """
+    async def end(self) -> None:
+        """Write no more, and remove the file if it is the one that was last written here. A failure is logged."""
         self._ended = True
         try:
             async with asyncio.timeout(LAST_CHECK):
-                await in_a_daemon_thread(partial(self._remove, remove), name="file")
+                await in_a_daemon_thread(self._remove, name="file")
         except TimeoutError:
             logger.error("cannot remove %s: its disk does not respond; remove it by hand", self._path)
         except GasError as error:
             logger.error("%s", error)
 
-    async def _keep(self, text: str) -> None:
-        checking = asyncio.ensure_future(in_a_daemon_thread(partial(self._ensure, text), name="file"))
+    async def _check(self, text: str) -> None:
+        checking = asyncio.ensure_future(in_a_daemon_thread(lambda: self._ensure(text), name="file"))
         try:
             await asyncio.wait((checking,), timeout=self._slow)
             if not checking.done():
@@ -131,15 +163,15 @@ class KeptFile:
         with self._turn:
             if self._ended or (self._written is not None and has_text(self._path, text)):
                 return False
-            self._write(self._path, text)
+            self._kind.write(self._path, text)
             self._written = file_identity(self._path)
             return True
 
-    def _remove(self, remove: Callable[[Path], None]) -> None:
-        """Remove the file if it was written here, in a thread. Raises what ``remove`` raises."""
+    def _remove(self) -> None:
+        """Remove the file if it was written here, in a thread. Raises FileFault."""
         with self._turn:
             if self._written is not None and file_identity(self._path) == self._written:
-                remove(self._path)
+                self._kind.remove(self._path)
 
 
 class FileIdentity(NamedTuple):
@@ -189,12 +221,6 @@ def replace_file(path: Path, text: str, *, unfinished: Path) -> None:
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
-
-
-def remove_file(path: Path) -> None:
-    """Remove the file if it exists. Raises OSError."""
-    require_plain_file(path)
-    path.unlink(missing_ok=True)
 
 
 def require_plain_file(path: Path) -> None:

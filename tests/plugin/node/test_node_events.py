@@ -6,15 +6,16 @@ import asyncio
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from gas.cluster.events import Events, Involved
 from gas.plugin.discovery.local_memory import MemoryReader
 from gas.plugin.discovery.render_node import CannotAsk
 from gas.plugin.discovery.sysfs import SysfsCards
-from gas.plugin.node import lasting_events
-from gas.plugin.node.lasting_events import LastingEvents
-from sandbox.api.kinds import EVENTS
+from gas.plugin.node import node_events
+from gas.plugin.node.node_events import NodeEvents
 from sandbox.hardware.fake_sysfs import ARC_A770, ARC_B580, FLEX_170, fake_gpus, write_tree
 from tests.builders import container, pod_json
 from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node
@@ -25,12 +26,12 @@ from tests.plugin.scripted_kubelet import eventually
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let states be repeated at once, and equal events be written as often as they are posted."""
-    monkeypatch.setattr(lasting_events, "REPEAT", 0.05)
+    monkeypatch.setattr(node_events, "REPEAT", 0.05)
     monkeypatch.setattr("gas.cluster.events._QUIET", 0.0)
 
 
 def test_states_are_repeated_before_the_api_server_forgets_their_events() -> None:
-    assert lasting_events.REPEAT < 3600
+    assert node_events.REPEAT < 3600
 
 
 class Posts:
@@ -38,45 +39,43 @@ class Posts:
 
     def __init__(self) -> None:
         self.posted: list[tuple[str, str]] = []
-        self.events = LastingEvents(lambda reason, sentence: self.posted.append((reason, sentence)))
+        self.events = NodeEvents(cast(Events, self), "node-1")
+
+    def post(self, involved: Involved, *, severity: str, reason: str, message: str) -> None:
+        assert (involved.kind, involved.name, severity) == ("Node", "node-1", "Warning")
+        self.posted.append((reason, message))
 
 
 def test_only_a_new_sentence_is_posted_at_once() -> None:
     posts = Posts()
-    posts.events.keep("Dirty", ["dust", "rust"])
-    posts.events.keep("Dirty", ["rust", "mud"])
-    posts.events.keep("Old", ["rust"])
+    posts.events.set_states("Dirty", ["dust", "rust"])
+    posts.events.set_states("Dirty", ["rust", "mud"])
+    posts.events.set_states("Old", ["rust"])
     assert posts.posted == [("Dirty", "dust"), ("Dirty", "rust"), ("Dirty", "mud"), ("Old", "rust")]
 
 
 def test_a_state_that_returns_is_posted_again() -> None:
     posts = Posts()
     for sentences in (["dust"], [], ["dust"]):
-        posts.events.keep("Dirty", sentences)
+        posts.events.set_states("Dirty", sentences)
     assert posts.posted == [("Dirty", "dust")] * 2
 
 
 @pytest.mark.usefixtures("often")
 async def test_what_ended_is_not_repeated() -> None:
     posts = Posts()
-    repeating = asyncio.create_task(posts.events.run())
-    posts.events.keep("Dirty", ["dust"])
-    posts.events.keep("Old", ["rust"])
-    posts.events.keep("Old", [])
+    repeating = asyncio.create_task(posts.events.repeat())
+    posts.events.set_states("Dirty", ["dust"])
+    posts.events.set_states("Old", ["rust"])
+    posts.events.set_states("Old", [])
     await eventually(lambda: posts.posted.count(("Dirty", "dust")) >= 3)
     repeating.cancel()
     assert posts.posted.count(("Old", "rust")) == 1
 
 
-def counts(node: SandboxNode, reason: str) -> list[int]:
-    """Return how often each event of a reason was posted."""
-    found = [stored.value for stored in node.server.api.storage.objects(EVENTS.plural)]
-    return [event["count"] for event in found if event["reason"] == reason]
-
-
 async def is_repeated(node: SandboxNode, reason: str) -> None:
-    await eventually(lambda: max(counts(node, reason), default=0) >= 3)
-    assert len(counts(node, reason)) == 1, "one Event object, which is updated"
+    await eventually(lambda: max(node.event_counts(reason), default=0) >= 3)
+    assert len(node.event_counts(reason)) == 1, "one Event object, which is updated"
 
 
 def nothing(node: Path, driver: str) -> tuple[int, ...]:
@@ -102,7 +101,3 @@ class TestReasons:
             write_tree(node.tree, (replace(other, card=0),))
             await plugin.scanner.scan_once()
             await is_repeated(node, "GPUCardsRenumbered")
-
-    async def test_memory_limits_that_are_missing(self) -> None:
-        async with sandbox_node(*fake_gpus(FLEX_170, 1)) as node, node.running_plugin("--memory-limits=pod"):
-            await is_repeated(node, "GPUMemoryLimitsMissing")

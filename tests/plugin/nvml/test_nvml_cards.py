@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from gas.plugin.discovery.scanner import CardMemory
-from gas.plugin.nvml.nvml_cards import Access, NvmlCards, NvmlOptions
+from gas.plugin.flags import parse_flags
+from gas.plugin.nvml.nvml_cards import NvmlCards, NvmlOptions
 from gas.plugin.nvml.nvml_interface import Failure, NvmlFault
+from gas.plugin.nvml.part import NVML, Access, NvmlFlags
 from gas.values.card_facts import CardFacts, MemorySource, Scan
 from gas.values.cards import Card
-from tests.plugin.nvml_double import GIB, LOST, FakeNvml, nvml_card, uuid
+from tests.plugin.nvml.nvml_double import GIB, LOST, FakeNvml, nvml_card, uuid
 
 WITHIN = 0.2
 
@@ -316,3 +318,23 @@ def test_by_nodes_a_card_has_those_that_exist(tmp_path: Path) -> None:
     assert [gpu.healthy for gpu in found.gpus] == [True, False]
     assert found.problems == ("card1: /dev/nvidia1 is missing; it is unhealthy",)
     assert found.gpus[0].variables == (("NVIDIA_VISIBLE_DEVICES", uuid(0)),)
+
+
+@pytest.mark.parametrize(
+    ("argv", "warnings"),
+    [
+        pytest.param([], (), id="default"),
+        pytest.param(["--card-sources=nvml"], (), id="alone"),
+        pytest.param(["--card-sources=sysfs, nvml", "--nvidia-access=cdi"], (), id="after-sysfs"),
+        pytest.param(
+            ["--nvidia-access=cdi"],
+            ("ignored: --nvidia-access; it needs nvml among --card-sources",),
+            id="access-alone",
+        ),
+    ],
+)
+def test_flags(argv: list[str], warnings: tuple[str, ...]) -> None:
+    flags = parse_flags(argv, environ={}, host_name="n")
+    assert flags.warnings == warnings
+    assert NVML.runs_with(flags) is ("nvml" in "".join(argv))
+    assert flags.of(NvmlFlags).nvidia_access is (Access.CDI if "--nvidia-access=cdi" in argv else Access.VARIABLE)

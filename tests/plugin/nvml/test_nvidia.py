@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from gas.plugin.assembly import card_sources
+from gas.plugin.assembly import sysfs_cards
 from gas.plugin.environment import Environment
 from gas.plugin.flags import parse_flags
 from gas.plugin.nvml.nvml_cards import FIRST_BESIDE_OTHERS, NvmlCards, NvmlOptions
@@ -18,7 +18,7 @@ from tests.builders import container, pod_json
 from tests.other_words import GPU_COUNT, MIB, NVIDIA, asking
 from tests.plugin.extender_of_sandbox import running_extender, schedule
 from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node, soon
-from tests.plugin.nvml_double import FakeNvml, nvml_card, uuid
+from tests.plugin.nvml.nvml_double import FakeNvml, nvml_card, uuid
 
 ALL = parse_vocabularies("intel,aliyun,vendor")
 
@@ -82,7 +82,7 @@ async def test_cards_of_two_vendors_share_a_node() -> None:
     intel_cards = fake_gpus(replace(FLEX_170, memory=400 * MIB), 1)
     library = FakeNvml([nvml_card(0, total=800 * MIB, reserved=0)])
     async with sandbox_node(*intel_cards) as node:
-        (sysfs,) = card_sources(parse_flags([f"--prefix={node.tree}"], environ={}, host_name="h"), Environment())
+        (sysfs,) = sysfs_cards(parse_flags([f"--prefix={node.tree}"], environ={}, host_name="h"), Environment())
         sources = [sysfs, nvml(node, library, first_number=FIRST_BESIDE_OTHERS)]
         async with node.running_plugin("--shared-dev-num=4", vocabularies=ALL, sources=sources):
             await soon(lambda: (allocatable(node)[NVIDIA], allocatable(node)[GPU_COUNT]) == ("1", "2"))

@@ -1,0 +1,70 @@
+"""Which pods and containers have which cards: the facts that the rest of the plugin needs, whoever gave the cards.
+
+`gas.plugin.matching.matcher.Matcher` is one implementation: it matches kubelet's calls with pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from gas.plugin.devices.device_ids import Ids
+from gas.values.card_facts import CardFacts
+from gas.values.cards import Card
+
+
+class CardPod(Protocol):
+    """A pod on this node that has cards, or waits for them, and has not ended."""
+
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+
+    @property
+    def cgroup_uid(self) -> str:
+        """The UID in the name of the pod's cgroup."""
+
+    @property
+    def is_running(self) -> bool:
+        """True if a container of the pod has started, and not all have ended."""
+
+    def requested_memory(self, gpus: Iterable[CardFacts]) -> Mapping[Card, int]:
+        """Return the most bytes of memory that the pod may use of each of its cards at a time, 0 if it requests none.
+
+        gpus  of this node, for requests that are a part of a card
+        """
+
+
+class Holder(NamedTuple):
+    """A pod of which a container was given device ids, and whether that is certain."""
+
+    pod: CardPod
+    is_certain: bool
+
+
+class CardPods(Protocol):
+    """The pods of this node that have cards."""
+
+    def __iter__(self) -> Iterator[CardPod]: ...
+
+    def holders(self, resource: str, ids: Ids) -> Sequence[Holder]:
+        """Return the pods of which a container was given exactly these ids of a resource, as far as that is known."""
+
+    def users(self) -> Mapping[Card, Collection[str]]:
+        """Return by card the UIDs of the pods that kubelet has admitted with it and that have not ended."""
+
+
+class NoPods:
+    """The pods of a node whose pods are not watched."""
+
+    def __iter__(self) -> Iterator[CardPod]:
+        return iter(())
+
+    def holders(self, _resource: str, _ids: Ids) -> Sequence[Holder]:
+        return ()
+
+    def users(self) -> Mapping[Card, Collection[str]]:
+        return {}

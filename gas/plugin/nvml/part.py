@@ -1,0 +1,62 @@
+"""The declaration of the part that finds NVIDIA's cards by the library of their driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gas.daemon import flag_values as values
+from gas.daemon.flags import PartFlags, flag
+from gas.plugin.part import Choice, Core, Hooks, Part, PodNeeds
+
+SOURCE = Choice("nvml", "NVIDIA's, by the library of their driver")
+
+
+class Access(StrEnum):
+    """How containers get NVIDIA's cards."""
+
+    VARIABLE = "variable"  # by NVIDIA_VISIBLE_DEVICES, for NVIDIA's container runtime
+    NODES = "nodes"  # by the variable and the device nodes, as some programs need that check them
+    CDI = "cdi"  # by the CDI names of NVIDIA's container toolkit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvmlFlags(PartFlags):
+    """The flags of the part."""
+
+    nvidia_access: Access = flag(
+        "nvidia-access",
+        values.one_of(Access),
+        Access.VARIABLE,
+        "MODE",
+        "How containers get NVIDIA's cards: variable (NVIDIA_VISIBLE_DEVICES, for NVIDIA's container runtime), nodes "
+        "(the variable and the device nodes) or cdi (the CDI names of NVIDIA's container toolkit).",
+        group="Finding cards",
+    )
+
+
+def _build(core: Core, flags: NvmlFlags) -> Hooks:
+    from gas.plugin.nvml.nvml_cards import FIRST_BESIDE_OTHERS, NvmlCards, NvmlOptions
+    from gas.plugin.nvml.nvml_library import Nvml
+
+    options = NvmlOptions(
+        access=flags.nvidia_access,
+        first_number=0 if core.flags.card_sources == {SOURCE.name} else FIRST_BESIDE_OTHERS,
+        allow_ids=core.flags.allow_ids,
+        deny_ids=core.flags.deny_ids,
+        memory_override=core.environment.memory_override,
+        memory_reserved=core.environment.memory_reserved,
+    )
+    return Hooks(sources=(NvmlCards(core.flags.prefix, Nvml(), options),))
+
+
+NVML = Part(
+    name="nvml",
+    flags=NvmlFlags,
+    is_on=lambda core, _own: SOURCE.name in core.card_sources,
+    build=_build,
+    switched_on_by=f"{SOURCE.name} among --card-sources",
+    settings=frozenset({"nvidia-access"}),
+    card_source=SOURCE,
+    pod=PodNeeds(environment={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"}),
+)

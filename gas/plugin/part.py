@@ -1,0 +1,197 @@
+"""The declaration of a part, an optional feature of the plugin: all that the rest of the program has to know of it.
+
+`gas.plugin.parts` lists the parts. A declaration imports nothing heavy; ``build`` imports the part's other modules, so
+that a part that is switched off is not imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+
+from gas.daemon.flags import PartFlags
+
+if TYPE_CHECKING:
+    from gas.plugin.card_pods import CardPod, CardPods
+    from gas.plugin.devices.allocation import EditAllocation, Presentation
+    from gas.plugin.discovery.card_source import CardSource
+    from gas.plugin.environment import Environment
+    from gas.plugin.flags import Flags
+    from gas.plugin.kubelet.device_server import PreStart
+    from gas.values.card_facts import CardFacts
+    from gas.vocabularies.protocol import NodeDescription
+
+Record = TypeVar("Record", bound=PartFlags)
+
+
+class MetricRow(NamedTuple):
+    """A metric that is read at each scrape. The name of a counter ends in ``_total``."""
+
+    name: str
+    description: str
+    labels: tuple[str, ...] = ()
+
+
+Sample = tuple[str, Sequence[str], float]
+"""The name of a metric, the values of its labels, and its value."""
+
+
+class Choice(NamedTuple):
+    """A value that a part adds to a flag of the core, and its description in the flag's help."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodNeeds:
+    """What a part needs of the DaemonSet's pod beside what every plugin has.
+
+    host_pid      whether it must see the node's processes
+    capabilities  of the container
+    mounts        directories of the node that it must be able to write in
+    environment   variables of the container
+    """
+
+    host_pid: bool = False
+    capabilities: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Events(Protocol):
+    """The events of this node and of its pods."""
+
+    def on_pod(self, pod: CardPod, reason: str, message: str, *, is_warning: bool = True) -> None:
+        """Post an event on a pod."""
+
+    def set_states(self, reason: str, sentences: Iterable[str]) -> None:
+        """Replace the lasting states of the node that have events of this reason."""
+
+
+class Writer(Protocol):
+    """A writer of something that only one plugin of a node may write at a time."""
+
+    def hold(self) -> None:
+        """Write nothing until `resume`: another plugin of this node writes it."""
+
+    def resume(self) -> None:
+        """Write again, starting now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Core:
+    """What the core gives to its parts.
+
+    gpus          returns the cards of this node now
+    pods          which have which cards
+    presentation  how containers see cards
+    """
+
+    flags: Flags
+    environment: Environment
+    gpus: Callable[[], Collection[CardFacts]]
+    pods: CardPods
+    events: Events
+    presentation: Presentation
+
+
+def _nothing(*_arguments: object) -> None:
+    """Do nothing."""
+
+
+async def _at_once() -> None:
+    """Return at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """What a part does while the program runs.
+
+    tasks            run as long as the plugin does
+    samples          returns the samples of the part's metrics
+    documents        paths of the plain port, with functions that return JSON
+    sources          of cards, after those of the core
+    edits            change what a container gets
+    before_start     are awaited before each start of a container with cards
+    writers          hold still while another plugin serves this node
+    on_cards         called with the node's cards after each change
+    on_description   called with what is to be said about the node after each change
+    on_pods          called after each change of the node's pods
+    before_serving   awaited before cards are offered to kubelet
+    at_end           awaited when the plugin has ended
+    """
+
+    tasks: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
+    samples: Callable[[], Iterable[Sample]] = tuple
+    documents: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
+    sources: Sequence[CardSource] = ()
+    edits: Sequence[EditAllocation] = ()
+    before_start: Sequence[PreStart] = ()
+    writers: Sequence[Writer] = ()
+    on_cards: Callable[[Collection[CardFacts]], None] = _nothing
+    on_description: Callable[[NodeDescription], None] = _nothing
+    on_pods: Callable[[], None] = _nothing
+    before_serving: Callable[[], Awaitable[None]] = _at_once
+    at_end: Callable[[], Awaitable[None]] = _at_once
+
+
+def _leave_nothing(_flags: Flags, _own: PartFlags) -> None:
+    """Remove nothing from the node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part(Generic[Record]):
+    """The declaration of a part.
+
+    name         of its package
+    flags        the class of its flags
+    is_on        returns whether these flags switch it on; the second argument are its own
+    build        builds the part; the second argument are its own flags
+    needs_pods   whether it works only if the plugin watches the node's pods
+    switched_on_by  in words: ``"--usage"``
+    settings     names of its flags that have no effect while it is off
+    card_source  the value that it adds to --card-sources
+    node_writer  the value that it adds to --write-node
+    metrics      all that it can have
+    documents    paths of the plain port, with what they return while the part is off
+    pod          what it needs of the DaemonSet
+    uninstall    removes what plugins with this part left on the node; raises GasError
+    """
+
+    name: str
+    flags: type[Record]
+    is_on: Callable[[Flags, Record], bool]
+    build: Callable[[Core, Record], Hooks]
+    needs_pods: bool = False
+    switched_on_by: str
+    settings: frozenset[str] = frozenset()
+    card_source: Choice | None = None
+    node_writer: Choice | None = None
+    metrics: tuple[MetricRow, ...] = ()
+    documents: Mapping[str, bytes] = field(default_factory=dict)
+    pod: PodNeeds = PodNeeds()
+    uninstall: Callable[[Flags, Record], None] = _leave_nothing
+
+    def runs_with(self, flags: Flags) -> bool:
+        """Return whether the part runs with these flags."""
+        return self.is_on(flags, flags.of(self.flags)) and (flags.resource_manager or not self.needs_pods)
+
+    def hooks(self, core: Core) -> Hooks:
+        """Build the part."""
+        return self.build(core, core.flags.of(self.flags))
+
+    def clean_up(self, flags: Flags) -> None:
+        """Remove what plugins with this part left on the node. Raises GasError."""
+        self.uninstall(flags, flags.of(self.flags))
+
+    def warnings(self, flags: Flags) -> list[str]:
+        """Return why flags of the part that are given have no effect."""
+        if self.runs_with(flags):
+            return []
+        if self.is_on(flags, flags.of(self.flags)):
+            return [f"ignored: {self.switched_on_by}; with --resource-manager=false the plugin does not know the pods"]
+        if flags.uninstall and self.uninstall is not _leave_nothing:
+            return []
+        return [f"ignored: --{name}; it needs {self.switched_on_by}" for name in sorted(self.settings & flags.given)]

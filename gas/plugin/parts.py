@@ -1,0 +1,20 @@
+"""The list of the plugin's parts: the only module that names them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gas.plugin.cdi.part import CDI
+from gas.plugin.limits.part import MEMORY_LIMITS
+from gas.plugin.nfd.part import NFD
+from gas.plugin.nvml.part import NVML
+from gas.plugin.part import Part
+from gas.plugin.usage.part import USAGE
+
+PARTS: tuple[Part[Any], ...] = (
+    NVML,
+    CDI,
+    NFD,
+    MEMORY_LIMITS,
+    USAGE,
+)
