@@ -6,13 +6,13 @@ Unknown fields are skipped while decoding. Source: contract E10.2, E10.3 and E10
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 
-from gas.objects.stored import AskedPod, Node, Pod, PreemptorPod
+from gas.objects.stored import AskedPod, Node, Pod
 from gas.values.errors import GasError
 
 LONGEST_NAME = 253
@@ -68,25 +68,6 @@ class BindingArgs:
         return f"{self.pod_namespace}/{self.pod_name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """The pods that kube-scheduler would evict from a node.
-
-    violations  how many of them violate a disruption budget
-    """
-
-    uids: tuple[str, ...]
-    violations: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PreemptArgs:
-    """One preempt request: a pod, and the proposal for each node."""
-
-    pod: PreemptorPod
-    proposals: Mapping[str, Proposal]
-
-
 class _NodeList(msgspec.Struct, gc=False):
     items: list[msgspec.Raw] | None = None
 
@@ -95,38 +76,6 @@ class _FilterWire(msgspec.Struct, rename="pascal", gc=False):
     pod: AskedPod | None = None
     nodes: _NodeList | None = None
     node_names: list[str] | None = None
-
-
-class _MetaPod(msgspec.Struct, gc=False):
-    uid: str = msgspec.field(name="UID", default="")
-
-
-class _MetaVictims(msgspec.Struct, gc=False):
-    pods: Sequence[_MetaPod | None] | None = msgspec.field(name="Pods", default=None)
-    violations: int = msgspec.field(name="NumPDBViolations", default=0)
-
-
-class _WholeMeta(msgspec.Struct, gc=False):
-    uid: str = ""
-
-
-class _WholePod(msgspec.Struct, gc=False):
-    metadata: _WholeMeta = msgspec.field(default_factory=_WholeMeta)
-
-
-class _WholeVictims(msgspec.Struct, gc=False):
-    pods: Sequence[_WholePod | None] | None = msgspec.field(name="Pods", default=None)
-    violations: int = msgspec.field(name="NumPDBViolations", default=0)
-
-
-class _PreemptWire(msgspec.Struct, rename="pascal", gc=False):
-    pod: PreemptorPod | None = None
-    node_name_to_victims: dict[str, _WholeVictims | None] | None = None
-    node_name_to_meta_victims: dict[str, _MetaVictims | None] | None = None
-
-
-class _PreemptResultWire(msgspec.Struct, gc=False):
-    victims: Mapping[str, _MetaVictims] = msgspec.field(name="NodeNameToMetaVictims")
 
 
 class _BindingWire(msgspec.Struct, gc=False):
@@ -148,17 +97,10 @@ class _FilterResultWire(msgspec.Struct, gc=False):
     error: str = msgspec.field(name="Error")
 
 
-_Wire = TypeVar("_Wire", _FilterWire, _BindingWire, _PreemptWire)
-
-
-class _HostPriority(msgspec.Struct, rename="pascal", gc=False):
-    host: str
-    score: int
-
+Wire = TypeVar("Wire", bound=msgspec.Struct)
 
 _filter_decoder = msgspec.json.Decoder(_FilterWire)
 _binding_decoder = msgspec.json.Decoder(_BindingWire)
-_preempt_decoder = msgspec.json.Decoder(_PreemptWire)
 _node_decoder = msgspec.json.Decoder(Node)
 _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encoder = msgspec.json.Encoder()
@@ -166,9 +108,9 @@ _encoder = msgspec.json.Encoder()
 
 def decode_filter(body: bytes) -> FilterArgs:
     """Decode ExtenderArgs. Raises Unreadable, or BadRequest if there is no pod, no node, or nodes in both forms."""
-    args = _decoded(_filter_decoder, body, "ExtenderArgs")
+    args = decoded(_filter_decoder, body, "ExtenderArgs")
     if args.pod is None or (args.nodes is None and args.node_names is None):
-        args = _decoded(_filter_decoder, _in_exact_case(body, _FilterWire), "ExtenderArgs")
+        args = decoded(_filter_decoder, in_exact_case(body, _FilterWire), "ExtenderArgs")
     if args.pod is None:
         raise BadRequest("the request names no pod: expected an object in Pod, found null or nothing")
     if args.nodes is not None and args.node_names is not None:
@@ -185,43 +127,14 @@ def decode_binding(body: bytes) -> BindingArgs:
 
     An empty namespace means ``default``, as everywhere in Kubernetes.
     """
-    args = _decoded(_binding_decoder, body, "ExtenderBindingArgs")
+    args = decoded(_binding_decoder, body, "ExtenderBindingArgs")
     if not (args.pod_name and args.pod_namespace and args.pod_uid and args.node):
-        args = _decoded(_binding_decoder, _in_exact_case(body, _BindingWire), "ExtenderBindingArgs")
+        args = decoded(_binding_decoder, in_exact_case(body, _BindingWire), "ExtenderBindingArgs")
     namespace = args.pod_namespace or "default"
     fields = {"PodName": args.pod_name, "PodNamespace": namespace, "PodUID": args.pod_uid, "Node": args.node}
     for field, text in fields.items():
         _check_name(field, text)
     return BindingArgs(pod_name=args.pod_name, pod_namespace=namespace, pod_uid=args.pod_uid, node=args.node)
-
-
-def decode_preempt(body: bytes) -> PreemptArgs:
-    """Decode ExtenderPreemptionArgs, with victims as UIDs or as whole pods.
-
-    Raises Unreadable, or BadRequest if there is no pod, or no map of victims.
-    """
-    args = _decoded(_preempt_decoder, body, "ExtenderPreemptionArgs")
-    if args.pod is None or (args.node_name_to_meta_victims is None and args.node_name_to_victims is None):
-        args = _decoded(_preempt_decoder, _in_exact_case(body, _PreemptWire), "ExtenderPreemptionArgs")
-    if args.pod is None:
-        raise BadRequest("the request names no pod: expected an object in Pod, found null or nothing")
-    if (meta := args.node_name_to_meta_victims) is not None:
-        proposals = {
-            node: Proposal(tuple(pod.uid for pod in victims.pods or () if pod), victims.violations)
-            for node, victims in meta.items()
-            if victims is not None
-        }
-    elif (whole := args.node_name_to_victims) is not None:
-        proposals = {
-            node: Proposal(tuple(pod.metadata.uid for pod in victims.pods or () if pod), victims.violations)
-            for node, victims in whole.items()
-            if victims is not None
-        }
-    else:
-        raise BadRequest(
-            "the request names no victims: expected an object in NodeNameToMetaVictims or NodeNameToVictims"
-        )
-    return PreemptArgs(args.pod, proposals)
 
 
 def encode_filter_result(
@@ -244,23 +157,6 @@ def encode_filter_result(
     return _encoder.encode(_FilterResultWire(sent, node_names, failed or {}, unresolvable or {}, error))
 
 
-def encode_preempt_result(victims: Mapping[str, Proposal]) -> bytes:
-    """Encode ExtenderPreemptionResult, which has UIDs in either form of the request.
-
-    A node that is missing drops out. The most important pod of each node must come first.
-    """
-    wire = {
-        node: _MetaVictims([_MetaPod(uid) for uid in proposal.uids], proposal.violations)
-        for node, proposal in victims.items()
-    }
-    return _encoder.encode(_PreemptResultWire(wire))
-
-
-def encode_scores(scores: Iterable[tuple[str, int]]) -> bytes:
-    """Encode HostPriorityList: the score of each node, a whole number."""
-    return _encoder.encode([_HostPriority(name, score) for name, score in scores])
-
-
 def encode_binding_result(*, error: str = "") -> bytes:
     """Encode ExtenderBindingResult; an empty ``error`` means that the pod is bound."""
     return _encoder.encode({"Error": error})
@@ -271,7 +167,8 @@ def encode_error(error: str) -> bytes:
     return _encoder.encode({"Error": error})
 
 
-def _decoded(decoder: msgspec.json.Decoder[_Wire], body: bytes, what: str) -> _Wire:
+def decoded(decoder: msgspec.json.Decoder[Wire], body: bytes, what: str) -> Wire:
+    """Decode a request. Raises BadRequest, or Unreadable if it is not JSON."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -282,7 +179,7 @@ def _decoded(decoder: msgspec.json.Decoder[_Wire], body: bytes, what: str) -> _W
         raise Unreadable(f"expected {what} as JSON: {error}") from None
 
 
-def _in_exact_case(body: bytes, wire: type[msgspec.Struct]) -> bytes:
+def in_exact_case(body: bytes, wire: type[msgspec.Struct]) -> bytes:
     """Return the object with the names of its members spelled as in ``wire``, whatever case they were written in."""
     exact = {field.encode_name.lower(): field.encode_name for field in msgspec.structs.fields(wire)}
     members = {exact.get(name.lower(), name): raw for name, raw in _members_decoder.decode(body).items()}

@@ -10,12 +10,6 @@ from gas.daemon.flags import UsageError
 from gas.extender.admission.flags import AdmissionFlags
 from gas.extender.command_line import parse_flags
 from gas.extender.flags import Flags
-from gas.extender.leadership.part import LeadershipFlags
-from gas.extender.pod_webhooks.part import PodWebhookFlags
-from gas.extender.preemption.part import PreemptionFlags
-from gas.extender.scoring.part import ScoringFlags
-from gas.extender.sharepods.part import SHAREPODS, SharePodFlags
-from gas.placement.node_score import NodeScore
 from gas.placement.order import DEFAULT_ORDER, NATURAL, BestFit, CardOrder, LeastUsed, UsedFirst
 from gas.values.amounts import MemoryUnit
 from gas.vocabularies.aliyun.vocabulary import aliyun
@@ -65,16 +59,10 @@ def test_defaults() -> None:
         show_version=False,
         show_help=False,
         warnings=(),
-        parts={
-            AdmissionFlags: AdmissionFlags(
-                port=0, certificate=None, key=None, client_ca=None, client_names=frozenset()
-            ),
-            LeadershipFlags: LeadershipFlags(leader_elect=False, lease_namespace="", lease_name="gas-extender"),
-            PodWebhookFlags: PodWebhookFlags(scheduler_name=None),
-            PreemptionFlags: PreemptionFlags(preemption=False),
-            ScoringFlags: ScoringFlags(node_score=NodeScore.NONE),
-            SharePodFlags: SharePodFlags(sharepods=False),
-        },
+        parts=parsed().parts,
+    )
+    assert parsed().of(AdmissionFlags) == AdmissionFlags(
+        port=0, certificate=None, key=None, client_ca=None, client_names=frozenset()
     )
 
 
@@ -91,20 +79,17 @@ def test_defaults() -> None:
         pytest.param(["--cert", "~/c"], "cert", Path.home() / "c", id="home-directory"),
         pytest.param(["--enableAllowlist"], "enableAllowlist", True, id="boolean-alone"),
         pytest.param(["-enableDenylist"], "enableDenylist", True, id="boolean-alone-one-dash"),
-        pytest.param(["--leader-elect=true"], "leader-elect", True, id="leader-elect"),
         pytest.param(["--balancedResource", "memory.max"], "balancedResource", "memory.max", id="balanced"),
         pytest.param(["--balancedResource="], "balancedResource", None, id="balanced-empty"),
         pytest.param(["--card-order=used-first"], "card-order", UsedFirst(), id="card-order"),
         pytest.param(["--card-order=best-fit=tiles"], "card-order", BestFit("tiles"), id="card-order-by-resource"),
         pytest.param(["--card-order="], "card-order", None, id="card-order-empty"),
-        pytest.param(["--node-score=balance"], "node-score", NodeScore.BALANCE, id="node-score"),
         pytest.param(["--search-steps=5000"], "search-steps", 5000, id="search-steps"),
         pytest.param(["--admission-port=9443"], "admission-port", 9443, id="admission-port"),
         pytest.param(["--admission-certificate=/c"], "admission-certificate", Path("/c"), id="admission-certificate"),
         pytest.param(["--admission-key=/k"], "admission-key", Path("/k"), id="admission-key"),
         pytest.param(["--admission-client-ca=/ca"], "admission-client-ca", Path("/ca"), id="admission-client-ca"),
         pytest.param(["--admission-client-ca="], "admission-client-ca", None, id="admission-client-ca-empty"),
-        pytest.param(["--admission-scheduler-name=x"], "admission-scheduler-name", "x", id="admission-scheduler-name"),
         pytest.param(["--metrics-port=0"], "metrics-port", 0, id="any-free-port"),
         pytest.param(["--metrics-address=::1"], "metrics-address", "::1", id="ipv6"),
         pytest.param(["--bind-address=[::1]"], "bind-address", "::1", id="ipv6-in-brackets"),
@@ -116,8 +101,6 @@ def test_defaults() -> None:
         pytest.param(["--shutdown-timeout=1.5m"], "shutdown-timeout", 90.0, id="minutes"),
         pytest.param(["--shutdown-timeout=500ms"], "shutdown-timeout", 0.5, id="milliseconds"),
         pytest.param(["--shutdown-timeout=7"], "shutdown-timeout", 7.0, id="plain-seconds"),
-        pytest.param(["--lease-namespace=kube-system"], "lease-namespace", "kube-system", id="lease-namespace"),
-        pytest.param(["--lease-name=x"], "lease-name", "x", id="lease-name"),
         pytest.param(["--version"], "version", True, id="version"),
     ],
 )
@@ -173,11 +156,6 @@ def test_the_order_of_cards(argv: list[str], order: CardOrder, warnings: tuple[s
             " 'least-used=gpu.intel.com/millicores'",
             id="resource-with-a-prefix",
         ),
-        pytest.param(
-            ["--node-score=fair"],
-            "flag --node-score: expected balance|best-fit|best-fit-card|spread|least-loaded|none, found 'fair'",
-            id="unknown-policy",
-        ),
         pytest.param(["--prot=1"], "unknown flag '--prot', did you mean --port?", id="unknown-near"),
         pytest.param(["--kubeconfig=x"], "unknown flag '--kubeconfig', did you mean --kubeConfig?", id="case"),
         pytest.param(["--port=x"], "flag --port: expected a port, 0 to 65535, found 'x'", id="text-for-a-number"),
@@ -211,7 +189,6 @@ def test_the_order_of_cards(argv: list[str], order: CardOrder, warnings: tuple[s
             id="admission-names-without-authority",
         ),
         pytest.param(["--allowed-names=a,,b"], "flag --allowed-names: expected a comma-separated list", id="names"),
-        pytest.param(["--lease-name=A/b"], "flag --lease-name: expected a Kubernetes name", id="lease-name"),
         pytest.param(["--shutdown-timeout=1h"], "flag --shutdown-timeout: expected a time such as", id="time"),
     ],
 )
@@ -256,14 +233,6 @@ def test_a_setting_of_a_vocabulary_that_is_switched_off_gives_a_warning() -> Non
     assert parsed("--aliyun-unit=GiB").warnings == ("ignored: --aliyun-unit; it needs aliyun among --vocabularies",)
 
 
-def test_sharepods_need_their_vocabulary() -> None:
-    assert not SHAREPODS.is_on(parsed())
-    assert SHAREPODS.is_on(parsed("--sharepods", "--vocabularies=intel,kubeshare"))
-    ignored = parsed("--sharepods")
-    assert not SHAREPODS.is_on(ignored)
-    assert ignored.warnings == ("ignored: --sharepods; it needs kubeshare among --vocabularies",)
-
-
 @pytest.mark.parametrize(
     ("argv", "warning", "switch"),
     [
@@ -272,7 +241,6 @@ def test_sharepods_need_their_vocabulary() -> None:
             "--admission-client-ca; set --admission-port",
             "--admission-port=9443",
         ),
-        (["--lease-name=x"], "--lease-name; set --leader-elect", "--leader-elect"),
     ],
 )
 def test_flags_of_a_part_that_is_off_give_a_warning(argv: list[str], warning: str, switch: str) -> None:

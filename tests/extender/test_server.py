@@ -17,7 +17,7 @@ from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady
 from gas.extender.server import ServedVerb, Verb, extender_app
 from gas.extender.tls import CertificateFiles, ServingCertificates
-from gas.extender.wire import BadRequest, Unreadable, encode_preempt_result
+from gas.extender.wire import BadRequest, Unreadable
 from gas.values.errors import GasError
 from tests.extender.authority import Authority
 from tests.extender.http2_client import Http2Client
@@ -81,14 +81,13 @@ def serving_certificates(
 
 @contextmanager
 def serving(
-    authority: Authority, *, body_timeout: float = 10.0, keep_alive: float = 60.0, preempt: Verb | None = None
+    authority: Authority, *, body_timeout: float = 10.0, keep_alive: float = 60.0, verb: Verb | None = None
 ) -> Iterator[Extender]:
     metrics = Metrics("test")
     certificates = serving_certificates(authority, metrics)
-    undecided = encode_preempt_result({})
-    preempting = {"preempt": ServedVerb(preempt, undecided=undecided)} if preempt is not None else {}
+    more = {"more": ServedVerb(verb, undecided=b'{"undecided": true}')} if verb is not None else {}
     app = extender_app(
-        {"filter": ServedVerb(echo), "bind": ServedVerb(echo_later, is_undisturbed=True)} | preempting,
+        {"filter": ServedVerb(echo), "bind": ServedVerb(echo_later, is_undisturbed=True)} | more,
         metrics,
         max_body=MAX_BODY,
         body_timeout=body_timeout,
@@ -241,12 +240,12 @@ def test_unknown_paths_are_404_with_a_sentence(extender: Extender, path: str, me
 
 
 @pytest.fixture
-def preempting(authority: Authority) -> Iterator[Extender]:
-    with serving(authority, preempt=echo) as served:
+def undecided(authority: Authority) -> Iterator[Extender]:
+    with serving(authority, verb=echo) as served:
         yield served
 
 
-NO_VICTIMS: dict[str, object] = {"NodeNameToMetaVictims": {}}
+UNDECIDED: dict[str, object] = {"undecided": True}
 
 
 @pytest.mark.parametrize(
@@ -254,24 +253,24 @@ NO_VICTIMS: dict[str, object] = {"NodeNameToMetaVictims": {}}
     [
         (b"unreadable", (404, {"Error": "no JSON here"}), "unreadable"),
         (b"bad", (400, {"Error": "nothing to decide here"}), "bad-request"),
-        (b"not-ready", (200, NO_VICTIMS), "not-ready"),
-        (b"bug", (200, NO_VICTIMS), "internal-error"),
+        (b"not-ready", (200, UNDECIDED), "not-ready"),
+        (b"bug", (200, UNDECIDED), "internal-error"),
     ],
 )
-def test_preempt_evicts_no_pod_when_nothing_was_decided(
-    preempting: Extender, caplog: pytest.LogCaptureFixture, body: bytes, response: object, result: str
+def test_a_verb_without_a_field_for_errors_says_that_nothing_was_decided(
+    undecided: Extender, caplog: pytest.LogCaptureFixture, body: bytes, response: object, result: str
 ) -> None:
-    assert preempting.post("/scheduler/preempt", body) == response
-    assert preempting.counted("preempt", result) == 1
-    assert ("nothing was decided" in caplog.text) == (response == (200, NO_VICTIMS))
+    assert undecided.post("/scheduler/more", body) == response
+    assert undecided.counted("more", result) == 1
+    assert ("nothing was decided" in caplog.text) == (response == (200, UNDECIDED))
 
 
-def test_preempt_closes_its_connection_while_it_is_not_ready(preempting: Extender) -> None:
-    _, _, headers = preempting.running.ask("POST", "/scheduler/preempt", b"not-ready", JSON)
+def test_such_a_verb_closes_its_connection_while_it_is_not_ready(undecided: Extender) -> None:
+    _, _, headers = undecided.running.ask("POST", "/scheduler/more", b"not-ready", JSON)
     assert headers["connection"] == "close"
 
 
-def test_nodes_are_scored_on_a_path_of_its_own_if_there_is_a_verb(authority: Authority) -> None:
+def test_a_verb_of_a_part_has_a_path_of_its_own(authority: Authority) -> None:
     metrics = Metrics("test")
     app = extender_app(
         {

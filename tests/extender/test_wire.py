@@ -11,15 +11,12 @@ from hypothesis import strategies as st
 from gas.extender.wire import (
     BadRequest,
     BindingArgs,
-    Proposal,
     Unreadable,
     decode_binding,
     decode_filter,
-    decode_preempt,
     encode_binding_result,
     encode_error,
     encode_filter_result,
-    encode_preempt_result,
 )
 
 POD = {"metadata": {"name": "p", "namespace": "default", "uid": "u-1"}, "spec": {"containers": [{"name": "c"}]}}
@@ -211,53 +208,3 @@ class TestEncode:
         assert json.loads(encode_binding_result()) == {"Error": ""}
         assert json.loads(encode_binding_result(error="gone")) == {"Error": "gone"}
         assert json.loads(encode_error("broken")) == {"Error": "broken"}
-
-
-class TestPreempt:
-    def test_victims_as_uids(self) -> None:
-        victims = {"n1": {"Pods": [{"UID": "a"}, {"UID": "b"}], "NumPDBViolations": 1}, "n2": {"Pods": None}}
-        args = decode_preempt(as_json(Pod=POD, NodeNameToVictims=None, NodeNameToMetaVictims=victims))
-        assert args.pod.key == "default/p"
-        assert args.proposals == {"n1": Proposal(("a", "b"), 1), "n2": Proposal(())}
-
-    def test_victims_as_whole_pods(self) -> None:
-        pods = [{"metadata": {"name": "a", "uid": "u-a"}, "spec": {"nodeName": "n1"}}, {"metadata": {"uid": "u-b"}}]
-        victims = {"n1": {"Pods": pods, "NumPDBViolations": 2}}
-        args = decode_preempt(as_json(Pod=POD, NodeNameToVictims=victims, NodeNameToMetaVictims=None))
-        assert args.proposals == {"n1": Proposal(("u-a", "u-b"), 2)}
-
-    def test_uids_win_over_whole_pods(self) -> None:
-        args = decode_preempt(as_json(Pod=POD, NodeNameToVictims={"n1": {}}, NodeNameToMetaVictims={"n2": {}}))
-        assert set(args.proposals) == {"n2"}
-
-    def test_nulls_are_left_out(self) -> None:
-        victims = {"n1": None, "n2": {"Pods": [None, {"UID": "a"}]}}
-        assert decode_preempt(as_json(Pod=POD, NodeNameToMetaVictims=victims)).proposals == {"n2": Proposal(("a",))}
-
-    @pytest.mark.parametrize("spelling", [str.lower, str.upper], ids=["lower", "upper"])
-    def test_names_of_the_request_are_read_in_any_case(self, spelling: Any) -> None:
-        members = {spelling("Pod"): POD, spelling("NodeNameToMetaVictims"): {"n": {"Pods": [{"UID": "a"}]}}}
-        assert decode_preempt(as_json(**members)).proposals == {"n": Proposal(("a",))}
-
-    @pytest.mark.parametrize(
-        ("members", "sentence"),
-        [
-            ({"NodeNameToMetaVictims": {}}, "names no pod"),
-            ({"Pod": POD}, "names no victims"),
-            ({"Pod": POD, "NodeNameToMetaVictims": []}, "not a valid ExtenderPreemptionArgs"),
-            ({"Pod": POD, "NodeNameToMetaVictims": {"n": {"Pods": [{"UID": 1}]}}}, "not a valid"),
-        ],
-    )
-    def test_an_invalid_request_is_refused(self, members: Any, sentence: str) -> None:
-        with pytest.raises(BadRequest, match=sentence):
-            decode_preempt(as_json(**members))
-
-    def test_a_body_that_is_not_json_is_unreadable(self) -> None:
-        with pytest.raises(Unreadable):
-            decode_preempt(b"{")
-
-    def test_the_response_has_uids_by_node(self) -> None:
-        response = encode_preempt_result({"n1": Proposal(("a", "b"), 1)})
-        expected = {"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "a"}, {"UID": "b"}], "NumPDBViolations": 1}}}
-        assert json.loads(response) == expected
-        assert json.loads(encode_preempt_result({})) == {"NodeNameToMetaVictims": {}}

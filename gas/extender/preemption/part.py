@@ -26,8 +26,8 @@ def _build(core: Core) -> Additions:
     from gas.cluster.watch import Watch
     from gas.extender.preemption.preemption import Preemption
     from gas.extender.preemption.verb import Preempt
+    from gas.extender.preemption.wire import encode_preempt_result
     from gas.extender.server import ServedVerb
-    from gas.extender.wire import encode_preempt_result
     from gas.objects.stored import DisruptionBudget
 
     preemption = Preemption(core.decider)

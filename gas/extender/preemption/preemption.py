@@ -15,8 +15,8 @@ from gas.extender.hooks import Hooks
 from gas.extender.host_resources import pod_requests
 from gas.extender.preemption.disruption import AssignedPods, DisruptionBudgets, allowed_disruptions, assigned_pod
 from gas.extender.preemption.nominations import Nominations
+from gas.extender.preemption.wire import PreemptArgs, Proposal
 from gas.extender.verdicts import PATIENCE, Turns
-from gas.extender.wire import PreemptArgs, Proposal
 from gas.ledger.eviction_cost import Evictable
 from gas.ledger.victims import Node, Victims, smallest_victims
 from gas.objects.stored import DisruptionBudget, Pod, PreemptorPod

@@ -11,8 +11,8 @@ from gas.extender.filter import in_turns
 from gas.extender.metrics import Metrics
 from gas.extender.pending_binds import PendingBinds
 from gas.extender.preemption.preemption import Preemption
+from gas.extender.preemption.wire import PreemptArgs, Proposal, decode_preempt, encode_preempt_result
 from gas.extender.readiness import check_ready
-from gas.extender.wire import PreemptArgs, Proposal, decode_preempt, encode_preempt_result
 
 logger = logging.getLogger(__name__)
 

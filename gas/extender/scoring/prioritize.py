@@ -6,12 +6,14 @@ import logging
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from gas.extender.decider import Decider
 from gas.extender.filter import in_turns
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import check_ready
 from gas.extender.scoring.scoring import Scoring
-from gas.extender.wire import decode_filter, encode_scores
+from gas.extender.wire import decode_filter
 
 logger = logging.getLogger(__name__)
 
@@ -41,4 +43,4 @@ class Prioritize:
         self._decider.decisions.scored(args.pod.uid, scores, time.perf_counter() - begun)
         self._metrics.requests.labels("prioritize", "scored").inc()
         logger.debug("%d nodes scored", len(scores), extra={"pod": args.pod.key})
-        return encode_scores(scores)
+        return msgspec.json.encode([{"Host": name, "Score": score} for name, score in scores])

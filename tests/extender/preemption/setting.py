@@ -10,7 +10,8 @@ import msgspec
 from gas.extender.decider import CannotBind, Decider, FilterDecision, Options
 from gas.extender.preemption.part import PREEMPTION
 from gas.extender.preemption.preemption import Preemption
-from gas.extender.wire import BindingArgs, FilterArgs, PreemptArgs, Proposal
+from gas.extender.preemption.wire import PreemptArgs, Proposal
+from gas.extender.wire import BindingArgs, FilterArgs
 from gas.objects.stored import DisruptionBudget, HostPod, Node, PreemptorPod
 from gas.vocabularies.known import DEFAULT
 from gas.vocabularies.protocol import NeedOptions

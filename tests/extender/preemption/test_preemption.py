@@ -18,7 +18,8 @@ from gas.extender.filter import Filter
 from gas.extender.host_resources import pod_requests
 from gas.extender.metrics import Metrics
 from gas.extender.pending_binds import PendingBinds
-from gas.extender.wire import BindingArgs, Proposal
+from gas.extender.preemption.wire import Proposal
+from gas.extender.wire import BindingArgs
 from gas.ledger.eviction_cost import violating
 from gas.objects.stored import DisruptionBudget, HostPod
 from gas.placement.choice import Choice

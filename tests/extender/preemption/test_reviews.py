@@ -11,8 +11,8 @@ import pytest
 
 from gas.extender.preemption.preemption import Preemption
 from gas.extender.preemption.verb import Preempt
+from gas.extender.preemption.wire import PreemptArgs, Proposal
 from gas.extender.verdicts import Turns
-from gas.extender.wire import PreemptArgs, Proposal
 from gas.objects.stored import HostPod, Node, Pod
 from tests.builders import node_json
 from tests.extender.binding_reviews.setting import ReviewingDecider, binding, patched, reviewed
