@@ -1,4 +1,4 @@
-"""Decide which certificates a run keeps and which it signs, and plan their files."""
+"""Decide which certificates a run reuses and which it signs, and plan their files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from configurator.certificates import (
     RENEWAL,
     Pair,
     common_name,
-    day,
+    end,
     is_authority,
     is_for,
     is_signed_by,
+    is_usable,
     mint_authority,
     mint_client,
     mint_server,
@@ -164,10 +165,10 @@ class _Planner:
             return pair, authority
         signing = self._authority()
         files = request.own_directory / SERVING_CERTIFICATE, request.own_directory / SERVING_KEY
-        kept = self._kept(*files, signing, ExtendedKeyUsageOID.SERVER_AUTH, request.names)
-        pair = kept or mint_server(signing, request.names, self._now)
-        if kept is None:
-            self._note(f"a serving certificate for {request.names[0]}, valid until {_end(pair)}")
+        reused = self._reused(*files, signing, ExtendedKeyUsageOID.SERVER_AUTH, request.names)
+        pair = reused or mint_server(signing, request.names, self._now)
+        if reused is None:
+            self._note(f"a serving certificate for {request.names[0]}, valid until {end(pair)}")
         self._add(files[0], pair.chain)
         self._add(files[1], pair.key_text, secret=True)
         return pair, signing.chain
@@ -182,11 +183,7 @@ class _Planner:
             return pair, authority
         signing = self._authority()
         self._refuse_unknown_client(files[0], None, signing)
-        kept = self._kept(*files, signing, ExtendedKeyUsageOID.CLIENT_AUTH, ())
-        pair = kept or mint_client(signing, self._now)
-        if kept is None:
-            self._note(f"a client certificate for {CLIENT_NAME}, valid until {_end(pair)}")
-        return pair, signing.chain
+        return self._client_pair(*files, signing, CLIENT_NAME), signing.chain
 
     def _api_server(self, owner: tuple[int, int] | None) -> None:
         """Plan the certificate that kube-apiserver presents to the webhooks."""
@@ -196,13 +193,9 @@ class _Planner:
                 "from others: leave out -cert, -key and --cluster-ca, or name a certificate of your own for "
                 "kube-apiserver as docs/admission.md says"
             )
-        signing = self._authority()
         own = self._request.own_directory
         files = own / API_SERVER_CERTIFICATE, own / API_SERVER_KEY
-        kept = self._kept(*files, signing, ExtendedKeyUsageOID.CLIENT_AUTH, ())
-        pair = kept or mint_client(signing, self._now, name=API_SERVER)
-        if kept is None:
-            self._note(f"a client certificate for {API_SERVER}, valid until {_end(pair)}")
+        pair = self._client_pair(*files, self._authority(), API_SERVER)
         self._add(files[0], pair.chain)
         self._add(files[1], pair.key_text, secret=True, owner=owner)
 
@@ -241,12 +234,19 @@ class _Planner:
             )
         if pair is None:
             pair = mint_authority(self._now)
-            self._note(f"an authority of our own, {AUTHORITY_NAME}, valid until {_end(pair)}")
+            self._note(f"an authority of our own, {AUTHORITY_NAME}, valid until {end(pair)}")
         self._add(paths[0], pair.chain)
         self._add(paths[1], pair.key_text, secret=True)
         return pair
 
-    def _kept(
+    def _client_pair(self, certificate_file: Path, key_file: Path, signing: Pair, name: str) -> Pair:
+        pair = self._reused(certificate_file, key_file, signing, ExtendedKeyUsageOID.CLIENT_AUTH, ())
+        if pair is None:
+            pair = mint_client(signing, self._now, name=name)
+            self._note(f"a client certificate for {name}, valid until {end(pair)}")
+        return pair
+
+    def _reused(
         self,
         certificate_file: Path,
         key_file: Path,
@@ -263,16 +263,7 @@ class _Planner:
         except BadCertificate as bad:
             self._note(f"an existing file is replaced: {bad}")
             return None
-        found = pair.certificate
-        lasts = found.not_valid_after_utc - self._now >= RENEWAL and found.not_valid_before_utc <= self._now
-        good = (
-            lasts
-            and is_signed_by(found, signing.certificate)
-            and is_for(found, usage)
-            and not is_authority(found)
-            and all(serves(found, name) for name in names)
-        )
-        return pair if good else None
+        return pair if is_usable(pair, signing, usage, names, now=self._now) else None
 
     def _given(self, given: GivenPair, usage: x509.ObjectIdentifier) -> tuple[Pair, bytes]:
         """Return a given pair and the text of its authority. Raises BadCertificate if it does not fit its purpose."""
@@ -339,10 +330,6 @@ class _Planner:
         found = read_certificates(path, state.content)[0]
         if not is_authority(found):
             raise ConfiguratorError(f"{path} is not an authority's certificate; move it away, and run again")
-
-
-def _end(pair: Pair) -> str:
-    return day(pair.certificate.not_valid_after_utc)
 
 
 def serving_names(host: str, more: Iterable[str] = ()) -> list[str]:

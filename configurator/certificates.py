@@ -189,6 +189,30 @@ def is_for(certificate: x509.Certificate, usage: x509.ObjectIdentifier) -> bool:
     return usage in usages or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in usages
 
 
+def lasts(certificate: x509.Certificate, now: datetime) -> bool:
+    """Return whether the certificate is valid now and needs no renewal."""
+    return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc - RENEWAL
+
+
+def is_usable(
+    pair: Pair, authority: Pair, usage: x509.ObjectIdentifier, names: Iterable[str], *, now: datetime
+) -> bool:
+    """Return whether the authority signed the pair for this usage and for all the names, and it needs no renewal."""
+    certificate = pair.certificate
+    return (
+        lasts(certificate, now)
+        and is_signed_by(certificate, authority.certificate)
+        and is_for(certificate, usage)
+        and not pair.is_authority
+        and all(serves(certificate, host) for host in names)
+    )
+
+
+def end(pair: Pair) -> str:
+    """Return the last day on which the certificate is valid, as YYYY-MM-DD."""
+    return day(pair.certificate.not_valid_after_utc)
+
+
 def common_name(name: x509.Name) -> str:
     """Return the common name, empty if there is none."""
     found = name.get_attributes_for_oid(NameOID.COMMON_NAME)

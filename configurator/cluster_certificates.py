@@ -16,21 +16,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
-from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from configurator.certificates import (
-    RENEWAL,
     Pair,
-    day,
-    is_for,
-    is_signed_by,
+    end,
+    is_usable,
+    lasts,
     mint_authority,
     mint_client,
     mint_server,
     read_pair,
-    serves,
 )
 from configurator.errors import BadCertificate, ConfiguratorError
 from configurator.webhooks import trust
@@ -58,13 +55,27 @@ Trust = Callable[[bytes, datetime], Awaitable[list[str]]]
 """Lets the API server trust an authority in the admission webhooks, and returns sentences about what is new."""
 
 
-class Secrets(Protocol):
-    """The Secrets of one namespace."""
+class Secrets:
+    """The Secrets of one namespace on an API server."""
 
-    async def get(self, name: str) -> Secret: ...
+    def __init__(self, api: ApiServer, namespace: str) -> None:
+        self._api = api
+        self._path = f"/api/v1/namespaces/{namespace}/secrets"
+
+    async def get(self, name: str) -> Secret:
+        found = json.loads(await self._api.request("GET", f"{self._path}/{name}"))
+        data = {key: _decoded(text) for key, text in (found.get("data") or {}).items()}
+        return Secret(data, found["metadata"]["resourceVersion"])
 
     async def put(self, name: str, version: str, data: Data) -> None:
         """Replace the content. Raises ApiRefused with status 409 if the Secret has changed since ``version``."""
+        encoded = {key: base64.b64encode(content).decode() for key, content in data.items()}
+        await self._api.request(
+            "PATCH",
+            f"{self._path}/{name}",
+            body=json.dumps({"metadata": {"resourceVersion": version}, "data": encoded}).encode(),
+            content_type="application/merge-patch+json",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,15 +114,15 @@ async def _renew_once(secrets: Secrets, wanted: Wanted, now: datetime, trust: Tr
     if authority is None:
         authority = mint_authority(now)
         await secrets.put(wanted.authority, found.version, _data(authority))
-        said.append(f"Secret {wanted.authority}: a new authority, valid until {_end(authority)}")
+        said.append(f"Secret {wanted.authority}: a new authority, valid until {end(authority)}")
     said += await trust(authority.chain, now)
     server, client = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
     for name, usage, names in ((wanted.serving, server, wanted.names), (wanted.client, client, ())):
         found = await secrets.get(name)
         pair = _pair(name, found.data, said)
-        if pair is None or not _is_good(pair, authority, usage, names, now=now):
+        if pair is None or not is_usable(pair, authority, usage, names, now=now):
             pair = mint_server(authority, names, now) if usage == server else mint_client(authority, now)
-            said.append(f"Secret {name}: a new certificate, valid until {_end(pair)}")
+            said.append(f"Secret {name}: a new certificate, valid until {end(pair)}")
         data = {**_data(pair), AUTHORITY: authority.chain}
         if data != found.data:
             await secrets.put(name, found.version, data)
@@ -120,19 +131,7 @@ async def _renew_once(secrets: Secrets, wanted: Wanted, now: datetime, trust: Tr
 
 def _kept_authority(name: str, data: Data, now: datetime, said: list[str]) -> Pair | None:
     pair = _pair(name, data, said)
-    return pair if pair is not None and pair.is_authority and _lasts(pair, now) else None
-
-
-def _is_good(pair: Pair, authority: Pair, usage: ObjectIdentifier, names: Sequence[str], *, now: datetime) -> bool:
-    """Return whether the pair fits its purpose and is valid for long enough."""
-    certificate = pair.certificate
-    return (
-        _lasts(pair, now)
-        and is_signed_by(certificate, authority.certificate)
-        and is_for(certificate, usage)
-        and not pair.is_authority
-        and all(serves(certificate, host) for host in names)
-    )
+    return pair if pair is not None and pair.is_authority and lasts(pair.certificate, now) else None
 
 
 def _pair(name: str, data: Data, said: list[str]) -> Pair | None:
@@ -146,38 +145,8 @@ def _pair(name: str, data: Data, said: list[str]) -> Pair | None:
         return None
 
 
-def _lasts(pair: Pair, now: datetime) -> bool:
-    return pair.certificate.not_valid_before_utc <= now <= pair.certificate.not_valid_after_utc - RENEWAL
-
-
 def _data(pair: Pair) -> Data:
     return {CERTIFICATE: pair.chain, KEY: pair.key_text}
-
-
-def _end(pair: Pair) -> str:
-    return day(pair.certificate.not_valid_after_utc)
-
-
-class SecretsOfNamespace:
-    """`Secrets` on an API server."""
-
-    def __init__(self, api: ApiServer, namespace: str) -> None:
-        self._api = api
-        self._path = f"/api/v1/namespaces/{namespace}/secrets"
-
-    async def get(self, name: str) -> Secret:
-        found = json.loads(await self._api.request("GET", f"{self._path}/{name}"))
-        data = {key: _decoded(text) for key, text in (found.get("data") or {}).items()}
-        return Secret(data, found["metadata"]["resourceVersion"])
-
-    async def put(self, name: str, version: str, data: Data) -> None:
-        encoded = {key: base64.b64encode(content).decode() for key, content in data.items()}
-        await self._api.request(
-            "PATCH",
-            f"{self._path}/{name}",
-            body=json.dumps({"metadata": {"resourceVersion": version}, "data": encoded}).encode(),
-            content_type="application/merge-patch+json",
-        )
 
 
 def _decoded(text: str) -> bytes:
@@ -198,7 +167,7 @@ async def _run(namespace: str, wanted: Wanted, webhooks: str) -> list[str]:
 
     chosen = trust_in_webhooks if webhooks else _no_webhooks
     try:
-        return await renew(SecretsOfNamespace(api, namespace), wanted, datetime.now(UTC), trust=chosen)
+        return await renew(Secrets(api, namespace), wanted, datetime.now(UTC), trust=chosen)
     finally:
         await api.close()
 

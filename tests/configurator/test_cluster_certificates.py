@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from configurator.cluster_certificates import TRIES, Data, Secret, Wanted, renew
+from configurator.cluster_certificates import TRIES, Secrets, Wanted, renew
+from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -32,15 +36,19 @@ class Memory:
     writes: int = 0
     before_a_write: Callable[[], None] = lambda: None
 
-    async def get(self, name: str) -> Secret:
-        return Secret(dict(self.data[name]), str(self.versions[name]))
-
-    async def put(self, name: str, version: str, data: Data) -> None:
-        self.before_a_write()
-        if version != str(self.versions[name]):
-            raise ApiRefused(409, "Conflict", "the object has been modified")
-        self.change(name, dict(data))
-        self.writes += 1
+    async def request(self, method: str, path: str, *, body: bytes = b"", content_type: str = "") -> bytes:
+        folder, _, name = path.rpartition("/")
+        assert folder == "/api/v1/namespaces/gpu/secrets"
+        if method == "PATCH":
+            assert content_type == "application/merge-patch+json"
+            self.before_a_write()
+            patch = json.loads(body)
+            if patch["metadata"]["resourceVersion"] != str(self.versions[name]):
+                raise ApiRefused(409, "Conflict", "the object has been modified")
+            self.change(name, {key: base64.b64decode(text) for key, text in patch["data"].items()})
+            self.writes += 1
+        data = {key: base64.b64encode(content).decode() for key, content in self.data[name].items()}
+        return json.dumps({"metadata": {"resourceVersion": str(self.versions[name])}, "data": data}).encode()
 
     def change(self, name: str, data: dict[str, bytes]) -> None:
         self.data[name] = data
@@ -50,16 +58,20 @@ class Memory:
         return x509.load_pem_x509_certificate(self.data[name]["tls.crt"])
 
 
+def secrets_of(memory: Memory) -> Secrets:
+    return Secrets(cast(ApiServer, memory), "gpu")
+
+
 @pytest.fixture
 async def filled() -> Memory:
     secrets = Memory()
-    await renew(secrets, WANTED, NOW)
+    await renew(secrets_of(secrets), WANTED, NOW)
     return secrets
 
 
 async def test_three_empty_secrets_become_an_authority_and_two_certificates_of_it() -> None:
     secrets = Memory()
-    said = await renew(secrets, WANTED, NOW)
+    said = await renew(secrets_of(secrets), WANTED, NOW)
     assert [sentence.split(",")[0] for sentence in said] == [
         "Secret authority: a new authority",
         "Secret serving: a new certificate",
@@ -79,13 +91,13 @@ async def test_three_empty_secrets_become_an_authority_and_two_certificates_of_i
 
 async def test_good_secrets_stay_as_they_are(filled: Memory) -> None:
     before, writes = dict(filled.data), filled.writes
-    assert await renew(filled, WANTED, NOW + timedelta(days=270)) == []
+    assert await renew(secrets_of(filled), WANTED, NOW + timedelta(days=270)) == []
     assert (filled.data, filled.writes) == (before, writes)
 
 
 async def test_certificates_that_expire_within_90_days_are_replaced_by_the_same_authority(filled: Memory) -> None:
     before = dict(filled.data)
-    said = await renew(filled, WANTED, NOW + timedelta(days=276))
+    said = await renew(secrets_of(filled), WANTED, NOW + timedelta(days=276))
     assert len(said) == 2
     assert filled.data["authority"] == before["authority"]
     for name in ("serving", "client"):
@@ -95,7 +107,7 @@ async def test_certificates_that_expire_within_90_days_are_replaced_by_the_same_
 
 async def test_an_authority_that_expires_is_replaced_with_all_that_it_signed(filled: Memory) -> None:
     before = dict(filled.data)
-    assert len(await renew(filled, WANTED, NOW + timedelta(days=3600))) == 3
+    assert len(await renew(secrets_of(filled), WANTED, NOW + timedelta(days=3600))) == 3
     assert all(filled.data[name] != before[name] for name in before)
     filled.certificate("client").verify_directly_issued_by(filled.certificate("authority"))
 
@@ -103,7 +115,7 @@ async def test_an_authority_that_expires_is_replaced_with_all_that_it_signed(fil
 async def test_another_name_changes_only_the_serving_certificate(filled: Memory) -> None:
     before = dict(filled.data)
     more = Wanted(authority="authority", serving="serving", client="client", names=(*NAMES, "more.example"))
-    assert len(await renew(filled, more, NOW)) == 1
+    assert len(await renew(secrets_of(filled), more, NOW)) == 1
     assert (filled.data["authority"], filled.data["client"]) == (before["authority"], before["client"])
     assert filled.data["serving"] != before["serving"]
 
@@ -127,28 +139,28 @@ async def test_an_unusable_secret_is_replaced(
     else:
         changed[key] = content
     filled.change(name, changed)
-    said = await renew(filled, WANTED, NOW)
+    said = await renew(secrets_of(filled), WANTED, NOW)
     assert sentence in "\n".join(said)
     filled.certificate("serving").verify_directly_issued_by(filled.certificate("authority"))
-    assert await renew(filled, WANTED, NOW) == []
+    assert await renew(secrets_of(filled), WANTED, NOW) == []
 
 
 async def test_a_key_of_another_certificate_is_replaced(filled: Memory) -> None:
     filled.change("serving", {**filled.data["serving"], "tls.key": filled.data["client"]["tls.key"]})
-    assert "is not the private key of" in "\n".join(await renew(filled, WANTED, NOW))
-    assert await renew(filled, WANTED, NOW) == []
+    assert "is not the private key of" in "\n".join(await renew(secrets_of(filled), WANTED, NOW))
+    assert await renew(secrets_of(filled), WANTED, NOW) == []
 
 
 async def test_a_client_certificate_does_not_serve(filled: Memory) -> None:
     filled.change("serving", dict(filled.data["client"]))
-    assert len(await renew(filled, WANTED, NOW)) == 1
+    assert len(await renew(secrets_of(filled), WANTED, NOW)) == 1
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
 async def test_two_at_once_end_with_one_authority(at: int) -> None:
     """The other one does all of its work while this one is about to write for the first, second or third time."""
     secrets, other = Memory(), Memory()
-    await renew(other, WANTED, NOW)
+    await renew(secrets_of(other), WANTED, NOW)
     count = 0
 
     def the_other_is_faster() -> None:
@@ -159,7 +171,7 @@ async def test_two_at_once_end_with_one_authority(at: int) -> None:
         count += 1
 
     secrets.before_a_write = the_other_is_faster
-    await renew(secrets, WANTED, NOW)
+    await renew(secrets_of(secrets), WANTED, NOW)
     for name in ("serving", "client"):
         secrets.certificate(name).verify_directly_issued_by(secrets.certificate("authority"))
     assert secrets.data["authority"] == other.data["authority"]
@@ -169,7 +181,7 @@ async def test_constant_conflicts_end_with_an_error() -> None:
     secrets = Memory()
     secrets.before_a_write = lambda: secrets.change("authority", {})
     with pytest.raises(ApiRefused, match="has been modified"):
-        await renew(secrets, WANTED, NOW)
+        await renew(secrets_of(secrets), WANTED, NOW)
     assert secrets.versions["authority"] == 1 + TRIES
 
 
@@ -184,7 +196,7 @@ async def test_a_refusal_ends_at_once() -> None:
 
     secrets.before_a_write = refuse
     with pytest.raises(ApiRefused, match="403"):
-        await renew(secrets, WANTED, NOW)
+        await renew(secrets_of(secrets), WANTED, NOW)
     assert asked == 1
 
 
@@ -196,10 +208,12 @@ async def test_the_api_server_trusts_an_authority_before_the_extender_presents_a
         seen.append((authority, "tls.crt" in secrets.data["serving"]))
         return [f"trusted at {now:%H:%M}"]
 
-    said = await renew(secrets, WANTED, NOW, trust=trust)
+    said = await renew(secrets_of(secrets), WANTED, NOW, trust=trust)
     assert seen == [(secrets.data["authority"]["tls.crt"], False)]
     assert said[1] == "trusted at 00:00"
-    await renew(secrets, WANTED, NOW, trust=trust)  # also if the certificates are good: the webhooks may be new
+    await renew(
+        secrets_of(secrets), WANTED, NOW, trust=trust
+    )  # also if the certificates are good: the webhooks may be new
     assert len(seen) == 2
 
 
@@ -210,7 +224,7 @@ async def test_webhooks_that_cannot_be_changed_leave_the_extender_its_certificat
         raise ApiRefused(403, "Forbidden", "no")
 
     with pytest.raises(ApiRefused, match="403"):
-        await renew(secrets, WANTED, NOW, trust=trust)
+        await renew(secrets_of(secrets), WANTED, NOW, trust=trust)
     assert secrets.data["serving"] == {}
 
 
