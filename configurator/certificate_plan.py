@@ -1,11 +1,14 @@
-"""Decide which certificates a run reuses and which it signs, and plan their files."""
+"""Decide which certificates a run reuses and which it signs, and plan their files and the extender's Secret."""
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Self
 
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -33,8 +36,7 @@ from configurator.certificates import (
     why_not_valid,
 )
 from configurator.errors import BadCertificate, ConfiguratorError
-from configurator.extender_secret import DEFAULT, SecretName, name_in, secret_manifest
-from configurator.files import FileState, WantedFile
+from configurator.files import FileState, WantedFile, read_input
 
 AUTHORITY_CERTIFICATE = "ca.crt"
 AUTHORITY_KEY = "ca.key"
@@ -44,6 +46,10 @@ SECRET = "extender-secret.yaml"  # noqa: S105 -- the name of a file
 CLIENT_CERTIFICATE = "client.crt"
 CLIENT_KEY = "client.key"
 
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_WRITTEN = re.compile(rb'^metadata:\n  name: "([^"\n]+)"\n  namespace: "([^"\n]+)"\n', re.MULTILINE)
+
 Read = Callable[[Path], FileState | None]
 """Returns the state of a file that may be written later, None if it does not exist."""
 
@@ -52,6 +58,57 @@ WEBHOOK_SERVICES = ("gas-admission", "gas-binding")
 """The Services by which the API server calls the admission webhooks, in the namespace of the extender."""
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class SecretName:
+    """Namespace and name of a Secret. Text form: ``NAMESPACE/NAME``."""
+
+    namespace: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse the text form. Raises ValueError with what was expected."""
+        namespace, slash, name = text.partition("/")
+        if not slash or not _NAMESPACE.fullmatch(namespace) or not _NAME.fullmatch(name):
+            raise ValueError("NAMESPACE/NAME of a Secret")
+        return cls(namespace, name)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+DEFAULT_SECRET = SecretName("default", "extender-secret")
+
+
+def name_in(manifest: bytes) -> SecretName | None:
+    """Return the name of the Secret in a manifest that `secret_manifest` wrote; None for any other text."""
+    found = _WRITTEN.search(manifest)
+    try:
+        return SecretName.parse(f"{found[2].decode()}/{found[1].decode()}") if found is not None else None
+    except ValueError:
+        return None
+
+
+def secret_manifest(secret: SecretName, *, certificate: bytes, key: bytes, authority: bytes) -> bytes:
+    """Return the manifest of the Secret. Its type is that of ``kubectl create secret tls``, since a type cannot change.
+
+    certificate, key  of the extender as a server
+    authority         that signs the certificates of its clients
+    """
+    data = {"ca.crt": authority, "tls.crt": certificate, "tls.key": key}
+    lines = [
+        "apiVersion: v1",
+        "kind: Secret",
+        "metadata:",
+        f'  name: "{secret.name}"',  # without the quotes a name such as 2026 would be a number
+        f'  namespace: "{secret.namespace}"',
+        "type: kubernetes.io/tls",
+        "data:",
+        *(f"  {name}: {base64.b64encode(content).decode()}" for name, content in data.items()),
+    ]
+    return ("\n".join(lines) + "\n").encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +163,18 @@ class CertificatePlan:
         return [file.content for file in self.files if file.path.parent == directory and not file.secret]
 
 
-def plan_certificates(
-    request: CertificateRequest, *, read: Read, read_input: Callable[[Path], bytes], now: datetime
-) -> CertificatePlan:
+def plan_certificates(request: CertificateRequest, *, read: Read, now: datetime) -> CertificatePlan:
     """Plan the certificates.
 
     Raises BadCertificate for files that cannot be used, ConfiguratorError for files that another program made.
     """
-    return _Planner(request, read, read_input, now).plan()
+    return _Planner(request, read, now).plan()
 
 
 class _Planner:
-    def __init__(
-        self, request: CertificateRequest, read: Read, read_input: Callable[[Path], bytes], now: datetime
-    ) -> None:
+    def __init__(self, request: CertificateRequest, read: Read, now: datetime) -> None:
         self._request = request
         self._read = read
-        self._read_input = read_input
         self._now = now
         self._result = CertificatePlan()
         self._signing: Pair | None = None
@@ -134,7 +186,7 @@ class _Planner:
         client, client_authority = self._client()
         own, clients = request.own_directory, request.client_directory
         written = self._read(own / SECRET)
-        secret = request.secret or (name_in(written.content) if written is not None else None) or DEFAULT
+        secret = request.secret or (name_in(written.content) if written is not None else None) or DEFAULT_SECRET
         manifest = secret_manifest(secret, certificate=serving.chain, key=serving.key_text, authority=client_authority)
         self._add(own / SECRET, manifest, secret=True)
         self._refuse_replaced_authority(clients / AUTHORITY_CERTIFICATE, serving_authority)
@@ -207,7 +259,7 @@ class _Planner:
         return self._signing
 
     def _cluster_authority(self, certificate: Path, key: Path) -> Pair:
-        pair = read_pair(certificate, self._read_input(certificate), key, self._read_input(key))
+        pair = read_pair(certificate, read_input(certificate), key, read_input(key))
         if not pair.is_authority:
             raise BadCertificate(certificate, "is not the certificate of an authority, so it cannot sign others")
         if (problem := why_not_valid(pair.certificate, self._now)) is not None:
@@ -267,8 +319,8 @@ class _Planner:
 
     def _given(self, given: GivenPair, usage: x509.ObjectIdentifier) -> tuple[Pair, bytes]:
         """Return a given pair and the text of its authority. Raises BadCertificate if it does not fit its purpose."""
-        text = self._read_input(given.certificate)
-        pair = read_pair(given.certificate, text, given.key, self._read_input(given.key))
+        text = read_input(given.certificate)
+        pair = read_pair(given.certificate, text, given.key, read_input(given.key))
         if (problem := why_not_valid(pair.certificate, self._now)) is not None:
             raise BadCertificate(given.certificate, problem)
         if pair.is_authority:
@@ -276,7 +328,7 @@ class _Planner:
         if not is_for(pair.certificate, usage):
             wanted = "a server" if usage == ExtendedKeyUsageOID.SERVER_AUTH else "a client"
             raise BadCertificate(given.certificate, f"may not be used by {wanted} (extended key usage)")
-        authority_text = self._read_input(given.authority)
+        authority_text = read_input(given.authority)
         authorities = read_certificates(given.authority, authority_text)
         chain = [*read_certificates(given.certificate, text)[1:], *authorities]
         if not any(is_signed_by(pair.certificate, each) for each in chain):

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
-from configurator.certificate_plan import GivenPair
-from configurator.extender_secret import DEFAULT, SecretName
+from configurator.certificate_plan import DEFAULT_SECRET, GivenPair, SecretName
 from configurator.kubernetes_version import KubernetesVersion
 from gas.daemon.flag_values import object_name
 from gas.daemon.flags import CommandFlags, IgnoredFlags, UsageError, flag, read_flags, switch
@@ -228,7 +227,7 @@ class Flags(CommandFlags):
         "NAME",
         "Namespace and name of the Secret with the extender's certificates.",
         group="The Secret",
-        unset=f"as in an earlier run, else {DEFAULT}",
+        unset=f"as in an earlier run, else {DEFAULT_SECRET}",
     )
     apply_secret: bool = switch("apply-secret", "Also apply the Secret to the cluster.")
     kubeconfig: Path = flag("kubeconfig", path, "/etc/kubernetes/admin.conf", "FILE", "Kubeconfig for --apply-secret.")

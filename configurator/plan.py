@@ -99,7 +99,7 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
         api_server_owner=None if api_server is None else api_server.pod.owner,
         secret=flags.secret,
     )
-    certificate_plan = plan_certificates(request, read=files.read, read_input=read_input, now=now)
+    certificate_plan = plan_certificates(request, read=files.read, now=now)
     wanted = [*certificate_plan.files, WantedFile(path=target, content=configuration.document.content)]
     if api_server is not None:
         service_names = [name for name in names if name.endswith(".svc")]

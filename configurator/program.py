@@ -10,11 +10,10 @@ from datetime import datetime
 from pathlib import Path
 
 from configurator.backup import Backup, backups, mark, read_backup, remove_backup, run_in_progress, unmark
-from configurator.certificate_plan import SECRET
+from configurator.certificate_plan import DEFAULT_SECRET, SECRET, SecretName, name_in
 from configurator.certificates import CLIENT_NAME
 from configurator.difference import difference
 from configurator.errors import ConfiguratorError, NotPutBack
-from configurator.extender_secret import DEFAULT, SecretName, apply_secret, name_in
 from configurator.files import (
     locked,
     missing_directories,
@@ -99,7 +98,13 @@ def _apply(flags: Flags, plan: Plan, now: datetime, say: Say) -> None:
             changed, _ = await trust(api, flags.webhooks or DEFAULT_WEBHOOKS, plan.serving_authority, now)
             for sentence in changed:
                 say(sentence)
-            await apply_secret(api, secret, read_input(file))
+            await api.request(
+                "PATCH",
+                f"/api/v1/namespaces/{secret.namespace}/secrets/{secret.name}",
+                query={"fieldManager": "gas-configurator", "force": "true"},
+                body=read_input(file),
+                content_type="application/apply-patch+yaml",
+            )
         finally:
             await api.close()
 
@@ -128,7 +133,7 @@ async def _with_patience(work: Callable[[], Awaitable[None]], seconds: float) ->
 def _secret(flags: Flags) -> SecretName:
     """Return the name of the Secret whose manifest exists now."""
     state = read_state(flags.own_directory / SECRET)
-    return flags.secret or (name_in(state.content) if state is not None else None) or DEFAULT
+    return flags.secret or (name_in(state.content) if state is not None else None) or DEFAULT_SECRET
 
 
 def _show(plan: Plan, say: Say, *, coloured: bool) -> None:
