@@ -221,7 +221,7 @@ def _steps(kubeconfig: Path) -> dict[str, float]:
 def _command_seconds(kubeconfig: Path) -> float:
     """Return the processor seconds of a whole command."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "gas.inspection", "top", f"--kubeconfig={kubeconfig}"]
+    command = [sys.executable, "-m", "gas", "top", f"--kubeconfig={kubeconfig}"]
     subprocess.run(command, check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

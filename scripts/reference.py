@@ -11,15 +11,14 @@ import click
 from prometheus_client import CollectorRegistry
 
 from configurator.flags import Flags as ConfiguratorFlags
+from gas.commands import all_commands
 from gas.daemon.flags import CommandLine, Flag
 from gas.decision import names as decision
-from gas.doctor.flags import Flags as DoctorFlags
 from gas.extender.admission.app import AdmissionMetrics
 from gas.extender.command_line import COMMAND_LINE as EXTENDER
 from gas.extender.gauges import GAUGES
 from gas.extender.metrics import Metrics as ExtenderMetrics
 from gas.extender.parts import PARTS
-from gas.inspection.command_line import kubectl_gas
 from gas.inspection.page.flags import Flags as PageFlags
 from gas.plugin.flags import COMMAND_LINE as PLUGIN
 from gas.plugin.metrics import Metrics as PluginMetrics
@@ -36,7 +35,6 @@ PROGRAMS: tuple[CommandLine[Any], ...] = (
     CommandLine(PageFlags),
     PLUGIN,
     CommandLine(ConfiguratorFlags),
-    CommandLine(DoctorFlags),
 )
 
 DEFAULT_VOCABULARY = KNOWN[0]
@@ -134,9 +132,9 @@ def page() -> str:
         " row says otherwise. An unknown flag or an invalid value ends the program with status 2.",
         "",
     ]
-    for program in PROGRAMS:
-        parts += [f"### {program.program}", "", *_flags(program)]
-    for command in kubectl_gas.commands.values():
+    for each in PROGRAMS:
+        parts += [f"### {each.program}", "", *_flags(each)]
+    for command in all_commands.loaded():
         if options := [each for each in command.params if isinstance(each, click.Option)]:
             parts += [f"### kubectl gas {command.name}", "", *_options(options), ""]
     parts += ["## Metrics", ""]
@@ -182,11 +180,14 @@ def _options(options: Iterable[click.Option]) -> Iterator[str]:
     yield from ("| flag | default | meaning |", "|---|---|---|")
     for option in options:
         value = "" if option.is_flag else f" {_metavar(option)}"
-        named = f"`{', '.join(option.opts)}{value}`"
+        names = [name for name in option.opts if name.startswith("--") or len(name) == 2]
+        named = f"`{', '.join(names)}{value}`"
         yield f"| {named} | {_option_default(option)} | {_escaped(option.help or '')} |".replace("|  |", "| |")
 
 
 def _option_default(option: click.Option) -> str:
+    if isinstance(option.show_default, str):
+        return _escaped(option.show_default)
     return f"`{option.default}`" if isinstance(option.default, str) and option.default else ""
 
 

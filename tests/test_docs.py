@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gas.commands import all_commands
 from gas.daemon.flags import flags_of
 from gas.decision import names as decision
-from gas.inspection.command_line import kubectl_gas
 from gas.placement import card_rules, refusal
 from gas.placement.need import PodNeed
 from gas.plugin.kubelet.device_server import Outcome
@@ -36,8 +36,9 @@ EXTENDER, PODS, NODES = PAGES["extender.md"], PAGES["pods.md"], PAGES["nodes.md"
 TROUBLESHOOTING = PAGES["troubleshooting.md"]
 
 OWN_FLAGS = {program.program: {flag.name for flag in flags_of(program)} for program in PROGRAMS} | {
-    f"kubectl gas {command.name}": {name.lstrip("-") for option in command.params for name in option.opts}
-    for command in kubectl_gas.commands.values()
+    f"{program} {command.name}": {name.lstrip("-") for option in command.params for name in option.opts}
+    for command in all_commands.loaded()
+    for program in ("kubectl gas", "gas")
 }
 IGNORED_FLAGS = {flag.name for program in PROGRAMS for group in program.core.ignored for flag in group.flags}
 OTHERS_FLAGS = {

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from gas.doctor.all_parts import TITLES
 from gas.doctor.findings import Finding, Level, Unseen
 from gas.doctor.snapshot import Snapshot
+from gas.values.quoted import escaped
 
 _LONGEST = 600
 """Characters that are shown of one text. An annotation may have 256 KiB."""
@@ -32,16 +33,15 @@ def exit_code(findings: Sequence[Finding]) -> int:
     return 2 if Level.UNKNOWN in levels else 0
 
 
-def shown(text: str) -> str:
-    """Escape characters that are not printable, such as terminal codes, and cut a long text."""
-    cut = text[:_LONGEST] + ("…" if len(text) > _LONGEST else "")
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in cut)
+def _shown(text: str) -> str:
+    """Escape what could control a terminal, and cut a long text."""
+    return escaped(text[:_LONGEST]) + ("…" if len(text) > _LONGEST else "")
 
 
 def as_text(snapshot: Snapshot, findings: Sequence[Finding], *, show_all: bool, colours: bool, width: int = 100) -> str:
     """Return one block per finding, worst first. Checks without a fault take one line each unless ``show_all``."""
     version = "of unknown version" if isinstance(snapshot.version, Unseen) else snapshot.version
-    lines = [shown(f"{snapshot.api_url}, Kubernetes {version}"), ""]
+    lines = [_shown(f"{snapshot.api_url}, Kubernetes {version}"), ""]
     for level in (Level.PROBLEM, Level.WARNING, Level.UNKNOWN):
         for finding in findings:
             if finding.level is level:
@@ -90,13 +90,13 @@ def _block(finding: Finding, *, colours: bool, width: int) -> list[str]:
     for title, text in (("expected", finding.expected), ("found", finding.found)):
         if text:
             lines += _wrapped(f"{title}: {text}", width)
-    return lines + [f"{' ' * _MARGIN}$ {shown(command)}" for command in finding.fix]
+    return lines + [f"{' ' * _MARGIN}$ {_shown(command)}" for command in finding.fix]
 
 
 def _wrapped(text: str, width: int) -> list[str]:
     margin = " " * _MARGIN
     return textwrap.wrap(
-        shown(text), width, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False
+        _shown(text), width, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False
     ) or [margin]
 
 

@@ -1,4 +1,4 @@
-"""The command line of ``kubectl gas``: what each command takes, and how its result is shown."""
+"""The commands of ``kubectl gas`` that show cards: what each takes, and how its result is shown."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from click.shell_completion import ShellComplete, get_completion_class
 
+from gas import commands
 from gas.cluster.connection import ApiServer
+from gas.commands import program_name, say
 from gas.daemon.command import INTERRUPTED, print_text
 from gas.inspection.cluster import Cluster, Missing
 from gas.inspection.defrag import plan_moves, plan_notes, plan_report
@@ -28,17 +29,16 @@ from gas.inspection.manifests import BadManifest, one_shape, pod_of_requests, re
 from gas.inspection.node_rules import not_checked
 from gas.inspection.node_view import node_data, node_lines
 from gas.inspection.objects import InspectedPod
-from gas.inspection.output import BAD_USE, DONE, FORMATS, NOT_SO, UNREACHABLE, Look, as_json, as_yaml, shown, written
+from gas.inspection.output import DONE, FORMATS, NOT_SO, UNREACHABLE, Look, as_data, written
 from gas.inspection.report import BadExpression, Report, keep_rows, sort_rows
 from gas.inspection.rows import card_report, node_report, pod_report
 from gas.inspection.selectors import BadSelector, Selector, parse_selector
-from gas.inspection.waste import Waste, waste_notes, waste_of
+from gas.inspection.waste import waste_notes, waste_of
 from gas.inspection.why import explain, explanation_data, explanation_lines
 from gas.values.errors import GasError
-from gas.values.quoted import listed, quoted
+from gas.values.quoted import escaped, listed, quoted
 
 T = TypeVar("T")
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 WHY_TIMEOUT = 5.0
 """Seconds in which `why` looks for suggestions; the reasons are complete in any case."""
@@ -50,32 +50,61 @@ EXIT_CODES = (
     "Exit code 0: done; 1: something does not fit, or does not exist; 2: wrong command line or file; 3: the cluster"
     " cannot be read; 130: interrupted."
 )
-COMPLETE_VARIABLE = "_KUBECTL_GAS_COMPLETE"
-_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+Runner = Callable[..., int]
 
 
-@click.group(context_settings=_SETTINGS, epilog=EXIT_CODES)
-@click.version_option(None, "--version", message="%(prog)s %(version)s", package_name="gas")
-def kubectl_gas() -> None:
-    """Show the GPUs of a cluster card by card: what is booked, what is used, who holds it. Changes nothing."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions:
+    """The options of a command that shows a table."""
+
+    form: str
+    sort_by: str
+    conditions: tuple[str, ...]
+
+    @property
+    def is_for_people(self) -> bool:
+        return self.form in ("table", "wide")
+
+    def arranged(self, report: Report) -> Report:
+        """Return a report with the rows and in the order that were asked for. Raises BadExpression."""
+        return sort_rows(keep_rows(report, self.conditions), self.sort_by)
 
 
-def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:
-    return click.option(*names, **settings)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The options that choose nodes and pods."""
+
+    namespace: str
+    everywhere: bool
+    selector: str
+    watch: bool
+
+    @property
+    def selected(self) -> Selector | None:
+        """The labels that objects must have, None if all are shown. Raises BadSelector."""
+        return parse_selector(self.selector) if self.selector else None
 
 
-def _where(command: Command) -> Command:
-    """Add the options that name the cluster."""
-    for add in (
-        _option("--context", metavar="NAME", default="", help="Context of the kubeconfig."),
-        _option("--kubeconfig", metavar="FILE", default="", help="Kubeconfig with which to reach the cluster."),
-    ):
-        command = add(command)
-    return command
+def _as_one(name: str, kind: Any, *options: Callable[[Runner], Runner]) -> Callable[[Runner], Runner]:
+    """Add options to a command, which gets them as one value of this class."""
+
+    def add_to(command: Runner) -> Runner:
+        @wraps(command)
+        def with_one(**given: Any) -> int:
+            fields = {field: given.pop(field) for field in kind.__dataclass_fields__}
+            return command(**given, **{name: kind(**fields)})
+
+        added: Runner = with_one
+        for add in reversed(options):
+            added = add(added)
+        return added
+
+    return add_to
 
 
-def _form(*forms: str) -> Callable[[Command], Command]:
-    return _option(
+def _form(*forms: str) -> Callable[[Runner], Runner]:
+    return click.option(
         "-o",
         "--output",
         "form",
@@ -86,83 +115,59 @@ def _form(*forms: str) -> Callable[[Command], Command]:
     )
 
 
-_NAMESPACE = _option("-n", "--namespace", metavar="NAME", default="", help="Namespace of the pods.")
-_ALL = _option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Show the pods of all namespaces.")
-_SELECTOR = _option("-l", "--selector", metavar="LABELS", default="", help="Show only objects with these labels.")
-_SORT = _option(
-    "--sort-by", metavar="COLUMN", default="", help="Sort by a column; a hyphen before it reverses the order."
+_WHERE = _as_one(
+    "where",
+    Where,
+    click.option("--kubeconfig", metavar="FILE", default="", help="Kubeconfig with which to reach the cluster."),
+    click.option("--context", metavar="NAME", default="", help="Context of the kubeconfig."),
 )
-_WHERE = _option(
-    "--where",
-    "conditions",
-    metavar="CONDITION",
-    multiple=True,
-    help="Show only rows such as health!=ok, model~flex or memory.max>80 (percent booked). May be repeated.",
+_NAMESPACE = click.option("-n", "--namespace", metavar="NAME", default="", help="Namespace of the pods.")
+_TABLE = _as_one(
+    "table",
+    TableOptions,
+    _form(*FORMATS),
+    click.option(
+        "--sort-by", metavar="COLUMN", default="", help="Sort by a column; a hyphen before it reverses the order."
+    ),
+    click.option(
+        "--where",
+        "conditions",
+        metavar="CONDITION",
+        multiple=True,
+        help="Show only rows such as health!=ok, model~flex or memory.max>80 (percent booked). May be repeated.",
+    ),
 )
-_WATCH = _option("-w", "--watch", is_flag=True, help="Draw again whenever something changes.")
+_SELECTION = _as_one(
+    "selection",
+    Selection,
+    _NAMESPACE,
+    click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Show the pods of all namespaces."),
+    click.option("-l", "--selector", metavar="LABELS", default="", help="Show only objects with these labels."),
+    click.option("-w", "--watch", is_flag=True, help="Draw again whenever something changes."),
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportOptions:
-    """The options of a command that shows nodes, cards or pods."""
+def _command(details: str) -> Callable[[Runner], click.Command]:
+    """Define a command that reads the cluster. Errors become a sentence and an exit code."""
 
-    form: str
-    namespace: str
-    everywhere: bool
-    selector: str
-    sort_by: str
-    conditions: tuple[str, ...]
-    watch: bool
-    kubeconfig: str
-    context: str
+    def define(command: Runner) -> click.Command:
+        @wraps(command)
+        def run(**given: Any) -> int:
+            try:
+                with _without_collecting():
+                    return command(**given)
+            except GasError as error:
+                say(str(error))
+                is_own = isinstance(error, Missing | BadExpression | BadSelector | BadManifest)
+                return error.exit_code if is_own else UNREACHABLE
+            except KeyboardInterrupt:
+                return INTERRUPTED
 
-    @property
-    def where(self) -> Where:
-        """The cluster that they name."""
-        return Where(kubeconfig=self.kubeconfig, context=self.context)
+        defined = commands.command(command.__name__, details, epilog=EXIT_CODES)(_WHERE(run))
+        defined.params = [*defined.params[2:], *defined.params[:2]]  # options of all commands come last
+        return defined
 
-    @property
-    def selected(self) -> Selector | None:
-        """The labels that objects must have, None if all are shown. Raises BadSelector."""
-        return parse_selector(self.selector) if self.selector else None
-
-
-def _report_options(command: Command) -> Command:
-    """Add the options of a report, which the command gets as one value, ``options``."""
-
-    @wraps(command)
-    def run(*arguments: Any, **given: Any) -> int:
-        names = ReportOptions.__dataclass_fields__
-        options = ReportOptions(**{name: given.pop(name) for name in names})
-        code: int = command(*arguments, options=options, **given)
-        return code
-
-    added: Any = _reported(run)
-    for add in (_where, _WATCH, _WHERE, _SORT, _SELECTOR, _ALL, _NAMESPACE, _form(*FORMATS)):
-        added = add(added)
-    result: Command = added
-    return result
-
-
-def _reported(command: Callable[..., int]) -> Callable[..., int]:
-    """Turn errors into a sentence and an exit code."""
-
-    @wraps(command)
-    def run(*arguments: Any, **options: Any) -> int:
-        try:
-            if options.get("watch"):
-                return command(*arguments, **options)
-            with _without_collecting():
-                return command(*arguments, **options)
-        except GasError as error:
-            say(str(error))
-            if isinstance(error, Missing | BadExpression | BadSelector | BadManifest):
-                return error.exit_code
-            return UNREACHABLE
-        except KeyboardInterrupt:
-            return INTERRUPTED
-
-    return run
+    return define
 
 
 @contextmanager
@@ -173,21 +178,6 @@ def _without_collecting() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-def _program() -> str:
-    """Return the program of the running command as the user typed it: ``kubectl gas`` or ``gas``."""
-    return click.get_current_context().find_root().info_name or ""
-
-
-def say(*sentences: str, program: str = "") -> None:
-    """Write sentences to standard error, so that the output of a command stays its result.
-
-    program  needed only where no command is running
-    """
-    with suppress(AttributeError, OSError):  # the caller has closed standard error, or it is full
-        for sentence in sentences:
-            sys.stderr.write(f"{program or _program()}: {shown(sentence)}\n")
 
 
 def look() -> Look:
@@ -202,7 +192,7 @@ def look() -> Look:
 
 
 def _print(text: str, code: int = DONE) -> int:
-    return print_text(_program(), text, exit_code=code, unwritten=UNREACHABLE) if text else code
+    return print_text(program_name(), text, exit_code=code, unwritten=UNREACHABLE) if text else code
 
 
 def _read(where: Where, use: Callable[[ApiServer, Cluster], Awaitable[T]], *, counts_hosts: bool = False) -> T:
@@ -215,156 +205,141 @@ def _read(where: Where, use: Callable[[ApiServer, Cluster], Awaitable[T]], *, co
     return asyncio.run(read())
 
 
+async def _with_use(api: ApiServer, cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
+    notes = await read_use(api, cluster)
+    return cluster, (*cluster.settings.notes, *notes)
+
+
+async def _alone(_api: ApiServer, cluster: Cluster) -> Cluster:
+    return cluster
+
+
 def _show(
-    options: ReportOptions, make: Callable[[Cluster], Report], nothing: str, *, counts_hosts: bool = False
+    where: Where,
+    table: TableOptions,
+    make: Callable[[Cluster], Report],
+    nothing: str,
+    *,
+    watch: bool,
+    counts_hosts: bool = False,
 ) -> int:
     """Make a report of the cluster, and show it once, or again and again."""
 
     def prepared(cluster: Cluster) -> Report:
-        return sort_rows(keep_rows(make(cluster), options.conditions), options.sort_by)
+        return table.arranged(make(cluster))
 
-    if options.watch:
+    if watch:
         from gas.inspection.watching import watch_report
 
+        gc.enable()  # unlike other commands, this one runs for long
         return asyncio.run(
-            watch_report(options.where, prepared, options.form, look, program=_program(), counts_hosts=counts_hosts)
+            watch_report(where, prepared, table.form, look, program=program_name(), counts_hosts=counts_hosts)
         )
-
-    async def once(api: ApiServer, cluster: Cluster) -> tuple[Report, tuple[str, ...]]:
-        notes = await read_use(api, cluster)
-        return prepared(cluster), (*cluster.settings.notes, *notes)
-
-    report, notes = _read(options.where, once, counts_hosts=counts_hosts)
-    code = _print(written(report, options.form, look()))
-    if options.form in ("table", "wide"):
+    cluster, notes = _read(where, _with_use, counts_hosts=counts_hosts)
+    report = prepared(cluster)
+    code = _print(written(report, table.form, look()))
+    if table.is_for_people:
         say(*notes, *([] if report.rows else [nothing]))
     return code
 
 
-def _show_pods(options: ReportOptions) -> int:
-    selected = options.selected
-    only = None if options.everywhere else options.namespace or namespace_of(options.where)
+def _show_pods(where: Where, table: TableOptions, selection: Selection) -> int:
+    selected = selection.selected
+    only = None if selection.everywhere else selection.namespace or namespace_of(where)
     nothing = "no pod that asks for GPUs was found" + (f" in namespace {only}; -A shows all" if only else "")
     # a table leaves out why pods wait
-    explains = options.form != "table" or any("note" in each for each in (options.sort_by, *options.conditions))
+    explains = table.form != "table" or any("note" in each for each in (table.sort_by, *table.conditions))
     return _show(
-        options,
+        where,
+        table,
         lambda cluster: pod_report(cluster, namespace=only, selector=selected, explains=explains),
         nothing,
+        watch=selection.watch,
         counts_hosts=explains,
     )
 
 
-@kubectl_gas.command(epilog=EXIT_CODES)
+@_command("-l selects nodes by their labels, or pods with `top pods`. -n and -A matter to `top pods` only.")
 @click.argument("what", type=click.Choice(["nodes", "cards", "pods"]), default="cards")
-@_report_options
-def top(*, what: str, options: ReportOptions) -> int:
-    """Show what is booked and used of cards.
-
-    -l selects nodes by their labels, or pods with `top pods`. -n and -A matter to `top pods` only.
-    """
+@_TABLE
+@_SELECTION
+def top(*, what: str, where: Where, table: TableOptions, selection: Selection) -> int:
+    """Show a report of nodes, cards or pods."""
     if what == "pods":
-        return _show_pods(options)
-    selected = options.selected
+        return _show_pods(where, table, selection)
+    selected = selection.selected
     make = card_report if what == "cards" else node_report
-    return _show(options, lambda cluster: make(cluster, selected), "no card was found")
+    return _show(where, table, lambda cluster: make(cluster, selected), "no card was found", watch=selection.watch)
 
 
-@kubectl_gas.command(epilog=EXIT_CODES)
-@_report_options
-def pods(*, options: ReportOptions) -> int:
-    """List the pods that ask for GPUs.
+@_command("Their cards and what they book of them; `-o wide` adds why waiting pods wait.")
+@_TABLE
+@_SELECTION
+def pods(*, where: Where, table: TableOptions, selection: Selection) -> int:
+    """Show a report of pods."""
+    return _show_pods(where, table, selection)
 
-    Their cards and what they book of them; `-o wide` adds why waiting pods wait.
-    """
-    return _show_pods(options)
+
+@_command(
+    "Remainders of cards that no container of the cluster's GPU pods could take, and memory that is booked and not"
+    " used."
+)
+@_TABLE
+def waste(*, where: Where, table: TableOptions) -> int:
+    """Show the waste of each card, and the sums."""
+    cluster, notes = _read(where, _with_use)
+    found = waste_of(cluster)
+    code = _print(written(table.arranged(found.report), table.form, look()))
+    if table.is_for_people:
+        say(*notes, *waste_notes(found))
+    return code
 
 
 def _nodes_in_cluster(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of nodes for completion; nothing if the cluster cannot be read."""
     try:
-        cluster = _read(Where(), _cluster_alone)
+        names = _read(Where(), _alone).node_names
     except GasError:
         return []
-    return [name for name in cluster.node_names if name.startswith(incomplete) and name.isprintable()]
+    return [name for name in names if name.startswith(incomplete) and name.isprintable()]
 
 
 def _pods_in_cluster(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of GPU pods for completion, with their namespaces; nothing if the cluster cannot be read."""
     try:
-        cluster = _read(Where(), _cluster_alone)
+        keys = [pod.key for pod in _read(Where(), _alone).gpu_pods]
     except GasError:
         return []
-    return sorted(pod.key for pod in cluster.gpu_pods if pod.key.startswith(incomplete) and pod.key.isprintable())
+    return sorted(key for key in keys if key.startswith(incomplete) and key.isprintable())
 
 
-async def _cluster_alone(_api: ApiServer, cluster: Cluster) -> Cluster:
-    return cluster
-
-
-@kubectl_gas.command(epilog=EXIT_CODES)
-@_form(*FORMATS)
-@_SORT
-@_WHERE
-@_where
-@_reported
-def waste(*, form: str, sort_by: str, conditions: tuple[str, ...], kubeconfig: str, context: str) -> int:
-    """Show capacity that is of no use.
-
-    Remainders of cards that no container of the cluster's GPU pods could take, and memory that is booked and not used.
-    """
-
-    async def look_at(api: ApiServer, cluster: Cluster) -> tuple[Waste, tuple[str, ...]]:
-        notes = await read_use(api, cluster)
-        return waste_of(cluster), (*cluster.settings.notes, *notes)
-
-    found, notes = _read(Where(kubeconfig=kubeconfig, context=context), look_at)
-    code = _print(written(sort_rows(keep_rows(found.report, conditions), sort_by), form, look()))
-    if form in ("table", "wide"):
-        say(*notes, *waste_notes(found))
-    return code
-
-
-@kubectl_gas.command(epilog=EXIT_CODES)
+@_command("Its cards, tiles, NUMA nodes and links, and what each pod holds of which card.")
 @click.argument("node", shell_complete=_nodes_in_cluster)
 @_form("table", "json", "yaml")
-@_where
-@_reported
-def inspect(*, node: str, form: str, kubeconfig: str, context: str) -> int:
-    """Show everything about one NODE.
+def inspect(*, node: str, form: str, where: Where) -> int:
+    """Show one node."""
 
-    Its cards, tiles, NUMA nodes and links, and what each pod holds of which card.
-    """
-
-    async def view(api: ApiServer, cluster: Cluster) -> tuple[str, tuple[str, ...]]:
+    async def with_use(api: ApiServer, cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
         cluster.node(node)
-        notes = await read_use(api, cluster, [node])
-        match form:
-            case "json":
-                return as_json(node_data(cluster, node)), ()
-            case "yaml":
-                return as_yaml(node_data(cluster, node)), ()
-        return "\n".join(node_lines(cluster, node, look())) + "\n", notes
+        return cluster, await read_use(api, cluster, [node])
 
-    text, notes = _read(Where(kubeconfig=kubeconfig, context=context), view)
-    code = _print(text)
+    cluster, notes = _read(where, with_use)
+    if form != "table":
+        return _print(as_data(node_data(cluster, node), form))
+    code = _print("\n".join(node_lines(cluster, node, look())) + "\n")
     say(*notes)
     return code
 
 
-@kubectl_gas.command(epilog=EXIT_CODES)
+@_command(
+    "POD is a name, or NAMESPACE/NAME. Each suggestion has been placed before it is made. Of a pod that runs, its cards"
+    " are explained."
+)
 @click.argument("pod", metavar="POD", shell_complete=_pods_in_cluster)
 @_form("table", "json", "yaml")
 @_NAMESPACE
-@_where
-@_reported
-def why(*, pod: str, form: str, namespace: str, kubeconfig: str, context: str) -> int:
-    """Show why a pod waits and what would let it run.
-
-    POD is a name, or NAMESPACE/NAME. Each suggestion has been placed before it is made. Of a pod that runs, its cards
-    are explained.
-    """
-    where = Where(kubeconfig=kubeconfig, context=context)
+def why(*, pod: str, form: str, namespace: str, where: Where) -> int:
+    """Explain one pod."""
     space, name = _names(pod, namespace or namespace_of(where))
 
     async def with_decisions(api: ApiServer, cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
@@ -375,12 +350,9 @@ def why(*, pod: str, form: str, namespace: str, kubeconfig: str, context: str) -
     asked = cluster.pod(space, name)
     until = time.monotonic() + WHY_TIMEOUT
     explanation = explain(cluster, asked, lambda: time.monotonic() >= until)
-    match form:
-        case "json":
-            return _print(as_json(explanation_data(explanation)))
-        case "yaml":
-            return _print(as_yaml(explanation_data(explanation)))
-    code = _print("".join(f"{shown(line)}\n" for line in explanation_lines(asked.key, explanation)))
+    if form != "table":
+        return _print(as_data(explanation_data(explanation), form))
+    code = _print("".join(f"{escaped(line)}\n" for line in explanation_lines(asked.key, explanation)))
     say(*cluster.settings.notes, *notes)
     if explanation.groups:
         say(*cluster.unknown_resources(asked))
@@ -398,26 +370,22 @@ def _names(text: str, default: str, prefix: str = "") -> tuple[str, str]:
     return namespace or default, name
 
 
-@kubectl_gas.command(epilog=EXIT_CODES)
+@_command(
+    "The pods of each FILE (`-` for standard input), with their replicas, are placed one after the other on what is"
+    " free now. Exit code 0 if all of them fit."
+)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(allow_dash=True))
-@_option("--explain", is_flag=True, help="Show each pod with its node and cards, and all reasons of the nodes.")
+@click.option("--explain", is_flag=True, help="Show each pod with its node and cards, and all reasons of the nodes.")
 @_form(*FORMATS)
 @_NAMESPACE
-@_where
-@_reported
-def fit(*, files: tuple[str, ...], explain: bool, form: str, namespace: str, kubeconfig: str, context: str) -> int:
-    """Show where the pods of manifests would land.
-
-    The pods of each FILE (`-` for standard input), with their replicas, are placed one after the other on what is free
-    now. Exit code 0 if all of them fit.
-    """
-    where = Where(kubeconfig=kubeconfig, context=context)
+def fit(*, files: tuple[str, ...], explain: bool, form: str, namespace: str, where: Where) -> int:
+    """Place the pods of manifests."""
     default = namespace or namespace_of(where)
     read = [read_manifests(file, _text_of(file), default) for file in files]
     wanted = [each for found, _ in read for each in found]
     if not wanted:
         raise BadManifest(f"file {quoted(files[0])}: expected pods or objects that create pods, found none")
-    cluster = _read(where, _cluster_alone, counts_hosts=True)
+    cluster = _read(where, _alone, counts_hosts=True)
     fitted = fit_all(cluster, wanted)
     report = explained_report(fitted) if explain else fit_report(fitted)
     all_fit = all(each.fitting == each.count for each in fitted)
@@ -431,20 +399,16 @@ def fit(*, files: tuple[str, ...], explain: bool, form: str, namespace: str, kub
     return code
 
 
-@kubectl_gas.command(epilog=EXIT_CODES)
+@_command(
+    "SHAPE is a manifest (`-` for standard input) of which one pod is placed, pod/NAME or pod/NAMESPACE/NAME for one"
+    " that waits, or requests such as gpu.intel.com/i915=1,gpu.intel.com/memory.max=14G. Nothing is evicted. Exit code"
+    " 0 if there is a plan."
+)
 @click.argument("shape", metavar="SHAPE", type=click.Path(allow_dash=True))
 @_form(*FORMATS)
 @_NAMESPACE
-@_where
-@_reported
-def defrag(*, shape: str, form: str, namespace: str, kubeconfig: str, context: str) -> int:
-    """Plan the fewest moves of running pods that make room for a SHAPE.
-
-    SHAPE is a manifest (`-` for standard input) of which one pod is placed, pod/NAME or pod/NAMESPACE/NAME for one that
-    waits, or requests such as gpu.intel.com/i915=1,gpu.intel.com/memory.max=14G. Nothing is evicted. Exit code 0 if
-    there is a plan.
-    """
-    where = Where(kubeconfig=kubeconfig, context=context)
+def defrag(*, shape: str, form: str, namespace: str, where: Where) -> int:
+    """Plan moves that make room for a pod."""
     space = namespace or namespace_of(where)
     is_file = shape == "-" or os.path.exists(shape)  # noqa: PTH110 -- Path.exists raises for a name that is too long
     asked: InspectedPod | tuple[str, str]
@@ -459,7 +423,7 @@ def defrag(*, shape: str, form: str, namespace: str, kubeconfig: str, context: s
             f"shape {quoted(shape)}: expected a file, pod/NAME or requests such as gpu.intel.com/i915=1, found no such"
             " file"
         )
-    cluster = _read(where, _cluster_alone, counts_hosts=True)
+    cluster = _read(where, _alone, counts_hosts=True)
     pod = cluster.pod(*asked) if isinstance(asked, tuple) else asked
     if pod.node_name:
         raise BadManifest(
@@ -489,8 +453,8 @@ def _text_of(file: str) -> str:
         raise BadManifest(f"file {quoted(file)}: cannot be read: {error.strerror}") from error
 
 
-@kubectl_gas.command(epilog=EXIT_CODES)
-@_option(
+@_command("Serves the page on this machine, only for this machine, until Ctrl-C.")
+@click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
@@ -498,69 +462,10 @@ def _text_of(file: str) -> str:
     metavar="N",
     help="Port on this machine's loopback address.",
 )
-@_where
-@_reported
-def page(*, port: int, kubeconfig: str, context: str) -> int:
-    """Show the cluster in a browser.
-
-    Serves the page on this machine, only for this machine, until Ctrl-C.
-    """
+def page(*, port: int, where: Where) -> int:
+    """Serve the page."""
     from gas.inspection.page.program import show_page
 
     gc.enable()  # unlike other commands, this one runs for long
-    where = Where(kubeconfig=kubeconfig, context=context)
     asyncio.run(show_page(where, port, lambda url: say(f"the page is at {url}; Ctrl-C ends it")))
     return DONE
-
-
-@kubectl_gas.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def doctor(*, arguments: tuple[str, ...]) -> int:
-    """Report what GPU scheduling still needs, as gas doctor does."""
-    from gas.doctor.program import run
-
-    return run(arguments)
-
-
-@kubectl_gas.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(*, shell: str) -> int:
-    """Print a completion script for a SHELL.
-
-    It completes `kubectl-gas`. For `kubectl gas`, kubectl itself calls the program kubectl_complete-gas.
-    """
-    kind = get_completion_class(shell)
-    if kind is None:
-        return BAD_USE
-    return _print(kind(kubectl_gas, {}, "kubectl-gas", COMPLETE_VARIABLE).source())
-
-
-def run(arguments: Sequence[str], program: str = "kubectl gas") -> int:
-    """Run a command line. Return the exit code."""
-    try:
-        code = kubectl_gas.main(
-            list(arguments), prog_name=program, complete_var=COMPLETE_VARIABLE, standalone_mode=False
-        )
-    except click.exceptions.NoArgsIsHelpError as error:
-        sys.stderr.write(error.format_message() + "\n")
-        return BAD_USE
-    except click.ClickException as error:
-        context = error.ctx if isinstance(error, click.UsageError) else None
-        help_of = f"; see {context.command_path} --help" if context is not None else ""
-        say(f"{error.format_message().removesuffix('.')}{help_of}", program=program)
-        return BAD_USE
-    except (click.Abort, KeyboardInterrupt):
-        return INTERRUPTED
-    return code if isinstance(code, int) else DONE
-
-
-def complete(words: Sequence[str]) -> str:
-    """Return what kubectl shows for the words after ``kubectl gas``, of which the last is incomplete.
-
-    One candidate a line with its help after a tab, then a line for kubectl: ``:4`` offers no file names, ``:0`` does.
-    """
-    *before, incomplete = words or ("",)
-    found = ShellComplete(kubectl_gas, {}, "kubectl-gas", COMPLETE_VARIABLE).get_completions(list(before), incomplete)
-    lines = [f"{item.value}\t{shown(item.help or '')}".rstrip() for item in found if item.type == "plain"]
-    files = any(item.type in ("file", "dir") for item in found)
-    return "".join(f"{line}\n" for line in [*lines, ":0" if files else ":4"])

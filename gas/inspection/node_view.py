@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from gas.inspection.cluster import Cluster, Holder
-from gas.inspection.output import Look, shown, table_lines
+from gas.inspection.output import Look, table_lines
 from gas.inspection.report import Gauge, Report
 from gas.inspection.rows import card_report
 from gas.placement.inventory import free_tiles
 from gas.placement.refusal import in_words
 from gas.values.amounts import TILES
 from gas.values.cards import Card
+from gas.values.quoted import escaped
 
 
 def node_data(cluster: Cluster, name: str) -> dict[str, object]:
@@ -53,7 +54,7 @@ def node_lines(cluster: Cluster, name: str, look: Look) -> list[str]:
     state = ["ready" if data["ready"] else "not ready"]
     if data["cordoned"]:
         state.append("cordoned")
-    lines = [f"Node      {shown(name)}", f"State     {', '.join(state)}"]
+    lines = [f"Node      {escaped(name)}", f"State     {', '.join(state)}"]
     for title, key in (
         ("Kernel", "kernel"),
         ("Taints", "taints"),
@@ -62,10 +63,10 @@ def node_lines(cluster: Cluster, name: str, look: Look) -> list[str]:
         ("Links", "links"),
     ):
         if text := _text(data[key]):
-            lines.append(f"{title:<10}{shown(text)}")
+            lines.append(f"{title:<10}{escaped(text)}")
     problems = data["problems"]
     for problem in problems if isinstance(problems, list) else ():
-        lines.append(f"Problem   {shown(str(problem))}")
+        lines.append(f"Problem   {escaped(str(problem))}")
     report = card_report(cluster, only_node=name)
     lines.append("")
     if not report.rows:
@@ -79,7 +80,7 @@ def node_lines(cluster: Cluster, name: str, look: Look) -> list[str]:
             for holder in held:
                 amounts = in_words(holder.booking.footprint.amounts[card])
                 tiles = "".join(f" gt{index}" for index in sorted(holder.booking.footprint.tiles.get(card, ())))
-                lines.append(f"  {shown(holder.booking.pod)}  {amounts}{', tiles' if tiles else ''}{tiles}")
+                lines.append(f"  {escaped(holder.booking.pod)}  {amounts}{', tiles' if tiles else ''}{tiles}")
     return lines
 
 

@@ -6,14 +6,15 @@ import csv
 import io
 import json
 import re
-import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
 from rich.cells import cell_len, set_cell_size
 
 from gas.inspection.report import Column, Gauge, Report, Row, Value
 from gas.values.amounts import gigabytes, is_bytes
+from gas.values.quoted import escaped
 
 DONE, NOT_SO, BAD_USE, UNREACHABLE = 0, 1, 2, 3
 """Exit codes: done; something does not fit or does not exist; a wrong command line; the cluster cannot be read."""
@@ -50,115 +51,71 @@ class Look:
     bars: bool = True
 
 
-def shown(text: str) -> str:
-    r"""Return a text with everything escaped that could control a terminal or change the order of letters.
-
-    Control characters, invisible ones, and letters of scripts that run from right to left become ``\u05d0``.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(each if _is_plain(each) else _escaped(each) for each in text)
-
-
-def _is_plain(character: str) -> bool:
-    return character.isprintable() and unicodedata.bidirectional(character) not in ("R", "AL", "AN")
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()
-
-
 def written(report: Report, form: str, look: Look) -> str:
     """Return a report in one of `FORMATS`, with a line end."""
-    match form:
-        case "json":
-            rows = (" {\n" + ",\n".join(cells) + "\n }" for cells in _cells(report, _json_cell))
-            return "[\n" + ",\n".join(rows) + "\n]\n" if report.rows else as_json([])
-        case "yaml":
-            return "".join("- " + "".join(cells)[2:] for cells in _cells(report, _yaml_cell)) or as_yaml([])
-        case "csv":
-            return _as_csv(report)
+    if form == "yaml" and report.rows:
+        columns = zip(*(_yaml_column(report.rows, column) for column in report.columns), strict=True)
+        return "".join("- " + "".join(cells)[2:] for cells in columns)
+    if form in ("json", "yaml"):
+        names = [column.name for column in report.columns]
+        return as_data([{name: row.get(name) for name in names} for row in report.rows], form)
+    if form == "csv":
+        return _as_csv(report)
     return "".join(line + "\n" for line in table_lines(report, wide=form == "wide", look=look))
 
 
-def as_json(data: object) -> str:
-    """Return JSON in ASCII, so that no text in it can control a terminal."""
-    return json.dumps(data, indent=1).replace("\x7f", "\\u007f") + "\n"
+def as_data(data: object, form: str) -> str:
+    """Return data as JSON or YAML in ASCII, so that no text in it can control a terminal."""
+    if form == "yaml":
+        return _yaml(data, "")
+    text = msgspec.json.format(msgspec.json.encode(data), indent=1).decode()
+    return _NOT_PLAIN.sub(_in_json, text) + "\n"
 
 
-def as_yaml(data: object) -> str:
-    """Return YAML in ASCII, block style; every text is quoted as in JSON, which YAML reads as well."""
-    return "".join(f"{line}\n" for line in _yaml(data, ""))
+_NOT_PLAIN = re.compile(r"[^ -~\n]")
 
 
-def _yaml(data: object, margin: str) -> Iterator[str]:
-    if isinstance(data, Mapping) and data:
-        for key, value in data.items():
-            yield from _yaml_entry(f"{margin}{_scalar(str(key))}:", value, margin + "  ")
-    elif isinstance(data, list | tuple) and data:
-        for value in data:
-            if isinstance(value, Mapping | list | tuple) and value:
-                first, *rest = _yaml(value, margin + "  ")
-                yield f"{margin}- {first[len(margin) + 2 :]}"
-                yield from rest
-            else:
-                yield f"{margin}- {_scalar(value)}"
-    else:
-        yield margin + _scalar(data)
+def _in_json(found: re.Match[str]) -> str:
+    return "\\u007f" if found[0] == "\x7f" else json.dumps(found[0])[1:-1]
 
 
-def _yaml_entry(head: str, value: object, margin: str) -> Iterator[str]:
-    if isinstance(value, Mapping | list | tuple) and value:
-        yield head
-        yield from _yaml(value, margin)
-    else:
-        yield f"{head} {_scalar(value)}"
-
-
-def _scalar(value: object) -> str:
-    if isinstance(value, str) and value.isascii() and value.isprintable() and '"' not in value and "\\" not in value:
-        return f'"{value}"'  # most texts are plain
-    if type(value) is int:
-        return str(value)
-    text = json.dumps(value, ensure_ascii=False)
-    return re.sub(r"[^ -~]", lambda found: _code(ord(found[0])), text)
-
-
-def _code(point: int) -> str:
+def _in_yaml(found: re.Match[str]) -> str:
+    point = ord(found[0])
     return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
 
 
-def _cells(report: Report, write: Callable[[str, Value], str]) -> Iterator[tuple[str, ...]]:
-    """Return the cells of each row as a format writes them, from the name of the column and the value."""
-    columns: list[list[str]] = []
-    for column in report.columns:
-        keys = _keys(report.rows, column)
-        known = {key: write(column.name, key[1]) for key in set(keys)}
-        columns.append([known[key] for key in keys])
-    return zip(*columns, strict=True)
+def _yaml_column(rows: Sequence[Row], column: Column) -> list[str]:
+    keys = _keys(rows, column)
+    known = {key: _yaml({column.name: key[1]}, "  ") for key in set(keys)}
+    return [known[key] for key in keys]
 
 
-def _keys(rows: Sequence[Row], column: Column) -> list[_Key]:
-    """Return the values of a column with their types, which tell 1 from True.
-
-    Most cards of a large cluster say the same, so each format writes equal values of a column once.
-    """
-    name = column.name
-    return [(value.__class__, value) for value in [row.get(name) for row in rows]]
+def _yaml(data: object, margin: str) -> str:
+    lines: list[str] = []
+    _add_yaml(msgspec.to_builtins(data), margin, lines)
+    return _NOT_PLAIN.sub(_in_yaml, "\n".join(lines)) + "\n"
 
 
-def _json_cell(name: str, value: Value) -> str:
-    return "  " + as_json({name: _datum(value)})[3:-3].replace("\n", "\n ")
+def _add_yaml(data: object, margin: str, lines: list[str]) -> None:
+    """Add lines in block style; every text is quoted as in JSON, which YAML reads as well."""
+    if isinstance(data, dict) and data:
+        for key, value in data.items():
+            lines.append(f"{margin}{_scalar(key)}:")
+            if isinstance(value, dict | list | tuple) and value:
+                _add_yaml(value, margin + "  ", lines)
+            else:
+                lines[-1] += f" {_scalar(value)}"
+    elif isinstance(data, list | tuple) and data:
+        for value in data:
+            first = len(lines)
+            _add_yaml(value, margin + "  ", lines)
+            lines[first] = f"{margin}- {lines[first][len(margin) + 2 :]}"
+    else:
+        lines.append(margin + _scalar(data))
 
 
-def _yaml_cell(name: str, value: Value) -> str:
-    return "".join(f"{line}\n" for line in _yaml({name: _datum(value)}, "  "))
-
-
-def _datum(value: Value) -> object:
-    if isinstance(value, Gauge):
-        return {"booked": value.booked, "capacity": value.capacity}
-    return list(value) if isinstance(value, tuple) else value
+def _scalar(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 _FORMULA = ("=", "+", "-", "@")
@@ -167,7 +124,7 @@ _FORMULA = ("=", "+", "-", "@")
 
 def _csv_text(text: str) -> str:
     """Return a text for a cell, with an apostrophe before what would be a formula: names of models may be anything."""
-    return shown(f"'{text}" if text.startswith(_FORMULA) else text)
+    return escaped(f"'{text}" if text.startswith(_FORMULA) else text)
 
 
 def _as_csv(report: Report) -> str:
@@ -234,6 +191,15 @@ def table_lines(report: Report, *, wide: bool = False, look: Look = Look(), most
     return [_GAP.join(line).rstrip() for line in zip(*drawn, strict=True)]
 
 
+def _keys(rows: Sequence[Row], column: Column) -> list[_Key]:
+    """Return the values of a column with their types, which tell 1 from True.
+
+    Most cards of a large cluster say the same, so equal values of a column are drawn or written once.
+    """
+    name = column.name
+    return [(value.__class__, value) for value in [row.get(name) for row in rows]]
+
+
 def _shorten(widths: list[int], heads: Sequence[str], excess: int) -> None:
     """Take what is too much from the widest columns, but leave each its head and a few characters."""
     while excess > 0:
@@ -265,14 +231,14 @@ def _cell(column: Column, value: Value, look: Look, *, bars: bool) -> _Cell:
     if isinstance(value, Gauge):
         return _gauge(column, value, look, bars=bars)
     if isinstance(value, tuple):
-        return _Cell(_cut(" ".join(map(shown, value))) or "-")
+        return _Cell(_cut(" ".join(map(escaped, value))) or "-")
     if isinstance(value, bool):
         return _Cell("yes" if value else "no")
     if isinstance(value, float):
         return _Cell(f"{value:.0%}")
     if isinstance(value, int):
         return _Cell(amount(column.resource, value))
-    text = _cut(shown(value)) or "-"
+    text = _cut(escaped(value)) or "-"
     return _Cell(text, _HEALTH.get(text, "") if column.name in ("health", "state") else "")
 
 

@@ -16,8 +16,9 @@ from gas.cluster.connection import ApiServer
 from gas.daemon.command import StandardOutput
 from gas.inspection.cluster import Cluster
 from gas.inspection.gather import Where, connected, following, read_use
-from gas.inspection.output import DONE, UNREACHABLE, Look, shown, table_lines, written
+from gas.inspection.output import DONE, UNREACHABLE, Look, table_lines, written
 from gas.inspection.report import Report
+from gas.values.quoted import escaped
 
 INTERVAL = 1.0
 """Seconds between two drawings at least."""
@@ -88,7 +89,7 @@ def screen_lines(report: Report, notes: tuple[str, ...], *, wide: bool, look: Lo
         if total <= most
         else f"{most} of {total} rows; see --sort-by and --where"
     )
-    return [*lines, shown("; ".join((count, *notes[:1])))[: look.width]]
+    return [*lines, escaped("; ".join((count, *notes[:1])))[: look.width]]
 
 
 async def _changes(api: ApiServer, cluster: Cluster) -> AsyncIterator[tuple[str, ...]]:

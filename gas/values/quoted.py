@@ -5,6 +5,7 @@ Also the hints at what a misspelt name was meant to be.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from itertools import islice
@@ -31,6 +32,20 @@ def quoted(value: object) -> str:
 def shown(name: str, longest: int = LONGEST_RESOURCE) -> str:
     """Return a name as it is, or quoted if it is longer than real ones or has control characters."""
     return name if len(name) <= longest and name.isprintable() else quoted(name)
+
+
+def escaped(text: str) -> str:
+    r"""Return a text with everything escaped that could control a terminal or change the order of letters.
+
+    Control characters, invisible ones, and letters of scripts that run from right to left become ``\u05d0``.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(each if _is_plain(each) else each.encode("unicode_escape").decode() for each in text)
+
+
+def _is_plain(character: str) -> bool:
+    return character.isprintable() and unicodedata.bidirectional(character) not in ("R", "AL", "AN")
 
 
 def listed(values: Collection[str]) -> str:

@@ -24,13 +24,11 @@ from gas.daemon.flags import (
     read_flags,
     switch,
 )
-from gas.doctor.flags import Flags as DoctorFlags
 from gas.extender.command_line import COMMAND_LINE as EXTENDER
 from gas.plugin.flags import COMMAND_LINE as PLUGIN
 
 PROGRAMS: tuple[CommandLine[Any], ...] = (
     CommandLine(ConfiguratorFlags),
-    CommandLine(DoctorFlags),
     EXTENDER,
     PLUGIN,
 )

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gas.daemon.flags import flags_of
 from gas.doctor.all_parts import TITLES
+from gas.doctor.command_line import doctor
 from gas.doctor.findings import Level
-from gas.doctor.flags import Flags
 from gas.doctor.report import as_json
 from scripts.reference import metrics
 from tests.doctor.snapshots import configuration, entry, findings, gpu_pod, scheduler, snapshot, worst
@@ -39,7 +38,7 @@ def test_the_page_has_every_level() -> None:
 
 
 def test_the_page_uses_only_flags_that_exist() -> None:
-    known = {flag.name for flag in flags_of(Flags)}
+    known = {name.lstrip("-") for option in doctor.params for name in option.opts}
     assert set(re.findall(r"gas doctor --?([a-z-]+)", DOCTOR)) <= known
 
 

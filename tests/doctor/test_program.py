@@ -8,7 +8,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pytest
 
 from configurator.flags import parse_flags as parse_configurator_flags
 from configurator.program import run as configure
-from gas.doctor.program import run
+from gas.commands import run as run_command
 from sandbox.api.kinds import NODES, PODS
 from sandbox.api.server import ApiServer
 from sandbox.certificates import Authority
@@ -28,6 +28,10 @@ from tests.doctor.snapshots import entry
 
 KUBEADM = Path(__file__).parents[1] / "configurator" / "kubeadm"
 MIRROR = {"kubernetes.io/config.mirror": "hash"}
+
+
+def run(arguments: Sequence[str]) -> int:
+    return run_command(["doctor", *arguments], "gas")
 
 
 class Doctor:
@@ -584,8 +588,8 @@ async def test_hostile_names_and_annotations_do_not_reach_a_terminal(doctor: Doc
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        pytest.param(["--nonsense"], "unknown flag '--nonsense'", id="unknown-flag"),
-        pytest.param(["-o=yaml"], "expected text or json", id="unknown-format"),
+        pytest.param(["--nonsense"], "No such option '--nonsense'", id="unknown-flag"),
+        pytest.param(["-o=yaml"], "'yaml' is not one of 'text', 'json'", id="unknown-format"),
         pytest.param(["--timeout=0"], "expected a time over 0", id="no-time"),
         pytest.param(["--manifest=a", "--scheduler-config=b"], "expected one of them", id="two-sources"),
         pytest.param(["--node=A B"], "expected a Kubernetes name", id="no-name"),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gas.inspection.command_line import run
+from gas.commands import run
 from sandbox.api.server import ApiServer
 from tests.doctor.sandbox_cluster import Beside, doctor_server, write_kubeconfig
 from tests.inspection.example_cluster import EXAMPLE_USE, example_nodes, example_pods, fill, with_real_uids

@@ -13,7 +13,7 @@ import sys
 import pytest
 import yaml
 
-from gas.inspection.command_line import complete, run
+from gas.commands import complete, run
 from sandbox.api.kinds import PODS
 from tests.inspection.conftest import Kubectl
 from tests.inspection.example_cluster import GB, create_pod, plugin_pod, use_path, waiting

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gas.inspection.output import Look, as_json, as_yaml, shown, table_lines, written
+from gas.inspection.output import Look, as_data, table_lines, written
 from gas.inspection.report import Column, Gauge, Report, Row
+from gas.values.quoted import escaped
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 DATA = st.recursive(
@@ -43,22 +44,22 @@ ROWS = st.lists(
 
 @given(DATA)
 def test_yaml_and_json_are_read_as_they_were_written_and_cannot_control_a_terminal(data: object) -> None:
-    assert json.loads(as_json(data)) == data
-    assert yaml.safe_load(as_yaml(data)) == data
-    for text in (as_json(data), as_yaml(data)):
+    assert json.loads(as_data(data, "json")) == data
+    assert yaml.safe_load(as_data(data, "yaml")) == data
+    for text in (as_data(data, "json"), as_data(data, "yaml")):
         assert all(character == "\n" or " " <= character <= "~" for character in text)
 
 
 @given(TEXTS)
 def test_a_shown_text_has_nothing_that_controls_a_terminal_or_the_order_of_letters(text: str) -> None:
-    for character in shown(text):
+    for character in escaped(text):
         assert character.isprintable()
         assert unicodedata.bidirectional(character) not in ("R", "AL", "AN", "RLO", "LRO", "RLE", "RLI", "FSI")
 
 
 @pytest.mark.parametrize("text", ["gpu-1", "Data Center GPU Flex 170", "größer", "[bold]x[/]", "日本"])
 def test_an_ordinary_text_is_shown_as_it_is(text: str) -> None:
-    assert shown(text) == text
+    assert escaped(text) == text
 
 
 @given(ROWS, st.integers(20, 120), st.booleans(), st.booleans())
@@ -84,8 +85,8 @@ def test_yaml_and_json_have_all_values_of_all_rows_in_one_style(rows: list[Row])
         }
         for row in report.rows
     ]
-    assert written(report, "json", Look()) == as_json(data)
-    assert written(report, "yaml", Look()) == as_yaml(data)
+    assert written(report, "json", Look()) == as_data(data, "json")
+    assert written(report, "yaml", Look()) == as_data(data, "yaml")
 
 
 @given(ROWS)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar
 
 from gas.cluster import paths
@@ -20,7 +21,6 @@ from gas.cluster.objects import get_object
 from gas.doctor.all_parts import CHECKS, PARTS
 from gas.doctor.check import Sources
 from gas.doctor.findings import Unseen, probe
-from gas.doctor.flags import Flags
 from gas.doctor.gather.calls import call_extenders
 from gas.doctor.gather.schedulers import find_schedulers
 from gas.doctor.gpus import dry_pod_for
@@ -39,14 +39,34 @@ _ALL_VOCABULARIES = Vocabularies(KNOWN)
 _ALL_PROGRAMS = (*PROGRAMS, *(program for part in PARTS for program in part.programs))
 
 
-async def look_at_everything(credentials: Credentials, api: ApiServer, flags: Flags) -> Snapshot:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to look at.
+
+    control_plane     directory that stands for /etc/kubernetes
+    manifest          of kube-scheduler; None for the usual one
+    scheduler_config  of a kube-scheduler that is not a static pod; None for the file that the manifest names
+    node              name of the only node to check; empty for all
+    dry_pod           whether to ask the extender about a pod that does not exist
+    timeout           seconds for each request or file
+    """
+
+    control_plane: Path = Path("/etc/kubernetes")
+    manifest: Path | None = None
+    scheduler_config: Path | None = None
+    node: str = ""
+    dry_pod: bool = True
+    timeout: float = 10.0
+
+
+async def look_at_everything(credentials: Credentials, api: ApiServer, options: Options) -> Snapshot:
     """Gather everything that the checks need. What cannot be seen is `Unseen` in the snapshot.
 
     Raises ApiUnavailable if the API server does not respond at all.
     """
     # The checks report objects that cannot be decoded; the log would repeat it.
     logging.getLogger("gas.cluster.listing").setLevel(logging.ERROR)
-    await api.request("GET", _VERSION, timeout=flags.timeout)
+    await api.request("GET", _VERSION, timeout=options.timeout)
     version, nodes, pods = await asyncio.gather(
         probe(_server_version(api)),
         probe(Lister(api, paths.nodes(), DetailedNode).fetch()),
@@ -54,10 +74,12 @@ async def look_at_everything(credentials: Credentials, api: ApiServer, flags: Fl
     )
     seen_nodes, unread_nodes = _split(nodes)
     seen_pods, unread_pods = _split(pods)
-    files = HostFiles(flags.control_plane, flags.timeout)
+    files = HostFiles(options.control_plane, options.timeout)
     known_pods = () if isinstance(seen_pods, Unseen) else seen_pods
-    found = await find_schedulers(api, files, known_pods, manifest=flags.manifest, configuration=flags.scheduler_config)
-    dry_pod = None if isinstance(seen_nodes, Unseen) or not flags.dry_pod else dry_pod_for(seen_nodes, flags.node)
+    found = await find_schedulers(
+        api, files, known_pods, manifest=options.manifest, configuration=options.scheduler_config
+    )
+    dry_pod = None if isinstance(seen_nodes, Unseen) or not options.dry_pod else dry_pod_for(seen_nodes, options.node)
     question = dry_pod.question() if dry_pod is not None else None
     snapshot = Snapshot(
         now=time.time(),
@@ -67,16 +89,16 @@ async def look_at_everything(credentials: Credentials, api: ApiServer, flags: Fl
         pods=seen_pods,
         undecodable=unread_nodes + unread_pods,
         schedulers=tuple(each.scheduler for each in found),
-        calls=tuple(await call_extenders(api, files, found, question=question, timeout=flags.timeout)),
-        only_node=flags.node,
-        dry_pod=flags.dry_pod,
-        control_plane=flags.control_plane,
+        calls=tuple(await call_extenders(api, files, found, question=question, timeout=options.timeout)),
+        only_node=options.node,
+        dry_pod=options.dry_pod,
+        control_plane=options.control_plane,
     )
     sources = Sources(
         credentials=credentials,
         api=api,
         files=files,
-        timeout=flags.timeout,
+        timeout=options.timeout,
         snapshot=snapshot,
         permissions=tuple(part.permissions for part in PARTS if part.permissions is not None),
     )

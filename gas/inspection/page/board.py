@@ -15,9 +15,9 @@ import msgspec
 
 from gas.extender.hooks import Observer
 from gas.inspection.cluster import Cluster, natural
-from gas.inspection.output import shown
 from gas.inspection.report import Gauge
 from gas.inspection.rows import card_rows, column_of, resources
+from gas.values.quoted import escaped
 
 HEALTHS = ("ok", "unhealthy", "gone", "disabled", "descheduled")
 STATES = ("ready", "not ready", "cordoned")
@@ -135,10 +135,10 @@ class Board:
             cards.append(card)
         if not cards:
             return None
-        return msgspec.json.encode([shown(name), self._states.get(name, 0), cards])
+        return msgspec.json.encode([escaped(name), self._states.get(name, 0), cards])
 
     def _model(self, model: str) -> int:
-        text = shown(model)[:LONGEST_MODEL]
+        text = escaped(model)[:LONGEST_MODEL]
         if text not in self._models:
             if len(self._models) >= MOST_MODELS:
                 text = OTHER_MODELS
@@ -193,7 +193,7 @@ class Board:
             if size > most and reached > version:
                 break
             if record is None:
-                gone.append(shown(node))
+                gone.append(escaped(node))
             else:
                 nodes.append(record)
             reached = at

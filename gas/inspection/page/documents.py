@@ -12,10 +12,10 @@ from gas.inspection.cluster import Cluster, natural
 from gas.inspection.node_rules import not_checked
 from gas.inspection.node_view import node_data
 from gas.inspection.objects import InspectedPod
-from gas.inspection.output import shown
 from gas.inspection.report import Gauge
 from gas.inspection.rows import Reasons, pod_row
 from gas.inspection.why import explain, explanation_data
+from gas.values.quoted import escaped
 from gas.vocabularies.protocol import BadNeed
 
 MOST_PODS = 200
@@ -128,9 +128,9 @@ def decisions_data(decisions: Iterable[Decision]) -> list[dict[str, object]]:
 def as_text(data: object) -> object:
     """Return data with every text in it escaped as in tables: nothing in it can change how the rest is shown."""
     if isinstance(data, str):
-        return shown(data)
+        return escaped(data)
     if isinstance(data, Mapping):
-        return {shown(str(key)): as_text(value) for key, value in data.items()}
+        return {escaped(str(key)): as_text(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
         return [as_text(each) for each in data]
     return data

@@ -1,0 +1,173 @@
+"""``gas doctor``: collect facts, check them, print the report."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from gas.cluster.connection import ApiServer
+from gas.commands import Command, command, say, version_option
+from gas.daemon import flag_values as values
+from gas.daemon.command import INTERRUPTED, print_text
+from gas.doctor.all_parts import all_findings
+from gas.doctor.gather.everything import Options, look_at_everything
+from gas.doctor.kubeconfig import credentials_of
+from gas.doctor.report import as_json, as_text, exit_code
+from gas.doctor.snapshot import Snapshot
+from gas.values.errors import GasError
+
+PROGRAM = "gas doctor"
+COULD_NOT_CHECK = 2
+
+
+def positive_duration(value: str) -> float:
+    """Parse a time over 0 into seconds."""
+    if (seconds := values.duration(value)) <= 0:
+        raise ValueError("a time over 0")
+    return seconds
+
+
+class _DoctorCommand(Command):
+    """The command. Its options may also be spelled as Go's flags: ``-node=a``, ``--all=false``."""
+
+    unwritten = COULD_NOT_CHECK
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [each for word in args for each in self._as_option(word, ctx)])
+
+    def _as_option(self, word: str, ctx: click.Context) -> list[str]:
+        found = re.fullmatch(r"--?([a-z][a-z-]*)(?:=(.*))?", word, re.DOTALL)
+        name, value = found.groups() if found else ("", None)
+        if name == "o" and value is not None:
+            return [f"--output={value}"]
+        if len(name) < 2:
+            return [word]
+        if value is None or not any(
+            f"--{name}" in each.opts and getattr(each, "is_flag", False) for each in self.params
+        ):
+            return [f"--{word.lstrip('-')}"]
+        try:
+            return [f"--{name}"] if values.boolean(value) else []
+        except ValueError as expected:
+            raise click.UsageError(f"flag --{name}: expected {expected}, found {value[:80]!r}", ctx) from None
+
+
+def _option(
+    *names: str, parse: Callable[[str], object], default: str | None = None, **settings: Any
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Define an option whose value is read as the flags of all programs are."""
+
+    def parsed(context: click.Context, option: click.Parameter, value: str | None) -> object:
+        try:
+            return parse(value) if value is not None else None
+        except ValueError as expected:
+            raise click.BadParameter(f"expected {expected}, found {(value or '')[:80]!r}", context, option) from None
+
+    return click.option(*names, callback=parsed, default=default, **settings)
+
+
+@command(
+    "doctor",
+    "Checks a cluster, and changes nothing. Exit code 0: all checks passed; 1: a check failed; 2: something could not"
+    " be checked.",
+    cls=_DoctorCommand,
+)
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    default="",
+    show_default="$KUBECONFIG, else ~/.kube/config; in a pod its service account",
+    help="Kubeconfig with which to reach the cluster.",
+)
+@click.option(
+    "--context",
+    metavar="NAME",
+    default="",
+    show_default="the kubeconfig's current context",
+    help="Context of the kubeconfig.",
+)
+@_option(
+    "--control-plane",
+    metavar="DIR",
+    parse=values.directory,
+    default="/etc/kubernetes",
+    show_default=True,
+    help="Where /etc/kubernetes of the control-plane node is found, on this machine or mounted.",
+)
+@_option(
+    "--manifest",
+    metavar="FILE",
+    parse=values.file,
+    show_default="manifests/kube-scheduler.yaml in --control-plane",
+    help="Static pod manifest of kube-scheduler.",
+)
+@_option(
+    "--scheduler-config",
+    metavar="FILE",
+    parse=values.file,
+    show_default="the file that --config in the manifest names",
+    help="Configuration of a kube-scheduler that is not a static pod. Cannot be combined with --manifest.",
+)
+@_option("--node", metavar="NAME", parse=values.object_name, show_default="every node", help="Node to check.")
+@click.option("--no-dry-pod", is_flag=True, help="Do not ask the extender about a pod that does not exist.")
+@_option(
+    "--timeout",
+    metavar="TIME",
+    parse=positive_duration,
+    default="10s",
+    show_default=True,
+    help="How long to wait for each request or file that does not respond.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Format of the report.",
+)
+@click.option("--all", "show_all", is_flag=True, help="Also show each passed check in the text.")
+@version_option(PROGRAM)
+def doctor(
+    *, kubeconfig: str, context: str, node: str | None, no_dry_pod: bool, output: str, show_all: bool, **others: Any
+) -> int:
+    """Check a cluster and print the report."""
+    if others["manifest"] is not None and others["scheduler_config"] is not None:
+        raise click.UsageError("flags --manifest and --scheduler-config: expected one of them")
+    options = Options(node=node or "", dry_pod=not no_dry_pod, **others)
+    try:
+        snapshot = asyncio.run(_gather(kubeconfig, context, options))
+        findings = all_findings(snapshot)
+    except GasError as error:
+        say(str(error), program=PROGRAM)
+        report = json.dumps({"error": str(error), "exitCode": COULD_NOT_CHECK}) if output == "json" else ""
+        return _print(report, COULD_NOT_CHECK) if report else COULD_NOT_CHECK
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    if output == "json":
+        return _print(as_json(snapshot, findings), exit_code(findings))
+    colours = sys.stdout is not None and sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    width = max(60, min(120, shutil.get_terminal_size((100, 24)).columns))
+    text = as_text(snapshot, findings, show_all=show_all, colours=colours, width=width)
+    return _print(text, exit_code(findings))
+
+
+def _print(text: str, code: int) -> int:
+    return print_text(PROGRAM, text, exit_code=code, unwritten=COULD_NOT_CHECK)
+
+
+async def _gather(kubeconfig: str, context: str, options: Options) -> Snapshot:
+    async with credentials_of(kubeconfig, context, os.environ) as credentials:
+        api = ApiServer(credentials, user_agent="gas-doctor")
+        try:
+            return await look_at_everything(credentials, api, options)
+        finally:
+            await api.close()
