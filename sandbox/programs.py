@@ -19,7 +19,7 @@ import aiohttp
 
 from configurator.certificates import CLIENT_NAME
 from gas.extender.command_line import parse_flags
-from gas.extender.scoring.part import SCORING
+from gas.extender.parts import PARTS
 from gas.values.errors import GasError
 from gas.vocabularies.combined import Vocabularies
 from sandbox.certificates import Authority
@@ -180,7 +180,8 @@ async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) 
 
 def _scores_nodes(flags: Sequence[str]) -> bool:
     """Return whether flags that the extender has accepted make it score nodes."""
-    return SCORING.is_on(parse_flags(flags))
+    parsed = parse_flags(flags)
+    return any("prioritize" in part.verbs and part.is_on(parsed) for part in PARTS)
 
 
 async def _wait_until_ready(child: ChildProcess, plain_url: str) -> None:

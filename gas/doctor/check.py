@@ -7,31 +7,12 @@ from dataclasses import dataclass
 
 from gas.cluster.connection import ApiServer
 from gas.cluster.credentials import Credentials
+from gas.daemon.permissions import Permission
 from gas.doctor.findings import Finding
 from gas.doctor.host_files import HostFiles
 from gas.doctor.programs import Program
 from gas.doctor.snapshot import Snapshot
 from gas.objects.stored import DetailedContainer
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Permission:
-    """A permission that an account should have.
-
-    resource   with its subresource, ``pods/binding``
-    group      API group
-    namespace  empty for the whole cluster
-    name       of the only object; empty for all
-    needed     False if the program works without it, but reports less
-    """
-
-    verb: str
-    resource: str
-    group: str = ""
-    namespace: str = ""
-    name: str = ""
-    needed: bool = True
-
 
 PermissionsOf = Callable[[Program, DetailedContainer, str], Iterable[Permission]]
 """Returns the permissions that a program needs with the flags of its container, in a namespace."""

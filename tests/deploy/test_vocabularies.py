@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
-import msgspec
 import pytest
 import yaml
 
-from gas.cluster import paths
 from gas.daemon.flags import flags_of
 from gas.extender.command_line import parse_flags as parse_extender_flags
-from gas.extender.sharepods.part import SHAREPODS
 from gas.plugin.flags import COMMAND_LINE as PLUGIN
 from gas.plugin.flags import parse_flags as parse_plugin_flags
 from gas.vocabularies.known import KNOWN
-from gas.vocabularies.kubeshare.sharepod import API_VERSION, KIND, MadePod, status_of
 from gas.vocabularies.protocol import DeviceOptions
 from tests.builders import pod
 from tests.deploy.manifests import COMPONENTS, DEPLOY, read
@@ -61,30 +56,3 @@ def test_the_chart_accepts_the_units() -> None:
 @pytest.mark.parametrize("page", [each.reference.page for each in KNOWN if each.reference.page])
 def test_the_page_of_a_vocabulary_exists(page: str) -> None:
     assert (DEPLOY.parent / "docs" / page).is_file()
-
-
-def test_sharepods_are_switched_on_with_the_rights_that_the_page_and_the_chart_state() -> None:
-    (component,) = read(COMPONENTS / "sharepods/kustomization.yaml")
-    (flag,), *rules = (
-        [each["value"] for each in yaml.safe_load(patch["patch"]) if each["op"] == "add"]
-        for patch in component["patches"]
-    )
-    assert SHAREPODS.is_on(parse_extender_flags([flag, "--vocabularies=kubeshare"]))
-    (given,) = rules
-    page = (DEPLOY.parent / "docs/extender.md").read_text(encoding="utf-8")
-    (stated,) = re.findall(r"For `--sharepods`, add these rules:\n\n```yaml\n(.*?)```", page, re.DOTALL)
-    assert yaml.safe_load(stated) == given
-    role = (DEPLOY / "chart/templates/extender-role.yaml").read_text(encoding="utf-8")
-    (charted,) = re.findall(r'"sharepods" }}\n(.*?){{- end', role, re.DOTALL)
-    assert yaml.safe_load(charted) == given
-
-
-def test_the_definition_is_of_the_kind_that_the_controller_serves() -> None:
-    (definition,) = read(COMPONENTS / "sharepods/definition.yaml")
-    spec = definition["spec"]
-    (version,) = spec["versions"]
-    assert f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}" == paths.sharepods()
-    assert (f"{spec['group']}/{version['name']}", spec["names"]["kind"]) == (API_VERSION, KIND)
-    shown = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
-    card = msgspec.convert({"metadata": {"annotations": {"gas-container-cards": "card0"}}}, MadePod)
-    assert {*status_of(card), "message"} == set(shown)

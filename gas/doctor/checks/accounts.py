@@ -10,11 +10,16 @@ import msgspec
 
 from gas.cluster.connection import ApiServer
 from gas.cluster.objects import decode_object, get_object
-from gas.doctor.check import Check, Part, Permission, PermissionsOf, Sources
+from gas.daemon.flags import UsageError
+from gas.daemon.permissions import Permission
+from gas.doctor.check import Check, Part, PermissionsOf, Sources
 from gas.doctor.findings import Finding, Unseen, about, kubectl, probe, problem, summary, unknown, warning
 from gas.doctor.objects import AccessReview, AnyObject
-from gas.doctor.programs import EXTENDER, PLUGIN, Program, containers_with, flag_value, is_on
+from gas.doctor.programs import EXTENDER, PLUGIN, Program, containers_with, flag_value, flag_values, is_on
 from gas.doctor.snapshot import Snapshot
+from gas.extender.command_line import COMMAND_LINE, parse_flags
+from gas.extender.flags import Flags
+from gas.extender.permissions import permissions_of
 from gas.objects.stored import DetailedContainer, DetailedPod
 from gas.plugin.flags import WriteNode
 
@@ -43,20 +48,27 @@ class Account:
         return f"system:serviceaccount:{self.namespace}:{self.name}"
 
 
-def permissions(program: Program, container: DetailedContainer, _namespace: str) -> Iterator[Permission]:
-    """Yield the permissions that extender and plugin need in any case."""
-    if program is PLUGIN and not is_on(container, "resource-manager", default=True):
+def permissions(program: Program, container: DetailedContainer, namespace: str) -> Iterator[Permission]:
+    """Yield the permissions that an extender needs with its flags, and a plugin in any case."""
+    if program is EXTENDER:
+        yield from permissions_of(_extender_flags(container), namespace)
+        return
+    if not is_on(container, "resource-manager", default=True):
         return
     yield from (Permission(verb, "events", needed=False) for verb in ("create", "patch"))
-    if program is EXTENDER:
-        yield Permission("create", "pods/binding")
-        yield from _each("pods", "get", "list", "watch", "patch")
-        yield from _each("nodes", "list", "watch", "patch")
-        return
     yield from _each("pods", "list", "watch", "patch")
     if (flag_value(container, "write-node") or WriteNode.PATCH) == WriteNode.PATCH:
         yield from _each("nodes", "get", "list", "watch")
         yield Permission("patch", "nodes/status")
+
+
+def _extender_flags(container: DetailedContainer) -> Flags:
+    """Return the flags of an extender's container, the defaults if the extender would refuse them."""
+    given = [f"--{flag.name}={text}" for flag in COMMAND_LINE.flags for text in flag_values(container, flag.name)]
+    try:
+        return parse_flags(given)
+    except UsageError:
+        return parse_flags([])
 
 
 def _each(resource: str, *verbs: str) -> Iterable[Permission]:

@@ -1,20 +1,10 @@
-"""Preemption: that kube-scheduler asks an extender that serves it which pods to evict, and the extender's rights."""
+"""Preemption: that kube-scheduler asks an extender that serves it which pods to evict."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from gas.doctor.check import Part, Permission
+from gas.doctor.check import Part
 from gas.doctor.checks.schedulers import OptionalVerb
-from gas.doctor.programs import EXTENDER, Program, is_on
-from gas.objects.stored import DetailedContainer
-
-
-def permissions(program: Program, container: DetailedContainer, _namespace: str) -> Iterator[Permission]:
-    """Yield what preemption needs: the budgets for disruptions."""
-    if program is EXTENDER and is_on(container, "preemption"):
-        yield from (Permission(verb, "poddisruptionbudgets", "policy") for verb in ("list", "watch"))
-
+from gas.doctor.programs import is_on
 
 VERB = OptionalVerb(
     key="preemptVerb",
@@ -28,4 +18,4 @@ VERB = OptionalVerb(
     " that pod may still find no card",
 )
 
-PART = Part(checks=(VERB.check,), permissions=permissions)
+PART = Part(checks=(VERB.check,))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gas.daemon.permissions import Permission
 from gas.doctor.all_parts import PARTS
-from gas.doctor.check import Permission
 from gas.doctor.checks.accounts import Account
 from gas.doctor.findings import Unseen
 from gas.doctor.programs import EXTENDER, PLUGIN, Program
@@ -63,7 +63,7 @@ def test_the_permissions_follow_the_flags_of_the_program() -> None:
         "get leases gas one",
         "update leases gas one",
     }
-    assert needed(EXTENDER, "--sharepods") - plain == {
+    assert needed(EXTENDER, "--sharepods", "--vocabularies=kubeshare") - plain == {
         "create pods",
         "get sharepods",
         "list sharepods",

@@ -1,0 +1,55 @@
+"""The roles of deploy/ give the extender what its core and its parts declare, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import yaml
+
+from gas.extender.command_line import parse_flags
+from gas.extender.parts import PARTS
+from gas.extender.permissions import CORE, permissions_of
+from tests.deploy.manifests import COMPONENTS, DEPLOY, read
+
+NAMESPACE = "default"
+OWNER_REFERENCES = {("update", "sharepods/finalizers", "kubeshare.nthu", "")}
+"""Rights that no request needs: they let an object name another one as its owner."""
+
+
+def rights(rules: Iterable[dict[str, Any]]) -> set[tuple[str, str, str, str]]:
+    """Return (verb, resource, group, name) of rules; the name is empty for all objects."""
+    return {
+        (verb, resource, group, name)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for name in rule.get("resourceNames", [""])
+        for verb in rule["verbs"]
+    }
+
+
+def test_the_roles_are_what_the_core_and_the_parts_declare() -> None:
+    role = next(each for each in read(DEPLOY / "base/extender/role.yaml") if each["kind"] == "ClusterRole")
+    lease = next(each for each in read(COMPONENTS / "leader-election/lease-role.yaml") if each["kind"] == "Role")
+    patches = [
+        each["value"]
+        for component in COMPONENTS.glob("*/kustomization.yaml")
+        for patch in read(component)[0].get("patches", ())
+        if patch.get("target", {}).get("name") == "gas-handler"
+        for each in yaml.safe_load(patch["patch"])
+    ]
+    everything = CORE.union(*(part.permissions(parse_flags([]), NAMESPACE) for part in PARTS))
+    declared = {(each.verb, each.resource, each.group, each.name) for each in everything}
+    assert rights([*role["rules"], *lease["rules"], *patches]) - OWNER_REFERENCES == declared
+
+
+def test_a_part_that_is_off_needs_no_permission() -> None:
+    plain = permissions_of(parse_flags([]), NAMESPACE)
+    assert {each.resource for each in plain} == {"pods", "nodes", "pods/binding", "events"}
+    elected = permissions_of(parse_flags(["--leader-elect", "--lease-name=one"]), NAMESPACE) - plain
+    assert {(each.verb, each.name, each.namespace) for each in elected} == {
+        ("create", "", NAMESPACE),
+        ("get", "one", NAMESPACE),
+        ("update", "one", NAMESPACE),
+    }
