@@ -16,8 +16,8 @@ from configurator.kubernetes_version import KubernetesVersion
 from gas.daemon.flag_values import object_name
 from gas.daemon.flags import CommandFlags, IgnoredFlags, UsageError, flag, read_flags, switch
 from gas.values.errors import InvalidEntry
-from gas.vocabularies.known import DEFAULT_NAMES, JOINED_HELP, KNOWN_NAMES, parse_vocabularies
 from gas.vocabularies.protocol import Vocabulary
+from gas.vocabularies.selection import DEFAULT_NAMES, JOINED_HELP, KNOWN_NAMES, parse_vocabularies
 
 Colour = Literal["auto", "always", "never"]
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from gas.decision import names as decision
 from gas.values.card_records import ANNOTATION
 from gas.vocabularies.declared import Beginnings, Component
-from gas.vocabularies.known import DEFAULT_NAMES, KNOWN
+from gas.vocabularies.known import KNOWN
 from gas.vocabularies.protocol import Vocabulary
+from gas.vocabularies.selection import DEFAULT_NAMES
 
 DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
 WEBHOOKS = DEPLOY / "components/admission/webhooks.yaml"

@@ -283,7 +283,7 @@ class CommandLine(Generic[F]):
         own, *bases = self.core.__mro__[:-1]
         groups: dict[str, list[Flag]] = {}
         for declaring in (own, *self.parts, *bases):
-            for each in _declared_in(declaring):
+            for each in flags_in(declaring):
                 groups.setdefault(each.group, []).append(each)
         return tuple(each for group in groups.values() for each in group)
 
@@ -291,7 +291,7 @@ class CommandLine(Generic[F]):
         """Return the flags with the values found, by the names of the flags."""
         parts: dict[type[PartFlags], PartFlags] = {}
         for kind in self.parts:
-            of_part = {each.attribute: found[each.name] for each in _declared_in(kind) if each.name in found}
+            of_part = {each.attribute: found[each.name] for each in flags_in(kind) if each.name in found}
             parts[kind] = kind(**of_part)
         core = CommandLine(self.core).flags
         own = {each.attribute: found[each.name] for each in core if each.name in found}
@@ -303,12 +303,12 @@ class CommandLine(Generic[F]):
             each.name: getattr(record, each.attribute)
             for record in (flags, *flags.parts.values())
             for kind in type(record).__mro__[:-1]
-            for each in _declared_in(kind)
+            for each in flags_in(kind)
         }
         needing: dict[str, set[str]] = {}
         for kind in self.parts:
             if kind.switched_by:
-                names = {each.name for each in _declared_in(kind)} - {kind.switched_by}
+                names = {each.name for each in flags_in(kind)} - {kind.switched_by}
                 needing.setdefault(kind.switched_by, set()).update(names & flags.given)
         return [
             f"ignored: {', '.join(f'--{each}' for each in sorted(names))}; set --{switch_name} as well"
@@ -317,7 +317,7 @@ class CommandLine(Generic[F]):
         ]
 
 
-def _declared_in(declaring: type) -> Iterator[Flag]:
+def flags_in(declaring: type) -> Iterator[Flag]:
     """Yield the flags that a class declares itself, not its bases."""
     fields = getattr(declaring, "__dataclass_fields__", {})
     group = ""

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from posixpath import basename
 
+from gas.daemon.flags import flags_in
 from gas.objects.stored import DetailedContainer, DetailedPod
-from gas.vocabularies.known import DEFAULT_NAMES, DEFAULT_SETTINGS
+from gas.vocabularies.selection import DEFAULT_NAMES, VOCABULARY_FLAGS
 
 _VERSION = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:[.\-+].*)?", re.ASCII)
 _FIRST_WORDS = 3
@@ -96,9 +97,10 @@ def is_on(container: DetailedContainer, name: str, *, default: bool = False) -> 
 
 def vocabulary_flags(container: DetailedContainer) -> dict[str, str]:
     """Return the flags that decide which words a program understands, with their defaults where they are absent."""
+    of_vocabularies = {each.name: each.default or "" for kind in VOCABULARY_FLAGS for each in flags_in(kind)}
     return {
         "vocabularies": ",".join(flag_values(container, "vocabularies")) or DEFAULT_NAMES,
-        "aliyun-unit": flag_value(container, "aliyun-unit") or DEFAULT_SETTINGS.aliyun_unit,
+        **{name: flag_value(container, name) or default for name, default in of_vocabularies.items()},
     }
 
 

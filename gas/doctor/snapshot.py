@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from configurator.scheduler_configuration import ExtenderEntry, SchedulerConfiguration
+from gas.daemon.flags import UsageError
 from gas.doctor.findings import Unseen
 from gas.doctor.programs import EXTENDER, Program, containers_with, vocabulary_flags
 from gas.objects.stored import DetailedContainer, DetailedNode, DetailedPod
-from gas.values.amounts import MemoryUnit
-from gas.values.errors import InvalidEntry
 from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.known import DEFAULT_NAMES, Settings, parse_vocabularies, with_settings
+from gas.vocabularies.known import DEFAULT
+from gas.vocabularies.selection import select
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +174,6 @@ class Snapshot:
         containers = [container for _, container in self.running(EXTENDER)]
         flags = vocabulary_flags(containers[0] if containers else DetailedContainer())
         try:
-            settings = Settings(aliyun_unit=MemoryUnit(flags["aliyun-unit"]))
-            return Vocabularies(with_settings(parse_vocabularies(flags["vocabularies"]), settings))
-        except (InvalidEntry, ValueError):
-            return Vocabularies(parse_vocabularies(DEFAULT_NAMES))
+            return Vocabularies(select([f"--{name}={value}" for name, value in flags.items()]))
+        except UsageError:
+            return DEFAULT

@@ -10,14 +10,16 @@ from gas.extender.admission.flags import AdmissionFlags
 from gas.extender.flags import Flags
 from gas.extender.parts import PARTS
 from gas.placement.order import LeastUsed
-from gas.vocabularies.known import Settings, unused_settings, with_settings
+from gas.vocabularies.selection import VOCABULARY_FLAGS, configured, unused_flags
 
 DEFAULT_QPS = 5.0
 DEFAULT_BURST = 10
 MOST_REQUESTS = 1000
 """The original's defaults of ``--qps`` and ``--burst``, and its upper limit of both."""
 
-COMMAND_LINE = CommandLine(Flags, (AdmissionFlags, *(part.flags for part in PARTS if part.flags is not None)))
+COMMAND_LINE = CommandLine(
+    Flags, (*VOCABULARY_FLAGS, AdmissionFlags, *(part.flags for part in PARTS if part.flags is not None))
+)
 
 
 def parse_flags(argv: Sequence[str]) -> Flags:
@@ -43,10 +45,10 @@ def parse_flags(argv: Sequence[str]) -> Flags:
         flags,
         qps=qps,
         burst=burst,
-        vocabularies=with_settings(flags.vocabularies, Settings(aliyun_unit=flags.aliyun_unit)),
+        vocabularies=configured(flags.vocabularies, flags),
         warnings=(
             *warnings,
-            *unused_settings(flags.given, flags.vocabularies),
+            *unused_flags(flags.vocabularies, flags),
             *filter(None, (part.warn(flags) for part in PARTS)),
             *flags.warnings,
         ),

@@ -10,10 +10,9 @@ from gas.daemon import flag_values as values
 from gas.daemon.flags import IgnoredFlags, MeasuredDaemonFlags, flag, switch
 from gas.placement.order import CARD_ORDERS, DEFAULT_ORDER, CardOrder, LeastUsed, parse_card_order
 from gas.placement.place import DEFAULT_STEP_LIMIT
-from gas.values.amounts import MemoryUnit
 from gas.values.errors import InvalidValue
-from gas.vocabularies.known import aliyun_unit_flag, vocabularies_flag
 from gas.vocabularies.protocol import Vocabulary
+from gas.vocabularies.selection import vocabularies_flag
 
 PAGE_FLAGS = IgnoredFlags(
     with_value=("page-port", "page-address", "page-hosts"),
@@ -106,7 +105,6 @@ class Flags(MeasuredDaemonFlags):
     )
 
     vocabularies: tuple[Vocabulary, ...] = vocabularies_flag("gas-plugin")
-    aliyun_unit: MemoryUnit = aliyun_unit_flag("gas-plugin")
 
     allowlist: bool = switch(
         "enableAllowlist",

@@ -28,10 +28,9 @@ from gas.plugin.discovery.pci_ids import parse_pci_ids
 from gas.plugin.environment import VARIABLES
 from gas.plugin.part import Choice
 from gas.plugin.parts import PARTS
-from gas.values.amounts import MemoryUnit
 from gas.values.errors import InvalidEntry
-from gas.vocabularies.known import Settings, aliyun_unit_flag, unused_settings, vocabularies_flag, with_settings
 from gas.vocabularies.protocol import Vocabulary
+from gas.vocabularies.selection import VOCABULARY_FLAGS, configured, unused_flags, vocabularies_flag
 
 
 class WriteNode(StrEnum):
@@ -167,7 +166,6 @@ class Flags(MeasuredDaemonFlags):
         "containers only cards of the NUMA node that it chooses, whichever cards were decided.",
     )
     vocabularies: tuple[Vocabulary, ...] = vocabularies_flag("gas-extender")
-    aliyun_unit: MemoryUnit = aliyun_unit_flag("gas-extender")
 
     card_sources: frozenset[str] = flag(
         "card-sources",
@@ -242,7 +240,7 @@ class Flags(MeasuredDaemonFlags):
         return Monitoring.SPLIT if self.split_monitoring else Monitoring.ONE
 
 
-COMMAND_LINE = CommandLine(Flags, tuple(part.flags for part in PARTS))
+COMMAND_LINE = CommandLine(Flags, (*VOCABULARY_FLAGS, *(part.flags for part in PARTS)))
 """The flags of the core and of all parts."""
 
 
@@ -268,8 +266,8 @@ def parse_flags(argv: Sequence[str], *, environ: Mapping[str, str] = os.environ,
         flags,
         node_name=flags.node_name or _own_node_name(environ, host_name or socket.gethostname()),
         write_node=write_node,
-        vocabularies=with_settings(flags.vocabularies, Settings(aliyun_unit=flags.aliyun_unit)),
-        warnings=(*warnings, *unused_settings(flags.given, flags.vocabularies)),
+        vocabularies=configured(flags.vocabularies, flags),
+        warnings=(*warnings, *unused_flags(flags.vocabularies, flags)),
     )
 
 

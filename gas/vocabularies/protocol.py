@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from gas.daemon.flags import CommandFlags, PartFlags
 from gas.decision.annotations import read_choice
 from gas.objects.json_patch import Patch
 from gas.objects.stored import NewPod, Node, Pod, Quantity
@@ -261,6 +262,10 @@ class AdmissionChecks:
         return ()
 
 
+_NO_CHOICES = ChoiceAnnotations()
+_NO_CHECKS = AdmissionChecks()
+
+
 def _no_contradiction(_pod: Pod) -> str:
     return ""
 
@@ -275,6 +280,8 @@ class Vocabulary:
                       the name that it has, or else a new one
     contradiction     returns how the annotations of a bound pod contradict what is booked for it, a sentence that is
                       empty if they do not
+    flags             the vocabulary's own flags, in extender and plugin alike; None if it has none
+    with_flags        returns the vocabulary with the values of its flags on a command line
     reference         the vocabulary's part of the reference page
     component         None if no component of deploy/ switches it on
     """
@@ -283,11 +290,13 @@ class Vocabulary:
     pods: PodReader
     nodes: NodeReader
     devices: DeviceOffer
-    choices: ChoiceAnnotations = field(default_factory=ChoiceAnnotations)
-    admission: AdmissionChecks = field(default_factory=AdmissionChecks)
+    choices: ChoiceAnnotations = _NO_CHOICES
+    admission: AdmissionChecks = _NO_CHECKS
     user_annotations: frozenset[str] = frozenset()
     names_cards: bool = False
     contradiction: Callable[[Pod], str] = _no_contradiction
+    flags: type[PartFlags] | None = None
+    with_flags: Callable[[CommandFlags], Vocabulary] | None = None
     reference: Reference
     component: Component | None = None
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 
+from gas.daemon.flags import flags_in
 from gas.extender.command_line import parse_flags
 from gas.plugin.kubelet.plugin_socket import LONGEST_PATH
 from gas.values.errors import GasError
@@ -274,7 +275,13 @@ def _vocabulary_flags(flags: Sequence[str]) -> list[str]:
     """Return the flags of plugins that speak the same vocabularies as an extender with these flags."""
     parsed = parse_flags(flags)
     names = ",".join(each.name for each in parsed.vocabularies)
-    return [f"--vocabularies={names}", *([f"--aliyun-unit={parsed.aliyun_unit}"] if "aliyun" in names else ())]
+    of_vocabularies = [
+        f"--{declared.name}={getattr(parsed.of(each.flags), declared.attribute)}"
+        for each in parsed.vocabularies
+        if each.flags is not None
+        for declared in flags_in(each.flags)
+    ]
+    return [f"--vocabularies={names}", *of_vocabularies]
 
 
 def create_node(api: Api, node: NodeManifest) -> None:

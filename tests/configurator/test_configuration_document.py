@@ -13,7 +13,7 @@ from configurator.plan import BUILT_IN_TEMPLATE
 from configurator.scheduler_configuration import CARD_RESOURCES
 from configurator.yaml_document import YamlDocument
 from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.known import parse_vocabularies
+from gas.vocabularies.selection import parse_vocabularies
 from tests.configurator.test_yaml_document import added
 
 URL = "https://gas-service.default.svc.cluster.local:9001"

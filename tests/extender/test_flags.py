@@ -12,7 +12,7 @@ from gas.extender.command_line import parse_flags
 from gas.extender.flags import Flags
 from gas.placement.order import DEFAULT_ORDER, NATURAL, BestFit, CardOrder, LeastUsed, UsedFirst
 from gas.values.amounts import MemoryUnit
-from gas.vocabularies.aliyun.vocabulary import aliyun
+from gas.vocabularies.aliyun.vocabulary import AliyunFlags, aliyun
 from gas.vocabularies.intel.vocabulary import INTEL
 
 
@@ -46,7 +46,6 @@ def test_defaults() -> None:
         max_request_bytes=67108864,
         shutdown_timeout=20.0,
         vocabularies=(INTEL,),
-        aliyun_unit=MemoryUnit.MIB,
         allowlist=False,
         denylist=False,
         balanced_resource=None,
@@ -61,6 +60,7 @@ def test_defaults() -> None:
         warnings=(),
         parts=parsed().parts,
     )
+    assert parsed().of(AliyunFlags).unit is MemoryUnit.MIB
     assert parsed().of(AdmissionFlags) == AdmissionFlags(
         port=0, certificate=None, key=None, client_ca=None, client_names=frozenset()
     )

@@ -12,7 +12,7 @@ from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.device_lists import Monitoring
 from gas.plugin.flags import Flags, WriteNode, parse_flags
 from gas.values.amounts import MemoryUnit
-from gas.vocabularies.aliyun.vocabulary import aliyun
+from gas.vocabularies.aliyun.vocabulary import AliyunFlags, aliyun
 from gas.vocabularies.intel.vocabulary import INTEL
 
 
@@ -31,7 +31,6 @@ def test_defaults() -> None:
         split_monitoring=False,
         by_path=ByPath.SINGLE,
         vocabularies=(INTEL,),
-        aliyun_unit=MemoryUnit.MIB,
         card_sources=frozenset({"sysfs"}),
         prefix=Path("/"),
         allow_ids=frozenset(),
@@ -49,6 +48,7 @@ def test_defaults() -> None:
         show_help=False,
         warnings=(),
     )
+    assert parsed().of(AliyunFlags).unit is MemoryUnit.MIB
 
 
 @pytest.mark.parametrize(

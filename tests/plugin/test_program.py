@@ -20,7 +20,7 @@ from gas.plugin.flags import Flags, parse_flags
 from gas.plugin.part import Core, Hooks, Part
 from gas.plugin.program import uninstall
 from gas.plugin.published_file import FileFault
-from gas.vocabularies.known import parse_vocabularies
+from gas.vocabularies.selection import parse_vocabularies
 from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1100, fake_gpus
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node, soon

@@ -25,8 +25,9 @@ from gas.values.cards import Card, Tile
 from gas.values.errors import InvalidEntry
 from gas.vocabularies.combined import Vocabularies, merged_facts
 from gas.vocabularies.intel.vocabulary import INTEL
-from gas.vocabularies.known import DEFAULT, KNOWN, parse_vocabularies
+from gas.vocabularies.known import DEFAULT, KNOWN
 from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedOptions, NodeFacts
+from gas.vocabularies.selection import parse_vocabularies
 from tests.builders import container, node_json, pod
 from tests.made_up import CARD, CARDS, MADE_UP, SLICE
 from tests.other_words import asking, decoded, sharing, stating

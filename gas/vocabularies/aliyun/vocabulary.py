@@ -6,6 +6,8 @@ import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gas.daemon import flag_values as values
+from gas.daemon.flags import CommandFlags, PartFlags, flag
 from gas.decision.text import MalformedAnnotation
 from gas.objects.stored import Node, Pod
 from gas.placement.choice import Choice, ContainerChoice
@@ -224,6 +226,21 @@ class AliyunDevices(DeviceOffer):
         return {names.ASSIGNED: "true"} if pod.annotations.get(names.INDEX) else {}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AliyunFlags(PartFlags):
+    """The flags of Aliyun's vocabulary."""
+
+    unit: MemoryUnit = flag(
+        "aliyun-unit",
+        values.one_of(MemoryUnit),
+        MemoryUnit.MIB,
+        "UNIT",
+        f"Amount of memory that {names.GPU_MEM} counts, MiB or GiB, with the vocabulary aliyun. Set the same for "
+        "gas-extender and gas-plugin.",
+        group="Vocabularies",
+    )
+
+
 def aliyun(unit: MemoryUnit) -> Vocabulary:
     """Return the vocabulary for a cluster that counts memory in this unit."""
     return Vocabulary(
@@ -235,7 +252,16 @@ def aliyun(unit: MemoryUnit) -> Vocabulary:
         user_annotations=USER_ANNOTATIONS,
         reference=names.REFERENCE,
         component=names.COMPONENT,
+        flags=AliyunFlags,
+        with_flags=_with_flags,
     )
+
+
+def _with_flags(flags: CommandFlags) -> Vocabulary:
+    return aliyun(flags.of(AliyunFlags).unit)
+
+
+ALIYUN = aliyun(AliyunFlags().unit)
 
 
 def _units_of_pod(need: PodNeed) -> int:

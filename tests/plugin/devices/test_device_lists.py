@@ -20,8 +20,9 @@ from gas.plugin.devices.device_lists import (
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.values.card_facts import CardFacts
 from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.known import DEFAULT, parse_vocabularies
+from gas.vocabularies.known import DEFAULT
 from gas.vocabularies.protocol import DeviceOptions
+from gas.vocabularies.selection import parse_vocabularies
 from tests.plugin.linked_gpus import linked_gpu as gpu
 from tests.plugin.pods_for_plugin import I915, XE
 

@@ -12,7 +12,7 @@ from gas.plugin.flags import parse_flags
 from gas.plugin.nvml.nvml_cards import FIRST_BESIDE_OTHERS, NvmlCards, NvmlOptions
 from gas.plugin.nvml.nvml_interface import Failure
 from gas.values.card_records import ANNOTATION
-from gas.vocabularies.known import parse_vocabularies
+from gas.vocabularies.selection import parse_vocabularies
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.builders import container, pod_json
 from tests.other_words import GPU_COUNT, MIB, NVIDIA, asking

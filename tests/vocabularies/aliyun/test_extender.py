@@ -10,9 +10,10 @@ import pytest
 from gas.extender.decider import Options
 from gas.values.amounts import MEMORY_MAX, MemoryUnit
 from gas.values.cards import Card
+from gas.vocabularies.aliyun.vocabulary import aliyun
 from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.known import Settings, known, parse_vocabularies, with_settings
 from gas.vocabularies.protocol import BadNeed, NeedOptions
+from gas.vocabularies.selection import parse_vocabularies
 from tests.builders import container, pod, pod_json
 from tests.extender.decider import DrivenDecider, booked_cards
 from tests.extender.decider import following as decider_following
@@ -59,7 +60,7 @@ def test_a_node_of_two_resources_has_equal_cards() -> None:
 # contract A1.3
 def test_a_request_is_a_number_of_units_of_memory() -> None:
     for unit in MemoryUnit:
-        spoken = Vocabularies(known(Settings(aliyun_unit=unit)))
+        spoken = Vocabularies([aliyun(unit)])
         (need,) = spoken.need(pod(asking(gpu_mem=8)), NeedOptions()).containers
         assert dict(need.per_card) == {"gpu-mem": 8, MEMORY_MAX: 8 * unit.bytes}
 
@@ -278,7 +279,7 @@ def test_a_plugin_that_counts_in_another_unit_is_reported_and_offers_no_memory()
         " of this node; set the same --aliyun-unit for both",
     )
     assert not any(facts.inventory.capacity.values())
-    other = Vocabularies(with_settings(parse_vocabularies("aliyun"), Settings(aliyun_unit=MemoryUnit.GIB)))
+    other = Vocabularies([aliyun(MemoryUnit.GIB)])
     assert other.facts(decoded(node)).problems == ()
 
 

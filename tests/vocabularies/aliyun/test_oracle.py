@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gas.extender.decider import Options
 from gas.values.amounts import MEMORY_MAX
 from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.known import parse_vocabularies
+from gas.vocabularies.selection import parse_vocabularies
 from tests.builders import container, pod_json
 from tests.extender.decider import DrivenDecider
 from tests.other_words import MIB, aliyun_node, asking, decoded, stating

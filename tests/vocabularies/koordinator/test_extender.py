@@ -15,7 +15,7 @@ from gas.extender.decider import Options
 from gas.values.amounts import MEMORY_MAX
 from gas.values.cards import Card
 from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.known import parse_vocabularies
+from gas.vocabularies.selection import parse_vocabularies
 from tests.builders import container, pod_json
 from tests.extender.decider import DrivenDecider, booked_cards
 from tests.extender.decider import following as decider_following

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.known import parse_vocabularies
 from gas.vocabularies.protocol import DeviceOptions
+from gas.vocabularies.selection import parse_vocabularies
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, remove_gpu
 from tests.builders import pod_json
 from tests.other_words import sharing

@@ -14,9 +14,10 @@ from gas.objects.stored import NewPod
 from gas.placement.need import PodNeed
 from gas.values.amounts import MEMORY_MAX
 from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.known import KNOWN, parse_vocabularies
+from gas.vocabularies.known import KNOWN
 from gas.vocabularies.pod_checks import PodChecks
 from gas.vocabularies.protocol import BadNeed, NeedOptions
+from gas.vocabularies.selection import parse_vocabularies
 from tests.builders import container, pod_json
 from tests.extender.admission.reviews import apply, as_json
 from tests.other_words import asking, sharing

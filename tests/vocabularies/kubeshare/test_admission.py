@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from gas.objects.json_patch import applied
 from gas.objects.stored import NewPod
 from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.known import parse_vocabularies
 from gas.vocabularies.pod_checks import PodChecks
 from gas.vocabularies.protocol import NeedOptions
+from gas.vocabularies.selection import parse_vocabularies
 from tests.builders import pod_json
 from tests.extender.decider import as_pod
 from tests.kubeshare_words import GIB, VGPU, share, sharing, with_card

@@ -20,8 +20,8 @@ from gas.placement.order import UsedFirst
 from gas.values.amounts import MEMORY_MAX
 from gas.values.cards import Card
 from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.known import parse_vocabularies
 from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedOptions
+from gas.vocabularies.selection import parse_vocabularies
 from tests.builders import container, pod_json
 from tests.extender.at_once import at_once
 from tests.extender.decider import DrivenDecider, as_pod, booked_cards

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gas.vocabularies.known import parse_vocabularies
+from gas.vocabularies.selection import parse_vocabularies
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.kubeshare_words import GIB, VGPU, share, sharing, with_card
 from tests.plugin.node_of_sandbox import sandbox_node, soon

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gas.vocabularies.known import parse_vocabularies
+from gas.vocabularies.selection import parse_vocabularies
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.builders import container, pod_json
 from tests.kubelet_behaviour.plugin import Plugin

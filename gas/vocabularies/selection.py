@@ -1,0 +1,88 @@
+"""The flags that select vocabularies and configure them, in extender and plugin alike.
+
+Each program has ``--vocabularies`` among its own flags, and adds VOCABULARY_FLAGS as those of parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gas.daemon.flags import CommandFlags, CommandLine, PartFlags, flag, flags_in, read_flags
+from gas.values.errors import InvalidEntry
+from gas.vocabularies.known import KNOWN
+from gas.vocabularies.protocol import Vocabulary
+
+KNOWN_NAMES = ", ".join(each.name for each in KNOWN)
+
+DEFAULT_NAMES = KNOWN[0].name
+"""The default of ``--vocabularies``."""
+
+JOINED_HELP = "If the flag is given several times, all values count."
+"""The help of ``--vocabularies`` about several components of deploy/ that each switch vocabularies on."""
+
+VOCABULARY_FLAGS: tuple[type[PartFlags], ...] = tuple(each.flags for each in KNOWN if each.flags is not None)
+"""The flags of single vocabularies."""
+
+
+def parse_vocabularies(text: str) -> tuple[Vocabulary, ...]:
+    """Parse the value of ``--vocabularies``: names with commas between them, in any order.
+
+    Raises InvalidEntry for a name that is unknown or empty.
+    """
+    names = {each.name for each in KNOWN}
+    entries = {entry: entry.strip() for entry in text.split(",")}
+    for entry, name in entries.items():
+        if name not in names:
+            raise InvalidEntry(f"vocabularies with commas between them, of these: {KNOWN_NAMES}", entry)
+    return tuple(each for each in KNOWN if each.name in entries.values())
+
+
+def vocabularies_flag(other: str) -> tuple[Vocabulary, ...]:
+    """Declare ``--vocabularies`` as a field of a Flags class. ``other`` is the program that needs the same value."""
+    return flag(
+        "vocabularies",
+        parse_vocabularies,
+        DEFAULT_NAMES,
+        "NAME,…",
+        f"Vocabularies in which pods may ask for GPUs. Known: {KNOWN_NAMES}. Set the same for {other}. {JOINED_HELP}",
+        group="Vocabularies",
+        joined=True,
+    )
+
+
+def configured(vocabularies: Sequence[Vocabulary], flags: CommandFlags) -> tuple[Vocabulary, ...]:
+    """Return the vocabularies with the values of their flags."""
+    return tuple(each if each.with_flags is None else each.with_flags(flags) for each in vocabularies)
+
+
+def select(argv: Sequence[str]) -> tuple[Vocabulary, ...]:
+    """Return the vocabularies that these flags select and configure. Raises UsageError."""
+    flags = read_flags(SELECTION, argv)
+    return configured(flags.vocabularies, flags)
+
+
+def unused_flags(vocabularies: Sequence[Vocabulary], flags: CommandFlags) -> tuple[str, ...]:
+    """Return a warning for each flag on the command line of a vocabulary that is not selected."""
+    selected = {each.name for each in vocabularies}
+    return tuple(
+        f"ignored: --{declared.name}; it needs {each.name} among --vocabularies"
+        for each in KNOWN
+        if each.flags is not None and each.name not in selected
+        for declared in flags_in(each.flags)
+        if declared.name in flags.given
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionFlags(CommandFlags):
+    """The flags about vocabularies alone."""
+
+    program: ClassVar[str] = "a program with vocabularies"
+    summary: ClassVar[str] = ""
+
+    vocabularies: tuple[Vocabulary, ...] = vocabularies_flag("the other program")
+
+
+SELECTION = CommandLine(SelectionFlags, VOCABULARY_FLAGS)
