@@ -62,14 +62,14 @@ async def run(arguments: argparse.Namespace) -> None:
     shutdown = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, shutdown.set)
     with listen("127.0.0.1", arguments.port, flag="port") as socket:
-        context = ServingCertificates(files, metrics, alpn=alpn).context
+        certificates = ServingCertificates(files, metrics, alpn=alpn)
         api = await connect(str(arguments.kubeconfig), explicit=True) if arguments.kubeconfig else None
         verbs = {
             "filter": ServedVerb(answer_all),
             "bind": ServedVerb(bind_nothing if api is None else bind_in(api), is_undisturbed=True),
         }
         app = extender_app(verbs, metrics, max_body=64 * 2**20, body_timeout=10)
-        port = Port(app=app, socket=socket, tls=context, keep_alive=SCHEDULER_KEEP_ALIVE)
+        port = Port(app=app, socket=socket, tls=certificates, keep_alive=SCHEDULER_KEEP_ALIVE)
         try:
             await serve([port], shutdown, graceful_timeout=1)
         finally:

@@ -12,11 +12,11 @@ import ssl
 import sys
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, Protocol, cast
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
 from hypercorn.app_wrappers import ASGIWrapper
@@ -40,6 +40,9 @@ STALLED = 30_000
 
 HANDSHAKE_TIMEOUT = 10.0
 """Seconds from a connection to the end of its TLS handshake."""
+
+SHUTDOWN_TIMEOUT = 0.5
+"""Seconds that a client has to confirm the end of a TLS connection; RFC 8446, 6.1 allows not to wait at all."""
 
 LONGEST_HEADERS = 16 * 1024
 """Most bytes of the headers of one request."""
@@ -219,11 +222,25 @@ def _why(error: OSError) -> str:
     return reasons.get(code, os.strerror(code))
 
 
+class Tls(Protocol):
+    """The server's side of TLS."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context for the next connection."""
+
+    def admits(self, certificate: Mapping[str, Any]) -> bool:
+        """Return whether a verified client may call, from its certificate as ``getpeercert()`` returns it."""
+
+    def handshake_failed(self, error: ssl.SSLError) -> None:
+        """Take in that a client was refused, or did no handshake."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
     """One application on one socket.
 
-    tls         the context to serve with, None for plain HTTP
+    tls         None for plain HTTP
     keep_alive  seconds that a connection may be open without a complete request: until the headers of the first
                 request, and between two. kube-scheduler closes an idle connection after 90 s and must be the first
                 to do so, because a request that is sent into a closing connection is lost
@@ -231,7 +248,7 @@ class Port:
 
     app: ASGIApp
     socket: ListeningSocket
-    tls: ssl.SSLContext | None
+    tls: Tls | None
     keep_alive: float
 
 
@@ -311,6 +328,9 @@ async def _serve_port(port: Port, stopping: asyncio.Event, graceful_timeout: flo
     connections: dict[asyncio.Task[None], _Connection] = {}
 
     async def connected(accepted: Accepted, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if port.tls is not None and not port.tls.admits(writer.get_extra_info("peercert") or {}):
+            writer.transport.abort()  # before one byte of a request is read
+            return
         task = cast("asyncio.Task[None]", asyncio.current_task())
         connection = _Connection(
             app, loop, config, context, LifespanState(), reader, writer, listening=port.socket, accepted=accepted
@@ -406,12 +426,15 @@ class _Acceptor:
             return
         reader = asyncio.StreamReader(loop=self._loop)
         protocol = asyncio.StreamReaderProtocol(reader, partial(self._connected, ref(accepted)), loop=self._loop)
-        timeout = None if self._tls is None else self._timeout
+        secure: dict[str, Any] = {}
+        if self._tls is not None:
+            secure = {"ssl": self._tls.context, "ssl_handshake_timeout": self._timeout}
+            secure["ssl_shutdown_timeout"] = SHUTDOWN_TIMEOUT
         try:
-            await self._loop.connect_accepted_socket(
-                lambda: protocol, accepted, ssl=self._tls, ssl_handshake_timeout=timeout
-            )
+            await self._loop.connect_accepted_socket(lambda: protocol, accepted, **secure)
         except OSError as error:
+            if self._tls is not None and isinstance(error, ssl.SSLError):
+                self._tls.handshake_failed(error)
             # The error refers to all that failed, which refers to the error.
             traceback.clear_frames(error.__traceback__)
 
@@ -493,11 +516,15 @@ class _Connection(TCPServer):
     Hypercorn also starts a request that arrives while an idle connection is being closed. Its response cannot be sent
     any more: a pod would be bound, and the scheduler would not know.
 
+    Hypercorn writes the head of a response, then the body. Each packet wakes the client, which on a busy machine runs
+    in our place, only to find that it has to wait for the rest. So the head is held until what follows it, at once.
+
     Nothing that it consists of refers to it in a circle once it is over, so its memory is free at once.
     """
 
     _is_idle = True
     _is_closing = False
+    _head = b""
 
     def __init__(self, *parts: Any, listening: ListeningSocket, accepted: Accepted) -> None:
         super().__init__(*parts)
@@ -524,6 +551,15 @@ class _Connection(TCPServer):
             self._listening.request_is_complete(accepted)
 
     async def protocol_send(self, event: Event) -> None:
+        if isinstance(event, RawData) and not self._head and _is_head(event.data):
+            self._head = event.data
+            return
+        if self._head:
+            head, self._head = self._head, b""
+            if isinstance(event, RawData):
+                event = RawData(head + event.data)
+            else:
+                await super().protocol_send(RawData(head))
         if isinstance(event, Updated):
             self._is_idle = event.idle
             if (accepted := self._accepted()) is not None:  # None: the client has gone
@@ -548,6 +584,10 @@ class _Connection(TCPServer):
         if self._is_idle:  # no request has begun at the last moment
             self._is_closing = True
             await super()._initiate_server_close()
+
+
+def _is_head(data: bytes) -> bool:
+    return data.startswith(b"HTTP/1.1 200 ") and data.endswith(b"\r\n\r\n")
 
 
 class _PortConfig(Config):

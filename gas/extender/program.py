@@ -57,7 +57,7 @@ async def run_extender(flags: Flags, version: str) -> None:
             Port(
                 app=extender_app(extender.verbs, metrics, max_body=flags.max_request_bytes, body_timeout=BODY_TIMEOUT),
                 socket=scheduler_socket,
-                tls=certificates.context,
+                tls=certificates,
                 keep_alive=SCHEDULER_KEEP_ALIVE,
             ),
             Port(
@@ -94,7 +94,7 @@ async def run_extender(flags: Flags, version: str) -> None:
                 Port(
                     app=admission_app(extender.webhooks, AdmissionMetrics(metrics.registry)),
                     socket=admission_socket,
-                    tls=admission_certificates.context,
+                    tls=admission_certificates,
                     keep_alive=SCHEDULER_KEEP_ALIVE,  # the API server closes idle connections after 90 s, as well
                 )
             )

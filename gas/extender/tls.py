@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import logging
-import re
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import Any, NoReturn
 
+from cryptography import x509
+
+from gas.daemon.logs import LimitedLog
 from gas.extender.metrics import Metrics
-from gas.extender.tls_connection import CheckingContext, SchedulerConnection
 from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
@@ -33,12 +31,6 @@ CHECK_PERIOD = 5.0
 
 LARGEST_FILE = 1024 * 1024
 """Bytes read of a PEM file; real ones are far smaller."""
-
-_PEM = re.compile(r"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
-_SEQUENCE = 0x30
-_EXPLICIT_VERSION = 0xA0
-_UTC_TIME = 0x17
-_GENERALIZED_TIME = 0x18
 
 
 class BadCertificate(GasError):
@@ -82,46 +74,14 @@ class CertificateFiles:
         return cert, key, "" if self.cacert is None else _read(flags.cacert, self.cacert)
 
 
-class LiveContext(ssl.SSLContext):
-    """A server context whose every new connection gets the newest certificates.
-
-    It is never used for a connection itself; another context is, which `use` may replace at any time. So an authority
-    that was withdrawn is gone with the next connection; to a context in use, authorities can only be added.
-    """
-
-    def __new__(cls, current: ssl.SSLContext) -> Self:
-        return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
-
-    def __init__(self, current: ssl.SSLContext) -> None:
-        self._current = current
-
-    @property
-    def current(self) -> ssl.SSLContext:
-        """The context that new connections are made with."""
-        return self._current
-
-    def use(self, current: ssl.SSLContext) -> None:
-        """Make new connections with this context from now on."""
-        self._current = current
-
-    def wrap_bio(
-        self,
-        incoming: ssl.MemoryBIO,
-        outgoing: ssl.MemoryBIO,
-        server_side: bool = False,  # noqa: FBT001 -- as in the class above
-        server_hostname: str | bytes | None = None,
-        session: ssl.SSLSession | None = None,
-    ) -> ssl.SSLObject:
-        return self._current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
-
-
 class ServingCertificates:
-    """The context to serve with, from files that are read at the start and again when they change.
+    """The server's side of TLS, from files that are read at the start and again when they change.
 
     Raises BadCertificate if the files cannot be used at the start. Later, the certificates in use stay until the new
     ones can be used; the reason why they cannot is logged and counted once.
 
-    context  to serve with
+    context  for the next connection. Each set of files has one of its own, because authorities can only be added to a
+             context in use: one that was withdrawn is gone with the next connection
     """
 
     def __init__(
@@ -136,9 +96,37 @@ class ServingCertificates:
         self._metrics = metrics
         self._allowed_names = allowed_names
         self._alpn = list(alpn)
+        self._log = LimitedLog(logger)
         self._problem = ""
         self._used = self._found = files.read()
-        self.context = LiveContext(self._checked(self._found))
+        self.context = self._checked(self._found)
+
+    def admits(self, certificate: Mapping[str, Any]) -> bool:
+        """Return whether one of the names in a verified certificate is allowed; every one is if none are listed."""
+        names = certificate_names(certificate)
+        if not self._allowed_names or not self._allowed_names.isdisjoint(names):
+            return True
+        self._metrics.refused_clients.labels("name").inc()
+        self._log.log(
+            logging.WARNING,
+            "refused a client: none of its certificate's names is in --%s",
+            self._files.flags.names,
+            extra={"names": ",".join(names) or "none"},
+        )
+        return False
+
+    def handshake_failed(self, error: ssl.SSLError) -> None:
+        """Count a client that was refused, or did no handshake."""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            reason, sentence = "unverified", "refused a client: its certificate cannot be verified: %s"
+            self._log.log(logging.WARNING, sentence, error.verify_message)
+        elif error.reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
+            reason = "no-certificate"
+            self._log.log(logging.WARNING, "refused a client: it has no certificate")
+        else:
+            reason = "handshake"
+            logger.debug("a TLS handshake failed: %s", error)
+        self._metrics.refused_clients.labels(reason).inc()
 
     def reload(self) -> bool:
         """Use files that changed. Return whether other certificates are in use now than before.
@@ -154,7 +142,7 @@ class ServingCertificates:
                 return False
             if not settled:
                 return False
-            self.context.use(self._checked(found))
+            self.context = self._checked(found)
         except BadCertificate as bad:
             self._report(str(bad))
             return False
@@ -170,7 +158,7 @@ class ServingCertificates:
             await asyncio.sleep(period)
             self.reload()
 
-    def _checked(self, contents: tuple[str, str, str]) -> CheckingContext:
+    def _checked(self, contents: tuple[str, str, str]) -> ssl.SSLContext:
         """Return a context with the present files, and show when they end. Raises BadCertificate."""
         cert, key, cacert = contents
         files, flags = self._files, self._files.flags
@@ -182,16 +170,13 @@ class ServingCertificates:
             self._metrics.certificate_expiry.labels(flag).set(end)
         return context
 
-    def _load(self, key: str) -> CheckingContext:
-        context = CheckingContext(
-            allowed=self._allowed_names, flag=self._files.flags.names, on_refused=self._count_refused
-        )
+    def _load(self, key: str) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers(CIPHERS)
         context.set_alpn_protocols(self._alpn)
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
         context.num_tickets = 0
-        context.sslobject_class = SchedulerConnection
         if self._files.cacert is not None:
             context.verify_mode = ssl.CERT_REQUIRED
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # every one of the file is trusted, as Go does
@@ -221,9 +206,6 @@ class ServingCertificates:
             problem = f"cannot be used with --{flags.key} {files.key}: {_reason(error)}"
             raise BadCertificate(flags.cert, files.cert, problem) from None
 
-    def _count_refused(self, reason: str) -> None:
-        self._metrics.refused_clients.labels(reason).inc()
-
     def _report(self, problem: str) -> None:
         if problem == self._problem:
             return
@@ -242,69 +224,23 @@ def _read(flag: str, file: Path) -> str:
 
 def _end_dates(flag: str, file: Path, pem: str) -> list[float]:
     """Return when each certificate of a file ends, in seconds since the epoch. Raises BadCertificate."""
+    if "-----BEGIN CERTIFICATE-----" not in pem:
+        raise BadCertificate(flag, file, "has no PEM certificate in it")
     try:
-        return end_dates(pem)
-    except MalformedCertificate as error:
-        raise BadCertificate(flag, file, f"has {error}") from None
+        found = x509.load_pem_x509_certificates(pem.encode())
+        return [each.not_valid_after_utc.timestamp() for each in found]
+    except ValueError as error:
+        raise BadCertificate(flag, file, f"has a damaged certificate in it ({error})") from None
+
+
+def certificate_names(certificate: Mapping[str, Any]) -> list[str]:
+    """Return the common names and DNS alternative names in the result of ``getpeercert()``, each once."""
+    common = [value for part in certificate.get("subject", ()) for kind, value in part if kind == "commonName"]
+    alternative = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
+    return list(dict.fromkeys([*common, *alternative]))
 
 
 def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return (error.reason or "it is damaged").replace("_", " ").lower()
     return error.strerror or str(error)
-
-
-class MalformedCertificate(ValueError):
-    """The text contains no certificate, or one whose dates cannot be found."""
-
-
-def end_dates(pem: str) -> list[float]:
-    """Return when each certificate in a PEM text ends, in seconds since the epoch, in the order of the text.
-
-    The ssl module does not expose the dates of the server's own certificates. Raises MalformedCertificate if there is
-    no certificate or one of them is damaged.
-    """
-    blocks = _PEM.findall(pem)
-    if not blocks:
-        raise MalformedCertificate("no PEM certificate in it")
-    try:
-        return [_end_date(base64.b64decode("".join(block.split()), validate=True)) for block in blocks]
-    except (binascii.Error, IndexError, ValueError) as error:
-        raise MalformedCertificate(f"a damaged certificate in it ({error})") from None
-
-
-def _end_date(der: bytes) -> float:
-    """Return the second date of Validity, which comes after version, serial, signature and issuer (RFC 5280, 4.1)."""
-    _, certificate = _element(der, 0, _SEQUENCE)
-    _, body = _element(certificate, 0, _SEQUENCE)
-    at = 0
-    if body[0] == _EXPLICIT_VERSION:
-        at, _ = _element(body, at)
-    for _member in ("serial number", "signature", "issuer"):
-        at, _ = _element(body, at)
-    _, validity = _element(body, at, _SEQUENCE)
-    at, _ = _element(validity, 0)
-    kind = validity[at]
-    _, end = _element(validity, at)
-    text = end.decode("ascii")
-    if kind == _UTC_TIME:
-        text = ("19" if text >= "50" else "20") + text
-    elif kind != _GENERALIZED_TIME:
-        raise ValueError("no date where one should be")
-    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
-
-
-def _element(data: bytes, at: int, expected: int | None = None) -> tuple[int, bytes]:
-    """Return where the element after the one at ``at`` begins, and the content of the one at ``at`` (DER)."""
-    if expected is not None and data[at] != expected:
-        raise ValueError("not the structure of a certificate")
-    length = data[at + 1]
-    start = at + 2
-    if length & 0x80:
-        size = length & 0x7F
-        length = int.from_bytes(data[start : start + size], "big")
-        start += size
-    end = start + length
-    if end > len(data):
-        raise ValueError("it ends too early")
-    return end, data[start:end]

@@ -16,8 +16,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from gas.extender.tls_connection import CheckingContext, SchedulerConnection
+from gas.extender.metrics import Metrics
+from gas.extender.tls import CertificateFiles, ServingCertificates
 from tests.deploy.manifests import COMPONENTS
+from tests.extender.authority import shake_hands
 
 (ALLOWED,) = re.findall(
     r"value: --allowed-names=(\S+)", (COMPONENTS / "cluster-authority/kustomization.yaml").read_text(encoding="utf-8")
@@ -54,40 +56,25 @@ def kubeadm_authority(directory: Path, name: str) -> tuple[Path, Path]:
     return files
 
 
-def shake_hands(certificate: Path, key: Path) -> None:
+def call(certificate: Path, key: Path) -> None:
     """Connect a client with this certificate to the extender's TLS. Raises ssl.SSLError if it is refused."""
-    serving = CheckingContext(
-        allowed=frozenset(ALLOWED.split(",")), flag="allowed-names", on_refused=lambda _reason: None
-    )
-    serving.verify_mode = ssl.CERT_REQUIRED
-    serving.sslobject_class = SchedulerConnection
-    serving.load_verify_locations(certificate)
-    serving.load_cert_chain(certificate, key)
+    files = CertificateFiles(certificate, key, certificate)
+    serving = ServingCertificates(files, Metrics("test"), allowed_names=frozenset(ALLOWED.split(",")))
     calling = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     calling.check_hostname = False
     calling.verify_mode = ssl.CERT_NONE
     calling.load_cert_chain(certificate, key)
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    sides = [
-        calling.wrap_bio(to_client, to_server),
-        serving.wrap_bio(to_server, to_client, server_side=True),
-    ]
-    while sides:
-        side = sides.pop(0)
-        try:
-            side.do_handshake()
-        except ssl.SSLWantReadError:
-            sides.append(side)
+    shake_hands(serving, calling)
 
 
 def test_the_scheduler_of_the_original_may_call(tmp_path: Path) -> None:
-    shake_hands(*kubeadm_authority(tmp_path, "kubernetes"))
+    call(*kubeadm_authority(tmp_path, "kubernetes"))
 
 
 def test_a_scheduler_with_a_certificate_that_our_configurator_had_the_authority_sign_may_call(tmp_path: Path) -> None:
-    shake_hands(*kubeadm_authority(tmp_path, "kube-scheduler"))
+    call(*kubeadm_authority(tmp_path, "kube-scheduler"))
 
 
 def test_another_certificate_of_the_authority_may_not(tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLError):
-        shake_hands(*kubeadm_authority(tmp_path, "system:node:worker"))
+        call(*kubeadm_authority(tmp_path, "system:node:worker"))

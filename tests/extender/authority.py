@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -11,6 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+from gas.extender.tls import ServingCertificates
 
 
 @dataclass(frozen=True)
@@ -86,3 +89,29 @@ def _builder(
 
 def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def shake_hands(
+    server: ServingCertificates, client: ssl.SSLContext, session: ssl.SSLSession | None = None
+) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """Return both ends after a handshake in memory, as a port does it. Raises ssl.SSLError if the client is refused."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    caller = client.wrap_bio(to_client, to_server, server_hostname="127.0.0.1", session=session)
+    answerer = server.context.wrap_bio(to_server, to_client, server_side=True)
+    unfinished = [caller, answerer]
+    for _ in range(10):
+        for end in list(unfinished):
+            try:
+                end.do_handshake()
+                unfinished.remove(end)
+            except ssl.SSLWantReadError:
+                pass
+            except ssl.SSLError as error:
+                if end is answerer:
+                    server.handshake_failed(error)
+                raise
+        if not unfinished:
+            if not server.admits(answerer.getpeercert() or {}):
+                raise ssl.SSLError("it may not call")
+            return caller, answerer
+    raise AssertionError("the handshake does not end")

@@ -16,7 +16,7 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from gas.daemon.serving import Port, listen, serve
+from gas.daemon.serving import Port, Tls, listen, serve
 
 PATIENCE = 20.0
 """Seconds after which a test that waits for something gives up."""
@@ -74,7 +74,7 @@ class Running:
 def running(
     app: ASGIApp,
     *,
-    tls: ssl.SSLContext | None = None,
+    tls: Tls | None = None,
     client: ssl.SSLContext | None = None,
     keep_alive: float = 60.0,
     graceful_timeout: float = 5.0,

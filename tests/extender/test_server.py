@@ -93,7 +93,7 @@ def serving(
         body_timeout=body_timeout,
     )
     client = client_context(authority, authority.issue("scheduler"))
-    with running(app, tls=certificates.context, client=client, keep_alive=keep_alive) as served:
+    with running(app, tls=certificates, client=client, keep_alive=keep_alive) as served:
         yield Extender(served, metrics)
 
 
@@ -283,7 +283,7 @@ def test_a_verb_of_a_part_has_a_path_of_its_own(authority: Authority) -> None:
         body_timeout=5,
     )
     client = client_context(authority, authority.issue("scheduler"))
-    with running(app, tls=serving_certificates(authority, metrics).context, client=client) as served:
+    with running(app, tls=serving_certificates(authority, metrics), client=client) as served:
         assert served.ask("POST", "/scheduler/prioritize", b'{"a": 1}', JSON)[0] == 200
 
 

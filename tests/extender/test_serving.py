@@ -89,7 +89,7 @@ class TestShutdown:
     def test_a_request_just_after_the_signal_is_completed_and_ends_its_connection(
         self, authority: Authority, *, tls: bool
     ) -> None:
-        context = serving_certificates(authority, Metrics("test")).context if tls else None
+        context = serving_certificates(authority, Metrics("test")) if tls else None
         client_tls = client_context(authority, authority.issue("scheduler")) if tls else None
         with running(app, tls=context, client=client_tls) as served, served.connect() as client:
             client.sendall(get("/"))
@@ -110,7 +110,7 @@ class TestShutdown:
             started.append(scope["path"])
             await app(scope, receive, send)
 
-        context = serving_certificates(authority, Metrics("test")).context if tls else None
+        context = serving_certificates(authority, Metrics("test")) if tls else None
         client_tls = client_context(authority, authority.issue("scheduler")) if tls else None
         answered = []
         with running(counting, tls=context, client=client_tls) as served, ExitStack() as opened:
@@ -184,7 +184,7 @@ class TestShutdown:
     @pytest.mark.parametrize("path", ["/", "/large"], ids=["idle", "reads-nothing"])
     def test_an_idle_client_does_not_delay_the_end(self, authority: Authority, path: str, *, tls: bool) -> None:
         metrics = Metrics("test")
-        context = serving_certificates(authority, metrics).context if tls else None
+        context = serving_certificates(authority, metrics) if tls else None
         client_tls = client_context(authority, authority.issue("scheduler")) if tls else None
         with running(app, tls=context, client=client_tls, graceful_timeout=0.5) as served, served.connect() as client:
             client.sendall(get(path))
@@ -216,7 +216,7 @@ class TestShutdown:
 
 class TestSlowClients:
     def test_an_unfinished_handshake_is_cut_off(self, authority: Authority) -> None:
-        context = serving_certificates(authority, Metrics("test")).context
+        context = serving_certificates(authority, Metrics("test"))
         with (
             running(app, tls=context, handshake_timeout=0.5) as served,
             socket.create_connection(("127.0.0.1", served.port)) as silent,
@@ -250,7 +250,7 @@ class TestSlowClients:
 def test_nothing_is_kept_of_a_connection_that_its_client_has_closed(
     authority: Authority, paths: list[str], *, tls: bool
 ) -> None:
-    context = serving_certificates(authority, Metrics("test")).context if tls else None
+    context = serving_certificates(authority, Metrics("test")) if tls else None
     client_tls = client_context(authority, authority.issue("scheduler")) if tls else None
     with running(app, tls=context, client=client_tls, keep_alive=60) as served:
         before = served.tasks()
@@ -269,7 +269,7 @@ def test_nothing_is_kept_of_a_connection_that_its_client_has_closed(
 def test_the_memory_of_a_connection_is_free_without_the_garbage_collector(
     authority: Authority, count: int, *, tls: bool
 ) -> None:
-    context = serving_certificates(authority, Metrics("test")).context if tls else None
+    context = serving_certificates(authority, Metrics("test")) if tls else None
     client_tls = client_context(authority, authority.issue("scheduler")) if tls else None
 
     def connections() -> int:
@@ -295,7 +295,7 @@ def test_the_memory_of_a_connection_is_free_without_the_garbage_collector(
 def test_a_client_that_leaves_before_its_request_is_read_logs_no_error(
     authority: Authority, caplog: pytest.LogCaptureFixture, path: str, *, is_reset: bool
 ) -> None:
-    context = serving_certificates(authority, Metrics("test")).context
+    context = serving_certificates(authority, Metrics("test"))
     client_tls = client_context(authority, authority.issue("scheduler"))
     with running(app, tls=context, client=client_tls) as served:
         before = served.tasks()
@@ -332,7 +332,7 @@ def test_a_client_that_sends_no_more_gets_its_response_and_then_the_end() -> Non
 
 def test_plain_http_on_the_tls_port_logs_no_error(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics("test")
-    context = serving_certificates(authority, metrics).context
+    context = serving_certificates(authority, metrics)
     with running(app, tls=context) as served, socket.create_connection(("127.0.0.1", served.port)) as client:
         client.sendall(get("/"))
         assert is_closed(client)
@@ -355,7 +355,7 @@ def test_a_refused_client_gets_no_response(authority: Authority, kind: str) -> N
         max_body=10,
         body_timeout=5,
     )
-    with running(extender, tls=certificates.context, client=client_context(authority, pair)) as served:
+    with running(extender, tls=certificates, client=client_context(authority, pair)) as served:
         with pytest.raises((ssl.SSLError, ConnectionError, OSError)):
             served.ask("POST", "/scheduler/filter", b"{}", {"Content-Type": "application/json"})
         assert metrics.registry.get_sample_value("gas_extender_requests_total") is None
@@ -365,7 +365,7 @@ def test_changed_certificates_serve_the_next_connection_and_leave_open_ones(auth
     metrics = Metrics("test")
     certificates = serving_certificates(authority, metrics)
     client_tls = client_context(authority, authority.issue("scheduler"))
-    with running(app, tls=certificates.context, client=client_tls) as served, served.connect() as before:
+    with running(app, tls=certificates, client=client_tls) as served, served.connect() as before:
         assert isinstance(before, ssl.SSLSocket)
         authority.issue("server")
         certificates.reload()
@@ -375,6 +375,24 @@ def test_changed_certificates_serve_the_next_connection_and_leave_open_ones(auth
             assert (before.getpeercert() or {})["serialNumber"] != (after.getpeercert() or {})["serialNumber"]
         before.sendall(get("/"))
         assert read_answer(before).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(("method", "written"), [("GET", b"ok"), ("HEAD", b"\r\n\r\n")])
+def test_the_head_of_a_response_leaves_with_its_body(
+    monkeypatch: pytest.MonkeyPatch, method: str, written: bytes
+) -> None:
+    pieces: list[bytes] = []
+    write = asyncio.StreamWriter.write
+
+    def recording(writer: asyncio.StreamWriter, data: bytes) -> None:
+        pieces.append(data)
+        write(writer, data)
+
+    monkeypatch.setattr(asyncio.StreamWriter, "write", recording)
+    with running(app) as served:
+        assert served.ask(method, "/")[0] == 200
+    (head,) = (piece for piece in pieces if piece.startswith(b"HTTP/1.1 200"))
+    assert head.endswith(written)
 
 
 def test_the_response_does_not_name_hypercorn() -> None:
@@ -415,7 +433,7 @@ class TestMostConnections:
 
     @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x40"], ids=["silent", "unfinished-handshake"])
     def test_connections_without_a_handshake_are_limited_as_well(self, authority: Authority, sent: bytes) -> None:
-        context = serving_certificates(authority, Metrics("test")).context
+        context = serving_certificates(authority, Metrics("test"))
         client = client_context(authority, authority.issue("scheduler"))
         with running(app, tls=context, client=client, most=4) as served, ExitStack() as stack:
             silent = [
@@ -534,7 +552,7 @@ async def test_a_connection_without_a_place_is_looked_at_a_few_times_a_second() 
 def test_the_memory_of_a_failed_handshake_is_free_without_the_garbage_collector(
     authority: Authority, sent: bytes, most: int | None
 ) -> None:
-    context = serving_certificates(authority, Metrics("test")).context
+    context = serving_certificates(authority, Metrics("test"))
 
     def tls_objects() -> int:
         return sum(isinstance(each, SSLProtocol) for each in gc.get_objects())
@@ -554,7 +572,7 @@ def test_the_memory_of_a_failed_handshake_is_free_without_the_garbage_collector(
 
 
 def test_a_silent_client_has_no_tls_object(authority: Authority) -> None:
-    context = serving_certificates(authority, Metrics("test")).context
+    context = serving_certificates(authority, Metrics("test"))
     gc.collect()
     before = sum(isinstance(each, SSLProtocol) for each in gc.get_objects())
     with running(app, tls=context) as served, socket.create_connection(("127.0.0.1", served.port)) as silent:
