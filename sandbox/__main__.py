@@ -14,16 +14,6 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 _PIPE_WIDTH = 200
 
 
-class NoExamples(GasError):
-    """The package is installed without the examples."""
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(
-            f"the demo runs the pods of examples/, which only a checkout of gas has; {directory} does not exist. Run"
-            " make demo in a checkout, or give a FILE with your own cluster"
-        )
-
-
 _DESCRIPTION = """\
 Run the real extender and the real device plugins against a Kubernetes cluster that is simulated in this process.
 
@@ -76,8 +66,6 @@ def _show(file: Path | None, svg: Path | None, flags: Sequence[str], *, page: bo
         console.print("API server and scheduler are simulated in this process. The extender is the real program.")
         return run_until_interrupted(show_cluster(console, file, manifests, flags))
     directory = file or EXAMPLES
-    if not directory.is_dir():
-        raise NoExamples(directory)
     console.print(
         "API server, scheduler and kubelets are simulated in this process. "
         "The extender and the device plugins are the real programs."

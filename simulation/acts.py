@@ -6,10 +6,12 @@ import asyncio
 from typing import Any
 
 import aiohttp
+import msgspec
 
 from sandbox.api.client import API_FAILURES, RefusedByApi
 from sandbox.api.failure import ApiFailure
-from sandbox.api.kinds import NODES, PODS
+from sandbox.api.kinds import NODES, PODS, Kind
+from sandbox.api.patches import MERGE_PATCH
 from sandbox.kubelet.containers import RUN_SECONDS
 from simulation import objects
 from simulation.loop import Process
@@ -102,8 +104,7 @@ class Acts:
     def create_pod(
         self, name: str, containers: list[dict[str, int]], init: list[dict[str, int]], run: float | None
     ) -> None:
-        fields = {"annotations": {RUN_SECONDS: str(run)}} if run is not None else {}
-        self._create(objects.pod(name, containers, init, fields))
+        self._create(objects.pod(name, containers, init, _running(run)))
 
     def create_copy(self, name: str, containers: list[dict[str, int]], annotations: dict[str, str]) -> None:
         """Create a pod with annotations that were written on another one."""
@@ -112,13 +113,12 @@ class Acts:
     def create_share(
         self, name: str, thousandths: float, memory: int, labels: dict[str, str], run: float | None
     ) -> None:
-        fields = {"annotations": {RUN_SECONDS: str(run)}} if run is not None else {}
-        self._create(objects.share(name, thousandths, memory, labels, fields, complete=not self._world.plan.webhooks))
+        complete = not self._world.plan.webhooks
+        self._create(objects.share(name, thousandths, memory, labels, _running(run), complete=complete))
 
     def create_in_words(self, name: str, containers: list[dict[str, int]], run: float | None) -> None:
         """Create a pod that asks in the words of another system."""
-        fields = {"annotations": {RUN_SECONDS: str(run)}} if run is not None else {}
-        self._create(objects.pod(name, containers, [], fields, prefix=""))
+        self._create(objects.pod(name, containers, [], _running(run), prefix=""))
 
     def delete_pod(self, name: str, at_once: bool) -> None:
         self._api.api.delete(PODS, "default", name, {"gracePeriodSeconds": 0} if at_once else {})
@@ -156,8 +156,10 @@ class Acts:
             await asyncio.sleep(1.5)
 
     def _annotate(self, name: str, annotations: dict[str, str]) -> None:
-        body = f'{{"metadata":{{"annotations":{_json(annotations)}}}}}'.encode()
-        self._api.api.patch(PODS, "default", name, ("application/merge-patch+json", body))
+        self._patch(PODS, "default", name, {"annotations": annotations})
+
+    def _patch(self, kind: Kind, namespace: str | None, name: str, metadata: dict[str, Any]) -> None:
+        self._api.api.patch(kind, namespace, name, (MERGE_PATCH, msgspec.json.encode({"metadata": metadata})))
 
     # What fails
 
@@ -204,18 +206,14 @@ class Acts:
 
     def lose_history(self, client: str, seconds: float) -> None:
         """Cut clients off, and drop the history in which they could see what they missed."""
-        for exchange in list(self._api.server.open):
-            if exchange.stream and exchange.client.name.startswith(client):
-                exchange.break_off()
+        self._break_watches(client)
         self.condition({"clients": client, "servers": "api", "cut": 1.0}, seconds)
         self._world.later(seconds, self.compact)
 
     def isolate(self, name: str, seconds: float) -> None:
         """Cut a replica off the API server; the scheduler still reaches it."""
         client = self._system.replica(name).name
-        for exchange in list(self._api.server.open):
-            if exchange.stream and exchange.client.name == client:
-                exchange.break_off()
+        self._break_watches(client)
         self.condition({"clients": client, "servers": "api", "cut": 1.0}, seconds)
 
     def condition(self, fields: dict[str, Any], seconds: float) -> None:
@@ -256,18 +254,19 @@ class Acts:
         self._system.replica(name).skew += seconds
 
     def break_watches(self) -> None:
+        self._break_watches("")
+
+    def _break_watches(self, clients: str) -> None:
+        """End the watches of the clients whose names begin so."""
         for exchange in list(self._api.server.open):
-            if exchange.stream:
+            if exchange.stream and exchange.client.name.startswith(clients):
                 exchange.break_off()
 
     def delay_watches(self, name: str, delay: float, seconds: float) -> None:
         if not name.startswith("plugin"):
             name = self._system.replica(name).name
         self._network.watch_delays[name] = delay
-        self._world.later(seconds, self._end_of_delay, name)
-
-    def _end_of_delay(self, name: str) -> None:
-        self._network.watch_delays.pop(name, None)
+        self._world.later(seconds, lambda: self._network.watch_delays.pop(name, None))
 
     def repeat_events(self, name: str, probability: float, seconds: float) -> None:
         self._network.repeats[name] = probability
@@ -332,9 +331,9 @@ class Acts:
             return
 
     def relabel_node(self, node: str) -> None:
-        body = f'{{"metadata":{{"labels":{{"example.com/zone":"z{int(self._world.loop.time())}"}}}}}}'.encode()
-        self._api.api.patch(NODES, None, node, ("application/merge-patch+json", body))
+        self._patch(NODES, None, node, {"labels": {"example.com/zone": f"z{int(self._world.loop.time())}"}})
 
 
-def _json(values: dict[str, str]) -> str:
-    return "{" + ",".join(f'"{name}":"{text}"' for name, text in values.items()) + "}"
+def _running(seconds: float | None) -> dict[str, Any]:
+    """Return the fields of a pod whose containers run for a number of seconds; None means until it is deleted."""
+    return {"annotations": {RUN_SECONDS: str(seconds)}} if seconds is not None else {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import copy
 import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -10,13 +12,107 @@ from typing import Any
 
 import msgspec
 
+from sandbox.api.client import API_FAILURES
 from sandbox.api.failure import ApiFailure, throttled
 from sandbox.api.routes import Access, Settings, api_app
 from sandbox.api.storage import Storage
 from sandbox.api.verbs import Api
 from simulation.loop import Process, VirtualLoop
-from simulation.network import BOOKMARK_SECONDS, App, Server
-from simulation.webhooks import Webhooks
+from simulation.network import BOOKMARK_SECONDS, App, Client, Network, Server
+
+Object = dict[str, Any]
+
+TIMEOUT = 2.0
+"""Seconds for a webhook, as in deploy/components/admission/webhooks.yaml."""
+
+
+class Webhooks:
+    """The webhooks of the extenders. Without an answer objects are written as they are: failure policy Ignore.
+
+    process     of the API server
+    of_bindings returns where Bindings are reviewed now; None if no extender does
+    of_pods     likewise for new pods
+    on_pod      called with a new pod that all webhooks have answered about, as it was and as it is, and its refusal
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        process: Process,
+        *,
+        of_bindings: Callable[[], Server | None],
+        of_pods: Callable[[], Server | None],
+        on_pod: Callable[[Object, Object, str], None],
+    ) -> None:
+        self._network = network
+        self._process = process
+        self._of_bindings = of_bindings
+        self._of_pods = of_pods
+        self._on_pod = on_pod
+        self._reviews = 0
+
+    async def binding(self, namespace: str, name: str, user: str, sent: Object) -> tuple[Object, str, bool]:
+        """Have a Binding reviewed. Return it as it is then, the refusal, if any, and whether there was a review."""
+        target = {"subResource": "binding", "name": name, "namespace": namespace, "userInfo": {"username": user}}
+        if (answer := await self._ask(self._of_bindings(), "/bind", target, sent)) is None:
+            return sent, "", False
+        return *answer, True
+
+    async def pod(self, namespace: str, user: str, sent: Object) -> tuple[Object, str]:
+        """Have a new pod completed and checked. Return it as it is afterwards, and the refusal, if any."""
+        target = {"namespace": namespace, "userInfo": {"username": user}}
+        completed = await self._ask(self._of_pods(), "/complete", target, sent)
+        pod = completed[0] if completed is not None else sent
+        checked = await self._ask(self._of_pods(), "/validate", target, pod)
+        refusal = checked[1] if checked is not None else ""
+        if completed is not None and checked is not None:
+            self._on_pod(sent, pod, refusal)
+        return pod, refusal
+
+    async def _ask(self, server: Server | None, path: str, target: Object, sent: Object) -> tuple[Object, str] | None:
+        """Return an object as a webhook leaves it, and its refusal, if any; None without an answer."""
+        if server is None:
+            return None
+        self._reviews += 1
+        review = {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": f"review-{self._reviews}",
+                "resource": {"group": "", "version": "v1", "resource": "pods"},
+                "operation": "CREATE",
+                "object": sent,
+                **target,
+            },
+        }
+        client = Client(self._network, self._process, server, patience=TIMEOUT)
+        try:
+            answer = (await client.post(path, review))["response"]
+        except API_FAILURES:
+            return None
+        if not answer["allowed"]:
+            return sent, answer["status"]["message"]
+        if patch := answer.get("patch"):
+            sent = _patched(sent, msgspec.json.decode(base64.b64decode(patch)))
+        return sent, ""
+
+
+def _patched(value: Object, operations: list[Object]) -> Object:
+    """Return an object with the operations of a JSON patch applied, of which webhooks send ``add`` and ``remove``."""
+    value = copy.deepcopy(value)
+    for operation in operations:
+        *parents, last = (name.replace("~1", "/").replace("~0", "~") for name in operation["path"][1:].split("/"))
+        found: Any = value
+        for name in parents:
+            found = found[int(name) if isinstance(found, list) else name]
+        if operation["op"] == "remove":
+            del found[last]
+        elif isinstance(found, list):
+            found.insert(len(found) if last == "-" else int(last), operation["value"])
+        else:
+            found[last] = operation["value"]
+    return value
+
 
 EPOCH = 1_800_000_000.0
 """Virtual time 0 in seconds since the epoch."""

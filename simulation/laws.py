@@ -6,32 +6,27 @@ Those of a write are here. Those of Bindings, evictions and of a cluster at rest
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
 from typing import Any
 
 from sandbox.api.kinds import NODES, PODS
 from sandbox.api.storage import Change, Storage
 from simulation import objects
-from simulation.law_of_evictions import Evictions
-from simulation.laws_at_rest import Books, check_books, check_bound, check_devices, check_waiting
-from simulation.laws_of_bindings import Bindings
-from simulation.objects import Object, Use, annotations_of, asks_for_cards, is_over, quantity, requests_cards, use_of
+from simulation.laws_at_rest import AtRest
+from simulation.laws_of_bindings import Bindings, Evictions
+from simulation.objects import Object, annotations_of, asks_for_cards, is_over, quantity, requests_cards, use_of
 from simulation.observed import BoundPod, LawBroken, Observed
-
-NO_SUMS: Mapping[str, Use] = {}
 
 Given = Mapping[str, set[str]]
 """By container: cards."""
 
 
-class Laws:
+class Laws(AtRest):
     """All laws. Every method raises LawBroken if one does not hold.
 
     by_us   prefix of the clients whose Bindings must give cards
     given   returns the cards that kubelet has given to the containers of a pod until now; None if that is not known
     clock   returns seconds
     calm    whether nothing fails, so that containers get the cards that were decided
-    edited  UIDs of the pods whose cards were edited
     """
 
     def __init__(
@@ -45,12 +40,11 @@ class Laws:
         self._given = given
         self._by_us = by_us
         self._seen = storage.version
-        self._observed = Observed(clock)
-        self._bindings = Bindings(self._observed)
-        self._evictions = Evictions(self._observed)
+        super().__init__(Observed(clock))
+        self._bindings = Bindings(self.observed)
+        self._evictions = Evictions(self.observed)
         self._copies: set[str] = set()  # UIDs of the pods that were created with the receipt of another one
         self.calm = False
-        self.edited: set[str] = set()
         self.bindings = 0
         self.receipts = 0
 
@@ -62,40 +56,40 @@ class Laws:
         for change in self._storage.changes(self._seen):
             self._seen = change.after.version
             if change.after.plural == NODES.plural:
-                self._observed.see_node(change.after.key, None if change.gone else change.after.value)
+                self.observed.see_node(change.after.key, None if change.gone else change.after.value)
             elif change.after.plural == PODS.plural:
                 self._pod(change, binds_now)
 
     def edit(self, uid: str) -> None:
         """Leave a bound pod out from now on: its cards were edited, and a replica that starts believes that."""
         self.edited.add(uid)
-        if (pod := self._observed.bound.get(uid)) is not None:
+        if (pod := self.observed.bound.get(uid)) is not None:
             pod.does_not_count()
 
     def _pod(self, change: Change, binds_now: str) -> None:
         value = change.after.value
         uid, node = value["metadata"]["uid"], value["spec"].get("nodeName")
-        if uid not in self._observed.created:
-            self._observed.created[uid] = change.after.version
+        if uid not in self.observed.created:
+            self.observed.created[uid] = change.after.version
             if objects.RECEIPT in annotations_of(value):
                 self._copies.add(uid)
         has_ended = change.gone or is_over(value)
         if has_ended or not node:
-            self._observed.forget(uid)
+            self.observed.forget(uid)
             if not has_ended and asks_for_cards(value):
                 self._waits(uid, value)
             return
-        self._observed.waiting.pop(uid, None)
+        self.observed.waiting.pop(uid, None)
         if not asks_for_cards(value):
             return
-        if (pod := self._observed.bound.get(uid)) is not None:
+        if (pod := self.observed.bound.get(uid)) is not None:
             self._see_receipt(pod, value)
             return
         # Pods that ask for cards by annotations alone get none from kubelet; what a ledger books for them is left open.
         gets_cards = (binds_now.startswith(self._by_us) or binds_now == "reviewed") and requests_cards(value)
         use = use_of(value, annotations_of(value)) if gets_cards else None
         pod = BoundPod(uid, node, value, change.after.version, use, use)
-        self._observed.bind(pod)
+        self.observed.bind(pod)
         if gets_cards:
             self.bindings += 1
             self._bindings.check(pod, calm=self.calm)
@@ -103,7 +97,7 @@ class Laws:
     def _waits(self, uid: str, value: Object) -> None:
         if objects.RECEIPT in annotations_of(value) and uid not in self._copies:
             raise LawBroken("devices", f"pod {value['metadata']['name']} waits, and has a receipt")
-        self._observed.waiting[uid] = value
+        self.observed.waiting[uid] = value
         if not value["status"].get("nominatedNodeName"):
             self._evictions.nomination_ended(uid)
 
@@ -156,25 +150,6 @@ class Laws:
         binding  whether pods are being bound to the node, so that the extender knows more of it than the objects say
         """
         self._evictions.check(pod, node, victims, asked, now=self._seen, calm=self.calm and not binding)
-
-    def check_devices(self, given: Mapping[str, Given]) -> None:
-        """Check that each running pod has on it the cards that its containers have, once nothing changes any more.
-
-        given  by UID and container: the cards that kubelet has given
-        """
-        check_devices(self._observed, given, self.edited)
-
-    def check_books(self, replica: str, books: Books, sums: Mapping[str, Use] = NO_SUMS) -> None:
-        """Compare a ledger with the objects, and its sums by node with its bookings, once nothing changes any more."""
-        check_books(self._observed, replica, books, sums, self.edited)
-
-    def check_waiting(self, replica: str, waiting: AbstractSet[str]) -> None:
-        """Compare the pods that a replica knows to wait with the objects, once nothing changes any more."""
-        check_waiting(self._observed, replica, waiting)
-
-    def check_bound(self) -> None:
-        """Check that no pod waits that fits, once nothing changes any more."""
-        check_bound(self._observed)
 
 
 def _lacks_cards(pod: BoundPod) -> bool:

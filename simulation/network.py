@@ -97,21 +97,26 @@ class Condition:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What the conditions of the network make of one request; see `Condition`."""
+
+    delay: float
+    hold: float
+    lost: bool
+    silent: bool
+    failed: bool
+
+    @property
+    def is_bad(self) -> bool:
+        """True if the client does not get the response."""
+        return self.lost or self.silent or self.failed
+
+
 class Exchange:
     """One request and its response, from the side of the client."""
 
-    def __init__(
-        self,
-        network: Network,
-        client: Process,
-        server: Server,
-        mean: float,
-        hold: float,
-        *,
-        lost: bool,
-        silent: bool,
-        failed: bool,
-    ) -> None:
+    def __init__(self, network: Network, client: Process, server: Server, fate: Fate) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.finished = False
@@ -123,9 +128,7 @@ class Exchange:
         self.client = client
         self._network = network
         self._server = server
-        self._mean = mean
-        self._hold = hold
-        self._lost, self._silent, self._failed = lost, silent, failed
+        self._fate = fate
         self._chunks: deque[bytes] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._arrival = 0.0
@@ -136,17 +139,18 @@ class Exchange:
 
     def later(self, action: Callable[..., None], *args: Any) -> None:
         """Let something arrive at the client after the delay of the network, and after all that was sent before."""
-        self._arrival = max(self._arrival + 1e-6, self.loop.time() + self._hold + self._network.delay(self._mean))
+        delay = self._fate.hold + self._network.delay(self._fate.delay)
+        self._arrival = max(self._arrival + 1e-6, self.loop.time() + delay)
         self.loop.call_at(self._arrival, action, *args, context=self._network.process.context)
 
     def started(self, status: int, headers: dict[str, str]) -> None:
-        if self._lost:
+        if self._fate.lost:
             self.break_off()
-        elif not self._silent:
-            self.later(self._set_head, 504 if self._failed else status, headers)
+        elif not self._fate.silent:
+            self.later(self._set_head, 504 if self._fate.failed else status, headers)
 
     def sent(self, chunk: bytes) -> None:
-        if chunk and not self._lost and not self._silent and not self._failed:
+        if chunk and not self._fate.is_bad:
             if self.stream and (late := self._network.watch_delays.get(self.client.name)):
                 delay = min(self._network.delay(late), LATEST_EVENT)
                 self._arrival = max(self._arrival, self.loop.time() + delay)
@@ -160,9 +164,9 @@ class Exchange:
     def ended(self) -> None:
         if self in self._server.open:
             self._server.open.remove(self)
-        if self._failed and not self._lost and not self._silent:
+        if self._fate.failed and not self._fate.lost and not self._fate.silent:
             self.later(self._add, TIMED_OUT)
-        if not self._silent:
+        if not self._fate.silent:
             self.later(self._end)
 
     def break_off(self) -> None:
@@ -303,23 +307,22 @@ class Network:
             raise aiohttp.ServerDisconnectedError
         sent = client.alive and self.on_send(client, method, target)
         held = [each for each in self.conditions if each.holds_for(client.name, server.name, method, target)]
-        mean = sum(each.delay for each in held)
+        delay = sum(each.delay for each in held)
         lost = any(self._chance.happens(each.lost) for each in held)
         silent = any(self._chance.happens(each.silent) for each in held)
         cut = any(self._chance.happens(each.cut) for each in held)
         failed = "watch=" not in target and any(self._chance.happens(each.failed) for each in held if each.failed)
-        hold = max((each.hold for each in held), default=0.0)
-        exchange = Exchange(self, client, server, mean, hold, lost=lost, silent=silent, failed=failed)
+        fate = Fate(delay, max((each.hold for each in held), default=0.0), lost, silent, failed)
+        exchange = Exchange(self, client, server, fate)
         exchange.stream = "watch=" in target
         self.requests += 1
-        self.lost_responses += lost or silent or failed
+        self.lost_responses += fate.is_bad
         if sent:
-            arrive = exchange.refuse if cut else self._arrive
-            args = () if cut else (exchange, server, method, target, headers, body)
             if cut:
                 exchange.refuse()
             else:
-                self.loop.call_later(self.delay(mean), arrive, *args, context=self.process.context)
+                args = (exchange, server, method, target, headers, body)
+                self.loop.call_later(self.delay(delay), self._arrive, *args, context=self.process.context)
             self.on_sent(client)
         self._open.append((client, exchange))
         try:

@@ -7,8 +7,7 @@ from typing import Any
 from simulation.chance import Chance
 from simulation.objects import ALIYUN, CARD_NAME, COMPANY, KOORDINATOR, MEMORY, MIB, TILES_OF_A_CARD, VENDOR
 from simulation.plan import REPLICAS, Plan, Step
-from simulation.quiet import QUIET
-from simulation.scenarios import SCENARIOS, company, devices, refused_and_forgotten, reviewed
+from simulation.scenarios import QUIET, SCENARIOS, company, devices, refused_and_forgotten, reviewed
 
 LONGEST_LATE = 6.0
 """Seconds by which a write is late at most."""

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import ast
 import difflib
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType
 from typing import Any, NamedTuple
 
 from gas.values.errors import GasError
@@ -36,12 +34,11 @@ class CannotPlant(GasError):
 
 
 class ChangedModule(NamedTuple):
-    """A module of the product with a fault: its name, its file, its code, and the code that was replaced."""
+    """A module of the product with a fault: its name, its file and its code."""
 
     name: str
     path: Path
     tree: ast.Module
-    replaced: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +73,8 @@ class PlantedFault:
                 f"{self.definition} in {module} has {len(places)} pieces of code like {self.pattern!r}, expected 1; "
                 f"the most similar one is {_most_similar(definition, pattern)!r}",
             )
-        place = places[0]
-        replaced = "\n".join(map(ast.unparse, place.code))
-        place.put([_Fill(place.fitted).visit(each) for each in replacement])
-        return ChangedModule(module, path, ast.fix_missing_locations(tree), replaced)
+        places[0].put([_Fill(places[0].fitted).visit(each) for each in replacement])
+        return ChangedModule(module, path, ast.fix_missing_locations(tree))
 
     def _find(self) -> tuple[str, Path, ast.Module, ast.AST]:
         """Return the module that has the definition, its file, its code and the definition. Raises CannotPlant."""
@@ -100,31 +95,14 @@ class PlantedFault:
 
 def plant(fault: PlantedFault) -> None:
     """Plant a fault in this process. Raises RuntimeError if its module has been imported already, and CannotPlant."""
-    changed = fault.changed()
+    changed, get_code = fault.changed(), SourceFileLoader.get_code
     if changed.name in sys.modules:
         raise RuntimeError(f"{changed.name} has been imported already, so nothing can be planted in it")
-    sys.meta_path.insert(0, _Finder(changed))
 
+    def with_fault(loader: SourceFileLoader, name: str) -> CodeType | None:
+        return compile(changed.tree, str(changed.path), "exec") if name == changed.name else get_code(loader, name)
 
-class _Loader(importlib.machinery.SourceFileLoader):
-    def __init__(self, changed: ChangedModule) -> None:
-        super().__init__(changed.name, str(changed.path))
-        self._changed = changed
-
-    def get_code(self, fullname: str) -> CodeType:
-        return compile(self._changed.tree, str(self._changed.path), "exec")
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    def __init__(self, changed: ChangedModule) -> None:
-        self._changed = changed
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != self._changed.name:
-            return None
-        return importlib.util.spec_from_loader(fullname, _Loader(self._changed))
+    SourceFileLoader.get_code = with_fault  # type: ignore[method-assign, assignment]
 
 
 @cache

@@ -241,8 +241,18 @@ class EventRecorder:
                 self._last[same] = (name, note, count + 1)
                 return
             name = f"{metadata['name']}.{int(time.timestamp() * 1e9):x}"
-            event = {"type": kind, "reason": reason, "message": note, "firstTimestamp": now, "lastTimestamp": now}
-            await self._client.post(path, event | self._involved_object(name, pod))
+            event = {
+                "metadata": {"name": name},
+                "involvedObject": {
+                    "kind": "Pod",
+                    "apiVersion": "v1",
+                    **{field: metadata[field] for field in ("namespace", "name", "uid")},
+                },
+                **{"type": kind, "reason": reason, "message": note, "count": 1},
+                **{"firstTimestamp": now, "lastTimestamp": now},
+                **{"source": {"component": self._component}, "reportingComponent": self._component},
+            }
+            await self._client.post(path, event)
             self._last[same] = (name, note, 1)
         except RefusedByApi:
             self._last.pop(same, None)
@@ -252,25 +262,7 @@ class EventRecorder:
         for key in [key for key in self._last if key[0] == uid]:
             del self._last[key]
 
-    def _involved_object(self, name: str, pod: Object) -> Object:
-        metadata = pod["metadata"]
-        return {
-            "metadata": {"name": name},
-            "involvedObject": {
-                "kind": "Pod",
-                "apiVersion": "v1",
-                "namespace": metadata["namespace"],
-                "name": metadata["name"],
-                "uid": metadata["uid"],
-            },
-            "source": {"component": self._component},
-            "reportingComponent": self._component,
-            "count": 1,
-        }
-
 
 def event_note(sentence: str) -> str:
     """Shorten a sentence to the length that an event allows."""
-    if len(sentence) <= _LONGEST_NOTE:
-        return sentence
-    return sentence[: _LONGEST_NOTE - len(_ELLIPSIS)] + _ELLIPSIS
+    return sentence if len(sentence) <= _LONGEST_NOTE else sentence[: _LONGEST_NOTE - len(_ELLIPSIS)] + _ELLIPSIS

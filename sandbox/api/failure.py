@@ -92,11 +92,6 @@ def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> ApiFailure:
     return ApiFailure(422, "Invalid", f'{what} "{name}" is invalid: {joined}', details)
 
 
-def rejected_patch() -> ApiFailure:
-    """Return the 422 for a JSON patch that does not apply. kube-apiserver gives no detail here either."""
-    return ApiFailure(422, "Invalid", "the server rejected our request due to an error in our request", {})
-
-
 def unsupported_media_type() -> ApiFailure:
     """Return the 415 for an unknown patch format."""
     return ApiFailure(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
@@ -121,18 +116,6 @@ def unauthorized() -> ApiFailure:
 def throttled() -> ApiFailure:
     """Return the 429 of a server that processes too many requests at the same time."""
     return ApiFailure(429, "TooManyRequests", "Too many requests, please try again later.")
-
-
-def too_large_version(asked: int, current: int) -> ApiFailure:
-    """Return the 504 for a version that does not exist yet."""
-    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    message = f"Timeout: Too large resource version: {asked}, current: {current}"
-    return ApiFailure(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
-
-
-def expired_list() -> ApiFailure:
-    """Return the 410 for a list of a version whose history is gone."""
-    return ApiFailure(410, "Expired", "The resourceVersion for the provided list is too old.")
 
 
 def expired_page(token: str) -> ApiFailure:

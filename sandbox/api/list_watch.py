@@ -9,27 +9,18 @@ import contextlib
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from sandbox.api.failure import (
-    ApiFailure,
-    bad_request,
-    expired_list,
-    expired_page,
-    expired_watch,
-    too_large_version,
-)
+from sandbox.api.failure import ApiFailure, bad_request, expired_page, expired_watch
 from sandbox.api.kinds import Kind
 from sandbox.api.storage import Change, Compacted, Storage, Stored, Value
 
 Requirement = Callable[[Value], bool]
 
-_OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")
-_SET = re.compile(r"(?P<key>[^\s!=(),]+)\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)")
 _EQUALITY = re.compile(r"(?P<key>[^\s!=(),]+)\s*(?P<op>==?|!=)\s*(?P<value>[^\s!=(),]*)")
-_EXISTENCE = re.compile(r"(?P<absent>!?)\s*(?P<key>[^\s!=(),]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,48 +39,30 @@ class Selection:
 
 
 def parse_selection(kind: Kind, namespace: str | None, labels: str, fields: str) -> Selection:
-    """Parse the query's ``labelSelector`` and ``fieldSelector``. Raises ApiFailure (400)."""
-    requirements = [_label_requirement(part.strip()) for part in _parts(_OUTSIDE_PARENTHESES, labels)]
-    requirements += [_field_requirement(kind, part.strip()) for part in _parts(re.compile(","), fields)]
-    return Selection(namespace, tuple(requirements))
+    """Parse the query's ``labelSelector`` and ``fieldSelector``, of which each part compares with a text.
+
+    Raises ApiFailure (400).
+    """
+    return Selection(
+        namespace,
+        (
+            *(_requirement(part, lambda key: ["metadata", "labels", key]) for part in labels.split(",") if part),
+            *(_requirement(part, partial(_field_path, kind)) for part in fields.split(",") if part),
+        ),
+    )
 
 
-def _parts(separator: re.Pattern[str], text: str) -> list[str]:
-    return separator.split(text) if text else []
+def _requirement(text: str, path_of: Callable[[str], list[str]]) -> Requirement:
+    if (match := _EQUALITY.fullmatch(text.strip())) is None:
+        raise bad_request(f"unable to parse requirement: {text}")
+    path, wanted, negated = path_of(match["key"]), match["value"], match["op"] == "!="
+    return lambda value: (_field(value, path) == wanted) is not negated
 
 
-def _labels(value: Value) -> dict[str, str]:
-    return value["metadata"].get("labels") or {}
-
-
-def _label_requirement(text: str) -> Requirement:
-    if match := _SET.fullmatch(text):
-        key, wanted = match["key"], {word.strip() for word in match["values"].split(",")}
-        if match["op"] == "in":
-            return lambda value: _labels(value).get(key) in wanted
-        return lambda value: _labels(value).get(key) not in wanted
-    if match := _EQUALITY.fullmatch(text):
-        key, word = match["key"], match["value"]
-        if match["op"] == "!=":
-            return lambda value: _labels(value).get(key) != word
-        return lambda value: _labels(value).get(key) == word
-    if match := _EXISTENCE.fullmatch(text):
-        key = match["key"]
-        if match["absent"]:
-            return lambda value: key not in _labels(value)
-        return lambda value: key in _labels(value)
-    raise bad_request(f"unable to parse requirement: {text}")
-
-
-def _field_requirement(kind: Kind, text: str) -> Requirement:
-    match = re.fullmatch(r"(?P<field>[^=!]+)(?P<op>==?|!=)(?P<value>.*)", text)
-    if match is None:
-        raise bad_request(f"invalid selector: '{text}'; can't understand '{text}'")
-    field, word, negated = match["field"], match["value"], match["op"] == "!="
+def _field_path(kind: Kind, field: str) -> list[str]:
     if field not in kind.fields:
         raise bad_request(f"field label not supported: {field}")
-    path = field.split(".")
-    return lambda value: (_field(value, path) == word) is not negated
+    return field.split(".")
 
 
 def _field(value: Value, path: list[str]) -> str:
@@ -109,16 +82,12 @@ _PRESENT = -1
 class ListOptions:
     """The parameters of a list request.
 
-    limit    maximum number of items on a page; 0 means no limit
-    token    the ``continue`` token of the previous page
-    version  ``resourceVersion``: "" is the newest state, "0" any state, else that version or a newer one
-    exact    whether exactly ``version`` is wanted
+    limit  maximum number of items on a page; 0 means no limit
+    token  the ``continue`` token of the previous page
     """
 
     limit: int = 0
     token: str = ""
-    version: str = ""
-    exact: bool = False
 
 
 def list_page(storage: Storage, kind: Kind, selection: Selection, options: ListOptions) -> bytes:
@@ -127,28 +96,19 @@ def list_page(storage: Storage, kind: Kind, selection: Selection, options: ListO
     Raises ApiFailure: 400 for a bad token, 410 if the history it needs is gone.
     """
     version, after_key = storage.version, ""
-    limit = 0 if options.version == "0" and not options.token else options.limit
     if options.token:
         version, after_key = _read_token(options.token)
         if version == _PRESENT:
             version = storage.version
-    elif options.version not in ("", "0"):
-        wanted = _read_version(options.version)
-        if wanted > storage.version:
-            raise too_large_version(wanted, storage.version)
-        if options.exact:
-            version = wanted
     try:
         state = storage.objects(kind.plural, version)
     except Compacted as gone:
-        raise expired_page(_token(_PRESENT, after_key)) if options.token else expired_list() from gone
+        raise expired_page(_token(_PRESENT, after_key)) from gone
     found = [stored for stored in state if stored.key > after_key and stored.value in selection]
-    page = found[:limit] if limit else found
-    metadata: dict[str, Any] = {"resourceVersion": str(version)}
+    page = found[: options.limit] if options.limit else found
+    metadata = {"resourceVersion": str(version)}
     if len(page) < len(found):
         metadata["continue"] = _token(version, page[-1].key)
-        if not selection.requirements:
-            metadata["remainingItemCount"] = len(found) - len(page)
     return _encoded(kind, metadata, page)
 
 
@@ -174,12 +134,6 @@ def _read_token(token: str) -> tuple[int, str]:
 class _TokenFields(msgspec.Struct):
     rv: int
     start: str
-
-
-def _read_version(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise bad_request(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: invalid syntax')
-    return int(text)
 
 
 @dataclass(frozen=True, slots=True)

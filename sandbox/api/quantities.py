@@ -40,10 +40,6 @@ def _canonical(kind: Kind, written: Any) -> str:
         suffix = match["suffix"]
         if suffix in _POWERS_OF_TWO:
             return _shortest(exact, [(word, Decimal(2**power)) for word, power in _POWERS_OF_TWO.items()])
-        if suffix[:1] in "eE" and suffix[1:]:
-            digits = f"{exact:f}".rstrip("0")
-            power = (len(f"{exact:f}") - len(digits)) // 3 * 3 if exact == exact.to_integral_value() else 0
-            return f"{exact.scaleb(-power):f}e{power}" if power else f"{exact:f}"
         return _shortest(exact, [(word, Decimal(10) ** power) for word, power in _POWERS_OF_TEN.items()])
 
 

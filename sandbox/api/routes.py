@@ -153,12 +153,7 @@ class _KindRoutes:
             )
             if watching:
                 return self._watch(request, selection)
-            options = ListOptions(
-                limit=_whole_number(query.get("limit", "")),
-                token=query.get("continue", ""),
-                version=query.get("resourceVersion", ""),
-                exact=query.get("resourceVersionMatch") == "Exact",
-            )
+            options = ListOptions(_whole_number(query.get("limit", "")), query.get("continue", ""))
             return _json(list_page(self._api.storage, self._kind, selection, options))
         if request.method != "POST" or (self._kind.namespaced and namespace is None):
             raise method_not_allowed()

@@ -82,7 +82,6 @@ def _key_causes(field: str, key: str) -> list[Cause]:
     return []
 
 
-_EVICTED_AFTER = 300
 _IMMUTABLE = (
     "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
     "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing "
@@ -96,35 +95,14 @@ def _pod_defaults(pod: dict[str, Any]) -> dict[str, Any]:
     for field in ("containers", "initContainers"):
         if field in spec:
             spec[field] = [_container(container) for container in spec[field]]
-    defaults = {
-        "restartPolicy": "Always",
-        "terminationGracePeriodSeconds": 30,
-        "dnsPolicy": "ClusterFirst",
-        "securityContext": {},
-        "schedulerName": "default-scheduler",
-        "enableServiceLinks": True,
-    }
+    defaults = {"restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "schedulerName": "default-scheduler"}
     return pod | {"spec": defaults | spec}
 
 
 def admit_pod(pod: dict[str, Any]) -> dict[str, Any]:
     """Return a new pod with what admission adds once, on creation, and with its first status."""
-    added = {
-        "serviceAccountName": "default",
-        "serviceAccount": "default",
-        "priority": 0,
-        "preemptionPolicy": "PreemptLowerPriority",
-        "tolerations": [
-            {
-                "key": f"node.kubernetes.io/{condition}",
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": _EVICTED_AFTER,
-            }
-            for condition in ("not-ready", "unreachable")
-        ],
-    }
-    return pod | {"spec": added | pod["spec"], "status": {"phase": "Pending", "qosClass": "BestEffort"}}
+    added = {"serviceAccountName": "default", "priority": 0}
+    return pod | {"spec": added | pod["spec"], "status": {"phase": "Pending"}}
 
 
 def _container(container: dict[str, Any]) -> dict[str, Any]:
@@ -134,13 +112,7 @@ def _container(container: dict[str, Any]) -> dict[str, Any]:
     }
     if "limits" in amounts:
         amounts["requests"] = amounts["limits"] | amounts.get("requests", {})
-    return {
-        "terminationMessagePath": "/dev/termination-log",
-        "terminationMessagePolicy": "File",
-        "imagePullPolicy": "Always",
-        **container,
-        "resources": {**resources, **amounts},
-    }
+    return {**container, "resources": {**resources, **amounts}}
 
 
 def _pod_causes(pod: dict[str, Any]) -> list[Cause]:

@@ -18,7 +18,7 @@ from sandbox.api.failure import (
     not_found,
 )
 from sandbox.api.kinds import NAMESPACES, PODS, Kind, is_over, read_timestamp, system_time, timestamp
-from sandbox.api.patches import patch_function
+from sandbox.api.patches import patched
 from sandbox.api.storage import Storage, Stored, Value
 from sandbox.api.validation import (
     SERVER_SET,
@@ -101,10 +101,8 @@ class Api:
         subresource: str = "",
     ) -> Stored:
         """Patch an object, or only its status. ``patch`` is the content type and the body."""
-        content_type, body = patch
-        patched = patch_function(content_type)
         before = self.get(kind, namespace, name)
-        after = patched(dict(before.value), body)
+        after = patched(dict(before.value), *patch)
         metadata = after.get("metadata") or {}
         if metadata.get("name") != name:
             raise bad_request(

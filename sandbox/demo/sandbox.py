@@ -16,7 +16,6 @@ import aiohttp
 from gas.daemon.flags import flags_in
 from gas.extender.command_line import parse_flags
 from gas.plugin.kubelet.plugin_socket import LONGEST_PATH
-from gas.values.errors import GasError
 from sandbox.api.client import ApiClient, Mirror, Object
 from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import NAMESPACES, NODES, PODS
@@ -38,31 +37,14 @@ _RANDOM = 8
 """Number of characters that ``tempfile`` adds to the prefix."""
 
 
-class NoShortDirectory(GasError):
-    """There is no writable directory with a path short enough for unix sockets."""
-
-    def __init__(self, tried: list[Path], longest: int) -> None:
-        super().__init__(
-            f"the sandbox needs a writable directory for unix sockets with a path of at most {longest} bytes; "
-            f"tried {', '.join(map(str, tried))}. Set TMPDIR to one"
-        )
-
-
 def short_temporary_directory(longest_inside: str) -> TemporaryDirectory[str]:
-    """Create a temporary directory with a path short enough for unix sockets. Use it in a ``with`` statement.
-
-    It is in the usual place for temporary files, or elsewhere if that path is too long.
+    """Create a temporary directory in the usual place, or in /tmp if that path is too long for unix sockets.
 
     longest_inside  the longest relative path of a socket in it
-
-    Raises NoShortDirectory.
     """
-    longest = LONGEST_PATH - len(longest_inside) - len(_PREFIX) - _RANDOM - 2
-    tried = [Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp"), Path("/dev/shm")]  # noqa: S108 -- where short
-    for parent in tried:
-        if len(os.fsencode(parent)) <= longest and os.access(parent, os.W_OK | os.X_OK):
-            return TemporaryDirectory(prefix=_PREFIX, dir=parent)
-    raise NoShortDirectory(tried, longest)
+    usual, longest = tempfile.gettempdir(), LONGEST_PATH - len(longest_inside) - len(_PREFIX) - _RANDOM - 2
+    parent = usual if len(os.fsencode(usual)) <= longest else "/tmp"  # noqa: S108 -- it is short
+    return TemporaryDirectory(prefix=_PREFIX, dir=parent)
 
 
 LONGEST_SOCKET = "n999/device-plugins/gpu.intel.com-i915.sock"
@@ -228,7 +210,7 @@ async def running_sandbox(
               only bound
     pace      of those kubelets
 
-    Raises NoShortDirectory, and ProcessEnded, in an ExceptionGroup once the block has begun.
+    Raises ProcessEnded, in an ExceptionGroup once the block has begun.
     """
     with short_temporary_directory(LONGEST_SOCKET) as name:
         directory = Path(name)

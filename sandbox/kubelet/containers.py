@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,29 +55,12 @@ class KubeletPace:
             await asyncio.sleep(self.spread(seconds))
 
 
-def container_seconds(pod: dict[str, Any], container: str, otherwise: float | None) -> float | None:
-    """Return how many seconds a container runs; None means until it is stopped."""
-    return _seconds(pod, RUN_SECONDS, container, otherwise)
-
-
-def restart_seconds(pod: dict[str, Any], container: str) -> float | None:
-    """Return after how many seconds a container fails for the first time; None if it does not."""
-    return _seconds(pod, RESTART_SECONDS, container, None)
-
-
-def stop_seconds(pod: dict[str, Any], otherwise: float) -> float:
-    """Return how many seconds a pod takes to end when asked to."""
-    return _seconds(pod, STOP_SECONDS, "", otherwise) or 0
-
-
-def _seconds(pod: dict[str, Any], annotation: str, container: str, otherwise: float | None) -> float | None:
-    """Return the number in the annotation, ``otherwise`` if it is absent or not a number."""
+def annotated_seconds(pod: dict[str, Any], annotation: str, container: str, otherwise: float | None) -> float | None:
+    """Return the number in an annotation of a pod, for a container or for all; ``otherwise`` if there is none."""
     annotations = pod["metadata"].get("annotations") or {}
     for name in (f"{annotation}.{container}", annotation):
-        try:
+        with suppress(KeyError, ValueError):
             return max(float(annotations[name]), 0)
-        except (KeyError, ValueError):
-            continue
     return otherwise
 
 

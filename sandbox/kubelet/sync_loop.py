@@ -11,13 +11,14 @@ from typing import Any
 from sandbox.api.client import API_FAILURES, ApiRequests, EventRecorder, Mirror, Object, RefusedByApi
 from sandbox.api.kinds import is_over, system_time, timestamp
 from sandbox.kubelet.containers import (
+    RESTART_SECONDS,
+    RUN_SECONDS,
+    STOP_SECONDS,
     Container,
     Containers,
     KubeletPace,
+    annotated_seconds,
     container_devices,
-    container_seconds,
-    restart_seconds,
-    stop_seconds,
 )
 from sandbox.kubelet.device_manager import DeviceManager, NoDevices, PluginFailed, requested_devices
 
@@ -171,8 +172,8 @@ class SyncLoop:
 
     async def _stop(self, pod: Object) -> None:
         """End a deleted pod."""
-        seconds = self._pace.spread(stop_seconds(pod, self._pace.stop))
-        await asyncio.sleep(min(seconds, pod["metadata"].get("deletionGracePeriodSeconds", 0)))
+        seconds = annotated_seconds(pod, STOP_SECONDS, "", self._pace.stop) or 0
+        await asyncio.sleep(min(self._pace.spread(seconds), pod["metadata"].get("deletionGracePeriodSeconds", 0)))
         self._containers.stop(pod["metadata"]["uid"])
         await self._tear_down(pod)
         await self._pace.wait(self._pace.removal)
@@ -188,10 +189,10 @@ class SyncLoop:
             await self._pre_start(resource, allocation.ids)
         devices = container_devices(allocation.response for allocation in allocations.values())
         is_init = container in (pod["spec"].get("initContainers") or ())
-        seconds = container_seconds(pod, name, self._pace.init if is_init else self._pace.run)
+        seconds = annotated_seconds(pod, RUN_SECONDS, name, self._pace.init if is_init else self._pace.run)
         if is_init and container.get("restartPolicy") == "Always":
             seconds = None
-        if not again and (until_restart := restart_seconds(pod, name)) is not None:
+        if not again and (until_restart := annotated_seconds(pod, RESTART_SECONDS, name, None)) is not None:
             return self._containers.start(uid, name, devices, until_restart, fails=True)
         return self._containers.start(uid, name, devices, seconds)
 

@@ -12,8 +12,6 @@ from typing import Any
 import aiohttp
 
 MERGE = "application/merge-patch+json"
-STRATEGIC = "application/strategic-merge-patch+json"
-JSON = "application/json-patch+json"
 
 PATIENCE = 20
 """Seconds after which a test gives up waiting. A busy machine needs far less."""

@@ -46,7 +46,6 @@ async def test_pages_show_one_state_of_the_cluster(api: KubeApi) -> None:
     await _pods(api, "a", "b", "c", "d", "e")
     first = await api.get(api.pods, limit="2")
     assert first.names == ["a", "b"]
-    assert first.metadata["remainingItemCount"] == 3
 
     await api.delete(f"{api.pods}/c")
     await api.create_pod("cc")
@@ -68,7 +67,6 @@ async def test_pages_over_all_namespaces_and_with_a_selector(api: KubeApi) -> No
     selector = f"of={api.namespace}"
     first = await api.get("/api/v1/pods", limit="2", labelSelector=selector)
     assert first.names == ["a", "b"]
-    assert "remainingItemCount" not in first.metadata
     token = first.metadata["continue"]
     second = await api.get("/api/v1/pods", limit="2", labelSelector=selector, **{"continue": token})
     assert second.names == ["c"]
@@ -105,42 +103,13 @@ async def test_the_token_contains_version_and_last_name(api: KubeApi) -> None:
     assert fields["start"].endswith("a\0")
 
 
-async def test_a_list_of_any_version_has_no_pages(api: KubeApi) -> None:
-    await _pods(api, "a", "b", "c")
-    await api.get(api.pods)
-    response = await api.get(api.pods, limit="2", resourceVersion="0")
-    assert "continue" not in response.metadata
-
-
-async def test_a_list_of_exactly_an_older_version(api: KubeApi) -> None:
-    await _pods(api, "a")
-    before = await api.get(api.pods)
-    await _pods(api, "b")
-    exactly = await api.get(api.pods, resourceVersion=before.version, resourceVersionMatch="Exact")
-    assert exactly.names == ["a"]
-    latest = await api.get(api.pods)
-    await api.get(api.pods, resourceVersion=latest.version)  # waits until the API server's cache has it
-    at_least = await api.get(api.pods, resourceVersion=before.version)
-    assert at_least.names == ["a", "b"]
-
-
-async def test_a_future_version_is_refused(api: KubeApi) -> None:
-    response = await api.get(api.pods, resourceVersion="999999999")
-    assert response.refusal == (504, "Timeout")
-
-
 @pytest.mark.parametrize(
     ("selector", "names"),
     [
         pytest.param("color=red", ["one"], id="equal"),
         pytest.param("color==red", ["one"], id="equal-equal"),
         pytest.param("color!=red", ["three", "two"], id="not-equal-holds-without-the-label"),
-        pytest.param("color in (red, blue)", ["one", "two"], id="in"),
-        pytest.param("color notin (red)", ["three", "two"], id="notin-holds-without-the-label"),
-        pytest.param("color", ["one", "two"], id="exists"),
-        pytest.param("!color", ["three"], id="does-not-exist"),
-        pytest.param("color in (red,blue),size=big", ["two"], id="all-must-hold"),
-        pytest.param("color=", [], id="an-empty-value"),
+        pytest.param("color!=red,size=big", ["two"], id="all-must-hold"),
     ],
 )
 async def test_label_selectors(api: KubeApi, selector: str, names: list[str]) -> None:

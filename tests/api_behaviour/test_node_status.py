@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.api_behaviour.client import JSON, MERGE, STRATEGIC, KubeApi
+from tests.api_behaviour.client import KubeApi
 
 TILES, MEMORY = "gpu.intel.com/tiles", "gpu.intel.com/memory.max"
 
@@ -25,14 +25,13 @@ async def node(api: KubeApi) -> AsyncIterator[str]:
     await api.delete(f"/api/v1/nodes/{name}")
 
 
-@pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
-async def test_metadata_and_resources_change_in_one_write(api: KubeApi, node: str, content_type: str) -> None:
+async def test_metadata_and_resources_change_in_one_write(api: KubeApi, node: str) -> None:
     amounts = {TILES: None, MEMORY: "8589934592"}
     change = {
         "metadata": {"labels": {"a": None, "b": "2"}, "annotations": {"c": "3"}},
         "status": {"capacity": amounts, "allocatable": amounts},
     }
-    response = await api.patch(f"{node}/status", change, content_type)
+    response = await api.patch(f"{node}/status", change)
     assert response.code == 200, response.body
     after = await api.get(node)
     assert after.body == response.body
@@ -55,8 +54,7 @@ async def test_the_spec_of_a_node_is_not_changed(api: KubeApi, node: str) -> Non
 
 
 async def test_a_patch_of_the_node_itself_does_not_change_resources(api: KubeApi, node: str) -> None:
-    change = [{"op": "replace", "path": "/status/capacity/gpu.intel.com~1tiles", "value": "9"}]
-    response = await api.patch(node, change, JSON)
+    response = await api.patch(node, {"status": {"capacity": {TILES: "9"}}})
     assert response["status"]["capacity"] == {"cpu": "8", TILES: "2"}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.scheduler.node_fit import pod_requests, reasons_against, requested_by_node
+from sandbox.scheduler.scheduler import pod_requests, reasons_against, requested_by_node
 from tests.sandbox.objects import I915, node, pod
 
 
