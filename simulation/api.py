@@ -31,7 +31,7 @@ class Webhooks:
 
     process     of the API server
     of_bindings returns where Bindings are reviewed now; None if no extender does
-    of_pods     likewise for new pods
+    of_pods     the same for new pods
     on_pod      called with a new pod that all webhooks have answered about, as it was and as it is, and its refusal
     """
 

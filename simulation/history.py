@@ -133,7 +133,7 @@ class History:
             world.trace("api", f"{change.after.version} {change.after.plural}/{change.after.key} {more} {cards}{gone}")
         elif change.after.plural == "leases":
             world.trace("api", f"lease of {change.after.value['spec'].get('holderIdentity')}")
-        world.laws.follow(world.api.binds_now)
+        world.laws.check_writes(world.api.binds_now)
         self._check_leaders()
 
     def _before_send(self, client: Process, _method: str, target: str) -> bool:

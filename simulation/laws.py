@@ -48,8 +48,8 @@ class Laws(AtRest):
         self.bindings = 0
         self.receipts = 0
 
-    def follow(self, binds_now: str) -> None:
-        """Take in all writes since the last call.
+    def check_writes(self, binds_now: str) -> None:
+        """Check all writes since the last call.
 
         binds_now  the client that wrote them; "reviewed" for a Binding that an extender has reviewed
         """
@@ -102,7 +102,7 @@ class Laws(AtRest):
             self._evictions.nomination_ended(uid)
 
     def _see_receipt(self, pod: BoundPod, value: Object) -> None:
-        """Take in an update of a bound pod. Once kubelet gave other cards than decided, its decision does not count."""
+        """See an update of a bound pod. Once kubelet gave other cards than decided, its decision does not count."""
         before, pod.value = pod.annotations, value
         text = pod.annotations.get(objects.RECEIPT, "")
         if text and text != before.get(objects.RECEIPT):

@@ -1,10 +1,10 @@
-"""The laws of a Binding that was written just now: the cards and tiles of the pod, and beside whom they are."""
+"""The laws of a Binding that was written just now: the cards and tiles of the pod, and with whom it shares them."""
 
 from __future__ import annotations
 
 from simulation import objects
 from simulation.objects import Object
-from simulation.observed import BoundPod, LawBroken, Observed, fits_beside, used_by
+from simulation.observed import BoundPod, LawBroken, Observed, fits_with, used_by
 
 
 class Bindings:
@@ -21,7 +21,7 @@ class Bindings:
         """
         self._check_complete(pod)
         self._check_capacity(pod.node)
-        self._check_moment(pod)
+        self._check_time(pod)
         self._check_tiles(pod)
         self._check_company(pod, calm=calm)
 
@@ -47,7 +47,7 @@ class Bindings:
                     found = f"{card} of node {node}: {amount} of {resource} given"
                     raise LawBroken("capacity", f"{found}, it never had more than {had}; pods {names}")
 
-    def _check_moment(self, pod: BoundPod) -> None:
+    def _check_time(self, pod: BoundPod) -> None:
         """Check that a pod's decision has a later time than those of pods that were bound before it was created."""
         for other in self._observed.others(pod):
             if other.version > self._observed.created[pod.uid] or other.use is None:
@@ -131,7 +131,7 @@ class Evictions:
         self._rounds: dict[str, tuple[str, int, int]] = {}  # by UID: the node, the version then, and how many count
 
     def nomination_ended(self, uid: str) -> None:
-        """Take in that a pod is not nominated, or no longer."""
+        """Note that a pod is not nominated, or no longer."""
         self._rounds.pop(uid, None)
 
     def check(self, pod: Object, node: str, uids: list[str], asked: int, *, now: int, calm: bool) -> None:
@@ -153,7 +153,7 @@ class Evictions:
         if pod["spec"].get("initContainers") or objects.company_of(pod)[0] or objects.card_name_of(pod):
             return
         stay = [each for each in self._observed.on(node) if each.version <= asked and each not in victims]
-        if not fits_beside(pod, self._observed.most.get(node, {}), stay):
+        if not fits_with(pod, self._observed.most.get(node, {}), stay):
             raise LawBroken("preemption", f"{len(uids)} pods of {node} are too few for {name}")
         if calm and self._is_known(node):
             for each in victims:

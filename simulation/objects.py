@@ -33,7 +33,7 @@ RECEIPT = "gas-allocated-cards"
 INIT_RECEIPT = "gas-allocated-init-cards"
 RECEIPTS = (RECEIPT, INIT_RECEIPT)
 TILES = "gas-container-tiles"
-MOMENT = "gas-ts"
+TIMESTAMP = "gas-ts"
 SHARE = "kubeshare/"
 COMPANY = tuple(SHARE + name for name in ("sched_affinity", "sched_anti-affinity", "sched_exclusion"))
 CARD_NAME = SHARE + "GPUID"
@@ -189,7 +189,7 @@ def card_name_of(value: Object) -> str:
 
 def decided_at(value: Object) -> int:
     """Return a number that rises from decision to decision on the same node; 0 without a decision."""
-    return int(annotations_of(value).get(MOMENT) or 0)
+    return int(annotations_of(value).get(TIMESTAMP) or 0)
 
 
 def is_over(value: Object) -> bool:

@@ -54,7 +54,7 @@ class BoundPod:
         return self.use or {}
 
     def does_not_count(self) -> None:
-        """Take in that nothing is known of its cards any more."""
+        """Note that nothing is known of its cards any more."""
         self.use = self.booked = None
 
 
@@ -81,7 +81,7 @@ class Observed:
         self._by_node: dict[str, dict[str, BoundPod]] = {}
 
     def see_node(self, name: str, value: Object | None) -> None:
-        """Take in a node as it is now; None if it is gone."""
+        """See a node as it is now; None if it is gone."""
         self.changed[name] = self.clock()
         if value is None:
             self.nodes.pop(name, None)
@@ -94,13 +94,13 @@ class Observed:
                 mine[resource] = max(mine.get(resource, 0), amount)
 
     def bind(self, pod: BoundPod) -> None:
-        """Take in that a pod was bound."""
+        """Note that a pod was bound."""
         self.bound[pod.uid] = pod
         self._by_node.setdefault(pod.node, {})[pod.uid] = pod
         self.changed[pod.node] = self.clock()
 
     def forget(self, uid: str) -> None:
-        """Take in that a pod is gone, has ended, or is not bound."""
+        """Note that a pod is gone, has ended, or is not bound."""
         self.waiting.pop(uid, None)
         if (pod := self.bound.pop(uid, None)) is not None:
             del self._by_node[pod.node][uid]
@@ -119,9 +119,9 @@ class Observed:
         return objects.capacity_of(self.nodes[node]) if node in self.nodes else {}
 
     def fits(self, value: Object, node: str, pods: Iterable[BoundPod]) -> bool:
-        """Return whether a pod fits on a node beside these pods, by its cards and by the sums of all requests."""
+        """Return whether a pod fits on a node with these pods, by its cards and by the sums of all requests."""
         pods = list(pods)
-        return self._room_by_sums(value, node, pods) and fits_beside(value, self.capacity(node), pods)
+        return self._room_by_sums(value, node, pods) and fits_with(value, self.capacity(node), pods)
 
     def _room_by_sums(self, value: Object, node: str, pods: Iterable[BoundPod]) -> bool:
         total: dict[str, Any] = {}
@@ -138,8 +138,8 @@ def used_by(pods: Iterable[BoundPod]) -> Use:
     return objects.added(pod.use or {} for pod in pods)
 
 
-def fits_beside(value: Object, capacity: Use, pods: Iterable[BoundPod]) -> bool:
-    """Return whether a pod fits on cards beside the pods of their node."""
+def fits_with(value: Object, capacity: Use, pods: Iterable[BoundPod]) -> bool:
+    """Return whether a pod fits on cards with the pods of their node."""
     pods = list(pods)
     return objects.fits(value, _open_cards(value, capacity, pods), used_by(pods))
 

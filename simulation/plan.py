@@ -1,4 +1,4 @@
-"""The plan of a history: what users do and what fails, moment by moment."""
+"""The plan of a history: what users do and what fails, step by step."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Plan:
 
     @property
     def has_faults(self) -> bool:
-        """True if anything fails, beside what users do."""
+        """True if anything fails, apart from what users do."""
         return any(step.act not in _BY_USERS for step in self.steps)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from simulation.chance import Chance
-from simulation.objects import CARD_NAME, CARDS, COMPANY, MOMENT, RECEIPT
+from simulation.objects import CARD_NAME, CARDS, COMPANY, RECEIPT, TIMESTAMP
 from simulation.plan import REPLICAS, Step
 
 Scenario = Callable[[Chance, float, list[str], int], list[Step]]
@@ -98,10 +98,10 @@ def reviewed(chance: Chance, active: float, names: list[str], nodes: int) -> lis
     least = chance.one_of((0.5, 3.0, 14.0))
     steps = [Step(0.0, "slow_reviews", (least, min(least * 3, 26.0), active - 20.0))]
     for index in range(12):
-        moment = chance.between(0.5, active - 22.0)
+        time = chance.between(0.5, active - 22.0)
         node = f"n{chance.whole(0, nodes - 1)}"
         asks = {"i915": 1, "millicores": chance.one_of((300, 500, 1000))}
-        steps.append(Step(moment, "create_for_others", (f"o{index}", [asks], node, 6)))
+        steps.append(Step(time, "create_for_others", (f"o{index}", [asks], node, 6)))
         names.append(f"o{index}")
     if chance.happens(0.7):
         act = chance.one_of(("stop_extender", "kill_now", "kill_now", "pause_extender"))
@@ -113,8 +113,8 @@ def reviewed(chance: Chance, active: float, names: list[str], nodes: int) -> lis
     if again.happens(0.3):
         # A second client binds the same pods, some of them elsewhere, while the first Bindings are still to come.
         for index in range(12):
-            moment = again.between(1.0, active - 20.0)
-            steps.append(Step(moment, "bind_by_hand", (f"o{index}", f"n{again.whole(0, nodes - 1)}", 2)))
+            time = again.between(1.0, active - 20.0)
+            steps.append(Step(time, "bind_by_hand", (f"o{index}", f"n{again.whole(0, nodes - 1)}", 2)))
     return steps
 
 
@@ -128,8 +128,8 @@ def _left_open(chance: Chance, active: float, names: list[str], nodes: int) -> l
     ]
     for index in range(8):
         asks = {"i915": 1, "millicores": chance.one_of((500, 600, 1000))}
-        moment = chance.between(at - 1.8, at - 0.2)
-        steps.append(Step(moment, "create_for_others", (f"o{index}", [asks], f"n{chance.whole(0, nodes - 1)}", 2)))
+        time = chance.between(at - 1.8, at - 0.2)
+        steps.append(Step(time, "create_for_others", (f"o{index}", [asks], f"n{chance.whole(0, nodes - 1)}", 2)))
         steps.append(Step(chance.between(at, at + 15.0), "create_pod", (f"q{index}", [asks], [], None)))
     if chance.happens(0.5):
         fields = {"clients": "extender", "method": "PATCH", "path": "/pods/", "cut": 1.0}
@@ -302,7 +302,7 @@ def bound_after_replacement(chance: Chance) -> Quiet:
 
 def copied(chance: Chance) -> Quiet:
     """Create a pod from the text of one that runs, with its cards and its receipt."""
-    written = {CARDS: "card0", RECEIPT: "card0", MOMENT: "5"}
+    written = {CARDS: "card0", RECEIPT: "card0", TIMESTAMP: "5"}
     steps = [
         _pod(1.0, "a"),
         Step(chance.between(3.0, 4.0), "create_copy", ("t", [dict(WHOLE)], written)),

@@ -184,7 +184,7 @@ class Mirror:
             try:
                 version = await self._relist()
                 self.complete.set()
-                await self._follow(version)
+                await self._watch(version)
             except API_FAILURES:
                 await asyncio.sleep(_PAUSE)
 
@@ -197,7 +197,7 @@ class Mirror:
             self._put(uid, value)
         return str(listed["metadata"]["resourceVersion"])
 
-    async def _follow(self, version: str) -> None:
+    async def _watch(self, version: str) -> None:
         """Watch from the last version seen, again and again. Raises RefusedByApi when the history is gone."""
         while True:
             async with self._client.watch(self._path, version, timeoutSeconds="600") as events:

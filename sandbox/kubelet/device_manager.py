@@ -108,44 +108,26 @@ class DeviceState:
 CHECKPOINT_FILE = "kubelet_internal_checkpoint"
 
 
-class _Entry(msgspec.Struct):
-    uid: str
-    container: str
-    resource: str
-    ids: list[str]
-    response: bytes
-
-
 class _Checkpoint(msgspec.Struct):
-    entries: list[_Entry]
-    resources: list[str]
+    allocations: dict[str, dict[str, dict[str, Allocation]]]
+    resources: frozenset[str]
 
 
 def write_checkpoint(file: Path, state: DeviceState) -> None:
     """Write the file by which kubelet knows its allocations after a restart. Atomic."""
-    entries = [
-        _Entry(uid, container, resource, sorted(allocation.ids), allocation.response)
-        for uid, containers in state.allocations.items()
-        for container, allocations in containers.items()
-        for resource, allocation in allocations.items()
-    ]
     unfinished = file.with_suffix(".new")
-    unfinished.write_bytes(msgspec.json.encode(_Checkpoint(entries, sorted(state.resources))))
+    unfinished.write_bytes(msgspec.json.encode(_Checkpoint(state.allocations, state.resources)))
     unfinished.replace(file)
 
 
 def read_checkpoint(file: Path) -> DeviceState:
     """Read the state of devices; empty if there is no file. None is healthy until its plugin has reported it again."""
     state = DeviceState()
-    if not file.exists():
-        return state
-    checkpoint = msgspec.json.decode(file.read_bytes(), type=_Checkpoint)
-    for resource in checkpoint.resources:
-        state.report(resource, api.ListAndWatchResponse())
-    for entry in checkpoint.entries:
-        state.add_allocation(
-            entry.uid, entry.container, entry.resource, Allocation(frozenset(entry.ids), entry.response)
-        )
+    if file.exists():
+        checkpoint = msgspec.json.decode(file.read_bytes(), type=_Checkpoint)
+        state.allocations = checkpoint.allocations
+        for resource in checkpoint.resources:
+            state.report(resource, api.ListAndWatchResponse())
     return state
 
 

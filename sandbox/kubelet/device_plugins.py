@@ -54,7 +54,7 @@ class _Endpoint:
     stopped: bool = False
 
 
-class DevicePlugins:
+class DevicePlugins(RegistrationServicer):
     """The registration service of one kubelet, and the plugins that are connected.
 
     release     minor release of Kubernetes: from 37 on, plugins of one resource are distinguished by their sockets
@@ -92,7 +92,7 @@ class DevicePlugins:
             if path.is_socket():
                 path.unlink()
         server = aio.server()
-        add_RegistrationServicer_to_server(_Registration(self), server)
+        add_RegistrationServicer_to_server(self, server)
         await PluginSocket.listen(server, self._directory / SOCKET)
         self.serving.set()
         try:
@@ -104,6 +104,15 @@ class DevicePlugins:
             await asyncio.gather(*self._watching, return_exceptions=True)
             for endpoint in self._connected:
                 await endpoint.channel.close()
+
+    async def Register(  # noqa: N802 -- kubelet's name
+        self, request: api.RegisterRequest, context: aio.ServicerContext[api.RegisterRequest, api.Empty]
+    ) -> api.Empty:
+        try:
+            await self.register(request)
+        except PluginFailed as failure:
+            await context.abort(grpc.StatusCode.UNKNOWN, str(failure))
+        return api.Empty()
 
     async def register(self, request: api.RegisterRequest) -> None:
         """Connect to a plugin and watch its device list. Raises PluginFailed."""
@@ -200,22 +209,6 @@ class DevicePlugins:
             self._on_lost(endpoint.resource)
         for each in {id(endpoint): endpoint, id(stopped): stopped}.values():
             await each.channel.close()
-
-
-class _Registration(RegistrationServicer):
-    """The gRPC service of `DevicePlugins`."""
-
-    def __init__(self, plugins: DevicePlugins) -> None:
-        self._plugins = plugins
-
-    async def Register(  # noqa: N802 -- kubelet's name
-        self, request: api.RegisterRequest, context: aio.ServicerContext[api.RegisterRequest, api.Empty]
-    ) -> api.Empty:
-        try:
-            await self._plugins.register(request)
-        except PluginFailed as failure:
-            await context.abort(grpc.StatusCode.UNKNOWN, str(failure))
-        return api.Empty()
 
 
 async def _call(endpoint: _Endpoint, call: Awaitable[_Response]) -> _Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,7 +54,7 @@ def allocatable_resources(state: DeviceState) -> api.AllocatableResourcesRespons
     )
 
 
-class PodResourcesServer:
+class PodResourcesServer(PodResourcesListerServicer):
     """Serve the API at one socket.
 
     list_pods    returns the response to ``List``
@@ -69,30 +70,18 @@ class PodResourcesServer:
         self._socket = socket
         self._list_pods = list_pods
         self._allocatable = allocatable
+        self._limit = _Limit(time.monotonic)
 
     async def serve(self) -> None:
         """Serve until cancelled. The socket stays at the end."""
         self._socket.parent.mkdir(parents=True, exist_ok=True)
         server = aio.server()
-        add_PodResourcesListerServicer_to_server(_Lister(self._list_pods, self._allocatable), server)
+        add_PodResourcesListerServicer_to_server(self, server)
         await PluginSocket.listen(server, self._socket)
         try:
             await asyncio.Event().wait()
         finally:
             await server.stop(None)
-
-
-class _Lister(PodResourcesListerServicer):
-    """The gRPC service."""
-
-    def __init__(
-        self,
-        list_pods: Callable[[], api.ListPodResourcesResponse],
-        allocatable: Callable[[], api.AllocatableResourcesResponse],
-    ) -> None:
-        self._list_pods = list_pods
-        self._allocatable = allocatable
-        self._limit = _Limit(asyncio.get_running_loop().time)
 
     async def List(  # noqa: N802 -- kubelet's name
         self,

@@ -140,7 +140,7 @@ class Replay:
         elif self._storage.get(PODS.plural, key) is not None:
             self._storage.remove(PODS.plural, key)
         decided = DECIDED_AT in (metadata.get("annotations") or {})
-        self._laws.follow("user" if metadata["uid"] in self.by_hand and not decided else "extender")
+        self._laws.check_writes("user" if metadata["uid"] in self.by_hand and not decided else "extender")
 
     async def _watch_leaders(self) -> None:
         """Find two replicas that are ready at the same time. Raises LawBroken."""

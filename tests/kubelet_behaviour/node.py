@@ -115,7 +115,7 @@ class Node:
         }
 
     async def refusals(self, questions: int) -> list[str]:
-        """Call PodResources so many times at once, and return the errors as code and sentence."""
+        """Call PodResources a number of times at once, and return the errors as code and sentence."""
         options = (("grpc.use_local_subchannel_pool", 1),)
         socket = self.directory / "pod-resources/kubelet.sock"
         async with aio.insecure_channel(f"unix:{socket}", options=options) as channel:

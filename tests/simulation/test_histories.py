@@ -125,7 +125,7 @@ def test_a_law_that_ends_with_an_exception_ends_the_history(monkeypatch: pytest.
     def fail(_laws: Laws, _binds_now: str) -> None:
         raise KeyError("p0")
 
-    monkeypatch.setattr(Laws, "follow", fail)
+    monkeypatch.setattr(Laws, "check_writes", fail)
     outcome = run_plan(Plan(seed=1, nodes=((0,),), webhooks=False, steps=()))
     assert (outcome.law, outcome.sentence) == ("no exception at the top", "a law ended: KeyError('p0')")
 

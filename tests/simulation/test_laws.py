@@ -32,12 +32,12 @@ class Cluster:
 
     def add(self, name: str, *containers: dict[str, int]) -> str:
         created = self.api.create(PODS, "default", objects.pod(name, list(containers), [], {}))
-        self.laws.follow("")
+        self.laws.check_writes("")
         return str(created.value["metadata"]["uid"])
 
     def add_in_words(self, name: str, asks: dict[str, int]) -> None:
         self.api.create(PODS, "default", objects.pod(name, [asks], [], {}, prefix=""))
-        self.laws.follow("")
+        self.laws.check_writes("")
 
     def bind(
         self,
@@ -49,11 +49,11 @@ class Cluster:
         more: dict[str, str] | None = None,
     ) -> None:
         self._decisions += 1
-        annotations = {objects.CARDS: cards, objects.MOMENT: str(decided or self._decisions)} if cards else {}
+        annotations = {objects.CARDS: cards, objects.TIMESTAMP: str(decided or self._decisions)} if cards else {}
         annotations |= more or {}
         binding = {"metadata": {"name": name, "annotations": annotations}, "target": {"kind": "Node", "name": "n0"}}
         self.api.bind("default", name, binding)
-        self.laws.follow(by)
+        self.laws.check_writes(by)
 
 
 def broken(check: Any, *args: Any) -> str:
@@ -214,7 +214,7 @@ def test_a_pod_of_another_scheduler_may_wait() -> None:
     pod = objects.pod("p0", [HALF], [], {})
     pod["spec"]["schedulerName"] = objects.OTHER_SCHEDULER
     cluster.api.create(PODS, "default", pod)
-    cluster.laws.follow("")
+    cluster.laws.check_writes("")
     cluster.laws.check_bound()
 
 
@@ -304,7 +304,7 @@ def test_no_pod_is_evicted_without_need(why: str) -> None:
 def nominate(cluster: Cluster, name: str, node: str | None) -> dict[str, Any]:
     patch = msgspec.json.encode({"status": {"nominatedNodeName": node}})
     cluster.api.patch(PODS, "default", name, ("application/merge-patch+json", patch), "status")
-    cluster.laws.follow("")
+    cluster.laws.check_writes("")
     pod = cluster.api.get(PODS, "default", name).value
     return {**pod, "spec": {**pod["spec"], "priority": 1}}
 
@@ -386,7 +386,7 @@ def test_a_pod_with_labels_must_not_wait_for_a_card_that_is_open_to_it(
         cluster.api.create(PODS, "default", objects.share(name, 500, 0, labels, {}))
         cluster.bind(name, card)
     cluster.api.create(PODS, "default", objects.share("s2", 500, 0, waiting, {}))
-    cluster.laws.follow("")
+    cluster.laws.check_writes("")
     if waits:
         cluster.laws.check_bound()
     else:
@@ -412,7 +412,7 @@ def test_company_and_names(first: dict[str, str], second: dict[str, str], found:
     cluster = Cluster()
     for name, labels in (("p0", first), ("p1", second)):
         cluster.api.create(PODS, "default", objects.share(name, 100, 0, labels, {}))
-    cluster.laws.follow("")
+    cluster.laws.check_writes("")
     cluster.bind("p0", "card0")
     if found:
         assert broken(cluster.bind, "p1", "card0").startswith(found)
@@ -433,7 +433,7 @@ def test_affinity_is_judged_in_the_order_of_decisions(
     cluster = Cluster()
     for name, labels in (("p0", first), ("p1", second)):
         cluster.api.create(PODS, "default", objects.share(name, 100, 0, labels, {}))
-    cluster.laws.follow("")
+    cluster.laws.check_writes("")
     cluster.bind("p0", "card0", decided=200)
     if holds:
         cluster.bind("p1", "card0", decided=100)
@@ -447,7 +447,7 @@ def test_a_pod_may_follow_one_whose_cards_stay_reserved(reserved: str, holds: bo
     cluster = Cluster()
     for name, labels in (("p0", {AFFINITY: reserved}), ("p1", {}), ("p2", {AFFINITY: "a"})):
         cluster.api.create(PODS, "default", objects.share(name, 100, 0, labels, {}))
-    cluster.laws.follow("")
+    cluster.laws.check_writes("")
     cluster.bind("p0", "", by="user")
     cluster.bind("p1", "card0")
     if holds:
@@ -460,7 +460,7 @@ def test_the_same_name_is_the_same_card() -> None:
     cluster = Cluster()
     for name in ("p0", "p1"):
         cluster.api.create(PODS, "default", objects.share(name, 100, 0, {objects.CARD_NAME: "x"}, {}))
-    cluster.laws.follow("")
+    cluster.laws.check_writes("")
     cluster.bind("p0", "card0")
     assert broken(cluster.bind, "p1", "card1").startswith("names: pod p1 has a card named x")
 
@@ -487,7 +487,7 @@ def test_a_pod_says_which_cards_its_containers_have(written: dict[str, str], hol
     patch = msgspec.json.encode({"metadata": {"annotations": written}, "status": {"phase": "Running"}})
     cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
     cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch), "status")
-    cluster.laws.follow("")
+    cluster.laws.check_writes("")
     given = {uid: {"main0": {"card0"}}}
     if holds:
         cluster.laws.check_devices(given)
@@ -511,9 +511,9 @@ def test_a_receipt_says_what_kubelet_has_given(given: dict[str, set[str]] | None
     patch = msgspec.json.encode({"metadata": {"annotations": {objects.RECEIPT: "card1"}}})
     cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
     if found:
-        assert broken(cluster.laws.follow, "").startswith(found)
+        assert broken(cluster.laws.check_writes, "").startswith(found)
     else:
-        cluster.laws.follow("")
+        cluster.laws.check_writes("")
 
 
 def test_a_receipt_is_for_a_bound_pod() -> None:
@@ -521,7 +521,7 @@ def test_a_receipt_is_for_a_bound_pod() -> None:
     cluster.add("p0", HALF)
     patch = msgspec.json.encode({"metadata": {"annotations": {objects.RECEIPT: "card1"}}})
     cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
-    assert broken(cluster.laws.follow, "") == "devices: pod p0 waits, and has a receipt"
+    assert broken(cluster.laws.check_writes, "") == "devices: pod p0 waits, and has a receipt"
 
 
 @pytest.mark.parametrize(
@@ -557,7 +557,7 @@ def test_containers_get_the_decided_cards_if_nothing_fails() -> None:
     cluster.bind("p0", "card0")
     patch = msgspec.json.encode({"metadata": {"annotations": {objects.RECEIPT: "card1"}}})
     cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
-    assert broken(cluster.laws.follow, "").startswith("devices: p0 got 'card1' instead of")
+    assert broken(cluster.laws.check_writes, "").startswith("devices: p0 got 'card1' instead of")
 
 
 def test_books_follow_receipts() -> None:
@@ -566,7 +566,7 @@ def test_books_follow_receipts() -> None:
     cluster.bind("p0", "card0")
     patch = msgspec.json.encode({"metadata": {"annotations": {objects.RECEIPT: "card1"}}})
     cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
-    cluster.laws.follow("")
+    cluster.laws.check_writes("")
     cluster.laws.check_books("a", {uid: ("n0", {"card1": HALF})})
     assert "a booked" in broken(cluster.laws.check_books, "a", {uid: ("n0", {"card0": HALF})})
 
@@ -577,7 +577,7 @@ def test_a_container_with_too_few_cards_may_keep_decided_ones() -> None:
     cluster.bind("p0", "card0,card1")
     patch = msgspec.json.encode({"metadata": {"annotations": {objects.RECEIPT: "card1"}}})
     cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
-    cluster.laws.follow("")
+    cluster.laws.check_writes("")
     cluster.laws.check_books("a", {uid: ("n0", {"card0": {"i915": 1}, "card1": {"i915": 1}})})
 
 
@@ -585,12 +585,12 @@ def test_an_init_container_with_too_few_cards_may_count_once() -> None:
     cluster = Cluster()
     created = cluster.api.create(PODS, "default", objects.pod("p0", [HALF], [{"i915": 2}], {}))
     uid = str(created.value["metadata"]["uid"])
-    cluster.laws.follow("")
+    cluster.laws.check_writes("")
     cluster.bind("p0", "", by="user")
     receipts = {objects.RECEIPT: "card0", objects.INIT_RECEIPT: "card0"}
     patch = msgspec.json.encode({"metadata": {"annotations": receipts}})
     cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
-    cluster.laws.follow("")
+    cluster.laws.check_writes("")
     cluster.laws.check_books("a", {uid: ("n0", {"card0": HALF})})
 
 
@@ -610,7 +610,7 @@ def test_a_receipt_about_a_missing_card_may_be_ignored(decided: str, booked: str
     cluster.bind("p0", decided, by="extender-a" if decided else "user")
     patch = msgspec.json.encode({"metadata": {"annotations": {objects.RECEIPT: "card7"}}})
     cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
-    cluster.laws.follow("")
+    cluster.laws.check_writes("")
     books = {uid: ("n0", {booked: HALF})} if booked else {}
     if holds:
         cluster.laws.check_books("a", books)
@@ -627,7 +627,7 @@ def test_a_part_of_a_card_is_not_known_while_the_node_lacks_the_card() -> None:
 
     labels = {"metadata": {"labels": {objects.PREFIX + "gpu-numbers": "0"}}}
     cluster.api.patch(NODES, None, "n0", ("application/merge-patch+json", msgspec.json.encode(labels)))
-    cluster.laws.follow("")
+    cluster.laws.check_writes("")
     cluster.laws.check_books("a", without_part)
     more = {uid: ("n0", {"card1": HALF | {"memory.max": 1}})}
     assert "a booked" in broken(cluster.laws.check_books, "a", more)
