@@ -44,27 +44,28 @@ class ApiFailure(GasError):
         self.status["code"] = code
 
 
-def _details(kind: Kind, name: str, subresource: str = "") -> dict[str, Any]:
+def details_of(kind: Kind, name: str, subresource: str = "") -> dict[str, Any]:
+    """Return the details of a ``Status`` about an object."""
     plural = f"{kind.plural}/{subresource}" if subresource else kind.plural
-    return {"name": name, **({"group": kind.group} if kind.group else {}), "kind": plural}
+    return {**({"name": name} if name else {}), **({"group": kind.group} if kind.group else {}), "kind": plural}
 
 
 def not_found(kind: Kind, name: str) -> ApiFailure:
     """Return the 404 for a missing object."""
-    return ApiFailure(404, "NotFound", f'{kind.qualified} "{name}" not found', _details(kind, name))
+    return ApiFailure(404, "NotFound", f'{kind.qualified} "{name}" not found', details_of(kind, name))
 
 
 def already_exists(kind: Kind, name: str) -> ApiFailure:
     """Return the 409 for an object whose name is taken."""
     message = f'{kind.qualified} "{name}" already exists'
-    return ApiFailure(409, "AlreadyExists", message, _details(kind, name))
+    return ApiFailure(409, "AlreadyExists", message, details_of(kind, name))
 
 
 def conflict(kind: Kind, name: str, why: str, subresource: str = "") -> ApiFailure:
     """Return the 409 for an object that a request cannot change now."""
     what = f"{kind.qualified}/{subresource}" if subresource else kind.qualified
     message = f'Operation cannot be fulfilled on {what} "{name}": {why}'
-    return ApiFailure(409, "Conflict", message, _details(kind, name, subresource))
+    return ApiFailure(409, "Conflict", message, details_of(kind, name, subresource))
 
 
 def modified(kind: Kind, name: str) -> ApiFailure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from sandbox.api.failure import ApiFailure, bad_request, method_not_allowed, no_such_path, unauthorized
+from sandbox.api.failure import ApiFailure, bad_request, details_of, method_not_allowed, no_such_path, unauthorized
 from sandbox.api.kinds import KINDS, PODS, Kind
 from sandbox.api.list_watch import (
     ListOptions,
@@ -76,12 +77,7 @@ def forbidden(access: Access) -> ApiFailure:
         f'{what} is forbidden: User "{access.user}" cannot {access.verb} resource "{access.resource}" '
         f'in API group "{access.kind.group}" {where}'
     )
-    details = {
-        **({"name": access.name} if access.name else {}),
-        **({"group": access.kind.group} if access.kind.group else {}),
-        "kind": access.kind.plural,
-    }
-    return ApiFailure(403, "Forbidden", message, details)
+    return ApiFailure(403, "Forbidden", message, details_of(access.kind, access.name))
 
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -132,12 +128,14 @@ class _KindRoutes:
         collection = inside or f"{kind.root}/{kind.plural}"
         routes = [
             Route(collection, self._collection, methods=every),
-            Route(f"{collection}/{{name}}", self._item, methods=every),
+            Route(f"{collection}/{{name}}", partial(self._one, subresource=""), methods=every),
         ]
         if kind.namespaced:
             routes.append(Route(f"{kind.root}/{kind.plural}", self._collection, methods=every))
         if kind.has_status:
-            routes.append(Route(f"{collection}/{{name}}/status", self._status, methods=every))
+            routes.append(
+                Route(f"{collection}/{{name}}/status", partial(self._one, subresource="status"), methods=every)
+            )
         if kind is PODS:
             routes.append(Route(f"{collection}/{{name}}/binding", self._binding, methods=every))
         return routes
@@ -180,16 +178,8 @@ class _KindRoutes:
         )
         return StreamingResponse(lines, media_type="application/json")
 
-    async def _item(self, request: Request) -> Response:
-        return await self._one(request, "")
-
-    async def _status(self, request: Request) -> Response:
-        if request.method in ("POST", "DELETE"):
-            raise method_not_allowed()
-        return await self._one(request, "status")
-
     async def _one(self, request: Request, subresource: str) -> Response:
-        if request.method == "POST":
+        if request.method == "POST" or (subresource and request.method == "DELETE"):
             raise method_not_allowed()
         namespace, name = request.path_params.get("namespace"), request.path_params["name"]
         body = await request.body()
@@ -205,12 +195,8 @@ class _KindRoutes:
         seconds = _whole_number(grace) if grace else None
         before = self._api.get(self._kind, namespace, name)
         left = self._api.delete(self._kind, namespace, name, _decoded(body) if body else {}, seconds)
-        return self._object(left) if left is not None else _success(200, self._deleted(before))
-
-    def _deleted(self, before: Stored) -> dict[str, Any]:
-        metadata = before.value["metadata"]
-        group = {"group": self._kind.group} if self._kind.group else {}
-        return {"name": metadata["name"], **group, "kind": self._kind.plural, "uid": metadata["uid"]}
+        uid = before.value["metadata"]["uid"]
+        return self._object(left) if left is not None else _success(200, details_of(self._kind, name) | {"uid": uid})
 
     async def _binding(self, request: Request) -> Response:
         if request.method != "POST":
