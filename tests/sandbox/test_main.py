@@ -101,17 +101,6 @@ def test_the_demo_of_a_users_own_file(tmp_path: Path, temporary: Path, extra: li
     assert list(temporary.iterdir()) == []
 
 
-def test_the_demo_of_the_examples_needs_a_checkout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(__main__, "EXAMPLES", tmp_path / "examples")  # as in an installed package
-    assert __main__.main([]) == 1
-    assert capsys.readouterr().err == (
-        "gas-sandbox: the demo runs the pods of examples/, which only a checkout of gas has;"
-        f" {tmp_path / 'examples'} does not exist. Run make demo in a checkout, or give a FILE with your own cluster\n"
-    )
-
-
 PATIENCE = 120.0
 """Seconds for the demo to write a line; much longer than it takes."""
 

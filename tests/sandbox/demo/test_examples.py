@@ -85,7 +85,7 @@ async def test_the_examples_in_the_words_of_koordinator_get_the_decided_cards() 
 
 async def test_the_examples_in_the_words_of_kubeshare_get_the_decided_cards() -> None:
     directory = EXAMPLES / "kubeshare"
-    run, lines = await _run(directory, *flags_of(directory), run=1.0)
+    run, lines = await _run(directory, *flags_of(directory), run=2.0)  # abcde-1 must not end before abcde-2 has a node
     assert any("kubeshare/vgpu=2k" in line for line in lines)
     assert "warning" not in "\n".join(lines)
     waits = [line for line in lines if " share-4 " in line and " waiting: " in line]
