@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from gas.objects.stored import Node, Pod
+from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
+from gas.values.cards import Card
 from gas.vocabularies.pod_parts import need_facts
 from gas.vocabularies.protocol import NeedFacts
 
@@ -20,10 +22,15 @@ def container(name: str = "main", *, always: bool = False, **requests: int | str
 
     always  whether it is a sidecar
     """
+    return requesting({_resource(key): value for key, value in requests.items()}, name, always=always)
+
+
+def requesting(resources: Mapping[str, Any], name: str = "main", *, always: bool = False) -> dict[str, Any]:
+    """Return a container that requests amounts of resources, given by their full names, and is limited to them."""
     built: dict[str, Any] = {"name": name}
-    if requests:
-        resources = {_resource(key): value for key, value in requests.items()}
-        built["resources"] = {"requests": resources, "limits": resources}
+    if resources:
+        amounts = dict(resources)
+        built["resources"] = {"requests": amounts, "limits": amounts}
     if always:
         built["restartPolicy"] = "Always"
     return built
@@ -91,15 +98,34 @@ def node_json(
         "memory_max": 8_000_000_000 * count,
     }
     amounts = {_resource(key): str(value) for key, value in resources.items()}
+    return described_node(
+        name, amounts, labels={"gpu.intel.com/gpu-numbers": numbers, **(labels or {})}, annotations=annotations
+    )
+
+
+def described_node(
+    name: str,
+    amounts: Mapping[str, Any],
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    memory: Sequence[int] | None = None,
+    driver: str = "i915",
+) -> dict[str, Any]:
+    """Return a node as JSON with amounts of resources, given by their full names.
+
+    memory  bytes of each of its cards, for a node that records them; 0 for an unknown amount
+    """
+    texts = dict(annotations or {})
+    if memory is not None:
+        records = [CardRecord(card=Card(n), driver=driver, memory=each or None) for n, each in enumerate(memory)]
+        texts = {ANNOTATION: format_card_records(records), **texts}
+    written = {resource: str(amount) for resource, amount in amounts.items()}
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": {"gpu.intel.com/gpu-numbers": numbers, **(labels or {})},
-            "annotations": dict(annotations or {}),
-        },
-        "status": {"allocatable": amounts, "capacity": amounts},
+        "metadata": {"name": name, "labels": dict(labels or {}), "annotations": texts},
+        "status": {"allocatable": written, "capacity": written},
     }
 
 

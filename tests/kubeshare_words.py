@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
-from gas.values.cards import Card
-from tests.builders import pod_json
+from tests.builders import described_node, pod_json, requesting
 
 GIB = 2**30
 VGPU = "kubeshare/vgpu"
@@ -45,12 +43,7 @@ def with_card(name: str = "main", cards: int | None = 1, *, always: bool = False
     """
     requests = {} if cards is None else {VGPU: str(cards)}
     requests |= {f"kubeshare/{key.replace('_', '.')}": str(amount) for key, amount in amounts.items()}
-    built: dict[str, Any] = {"name": name, "image": "example/main:1"}
-    if requests:
-        built["resources"] = {"requests": requests, "limits": requests}
-    if always:
-        built["restartPolicy"] = "Always"
-    return built
+    return requesting(requests, name, always=always) | {"image": "example/main:1"}
 
 
 def sharing(
@@ -61,33 +54,16 @@ def sharing(
     return pod_json(*(containers or (with_card(),)), name=name, uid=name, annotations=stated, **fields)
 
 
-def sharing_node(
-    name: str = "n1",
-    *,
-    memory: Sequence[int] = (8 * GIB, 8 * GIB),
-    labels: Mapping[str, str] | None = None,
-    annotations: Mapping[str, str] | None = None,
-    driver: str = "i915",
-    **allocatable: int,
-) -> dict[str, Any]:
+def sharing_node(name: str = "n1", *, memory: Sequence[int] = (8 * GIB, 8 * GIB), **stated: Any) -> dict[str, Any]:
     """Return a node as our plugin describes it, with a card for each number of bytes.
 
-    allocatable  of other vocabularies, by full name with ``__`` for the slash and ``_`` for a dot
+    stated  labels, annotations, the driver, and amounts by full name, with ``__`` for the slash and ``_`` for a dot
     """
-    records = [CardRecord(card=Card(number), driver=driver, memory=each or None) for number, each in enumerate(memory)]
+    fields = {key: stated.pop(key) for key in ("labels", "annotations", "driver") if key in stated}
     amounts = {
-        VGPU: str(1000 * len(memory)),
-        "kubeshare/millicores": str(1000 * len(memory)),
-        "kubeshare/memory.max": str(sum(memory)),
-        **{key.replace("__", "/").replace("_", "."): str(amount) for key, amount in allocatable.items()},
+        VGPU: 1000 * len(memory),
+        "kubeshare/millicores": 1000 * len(memory),
+        "kubeshare/memory.max": sum(memory),
+        **{key.replace("__", "/").replace("_", "."): amount for key, amount in stated.items()},
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": dict(labels or {}),
-            "annotations": {ANNOTATION: format_card_records(records), **(annotations or {})},
-        },
-        "status": {"allocatable": amounts, "capacity": amounts},
-    }
+    return described_node(name, amounts, memory=memory, **fields)

@@ -9,8 +9,7 @@ import msgspec
 
 from gas.objects.stored import Node
 from gas.values.amounts import MemoryUnit
-from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
-from gas.values.cards import Card
+from tests.builders import described_node, requesting
 
 GPU_MEM = "aliyun.com/gpu-mem"
 GPU_COUNT = "aliyun.com/gpu-count"
@@ -20,14 +19,11 @@ MIB = MemoryUnit.MIB.bytes
 
 def asking(name: str = "main", *, always: bool = False, **requests: Any) -> dict[str, Any]:
     """Return a container; ``gpu_mem``, ``nvidia`` and ``dcu`` stand for the resources of these systems."""
-    names = {"gpu_mem": GPU_MEM, "nvidia": NVIDIA, "dcu": "dcu.com/gpu"}
-    resources = {names[key]: str(amount) for key, amount in requests.items()}
-    built: dict[str, Any] = {"name": name, "image": "example/main:1"}
-    built["resources"] = {"requests": resources, "limits": resources}
-    if always:
-        built["restartPolicy"] = "Always"
-    return built
+    resources = {_NAMES[key]: str(amount) for key, amount in requests.items()}
+    return requesting(resources, name, always=always) | {"image": "example/main:1"}
 
+
+_NAMES = {"gpu_mem": GPU_MEM, "gpu_count": GPU_COUNT, "nvidia": NVIDIA, "dcu": "dcu.com/gpu"}
 
 KOORDINATOR = {
     "shared": "koordinator.sh/gpu.shared",
@@ -41,9 +37,8 @@ KOORDINATOR = {
 
 def sharing(name: str = "main", *, always: bool = False, **requests: Any) -> dict[str, Any]:
     """Return a container in Koordinator's words; ``core`` and the others of KOORDINATOR stand for its resources."""
-    built = asking(name, always=always)
     resources = {KOORDINATOR[key]: str(amount) for key, amount in requests.items()}
-    return built | {"resources": {"requests": resources, "limits": dict(resources)}}
+    return requesting(resources, name, always=always) | {"image": "example/main:1"}
 
 
 def koordinator_node(*sizes: int, **stated: Any) -> dict[str, Any]:
@@ -61,34 +56,17 @@ def counted_node(**stated: Any) -> dict[str, Any]:
     return stating() | {"status": {"allocatable": amounts, "capacity": amounts}}
 
 
-def stating(
-    name: str = "n1",
-    *,
-    memory: Sequence[int] | None = None,
-    labels: Mapping[str, str] | None = None,
-    annotations: Mapping[str, str] | None = None,
-    driver: str = "i915",
-    **allocatable: Any,
-) -> dict[str, Any]:
+def stating(name: str = "n1", *, memory: Sequence[int] | None = None, **stated: Any) -> dict[str, Any]:
     """Return a node that states resources; ``gpu_mem``, ``gpu_count``, ``nvidia`` and ``dcu`` stand for full names.
 
     memory  bytes of each of its cards, for a node that records them
     """
-    names = {"gpu_mem": GPU_MEM, "gpu_count": GPU_COUNT, "nvidia": NVIDIA, "dcu": "dcu.com/gpu"}
+    fields = {key: stated.pop(key) for key in ("labels", "annotations", "driver") if key in stated}
     amounts = {
-        names.get(key, "gpu.intel.com/" + key.replace("memory_max", "memory.max")): str(amount)
-        for key, amount in allocatable.items()
+        _NAMES.get(key, "gpu.intel.com/" + key.replace("memory_max", "memory.max")): amount
+        for key, amount in stated.items()
     }
-    texts = dict(annotations or {})
-    if memory is not None:
-        records = [CardRecord(card=Card(n), driver=driver, memory=each or None) for n, each in enumerate(memory)]
-        texts[ANNOTATION] = format_card_records(records)
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": dict(labels or {}), "annotations": texts},
-        "status": {"allocatable": amounts, "capacity": amounts},
-    }
+    return described_node(name, amounts, memory=memory, **fields)
 
 
 def decoded(node: Mapping[str, Any]) -> Node:
