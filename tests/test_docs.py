@@ -20,8 +20,7 @@ from gas.values.card_records import ANNOTATION
 from gas.values.cards import Card
 from gas.vocabularies.intel import names
 from scripts.reference import NODE_ANNOTATIONS, NODE_LABELS, POD_ANNOTATIONS, PROGRAMS, metrics
-from tests.e2e.accounts import FULL_RULES
-from tests.e2e.plugin import PLUGIN_RULES
+from tests.e2e.accounts import FULL_RULES, PLUGIN_RULES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

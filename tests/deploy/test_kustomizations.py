@@ -16,7 +16,7 @@ from gas.inspection.page.flags import parse_flags as parse_page_flags
 from gas.plugin.flags import COMMAND_LINE as PLUGIN_LINE
 from gas.plugin.flags import Flags as PluginFlags
 from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, KUSTOMIZATIONS, Manifest, container, local_files, one, read
-from tests.e2e.plugin import PLUGIN_RULES
+from tests.e2e.accounts import PLUGIN_RULES
 
 ROOT = DEPLOY.parent
 EXTENDER = one(BASE / "extender", "Deployment")

@@ -15,7 +15,7 @@ from gas.doctor.findings import Level
 from gas.doctor.report import as_json
 from scripts.reference import metrics
 from tests.doctor.snapshots import configuration, entry, findings, gpu_pod, scheduler, snapshot, worst
-from tests.e2e.test_doctor import DOCTOR_RULES
+from tests.e2e.accounts import DOCTOR_RULES
 
 ROOT = Path(__file__).parents[2]
 DOCTOR = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")

@@ -35,6 +35,36 @@ FULL_RULES: tuple[Rule, ...] = (
 --leader-elect to hold its Lease, and with --sharepods to make the pods of SharePods."""
 
 
+PLUGIN_RULES: tuple[Rule, ...] = (
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch"]},
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+)
+"""All permissions that the plugin needs."""
+
+DOCTOR_RULES: tuple[Rule, ...] = (
+    {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]},
+    {"apiGroups": [""], "resources": ["configmaps", "serviceaccounts", "services"], "verbs": ["get"]},
+    {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list"]},
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list"]},
+    {"apiGroups": ["nfd.k8s-sigs.io"], "resources": ["nodefeatures"], "verbs": ["list"]},
+    {
+        "apiGroups": ["admissionregistration.k8s.io"],
+        "resources": ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+        "verbs": ["list"],
+    },
+    {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+)
+"""All permissions that the doctor needs. It changes nothing: access reviews are created only to be answered."""
+
+INSPECTION_RULES: tuple[Rule, ...] = (
+    {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]},
+    {"apiGroups": [""], "resources": ["pods/proxy"], "verbs": ["get"]},
+)
+"""All permissions that `kubectl gas` needs."""
+
+
 def add_account(api: KubeApi, name: str, role: str, rules: tuple[Rule, ...]) -> KubeApi:
     """Make a service account in `default` with a ClusterRole of its own, unless they exist.
 

@@ -7,23 +7,22 @@ There is no kubelet that mounts the Secret either, so `Mounted` writes its files
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import random
 import secrets
-import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 from tests.e2e.certificates import Authority, KeyPair
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.extender import Extender
 from tests.e2e.helm import Helm
-from tests.e2e.kube_api import KubeApi, Object, RefusedError, write_kubeconfig
+from tests.e2e.kube_api import KubeApi, Object, refusal, write_kubeconfig
 from tests.e2e.kubectl import Kubectl
+from tests.e2e.plain_port import PlainPort
 from tests.e2e.ports import free_port
+from tests.e2e.service import Forwarder
 from tests.e2e.waiting import wait_for
 
 REPOSITORY = Path(__file__).parents[2]
@@ -56,70 +55,6 @@ class LoopbackServices(ControlPlane):
             f"--service-cluster-ip-range={self.service_range}" if "service-cluster-ip-range" in word else word
             for word in super()._api_server_command(binaries, authority)
         ]
-
-
-class Forwarder:
-    """Listen on a Service's address and pass each connection on to a port of this machine.
-
-    Of several ports it takes each in turn, as kube-proxy does. With none, connections are accepted but never served, as
-    behind a firewall that drops packets.
-    """
-
-    def __init__(self, address: str, port: int, *targets: int) -> None:
-        self.connections = 0
-        self._targets = targets
-        self._listening = socket.create_server((address, port), backlog=512)
-        self._open: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        """Stop listening and end all connections: the next attempt is refused."""
-        _shut(self._listening)
-        self.end_connections()
-
-    def end_connections(self) -> None:
-        """End all connections, and accept new ones."""
-        for each in self._open:
-            _shut(each)
-        self._open.clear()
-
-    def _next_target(self) -> int | None:
-        return self._targets[self.connections % len(self._targets)] if self._targets else None
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listening.accept()
-            except OSError:
-                return
-            target = self._next_target()
-            self.connections += 1
-            self._open.append(client)
-            if target is None:
-                continue
-            try:
-                server = socket.create_connection(("127.0.0.1", target), timeout=10)
-            except OSError:
-                _shut(client)
-                continue
-            server.settimeout(None)
-            self._open.append(server)
-            for source, sink in ((client, server), (server, client)):
-                threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
-
-
-def _pump(source: socket.socket, sink: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(65536):
-            sink.sendall(data)
-    _shut(source)
-    _shut(sink)
-
-
-def _shut(each: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        each.shutdown(socket.SHUT_RDWR)
-    each.close()
 
 
 class Mounted:
@@ -156,12 +91,7 @@ class Mounted:
 
 def secret_data(api: KubeApi, name: str) -> dict[str, str]:
     """Return the encoded content of a Secret, empty if there is none of this name."""
-    try:
-        return api.get(f"{SECRETS}/{name}").get("data") or {}
-    except RefusedError as refused:
-        if refused.status == 404:
-            return {}
-        raise
+    return (api.find(f"{SECRETS}/{name}") or {}).get("data") or {}
 
 
 class AdmissionCluster:
@@ -272,18 +202,14 @@ class AdmissionCluster:
             self.api.delete(f"{collection}/last")
 
     def _calls(self, webhook: str) -> bool:
-        try:
-            self.api.create(f"{CONFIG_MAPS}?dryRun=All", {"metadata": {"name": "probe"}})
-        except RefusedError as refused:
-            return webhook in refused.message
-        return False
+        return webhook in refusal(lambda: self.api.create(f"{CONFIG_MAPS}?dryRun=All", {"metadata": {"name": "probe"}}))
 
     def reviews(self, webhook: str) -> float:
         """Return how many reviews the extender has had on a path."""
         assert self.extender is not None
-        lines = self.extender.plain("/metrics")[1].splitlines()
-        mine = (line for line in lines if line.startswith("gas_extender_reviews_total{") and f'"{webhook}"' in line)
-        return sum(float(line.rsplit(" ", 1)[1]) for line in mine)
+        samples = PlainPort(self.extender.endpoint.readiness_port).samples().items()
+        counted = "gas_extender_reviews_total{"
+        return sum(value for name, value in samples if name.startswith(counted) and f'"{webhook}"' in name)
 
     def add_endpoints(self) -> None:
         """Create an endpoint of both Services, as kube-controller-manager does. Connections use their addresses."""

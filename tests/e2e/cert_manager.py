@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.e2e.kube_api import KubeApi, RefusedError, write_kubeconfig
+from tests.e2e.kube_api import KubeApi, write_kubeconfig
 from tests.e2e.programs import Program, ProgramError
 from tests.e2e.waiting import wait_for
 
@@ -24,17 +24,7 @@ def add_cert_manager_kinds(api: KubeApi, binaries: Path) -> None:
         definition["metadata"] = {"name": definition["metadata"]["name"]}
         api.ensure("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
     for kind in KINDS:
-        wait_for(f"the kind of {kind}", lambda kind=kind: _is_served(api, kind))  # type: ignore[misc]
-
-
-def _is_served(api: KubeApi, kind: str) -> bool:
-    try:
-        api.items(f"{GROUP}/{kind}")
-    except RefusedError as refused:
-        if refused.status == 404:
-            return False
-        raise
-    return True
+        wait_for(f"the kind of {kind}", lambda kind=kind: api.find(f"{GROUP}/{kind}"))  # type: ignore[misc]
 
 
 class CertManager:

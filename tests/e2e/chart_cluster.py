@@ -115,14 +115,10 @@ class ChartCluster(DeployedCluster):
 
         hosts  names that resolve to this machine, as the cluster's DNS resolves the name of a Service
         """
-        pod = {"metadata": {"name": name, "labels": template["metadata"]["labels"]}, "spec": deepcopy(template["spec"])}
-        spec = pod["spec"]
-        spec["hostNetwork"] = True
+        pod = {"metadata": {"name": name, "labels": template["metadata"]["labels"]}, "spec": template["spec"]}
+        pod = self.on_this_node(pod)
         if hosts:
-            spec["hostAliases"] = [{"ip": "127.0.0.1", "hostnames": list(hosts)}]
-        address = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self.api.port)}
-        for container in (*spec.get("initContainers", ()), *spec["containers"]):
-            container.setdefault("env", []).extend({"name": key, "value": value} for key, value in address.items())
+            pod["spec"]["hostAliases"] = [{"ip": "127.0.0.1", "hostnames": list(hosts)}]
         return pod
 
     def run(self, pod: Object, node: NodeCell) -> Object:

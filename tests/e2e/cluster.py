@@ -59,13 +59,12 @@ class Cluster:
         # With an ending that the webhook of bindings knows the extender by.
         name = "full-gpu-aware-scheduling-service-account"
         self.full_account = add_account(self.api, name, "gas-extender", FULL_RULES)
-        self.service.start()
         self.scheduler.start()
 
     def stop(self) -> None:
         for program in reversed(self.programs):
             program.kill()
-        self.service.stop()
+        self.service.close()
 
     def restart_scheduler(self, *, ignorable: bool = True, preempts: bool = False, scores: bool = False) -> None:
         """Restart kube-scheduler. With `ignorable`, the original's setting, it skips an extender that fails.
@@ -122,6 +121,15 @@ class Cluster:
         }
         return self.api.create("/api/v1/nodes", body)
 
+    def add_gpu_node(self, name: str, *, cards: int = 2, places: int = 10, **amounts: str) -> None:
+        """Create a node with cards of 1000 millicores, each for this many containers.
+
+        amounts  of other resources, in place of the millicores; ``memory_max`` is gpu.intel.com/memory.max
+        """
+        found = {"i915": str(places * cards)} | (amounts or {"millicores": str(1000 * cards)})
+        resources = {f"gpu.intel.com/{key.replace('_', '.')}": amount for key, amount in found.items()}
+        self.add_node(name, labels={"gpu.intel.com/gpu-numbers": ".".join(map(str, range(cards)))}, resources=resources)
+
     def clean(self) -> None:
         """Remove what a test left, and restart what it stopped."""
         for connection in self._connections:
@@ -130,7 +138,7 @@ class Cluster:
         for extender in self._extenders:
             extender.program.kill()
         self._extenders.clear()
-        self.service.endpoints = ()
+        self.service.endpoints, self.service.is_patient = (), False
         if not self.control_plane.api_server.is_running:
             self.control_plane.start_api_server()
         for namespace in self.api.items("/api/v1/namespaces"):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.cell import missing_for_cells
 from tests.e2e.cluster import Cluster
 from tests.e2e.gpu_node import GpuNode
-from tests.e2e.node_cell import NodeCell
-from tests.e2e.programs import Program
+from tests.e2e.node_cell import NodeCell, running_node
+from tests.e2e.programs import Program, running
 from tests.e2e.release import program_directory
+from tests.e2e.webhooks import unregister
 
 _RUNNING = pytest.StashKey[Cluster]()
 _NODE = pytest.StashKey[NodeCell]()
@@ -31,14 +30,9 @@ def binaries() -> Path:
 
 @pytest.fixture(scope="session")
 def running_cluster(binaries: Path, pytestconfig: pytest.Config) -> Iterator[Cluster]:
-    with tempfile.TemporaryDirectory(prefix="gas-e2e-") as directory:
-        cluster = Cluster(Path(directory), binaries)
-        try:
-            cluster.start()
-            pytestconfig.stash[_RUNNING] = cluster
-            yield cluster
-        finally:
-            cluster.stop()
+    with running(Cluster, binaries) as cluster:
+        pytestconfig.stash[_RUNNING] = cluster
+        yield cluster
 
 
 @pytest.fixture
@@ -65,20 +59,22 @@ def gpu_node(running_cluster: Cluster, binaries: Path, pytestconfig: pytest.Conf
         running_cluster.clean()
 
 
+@pytest.fixture
+def no_pods_after(gpu_node: GpuNode) -> Iterator[None]:
+    """Remove the pods, the webhooks and the links between cards that a test leaves on the node."""
+    yield
+    unregister(gpu_node.api)
+    gpu_node.clear()
+    gpu_node.set_labels({"xe-links": None, "xe-links2": None})
+
+
 @contextmanager
 def _real_node(cluster: Cluster, binaries: Path, config: pytest.Config) -> Iterator[NodeCell]:
-    if (reason := missing_for_cells()) is not None:
-        pytest.skip(reason)
-    if not (binaries / "kubelet").exists():
-        pytest.fail(f"{binaries} does not hold kubelet; run tests/e2e/set-up.sh first")
-    with tempfile.TemporaryDirectory(prefix="gas-node-") as directory:
-        node = NodeCell(Path(directory), binaries, cluster.api)
+    with running_node(binaries, cluster.api) as node:
         config.stash[_NODE] = node
         try:
-            node.start()
             yield node
         finally:
-            node.stop()
             del config.stash[_NODE]
 
 

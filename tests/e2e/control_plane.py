@@ -57,10 +57,6 @@ class ControlPlane:
         self.api_server = Program("kube-apiserver", [*self._command, *flags], log=self.api_server.log)
         self.start_api_server()
 
-    def delete_behind_the_api(self, name: str) -> None:
-        """Delete a pod of the namespace `default` from etcd while no API server runs, so that no client sees it."""
-        self._ask_etcd("deleterange", {"key": base64.b64encode(f"/registry/pods/default/{name}".encode()).decode()})
-
     def compact(self) -> None:
         """Let etcd discard its history, so that no watch can continue from before."""
         present = self._ask_etcd("range", {"key": base64.b64encode(b"none").decode()})["header"]["revision"]

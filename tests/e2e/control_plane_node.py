@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import stat
 import sys
 from pathlib import Path
-from typing import Any
 
 from ruamel.yaml import YAML
 
 from tests.e2e.admission_cluster import AdmissionCluster
 from tests.e2e.cluster import Cluster
 from tests.e2e.deployed import DeployedCluster
-from tests.e2e.kube_api import KubeApi, RefusedError
+from tests.e2e.images import write_program_image
+from tests.e2e.kube_api import write_kubeconfig
 from tests.e2e.node_cell import NodeCell
 from tests.e2e.ports import own_address
-from tests.e2e.program_image import write_program_image
 from tests.e2e.programs import ProgramError
 from tests.e2e.waiting import wait_for
 
@@ -60,8 +58,8 @@ class ControlPlaneNode:
     def start(self) -> None:
         """Start, and return when kubelet runs the kube-scheduler of the manifest that kubeadm wrote."""
         self._own_etc()
-        _write_kubeconfig(self.etc / "kubernetes/scheduler.conf", self._cluster.control_plane.scheduler)
-        _write_kubeconfig(self.etc / "kubernetes/admin.conf", self._cluster.api)
+        write_kubeconfig(self.etc / "kubernetes/scheduler.conf", self._cluster.control_plane.scheduler)
+        write_kubeconfig(self.etc / "kubernetes/admin.conf", self._cluster.api)
         self._write_manifest()
         self.import_program(self.manifest, "kube-scheduler")
         configuration = self._node.directory / "kubelet.json"
@@ -109,7 +107,7 @@ class ControlPlaneNode:
         """Wait until the API server shows kube-scheduler's pod running, with a configuration file or without."""
 
         def runs() -> bool:
-            pod = self._pod()
+            pod = self._cluster.api.find(f"{STATIC_PODS}/kube-scheduler-{self._node.name}")
             if pod is None:
                 return False
             has_flag = any(word.startswith("--config=") for word in pod["spec"]["containers"][0]["command"])
@@ -125,14 +123,6 @@ class ControlPlaneNode:
         """Return the last lines of the log of each start."""
         files = (self._node.directory / "log/pods").glob("kube-system_kube-scheduler-*/kube-scheduler/*.log")
         return "\n".join(f"{file.parent.parent.name}\n{file.read_text()[-3000:]}" for file in sorted(files))
-
-    def _pod(self) -> dict[str, Any] | None:
-        try:
-            return self._cluster.api.get(f"{STATIC_PODS}/kube-scheduler-{self._node.name}")
-        except RefusedError as refused:
-            if refused.status == 404:
-                return None
-            raise
 
     def _own_etc(self) -> None:
         self.run("cp", "--archive", "/etc", str(self.etc))
@@ -159,18 +149,3 @@ class ControlPlaneNode:
         archive = self._node.directory / f"{name}.tar"
         write_program_image(archive, image, self._binaries / name)
         self._node.containerd.import_image(archive)
-
-
-def _write_kubeconfig(file: Path, api: KubeApi) -> None:
-    """Write a kubeconfig that needs no other file, because it is mounted into a container alone."""
-    authority = base64.b64encode(api.authority.read_bytes()).decode()
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "e2e",
-        "clusters": [{"name": "e2e", "cluster": {"server": api.url, "certificate-authority-data": authority}}],
-        "users": [{"name": "user", "user": {"token": api.token}}],
-        "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": "user"}}],
-    }
-    file.touch(mode=0o600)
-    file.write_text(json.dumps(content))

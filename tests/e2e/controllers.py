@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.e2e.deployed import DeployedCluster, extender_ports, plugin_ports
+from tests.e2e.deployed import DeployedCluster, extender_ports, plugin_with_cards
 from tests.e2e.kube_api import Object
 from tests.e2e.node_cell import NodeCell
 from tests.e2e.pods import get_pod
@@ -61,17 +61,7 @@ class Controllers:
 
     def _plugin_pod(self) -> Object:
         asked = self._cluster.pod_of("daemonsets", "gas-plugin")
-        written = plugin_ports(self._cluster.on_this_node(asked, f"--prefix={self._cards}"), free_port())
-        spec = written["spec"]
-        spec["nodeName"] = self._node.name
-        # At the same path as on the node, by which kubelet finds the device nodes.
-        spec["volumes"].append({"name": "cards", "hostPath": {"path": str(self._cards), "type": "Directory"}})
-        (container,) = spec["containers"]
-        container["volumeMounts"].append({"name": "cards", "mountPath": str(self._cards), "readOnly": True})
-        for volume in spec["volumes"]:
-            if volume["name"] == "dri":  # nothing is made on the machine that the tests run on
-                volume["hostPath"]["path"] = str(self._cards / "dev/dri")
-        return written
+        return plugin_with_cards(self._cluster.on_this_node(asked), free_port(), self._node, self._cards)
 
     def _set_status(self, kind: str, name: str, *numbers: str) -> None:
         """Report one pod of the newest generation in every field of the status."""

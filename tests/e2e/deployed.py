@@ -7,21 +7,19 @@ server by its real address instead of the one of its Service. All else is as in 
 
 from __future__ import annotations
 
-import http.client
 import json
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.certificates import Authority
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.kube_api import KubeApi, Object, RefusedError, write_kubeconfig
+from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig
 from tests.e2e.kubectl import Kubectl
+from tests.e2e.node_cell import NodeCell
 from tests.e2e.pods import PODS, delete_now, get_pod
 from tests.e2e.ports import free_port
 from tests.e2e.programs import Program
@@ -102,16 +100,7 @@ class DeployedCluster:
             self.kubectl.run("apply", "--server-side", "-f", self.binaries / f"monitoring.coreos.com_{name}.yaml")
         for name in ("podmonitors", "prometheusrules"):
             path = f"/apis/monitoring.coreos.com/v1/{name}"
-            wait_for(f"the kind of {name}", lambda path=path: self._is_served(path))  # type: ignore[misc]
-
-    def _is_served(self, path: str) -> bool:
-        try:
-            self.api.get(path)
-        except RefusedError as refused:
-            if refused.status == 404:
-                return False
-            raise
-        return True
+            wait_for(f"the kind of {name}", lambda path=path: self.api.find(path))  # type: ignore[misc]
 
     def pod_of(self, kind: str, name: str) -> Object:
         """Return the pod of a Deployment or DaemonSet (``deployments``, ``daemonsets``) without creating it."""
@@ -120,17 +109,19 @@ class DeployedCluster:
         return {"metadata": metadata, "spec": deepcopy(template["spec"])}
 
     def on_this_node(self, written: Object, *arguments: str) -> Object:
-        """Return the pod with the changes that it needs to run here (see the top of this file) and more arguments."""
+        """Return the pod with the changes that it needs to run here (see the top of this file).
+
+        arguments  more ones of the only container
+        """
         changed = deepcopy(written)
-        changed["spec"]["hostNetwork"] = True
-        (container,) = changed["spec"]["containers"]
-        container["args"] = [*container.get("args", []), *arguments]
-        container.setdefault("env", []).extend(
-            [
-                {"name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1"},
-                {"name": "KUBERNETES_SERVICE_PORT", "value": str(self.api.port)},
-            ]
-        )
+        spec = changed["spec"]
+        spec["hostNetwork"] = True
+        address = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self.api.port)}
+        for container in (*spec.get("initContainers", ()), *spec["containers"]):
+            container.setdefault("env", []).extend({"name": key, "value": value} for key, value in address.items())
+        if arguments:
+            (container,) = spec["containers"]
+            container["args"] = [*container.get("args", []), *arguments]
         return changed
 
     def run_until_ready(self, written: Object, *, seconds: float = 60) -> float:
@@ -144,26 +135,32 @@ class DeployedCluster:
         delete_now(self.api, name)
 
 
-@contextmanager
-def deployed_cluster(binaries: Path) -> Iterator[DeployedCluster]:
-    """Provide a running cluster in which nothing is installed yet."""
-    with tempfile.TemporaryDirectory(prefix="gas-deploy-") as directory:
-        cluster = DeployedCluster(Path(directory), binaries)
-        try:
-            cluster.start()
-            yield cluster
-        finally:
-            cluster.stop()
-
-
 def extender_ports(pod: Object, port: int, metrics_port: int) -> Object:
     """Return the extender's pod with these ports of its node. The probes refer to ports by name."""
     return _with_ports(pod, {"extender": port, "metrics": metrics_port}, {"port": port, "metrics-port": metrics_port})
 
 
-def plugin_ports(pod: Object, metrics_port: int) -> Object:
-    """Return the plugin's pod with this port of its node."""
-    return _with_ports(pod, {"metrics": metrics_port}, {"metrics-port": metrics_port})
+def plugin_with_cards(pod: Object, metrics_port: int, node: NodeCell, tree: Path) -> Object:
+    """Return the plugin's pod on a node with this port, and with a tree of fake cards at the same path as on the node.
+
+    Nothing is made on the machine that the tests run on.
+    """
+    changed = _with_ports(pod, {"metrics": metrics_port}, {"metrics-port": metrics_port})
+    spec = changed["spec"]
+    (container,) = spec["containers"]
+    container["args"].append(f"--prefix={tree}")
+    spec["nodeName"] = node.name
+    spec["volumes"].append({"name": "tree", "hostPath": {"path": str(tree), "type": "Directory"}})
+    container["volumeMounts"].append({"name": "tree", "mountPath": str(tree), "readOnly": True})
+    for mount in container["volumeMounts"]:
+        if mount["name"] == "cgroup":
+            mount["mountPath"] = f"{tree}{mount['mountPath']}"  # a plugin with a prefix looks below it
+    for volume in spec["volumes"]:
+        if volume["name"] == "dri":
+            volume["hostPath"]["path"] = str(tree / "dev/dri")
+        if volume["name"] == "features":
+            volume["hostPath"]["path"] = str(node.directory / "features.d")
+    return changed
 
 
 def _with_ports(pod: Object, ports: dict[str, int], flags: dict[str, int]) -> Object:
@@ -178,17 +175,6 @@ def _with_ports(pod: Object, ports: dict[str, int], flags: dict[str, int]) -> Ob
 def is_ready(pod: Object) -> bool:
     conditions = pod["status"].get("conditions", ())
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
-
-
-def answer(port: int, path: str) -> tuple[int, str]:
-    """Return status and text of a GET on a plain port of the node. Raises OSError if no program responds."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        return response.status, response.read().decode()
-    finally:
-        connection.close()
 
 
 def refused(events: Sequence[dict[str, Any]]) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import sys
 from pathlib import Path
 
 from tests.e2e.certificates import Authority, KeyPair
 from tests.e2e.kube_api import Object
+from tests.e2e.plain_port import PlainPort
 from tests.e2e.ports import free_port
 from tests.e2e.programs import Program
 from tests.e2e.service import Endpoint
@@ -28,6 +28,7 @@ class Extender:
         flags: tuple[str, ...] = (),
     ) -> None:
         self.endpoint = Endpoint(port=free_port(), readiness_port=free_port())
+        self._plain = PlainPort(self.endpoint.readiness_port)
         options = {
             "kubeConfig": kubeconfig,
             "cert": serving.certificate,
@@ -57,10 +58,7 @@ class Extender:
         self.program.wait_until_healthy(self.endpoint.readiness_port, self.is_ready, seconds=seconds)
 
     def is_ready(self) -> bool:
-        try:
-            return self.plain("/readyz")[0] == 200
-        except (OSError, http.client.HTTPException):
-            return False
+        return self._plain.is_ready()
 
     def why_not_ready(self) -> str | None:
         """Return the text of ``/readyz`` while the replica is not ready, or None."""
@@ -81,17 +79,14 @@ class Extender:
                     found.setdefault(node, {})[card] = books["booked"]
         return found
 
-    def metric(self, sample: str) -> float:
-        """Return the value of a sample, named with its labels as ``/metrics`` writes it. Raises KeyError."""
-        lines = self.plain("/metrics")[1].splitlines()
-        return float(dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))[sample])
+    def metric(self, sample: str, default: float | None = None) -> float:
+        """Return the value of a sample, named with its labels as ``/metrics`` writes it.
+
+        Raises KeyError for a sample that there is not, unless there is a default.
+        """
+        samples = self._plain.samples()
+        return samples[sample] if default is None else samples.get(sample, default)
 
     def plain(self, path: str) -> tuple[int, str]:
         """Return status and text of a GET on the plain port. Raises OSError if the replica cannot be reached."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.endpoint.readiness_port, timeout=10)
-        try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
-        finally:
-            connection.close()
+        return self._plain.get(path)

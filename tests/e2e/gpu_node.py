@@ -8,14 +8,14 @@ from pathlib import Path
 from uuid import uuid4
 
 from sandbox.hardware.fake_sysfs import FakeGpu
-from tests.e2e.accounts import Rule, add_account
+from tests.e2e.accounts import PLUGIN_RULES, add_account
 from tests.e2e.agreement import Witnesses
 from tests.e2e.cluster import Cluster
 from tests.e2e.extender import Extender
 from tests.e2e.images import BUSYBOX
 from tests.e2e.kube_api import KubeApi, Object
 from tests.e2e.node_cell import NodeCell
-from tests.e2e.plugin import PLUGIN_RULES, Plugin
+from tests.e2e.plugin import Plugin
 from tests.e2e.pod_resources import listed_ids
 from tests.e2e.pods import PODS, delete_now, get_pod
 from tests.e2e.waiting import wait_for
@@ -42,7 +42,7 @@ class GpuNode:
         self.prepare_tree: Callable[[Path], object] = lambda _tree: None
         self.plugin: Plugin
         self.extender: Extender
-        self.plugin_account = self.account(PLUGIN_RULES)
+        self._plugin_account = add_account(cluster.api, "gas-plugin", "gas-plugin", PLUGIN_RULES)
 
     def start(self, gpus: tuple[FakeGpu, ...], *flags: str, extender: Sequence[str] = ()) -> None:
         """Start plugin and extender, and return when the extender knows the cards. ``extender`` are its flags."""
@@ -53,24 +53,19 @@ class GpuNode:
         wanted = {f"card{gpu.card}": {gpu.model.driver: places} for gpu in gpus}
         wait_for("the cards in the extender's books", lambda: self.places() == wanted)
 
-    def account(self, rules: Sequence[Rule]) -> KubeApi:
-        """Create an account with just these permissions."""
-        name = f"gas-plugin-{uuid4().hex[:6]}"
-        return add_account(self.api, name, name, tuple(rules))
-
-    def start_plugin(self, gpus: tuple[FakeGpu, ...], *flags: str, account: KubeApi | None = None) -> None:
+    def start_plugin(self, gpus: tuple[FakeGpu, ...], *flags: str) -> None:
         """Start the plugin, in place of the running one, with new cards, and return when kubelet watches them."""
         self.stop_plugin()
-        self.new_plugin(gpus, *flags, account=account)
+        self.new_plugin(gpus, *flags)
         self.plugin.start()
 
-    def new_plugin(self, gpus: tuple[FakeGpu, ...], *flags: str, account: KubeApi | None = None) -> None:
+    def new_plugin(self, gpus: tuple[FakeGpu, ...], *flags: str) -> None:
         """Put the cards in place of those of before, with a plugin for them that is not started yet."""
         shutil.rmtree(self.node.directory / "tree", ignore_errors=True)
         self.gpus = gpus
         self.plugin = Plugin(
             self.node,
-            account or self.plugin_account,
+            self._plugin_account,
             gpus,
             *flags,
             module=self.plugin_module,
@@ -81,13 +76,6 @@ class GpuNode:
     def stop_plugin(self) -> None:
         if hasattr(self, "plugin") and self.plugin.program.is_running:
             assert self.plugin.program.terminate() == 0
-
-    def uninstall(self) -> None:
-        """Stop the plugin and remove everything that it wrote on the node."""
-        self.stop_plugin()
-        program = Plugin(self.node, self.plugin_account, (), "--uninstall").program
-        program.start()
-        wait_for("the end of --uninstall", lambda: not program.is_running)
 
     def start_extender(self, *flags: str) -> None:
         """Start the extender, in place of the running one."""

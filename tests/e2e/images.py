@@ -1,11 +1,13 @@
-"""Two small images, made of busybox without a registry: the one that holds a pod's sandbox, and one with a shell."""
+"""Small images, made without a registry: the one that holds a pod's sandbox, one with a shell, and one program each."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
+import re
 import shutil
+import subprocess
 import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,23 +15,7 @@ from pathlib import Path
 
 from tests.e2e.programs import ProgramError
 
-_APPLETS = (
-    "cat",
-    "echo",
-    "env",
-    "false",
-    "grep",
-    "head",
-    "id",
-    "kill",
-    "ls",
-    "sh",
-    "sleep",
-    "stat",
-    "touch",
-    "true",
-    "wc",
-)
+_APPLETS = ("cat", "echo", "env", "grep", "ls", "sh", "sleep", "true")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +55,38 @@ def _layer(busybox: bytes, applets: Sequence[str]) -> bytes:
 
 
 def _archive(directory: Path, image: Image, layer: bytes) -> Path:
+    file = directory / f"{image.name.replace('/', '-').replace(':', '-')}.tar"
+    write_archive(file, image.name, layer, Entrypoint=list(image.entrypoint))
+    return file
+
+
+def write_program_image(archive: Path, name: str, program: Path) -> None:
+    """Write an image with the program in /bin and the libraries that it needs, in the form of ``docker save``."""
+    needed = subprocess.run(["ldd", program], capture_output=True, text=True)
+    libraries = re.findall(r"/\S+", needed.stdout) if needed.returncode == 0 else []  # else it needs none
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as opened:
+        opened.add(program.resolve(), f"bin/{program.name}")
+        for library in libraries:
+            opened.add(Path(library).resolve(), library.lstrip("/"))
+    write_archive(archive, name, layer.getvalue())
+
+
+def write_archive(file: Path, name: str, layer: bytes, **config: object) -> None:
+    """Write an image of one layer in the form of ``docker save``."""
     configuration = {
         "architecture": "amd64",
         "os": "linux",
-        "config": {"Entrypoint": list(image.entrypoint), "Env": ["PATH=/bin"]},
+        "config": {"Env": ["PATH=/bin"], **config},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }
     written = json.dumps(configuration).encode()
-    name = f"{hashlib.sha256(written).hexdigest()}.json"
-    manifest = [{"Config": name, "RepoTags": [image.name], "Layers": ["layer.tar"]}]
-    file = directory / f"{image.name.replace('/', '-').replace(':', '-')}.tar"
+    config_name = f"{hashlib.sha256(written).hexdigest()}.json"
+    manifest = [{"Config": config_name, "RepoTags": [name], "Layers": ["layer.tar"]}]
     with tarfile.open(file, "w") as archive:
-        _add(archive, name, written)
+        _add(archive, config_name, written)
         _add(archive, "layer.tar", layer)
         _add(archive, "manifest.json", json.dumps(manifest).encode())
-    return file
 
 
 def _add(

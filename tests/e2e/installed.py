@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, write_tree
-from tests.e2e.deployed import DEPLOY, DeployedCluster, extender_ports, plugin_ports
+from tests.e2e.deployed import DEPLOY, DeployedCluster, extender_ports, plugin_with_cards
 from tests.e2e.images import BUSYBOX
 from tests.e2e.kube_api import KubeApi, Object
 from tests.e2e.node_cell import NodeCell
@@ -47,22 +47,8 @@ class Installed:
         if not self.tree.exists():
             write_tree(self.tree, fake_gpus(FLEX_170, 2), character_devices=True)
         asked = self.deployed.pod_of("daemonsets", "gas-plugin")
-        runnable = plugin_ports(
-            self.deployed.on_this_node(asked, f"--prefix={self.tree}", "--shared-dev-num=2"), self.plugin_port
-        )
-        spec = runnable["spec"]
-        spec["nodeName"] = self.node.name
-        spec["volumes"].append({"name": "tree", "hostPath": {"path": str(self.tree), "type": "Directory"}})
-        spec["containers"][0]["volumeMounts"].append({"name": "tree", "mountPath": str(self.tree), "readOnly": True})
-        for mount in spec["containers"][0]["volumeMounts"]:
-            if mount["name"] == "cgroup":
-                mount["mountPath"] = f"{self.tree}{mount['mountPath']}"  # a plugin with a prefix looks below it
-        for volume in spec["volumes"]:
-            # Nothing is made on the machine that the tests run on.
-            if volume["name"] == "dri":
-                volume["hostPath"]["path"] = str(self.tree / "dev/dri")
-            if volume["name"] == "features":
-                volume["hostPath"]["path"] = str(self.features)
+        runnable = self.deployed.on_this_node(asked, "--shared-dev-num=2")
+        runnable = plugin_with_cards(runnable, self.plugin_port, self.node, self.tree)
         self.plugin_seconds = self.deployed.run_until_ready(runnable)
 
     def run_gpu_pod(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,15 @@ class KubeApi:
 
     def get(self, path: str, **query: str) -> Object:
         return self._call("GET", path, query)
+
+    def find(self, path: str) -> Object | None:
+        """Return an object, or None if there is none of this name or kind."""
+        try:
+            return self.get(path)
+        except RefusedError as refused:
+            if refused.status == http.HTTPStatus.NOT_FOUND:
+                return None
+            raise
 
     def items(self, path: str, **query: str) -> list[Object]:
         """Return all items of a list."""
@@ -125,9 +135,19 @@ class KubeApi:
         return text
 
 
+def refusal(request: Callable[[], object]) -> str:
+    """Send a request, and return the sentence with which the API server refuses it; empty if it does not."""
+    try:
+        request()
+    except RefusedError as refused:
+        return refused.message
+    return ""
+
+
 def write_kubeconfig(file: Path, api: KubeApi) -> Path:
-    """Write the kubeconfig with which a program calls the API as this user."""
-    cluster = {"server": api.url, "certificate-authority": str(api.authority)}
+    """Write the kubeconfig with which a program calls the API as this user. It needs no other file."""
+    authority = base64.b64encode(api.authority.read_bytes()).decode()
+    cluster = {"server": api.url, "certificate-authority-data": authority}
     content = {
         "apiVersion": "v1",
         "kind": "Config",

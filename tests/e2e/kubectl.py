@@ -1,4 +1,4 @@
-"""kubectl as an administrator runs it."""
+"""kubectl and other commands of the documentation, as an administrator runs them."""
 
 from __future__ import annotations
 
@@ -23,3 +23,12 @@ class Kubectl:
         if done.returncode != 0:
             raise ProgramError(f"kubectl {' '.join(map(str, arguments))} failed:\n{done.stdout}")
         return done.stdout
+
+
+def follow(block: str, directory: Path, env: dict[str, str]) -> str:
+    """Run the lines as one script that ends at the first failure, and return its output."""
+    done = subprocess.run(
+        ["bash", "-e", "-c", block], cwd=directory, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert done.returncode == 0, f"{block}\n{done.stdout}"
+    return done.stdout

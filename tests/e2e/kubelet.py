@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.e2e.cell import Cell
 from tests.e2e.cgroups import CgroupRoot
 from tests.e2e.containerd import SOCKET
-from tests.e2e.kube_api import KubeApi, RefusedError, write_kubeconfig
+from tests.e2e.kube_api import KubeApi, write_kubeconfig
 from tests.e2e.ports import free_port
 from tests.e2e.programs import ProgramError
 from tests.e2e.waiting import wait_for
@@ -75,12 +75,10 @@ class Kubelet:
 
     def _is_ready(self) -> bool:
         try:
-            node = self._api.get(f"/api/v1/nodes/{self._node}")
-        except RefusedError as refused:
-            if refused.status == 404:
-                return False
-            raise
+            node = self._api.find(f"/api/v1/nodes/{self._node}")
         except OSError:  # a kube-apiserver that this kubelet runs is not up yet
+            return False
+        if node is None:
             return False
         return any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions", ()))
 

@@ -12,7 +12,7 @@ from math import ceil
 from random import Random
 
 from tests.e2e.kube_api import Object
-from tests.e2e.pods import container, pod
+from tests.e2e.pods import asking, container, pod
 from tests.e2e.written_cards import amount, written_containers
 
 GIB = 2**30
@@ -49,11 +49,6 @@ def random_pod(name: str, rng: Random) -> Object:
     return shape(name, rng)
 
 
-def _asking(limits: Mapping[str, int], name: str = "main") -> Object:
-    resources = {resource: str(number) for resource, number in limits.items()}
-    return {"name": name, "image": "none", "resources": {"limits": resources}}
-
-
 def _intel(name: str, rng: Random) -> Object:
     cards = rng.choice((1, 1, 1, 2))
     needs = container(
@@ -63,8 +58,8 @@ def _intel(name: str, rng: Random) -> Object:
 
 
 def _aliyun(name: str, rng: Random) -> Object:
-    several = [_asking({"aliyun.com/gpu-mem": rng.randint(1, 2)}, each) for each in ("a", "b")]
-    return pod(name, *rng.choice((several, [_asking({"aliyun.com/gpu-mem": rng.randint(1, 4)})])))
+    several = [asking({"aliyun.com/gpu-mem": rng.randint(1, 2)}, each) for each in ("a", "b")]
+    return pod(name, *rng.choice((several, [asking({"aliyun.com/gpu-mem": rng.randint(1, 4)})])))
 
 
 def _kubeshare(name: str, rng: Random) -> Object:
@@ -74,7 +69,7 @@ def _kubeshare(name: str, rng: Random) -> Object:
         "kubeshare/gpu_mem": str(rng.randint(0, 3) * GIB),
         **rng.choice(({}, {}, {"kubeshare/sched_exclusion": "blue"}, {"kubeshare/GPUID": "mine"})),
     }
-    return pod(name, _asking({"kubeshare/vgpu": 1}), annotations=share)
+    return pod(name, asking({"kubeshare/vgpu": 1}), annotations=share)
 
 
 def _koordinator(name: str, rng: Random) -> Object:
@@ -87,11 +82,11 @@ def _koordinator(name: str, rng: Random) -> Object:
             {"koordinator.sh/gpu-memory": cards * 2 * GIB, "koordinator.sh/gpu-core": cards * 50},
         )
     )
-    return pod(name, _asking(parts))
+    return pod(name, asking(parts))
 
 
 def _vendor(name: str, rng: Random) -> Object:
-    return pod(name, _asking({"nvidia.com/gpu": rng.choice((1, 1, 2))}))
+    return pod(name, asking({"nvidia.com/gpu": rng.choice((1, 1, 2))}))
 
 
 _SHAPES: dict[Callable[[str, Random], Object], int] = {

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.cell import Cell, CellProgram
+import pytest
+
+from tests.e2e.cell import Cell, CellProgram, missing_for_cells
 from tests.e2e.cgroups import CgroupRoot
 from tests.e2e.containerd import Containerd
 from tests.e2e.kube_api import KubeApi, Object
@@ -51,27 +55,23 @@ class NodeCell:
         self.cgroups.make()
         self._boot()
 
-    def reboot(self, before_kubelet: Callable[[], None] = lambda: None) -> None:
-        """Kill all processes of the node, start it again with the same files, and return when the node is ready.
-
-        before_kubelet  called when programs of the node can start, before kubelet does
-        """
+    def reboot(self) -> None:
+        """Kill all processes of the node, start it again with the same files, and return when the node is ready."""
         self._end()
         # A machine that boots has no cgroups; kubelet would wait 3 s for each container of before.
         self.cgroups.remove()
         self.cgroups.make()
         self._started.clear()
         self._cell = Cell(self.directory)
-        self._boot(before_kubelet)
+        self._boot()
 
-    def _boot(self, before_kubelet: Callable[[], None] = lambda: None) -> None:
+    def _boot(self) -> None:
         self._cell.start()
         self.containerd = Containerd(self._cell)
         self._started.append(self.containerd.program)
         self.containerd.start()
         self.kubelet = Kubelet(self._cell, self._binaries, self._api, self.cgroups, node=self.name)
         self._started.append(self.kubelet.program)
-        before_kubelet()
         self.kubelet.start()
 
     def stop(self) -> None:
@@ -141,6 +141,23 @@ class NodeCell:
 
     def _specification(self, pod: Object, container: str) -> dict[str, Any]:
         return self.containerd.specification(container_id(pod, container))
+
+
+@contextmanager
+def running_node(binaries: Path, api: KubeApi) -> Iterator[NodeCell]:
+    """Run a node. Skip the test if this machine allows none, and fail if kubelet was not built."""
+    if (reason := missing_for_cells()) is not None:
+        pytest.skip(reason)
+    if not (binaries / "kubelet").exists():
+        pytest.fail(f"{binaries} does not hold kubelet; run tests/e2e/set-up.sh first")
+    # Short, since kubelet's sockets are in it.
+    with tempfile.TemporaryDirectory(prefix="gas-node-") as directory:
+        node = NodeCell(Path(directory), binaries, api)
+        try:
+            node.start()
+            yield node
+        finally:
+            node.stop()
 
 
 def container_id(pod: Object, container: str) -> str:

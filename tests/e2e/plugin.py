@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import http.client
 import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from sandbox.hardware.fake_sysfs import FakeGpu, write_tree
-from tests.e2e.accounts import Rule
 from tests.e2e.kube_api import KubeApi, write_kubeconfig
 from tests.e2e.node_cell import KUBELET_DIRECTORY, NodeCell
+from tests.e2e.plain_port import PlainPort
 from tests.e2e.ports import free_port
 from tests.e2e.waiting import wait_for
-
-PLUGIN_RULES: tuple[Rule, ...] = (
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch"]},
-    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
-    {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
-)
-"""All permissions that the plugin needs."""
-
 
 _GIVEN = re.compile(r' resource=\S+ ids=(?P<ids>\S+) .*?(?:because="(?P<because>[^"]*)")?$')
 
@@ -48,6 +38,7 @@ class Plugin:
         self.tree = node.directory / "tree"
         write_tree(self.tree, gpus, character_devices=True)
         self.port = free_port()
+        self._plain = PlainPort(self.port)
         options = {
             "kubeConfig": write_kubeconfig(node.directory / "plugin.kubeconfig", account),
             "node-name": node.name,
@@ -76,15 +67,11 @@ class Plugin:
         wait_for("the plugin ready", self.is_ready, seconds=seconds, every=0.05)
 
     def is_ready(self) -> bool:
-        try:
-            return self.plain("/readyz")[0] == 200
-        except (OSError, http.client.HTTPException):
-            return False
+        return self._plain.is_ready()
 
     def metric(self, sample: str) -> float:
         """Return the value of a sample, named with its labels as ``/metrics`` writes it; 0 while there is none."""
-        lines = self.plain("/metrics")[1].splitlines()
-        return float(dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#")).get(sample, 0))
+        return self._plain.samples().get(sample, 0)
 
     def causes(self) -> dict[frozenset[str], str]:
         """Return the ids of each Allocate -> why they were a guess or differ from the decision; empty if neither.
@@ -99,10 +86,4 @@ class Plugin:
 
     def plain(self, path: str) -> tuple[int, str]:
         """Return status and text of a GET on the plain port. Raises OSError if the plugin cannot be reached."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
-        finally:
-            connection.close()
+        return self._plain.get(path)

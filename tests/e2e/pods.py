@@ -14,11 +14,16 @@ OVER = ("Succeeded", "Failed")
 
 def container(name: str = "main", *, sidecar: bool = False, **gpu: int | str) -> Object:
     """Return a container: ``i915=1, memory_max="5G"`` requests gpu.intel.com/i915 and gpu.intel.com/memory.max."""
-    limits = {"gpu.intel.com/" + key.replace("_max", ".max"): str(amount) for key, amount in gpu.items()}
-    written: Object = {"name": name, "image": "none", "resources": {"limits": limits}}
+    written = asking({"gpu.intel.com/" + key.replace("_max", ".max"): amount for key, amount in gpu.items()}, name)
     if sidecar:
         written["restartPolicy"] = "Always"
     return written
+
+
+def asking(limits: Mapping[str, Any], name: str = "main") -> Object:
+    """Return a container with limits by the full names of resources, as most users write it."""
+    resources = {resource: str(amount) for resource, amount in limits.items()}
+    return {"name": name, "image": "none", "resources": {"limits": resources}}
 
 
 def pod(

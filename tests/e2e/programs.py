@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from tests.e2e.ports import is_listening
 from tests.e2e.waiting import wait_for
@@ -105,3 +108,26 @@ class Program:
             return f"--- {self.name} wrote no log"
         with self.log.open(errors="replace") as log:
             return f"--- last lines of {self.name}:\n" + "".join(deque(log, lines))
+
+
+class Startable(Protocol):
+    """A cluster of programs. `start` is called once, `stop` at the end, also of a start that fails."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+C = TypeVar("C", bound=Startable)
+
+
+@contextmanager
+def running(kind: Callable[[Path, Path], C], binaries: Path) -> Iterator[C]:
+    """Run a cluster with its files in a temporary directory, with a short path because sockets are in it."""
+    with tempfile.TemporaryDirectory(prefix="gas-e2e-") as directory:
+        started = kind(Path(directory), binaries)
+        try:
+            started.start()
+            yield started
+        finally:
+            started.stop()

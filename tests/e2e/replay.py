@@ -22,11 +22,11 @@ from simulation.kubelet import plain_kubelet
 from simulation.laws import Laws
 from simulation.observed import LawBroken
 from simulation.plan import REPLICAS, Plan, Step
-from tests.e2e.admission_cluster import Forwarder
 from tests.e2e.cluster import Cluster
 from tests.e2e.extender import Extender
 from tests.e2e.ports import free_port
 from tests.e2e.programs import Program
+from tests.e2e.service import Forwarder
 from tests.e2e.waiting import wait_for
 from tests.e2e.webhooks import BIND, component_webhooks, register, unregister
 
@@ -42,6 +42,20 @@ before it tries a pod again, and a busy machine needs several times as long as a
 
 DECIDED_AT = "gas-ts"
 """Annotation of a Binding that the extender has decided, also of one that it has reviewed."""
+
+FAULTS = {
+    "kill_extender",
+    "kill_now",
+    "stop_extender",
+    "pause_extender",
+    "api_outage",
+    "lose_history",
+    "restart_scheduler",
+    "restart_kubelet",
+    "change_cards",
+    "remove_node",
+}
+"""Acts that are faults and can be carried out here."""
 
 _WORKLOADS = "/api/v1/namespaces/default/pods"
 _NODES = "/api/v1/nodes"

@@ -17,11 +17,7 @@ from tests.e2e.programs import Program
 
 
 class KubeScheduler:
-    """One kube-scheduler. It can be stopped and started again.
-
-    extender_port   None if it calls no extender
-    scheduler_name  of the pods that it binds
-    """
+    """One kube-scheduler. It can be stopped and started again."""
 
     def __init__(
         self,
@@ -29,9 +25,7 @@ class KubeScheduler:
         binaries: Path,
         authority: Authority,
         api: KubeApi,
-        extender_port: int | None,
-        *,
-        scheduler_name: str = "default-scheduler",
+        extender_port: int,
     ) -> None:
         self.ignorable = True
         self.preempts = False
@@ -39,8 +33,7 @@ class KubeScheduler:
         self._authority = authority
         self._port = free_port()
         self._extender_port = extender_port
-        self._scheduler_name = scheduler_name
-        name = "kube-scheduler" if scheduler_name == "default-scheduler" else scheduler_name
+        name = "kube-scheduler"
         self._client = authority.client(name)
         self._kubeconfig = write_kubeconfig(directory / f"{name}.kubeconfig", api)
         self._configuration = directory / f"{name}.json"
@@ -67,21 +60,17 @@ class KubeScheduler:
         scores    whether the extender scores nodes
         """
         self.ignorable, self.preempts, self.scores = ignorable, preempts, scores
-        extenders = []
-        if self._extender_port is not None:
-            entry = extender_entry(self._extender_port, self._authority, self._client, ignorable=ignorable)
-            if preempts:
-                entry["preemptVerb"] = "scheduler/preempt"
-            if scores:
-                entry["prioritizeVerb"] = "scheduler/prioritize"
-            extenders.append(entry)
+        entry = extender_entry(self._extender_port, self._authority, self._client, ignorable=ignorable)
+        if preempts:
+            entry["preemptVerb"] = "scheduler/preempt"
+        if scores:
+            entry["prioritizeVerb"] = "scheduler/prioritize"
         configuration = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             "clientConnection": {"kubeconfig": str(self._kubeconfig)},
             "leaderElection": {"leaderElect": False},
-            "profiles": [{"schedulerName": self._scheduler_name}],
-            "extenders": extenders,
+            "extenders": [entry],
         }
         self._configuration.write_text(json.dumps(configuration, indent=1))
         self.program.start()

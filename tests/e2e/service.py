@@ -1,13 +1,70 @@
-"""One address in front of several replicas, as a Service of Kubernetes is."""
+"""Addresses that lead to other ports of this machine, in place of kube-proxy."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import socket
 import threading
+import time
 from dataclasses import dataclass
 
+from tests.e2e.plain_port import PlainPort
 from tests.e2e.ports import free_port
+
+_PATIENCE = 5.0
+
+
+class Forwarder:
+    """Listen on an address and pass each connection on to a port of this machine.
+
+    Of several ports it takes each in turn, as kube-proxy does. With none, connections are accepted but never served, as
+    behind a firewall that drops packets.
+    """
+
+    def __init__(self, address: str, port: int, *targets: int) -> None:
+        self.connections = 0
+        self._targets = targets
+        self._listening = socket.create_server((address, port), backlog=512)
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening and end all connections: the next attempt is refused."""
+        _shut(self._listening)
+        self.end_connections()
+
+    def end_connections(self) -> None:
+        """End all connections, and accept new ones."""
+        for each in self._open:
+            _shut(each)
+        self._open.clear()
+
+    def target(self, number: int) -> int | None:
+        """Return the port for a connection, given how many came before; None for one that is not served."""
+        return self._targets[number % len(self._targets)] if self._targets else None
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return
+            self._open.append(client)
+            threading.Thread(target=self._serve, args=(client, self.connections), daemon=True).start()
+            self.connections += 1
+
+    def _serve(self, client: socket.socket, number: int) -> None:
+        if (target := self.target(number)) is None:
+            return
+        try:
+            server = socket.create_connection(("127.0.0.1", target), timeout=10)
+        except OSError:
+            _shut(client)
+            return
+        server.settimeout(None)
+        self._open.append(server)
+        threading.Thread(target=_pump, args=(server, client), daemon=True).start()
+        _pump(client, server)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,81 +75,41 @@ class Endpoint:
     readiness_port: int
 
 
-class Service:
-    """Forward each new TCP connection to an endpoint that is ready at that moment, or close it.
+class Service(Forwarder):
+    """Pass each new connection on to an endpoint that is ready at that moment, or close it.
 
-    Connections that exist stay with their endpoint when it stops being ready, as in a real cluster. It runs
-    on a thread of its own; `endpoints` may be replaced at any time.
+    Connections that exist stay with their endpoint when it stops being ready, as in a real cluster.
+
+    endpoints   may be replaced at any time
+    is_patient  whether a connection waits some seconds for an endpoint that is ready
     """
 
     def __init__(self) -> None:
         self.port = free_port()
         self.endpoints: tuple[Endpoint, ...] = ()
-        self._started = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="service", daemon=True)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping = asyncio.Event()
+        self.is_patient = False
+        super().__init__("127.0.0.1", self.port)
 
-    def start(self) -> None:
-        """Start. Raises TimeoutError if it does not listen within some seconds."""
-        self._thread.start()
-        if not self._started.wait(10):
-            raise TimeoutError(f"the forwarder did not come up on port {self.port}")
-
-    def stop(self) -> None:
-        """Close every connection. Does nothing if it was not started."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._stopping.set)
-            self._thread.join(10)
-
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        server = await asyncio.start_server(self._forward, "127.0.0.1", self.port)
-        self._started.set()
-        await self._stopping.wait()
-        server.close()  # asyncio.run then cancels what is still being forwarded
-
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.closing(writer):
-            endpoint = await self._ready_endpoint()
-            if endpoint is None:
-                return
-            try:
-                to_reader, to_writer = await asyncio.open_connection("127.0.0.1", endpoint.port)
-            except OSError:  # it ended since it said that it was ready
-                return
-            with contextlib.closing(to_writer):
-                pumps = {
-                    asyncio.create_task(_pump(reader, to_writer)),
-                    asyncio.create_task(_pump(to_reader, writer)),
-                }
-                try:
-                    await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    for pump in pumps:
-                        pump.cancel()
-
-    async def _ready_endpoint(self) -> Endpoint | None:
-        for endpoint in self.endpoints:
-            if await _is_ready(endpoint):
-                return endpoint
-        return None
+    def target(self, number: int) -> int | None:
+        end = time.monotonic() + (_PATIENCE if self.is_patient else 0)
+        while True:
+            for endpoint in self.endpoints:
+                if PlainPort(endpoint.readiness_port, timeout=2).is_ready():
+                    return endpoint.port
+            if time.monotonic() >= end:
+                return 0  # at which no program listens
+            time.sleep(0.05)
 
 
-async def _is_ready(endpoint: Endpoint) -> bool:
-    try:
-        async with asyncio.timeout(2):
-            reader, writer = await asyncio.open_connection("127.0.0.1", endpoint.readiness_port)
-            with contextlib.closing(writer):
-                writer.write(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-                status_line = await reader.readline()
-    except (OSError, TimeoutError):
-        return False
-    return status_line.split()[1:2] == [b"200"]
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+def _pump(source: socket.socket, sink: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
+        while data := source.recv(65536):
+            sink.sendall(data)
+    _shut(source)
+    _shut(sink)
+
+
+def _shut(each: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        each.shutdown(socket.SHUT_RDWR)
+    each.close()

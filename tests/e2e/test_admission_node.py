@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import http.client
 import ssl
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.admission_cluster import AdmissionCluster
 from tests.e2e.api_server_pod import ApiServerPod
-from tests.e2e.cell import missing_for_cells
 from tests.e2e.control_plane_node import ControlPlaneNode
 from tests.e2e.deployed import DEPLOY
-from tests.e2e.kube_api import Object, RefusedError
-from tests.e2e.node_cell import NodeCell
+from tests.e2e.kube_api import Object, refusal
+from tests.e2e.node_cell import running_node
 from tests.e2e.pods import PODS, container, pod
+from tests.e2e.programs import running
 from tests.e2e.waiting import wait_for
 
 FLAG = "--admission-control-config-file=/etc/kubernetes/pki/gas/admission.yaml"
@@ -27,18 +25,7 @@ FLAG = "--admission-control-config-file=/etc/kubernetes/pki/gas/admission.yaml"
 @pytest.fixture
 def machine(binaries: Path) -> Iterator[tuple[AdmissionCluster, ControlPlaneNode, ApiServerPod]]:
     """Provide a node that runs its kube-scheduler and its kube-apiserver as kubeadm's manifests say."""
-    if (reason := missing_for_cells()) is not None:
-        pytest.skip(reason)
-    with ExitStack() as stack:
-        directories = [
-            Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"gas-{name}-"))) for name in ("api", "node")
-        ]
-        cluster = AdmissionCluster(directories[0], binaries)
-        stack.callback(cluster.stop)
-        cluster.start()
-        node = NodeCell(directories[1], binaries, cluster.api)
-        stack.callback(node.stop)
-        node.start()
+    with running(AdmissionCluster, binaries) as cluster, running_node(binaries, cluster.api) as node:
         machine = ControlPlaneNode(cluster, node, binaries)
         machine.start()
         server = ApiServerPod(cluster, node, machine)
@@ -60,15 +47,15 @@ def test_kubelet_restarts_the_api_server_and_it_proves_itself(
     )
     cluster.lead_services(cluster.admission_port)
     cluster.set_policy("create.pods.gas", "Fail")
-    wait_for("a refusal", lambda: "failed calling webhook" in refusal(cluster, "without"), seconds=60)
+    wait_for("a refusal", lambda: "failed calling webhook" in refused(cluster, "without"), seconds=60)
     started = server.container_id()
 
     said = node.configurator("--api-server", "--apply-secret")
     assert "new: a client certificate for kube-apiserver" in said
     server.wait(flag=FLAG)
     assert server.container_id() != started
-    wait_for("a checked pod", lambda: not refusal(cluster, "with"), seconds=60)
-    assert "denied the request" in refusal(cluster, "both", container("other", xe=1))
+    wait_for("a checked pod", lambda: not refused(cluster, "with"), seconds=60)
+    assert "denied the request" in refused(cluster, "both", container("other", xe=1))
     assert cluster.reviews("validate") >= 2
     # kube-scheduler's certificate comes from the same authority.
     for certificate in (None, node.etc / "certs/client.crt"):
@@ -80,19 +67,35 @@ def test_kubelet_restarts_the_api_server_and_it_proves_itself(
     assert node.configurator("--api-server", "--apply-secret").startswith("nothing to change")
     assert server.container_id() == started
 
+    # kube-apiserver loads another certificate without a restart; the extender does not trust its authority.
+    foreign, own = cluster.authority.client("foreign"), node.etc / "kubernetes/pki/gas"
+    shown = {own / "api-server.crt": foreign.certificate, own / "api-server.key": foreign.key}
+    signed = {path: path.read_bytes() for path in shown}
+    for path, other in shown.items():
+        path.write_bytes(other.read_bytes())
+    wait_for("a refusal", lambda: "failed calling webhook" in refused_anew(cluster, "foreign"), seconds=60)
+    assert "new: a client certificate for kube-apiserver" in node.configurator("--apply-secret")
+    wait_for("a checked pod", lambda: not refused_anew(cluster, "renewed"), seconds=60)
+    assert server.container_id() == started
+
+    node.configurator("--undo")
+    for path, content in signed.items():
+        path.write_bytes(content)
     node.configurator("--undo")
     server.wait(flag=None)
     assert node.files() == before
-    wait_for("a refusal", lambda: "failed calling webhook" in refusal(cluster, "undone"), seconds=60)
+    wait_for("a refusal", lambda: "failed calling webhook" in refused(cluster, "undone"), seconds=60)
 
 
-def refusal(cluster: AdmissionCluster, name: str, *more: Object) -> str:
+def refused(cluster: AdmissionCluster, name: str, *more: Object) -> str:
     """Return the sentence with which a new GPU pod is refused; empty if it is accepted."""
-    try:
-        cluster.api.create(f"{PODS}?dryRun=All", pod(name, container(i915=1), *more))
-    except RefusedError as refused:
-        return refused.message
-    return ""
+    return refusal(lambda: cluster.api.create(f"{PODS}?dryRun=All", pod(name, container(i915=1), *more)))
+
+
+def refused_anew(cluster: AdmissionCluster, name: str) -> str:
+    """Return `refused` for a pod whose check needs a new connection."""
+    cluster.forwarders["gas-admission"].end_connections()
+    return refused(cluster, name)
 
 
 def post(port: int, certificate: Path | None) -> int:

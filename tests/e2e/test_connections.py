@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import threading
 
-import pytest
-
 from tests.e2e.cluster import Cluster
 from tests.e2e.pods import PODS, cards_by_pod, container, pod, unbound
-from tests.e2e.service import Endpoint, Service
 from tests.e2e.waiting import wait_for
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/gas-extender"
 EVENTS = "/api/v1/namespaces/default/events"
-CARDS = 16
 SLOW_BINDS = ("--qps=15", "--burst=1")
 WAITING_PODS = 30
 """Each bind waits for its turn, so that some are in progress whenever the leader changes."""
@@ -27,35 +22,10 @@ CUT_OFF = re.compile(r'Post \\*"https://127\.0\.0\.1:\d+/scheduler/(?:filter|bin
 """The error of Go's HTTP client for a request without a response. Refusals and not-ready responses do not match."""
 
 
-@pytest.fixture
-def patient_service(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Service:
-    """A Service that keeps a new connection waiting while no replica is ready.
-
-    One that closes it, as the tests' Service does, would look like a request that was cut off.
-    """
-    ready_endpoint = cluster.service._ready_endpoint
-
-    async def patient() -> Endpoint | None:
-        for _ in range(100):
-            if (endpoint := await ready_endpoint()) is not None:
-                return endpoint
-            await asyncio.sleep(0.05)
-        return None
-
-    monkeypatch.setattr(cluster.service, "_ready_endpoint", patient)
-    return cluster.service
-
-
 def lost_requests(cluster: Cluster) -> list[str]:
     """Every error of kube-scheduler's HTTP client, from its log and from the events it wrote."""
     texts = [cluster.scheduler.program.log_text(), *(event.get("message", "") for event in cluster.api.items(EVENTS))]
     return [found.group() for text in texts for found in CUT_OFF.finditer(text)]
-
-
-def add_node(cluster: Cluster) -> None:
-    numbers = ".".join(map(str, range(CARDS)))
-    resources = {"gpu.intel.com/i915": "10000", "gpu.intel.com/millicores": str(CARDS * 1000)}
-    cluster.add_node("n1", labels={"gpu.intel.com/gpu-numbers": numbers}, resources=resources)
 
 
 def keep_pods_waiting(cluster: Cluster, stop: threading.Event) -> None:
@@ -71,8 +41,9 @@ def all_have_cards(cluster: Cluster) -> bool:
     return len(written) == len(cluster.api.items(PODS)) and all(written.values())
 
 
-def test_no_request_is_lost_while_the_leader_changes_under_load(cluster: Cluster, patient_service: Service) -> None:
-    add_node(cluster)
+def test_no_request_is_lost_while_the_leader_changes_under_load(cluster: Cluster) -> None:
+    cluster.service.is_patient = True  # a connection that it closes would look like a request that was cut off
+    cluster.add_gpu_node("n1", cards=16, places=600)
     replicas = [
         cluster.extender(name, "--leader-elect", *SLOW_BINDS, account=cluster.full_account)
         for name in ("first", "second")

@@ -144,7 +144,7 @@ def test_every_query_has_series(prometheus: Prometheus) -> None:
     assert _without_series(prometheus) == []
 
 
-def test_use_is_beside_what_is_booked_by_node_and_by_card(prometheus: Prometheus, gpu_node: GpuNode) -> None:
+def test_panels_show_what_is_booked_used_and_stranded_and_what_waits(prometheus: Prometheus, gpu_node: GpuNode) -> None:
     node = gpu_node.node.name
     by_node = "Memory booked and used by node"
     assert prometheus.query(QUERIES[f"{by_node} A"]) == {(node,): pytest.approx(10 * GB / (2 * CARD))}
@@ -155,9 +155,6 @@ def test_use_is_beside_what_is_booked_by_node_and_by_card(prometheus: Prometheus
     assert booked.pop(("card0", node)) == pytest.approx(10 * GB / CARD)
     assert set(booked.values()) <= {0.0}
     assert 300 * MIB / CARD <= used["card0", node] < 400 * MIB / CARD
-
-
-def test_what_is_stranded_and_what_waits(prometheus: Prometheus, gpu_node: GpuNode) -> None:
     stranded = prometheus.query(QUERIES["Stranded capacity A"])
     assert stranded["memory.max",] == pytest.approx((CARD - 10 * GB) / CARD)
     assert stranded["i915",] == 0.75
@@ -168,16 +165,13 @@ def test_what_is_stranded_and_what_waits(prometheus: Prometheus, gpu_node: GpuNo
     assert 0 < wait[1] < 3600
 
 
-@pytest.mark.parametrize("variable", ["node", "namespace"])
-def test_a_filter_leaves_what_it_names_and_nothing_else(
-    prometheus: Prometheus, gpu_node: GpuNode, variable: str
-) -> None:
-    named = {"node": gpu_node.node.name, "namespace": OTHER_NAMESPACE}[variable]
-    metric, label = VARIABLES[variable].removeprefix("label_values(").removesuffix(")").rsplit(", ", 1)
-    assert named in prometheus.get(f"label/{label}/values", **{"match[]": metric})
-    filtered = {title: text for title, text in QUERIES.items() if f"${variable}" in text}
-    assert filtered
-    for title, text in filtered.items():
-        assert prometheus.query(text, **{variable: named}).keys() == prometheus.query(text).keys(), title
-        rest = prometheus.query(text, **{variable: "nothing|other"})
-        assert set(rest.values()) <= ({0.0} if "or vector(0)" in text else set()), title
+def test_a_filter_leaves_what_it_names_and_nothing_else(prometheus: Prometheus, gpu_node: GpuNode) -> None:
+    for variable, named in {"node": gpu_node.node.name, "namespace": OTHER_NAMESPACE}.items():
+        metric, label = VARIABLES[variable].removeprefix("label_values(").removesuffix(")").rsplit(", ", 1)
+        assert named in prometheus.get(f"label/{label}/values", **{"match[]": metric})
+        filtered = {title: text for title, text in QUERIES.items() if f"${variable}" in text}
+        assert filtered
+        for title, text in filtered.items():
+            assert prometheus.query(text, **{variable: named}).keys() == prometheus.query(text).keys(), title
+            rest = prometheus.query(text, **{variable: "nothing|other"})
+            assert set(rest.values()) <= ({0.0} if "or vector(0)" in text else set()), title

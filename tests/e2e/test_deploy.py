@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from tests.e2e import original
-from tests.e2e.deployed import DEPLOY, DeployedCluster, deployed_cluster
-from tests.e2e.kube_api import RefusedError
+from tests.e2e.deployed import DEPLOY, DeployedCluster
+from tests.e2e.kube_api import RefusedError, refusal
+from tests.e2e.programs import running
 from tests.e2e.waiting import wait_for
 
 OVERLAYS = sorted(file.parent.name for file in DEPLOY.glob("overlays/*/kustomization.yaml"))
@@ -20,7 +21,7 @@ COMPONENTS = sorted(file.parent.name for file in DEPLOY.glob("components/*/kusto
 
 @pytest.fixture(scope="module")
 def deployed(binaries: Path) -> Iterator[DeployedCluster]:
-    with deployed_cluster(binaries) as cluster:
+    with running(DeployedCluster, binaries) as cluster:
         cluster.add_prometheus_kinds()
         yield cluster
 
@@ -54,14 +55,9 @@ def test_the_admission_policy_limits_a_plugin_whose_name_has_a_prefix(
     stolen = api.as_user(api.create(path, {"spec": {}})["status"]["token"])
     label = {"metadata": {"labels": {"gpu.intel.com/cards": "card0"}}}
 
-    def refusal() -> str | None:
-        try:
-            stolen.merge("/api/v1/nodes/prefixed/status", label)
-        except RefusedError as refused:
-            return refused.message
-        return None
-
-    assert "does not name the node that the plugin runs on" in wait_for("the policy", refusal)
+    assert "does not name the node that the plugin runs on" in wait_for(
+        "the policy", lambda: refusal(lambda: stolen.merge("/api/v1/nodes/prefixed/status", label))
+    )
     deployed.kubectl.run("delete", "-k", tmp_path)
     api.delete("/api/v1/nodes/prefixed")
 
@@ -102,25 +98,6 @@ def test_the_api_server_takes_each_component_in_a_kustomization_of_ones_own(
     assert set(re.findall(r"\bimage: (.*)", rendered)) == {"registry.example/gpu/gas:v9"}
     said = deployed.kubectl.run("apply", "--dry-run=server", "-k", own)
     assert "Warning" not in said
-
-
-def test_the_components_of_several_vocabularies_can_be_combined(deployed: DeployedCluster, tmp_path: Path) -> None:
-    components = ("admission", "nvidia", "aliyun", "koordinator", "kubeshare")
-    lines = [f"  - {_relative(DEPLOY / 'components' / each, tmp_path)}" for each in components]
-    own = "\n".join([f"resources: [{_relative(DEPLOY / 'overlays/both', tmp_path)}]", "components:", *lines])
-    (tmp_path / "kustomization.yaml").write_text(own)
-    rendered = yaml.safe_load_all(deployed.kubectl.run("kustomize", tmp_path))
-    workloads = [each for each in rendered if each["kind"] in ("Deployment", "DaemonSet")]
-    found = {
-        each["metadata"]["name"]: [
-            argument.removeprefix("--vocabularies=")
-            for argument in each["spec"]["template"]["spec"]["containers"][0]["args"]
-            if argument.startswith("--vocabularies=")
-        ]
-        for each in workloads
-    }
-    everywhere = ["intel,aliyun", "intel,koordinator,vendor", "intel,kubeshare"]
-    assert found == dict.fromkeys(("gpu-aware-scheduling", "gas-plugin", "gas-plugin-nvidia"), everywhere)
 
 
 # contract E14.2

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.deployed import deployed_cluster
+from tests.e2e.deployed import DeployedCluster
 from tests.e2e.kube_api import RefusedError
+from tests.e2e.kubectl import follow
+from tests.e2e.programs import running
 from tests.e2e.project_image import REPOSITORY, built_image
 
 PAGE = (REPOSITORY / "docs/deploy.md").read_text()
@@ -39,7 +40,7 @@ def test_the_page_installs_and_takes_away(binaries: Path, tmp_path: Path) -> Non
     blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     assert len(blocks) == 4
     *install, take_away = blocks
-    with deployed_cluster(binaries) as cluster:
+    with running(DeployedCluster, binaries) as cluster:
         serving = cluster.authority.server("gas-service")
         shutil.copy(serving.certificate, checkout / "tls.crt")
         shutil.copy(serving.key, checkout / "tls.key")
@@ -56,12 +57,3 @@ def test_the_page_installs_and_takes_away(binaries: Path, tmp_path: Path) -> Non
         follow(take_away, checkout, env)
         with pytest.raises(RefusedError):
             cluster.pod_of("deployments", "gpu-aware-scheduling")
-
-
-def follow(block: str, directory: Path, env: dict[str, str]) -> str:
-    """Run the lines as one script that ends at the first failure, and return its output."""
-    done = subprocess.run(
-        ["bash", "-e", "-c", block], cwd=directory, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    assert done.returncode == 0, f"{block}\n{done.stdout}"
-    return done.stdout

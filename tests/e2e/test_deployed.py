@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,24 +17,22 @@ import pytest
 from gas.plugin.discovery.render_node import DRM_MAJOR
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, write_tree
 from tests.e2e import original
-from tests.e2e.cell import missing_for_cells
 from tests.e2e.deployed import (
     DEPLOY,
     EXTENDER_ACCOUNT,
     PLUGIN_ACCOUNT,
     DeployedCluster,
-    answer,
-    deployed_cluster,
     extender_ports,
     refused,
     uses,
 )
 from tests.e2e.installed import Installed
-from tests.e2e.kube_api import Object
-from tests.e2e.node_cell import NodeCell
+from tests.e2e.kube_api import Object, write_kubeconfig
+from tests.e2e.node_cell import NodeCell, running_node
+from tests.e2e.plain_port import PlainPort
 from tests.e2e.pods import OVER, PODS, cards_of, container, event_messages, get_pod, pod
 from tests.e2e.ports import free_port
-from tests.e2e.programs import ProgramError
+from tests.e2e.programs import ProgramError, running
 from tests.e2e.project_image import built_image
 from tests.e2e.verbs import Verbs
 from tests.e2e.waiting import wait_for
@@ -43,7 +40,7 @@ from tests.e2e.waiting import wait_for
 
 @pytest.fixture(scope="module")
 def deployed(binaries: Path) -> Iterator[DeployedCluster]:
-    with deployed_cluster(binaries) as cluster:
+    with running(DeployedCluster, binaries) as cluster:
         cluster.add_prometheus_kinds()
         yield cluster
 
@@ -51,18 +48,11 @@ def deployed(binaries: Path) -> Iterator[DeployedCluster]:
 @pytest.fixture(scope="module")
 def real_node(deployed: DeployedCluster) -> Iterator[NodeCell]:
     """Provide a real control-plane node with the project's image."""
-    if (reason := missing_for_cells()) is not None:
-        pytest.skip(reason)
-    with tempfile.TemporaryDirectory(prefix="gas-node-") as directory:
-        node = NodeCell(Path(directory), deployed.binaries, deployed.api)
-        try:
-            node.start()
-            node.containerd.import_image(built_image(deployed.binaries).archive)
-            label = {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}
-            deployed.api.merge(f"/api/v1/nodes/{node.name}", label)
-            yield node
-        finally:
-            node.stop()
+    with running_node(deployed.binaries, deployed.api) as node:
+        node.containerd.import_image(built_image(deployed.binaries).archive)
+        label = {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}
+        deployed.api.merge(f"/api/v1/nodes/{node.name}", label)
+        yield node
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +78,7 @@ def test_extender_and_plugin_run_from_the_image_and_place_a_pod(installed: Insta
     running = installed.run_gpu_pod("placed")
     assert cards_of(running) == "card0"
     assert "/dev/dri/card0" in node.devices(running, "main")
-    assert answer(installed.metrics_port, "/metrics")[0] == 200
+    assert PlainPort(installed.metrics_port).get("/metrics")[0] == 200
     # Two that fit nowhere, for the extender's events; one of them waits on when another pod leaves.
     installed.run_gpu_pod("leaves", millicores=700)
     for name in ("waits-1", "waits-2"):
@@ -113,7 +103,6 @@ def test_the_health_check_of_the_image_shows_whether_the_program_responds(instal
         installed.node.execute(extender, "gasext", "env", f"GAS_HEALTH_PORT={free_port()}", *check)
 
 
-SECRET = "/api/v1/namespaces/default/secrets/extender-secret"
 NFD_LABEL = "intel.feature.node.kubernetes.io/gpu"
 CONNECT = """
 import asyncio, sys
@@ -134,6 +123,7 @@ def test_every_program_of_the_image_starts_on_a_read_only_root_as_an_unprivilege
     programs = {
         "extender": ["gas-extender", "--version"],
         "original": ["/extender", "--version"],
+        "page": ["gas-page", "--help"],
         "plugin": ["gas-plugin", "--version"],
         "configurator": ["gas-configurator", "--help"],
         "doctor": ["gas", "doctor", "--help"],
@@ -184,11 +174,10 @@ def at_rest(name: str, command: list[str]) -> Object:
 
 
 def directory_with_kubeconfig(deployed: DeployedCluster, node: NodeCell) -> Path:
-    """Write a kubeconfig that needs no other file and that every user can read, and return its directory."""
+    """Write a kubeconfig that every user can read, and return its directory."""
     directory = node.directory / "cluster"
     directory.mkdir()
-    (directory / "kubeconfig").write_text(deployed.kubectl.run("config", "view", "--flatten", "--raw"))
-    (directory / "kubeconfig").chmod(0o644)
+    write_kubeconfig(directory / "kubeconfig", deployed.api).chmod(0o644)
     return directory
 
 
@@ -252,7 +241,10 @@ def test_with_nfd_the_plugin_needs_nothing_of_nodes(installed: Installed) -> Non
 def test_the_originals_own_steps_run_the_extender_of_this_image(installed: Installed) -> None:
     """A Secret made by `kubectl create secret tls`, which holds no ca.crt, and the original's manifests."""
     deployed, api = installed.deployed, installed.api
-    create_a_secret_without_ca_crt(installed)
+    serving = deployed.authority.server("gas-service")
+    api.delete("/api/v1/namespaces/default/secrets/extender-secret")
+    files = (f"--cert={serving.certificate}", f"--key={serving.key}")
+    deployed.kubectl.run("create", "secret", "tls", "extender-secret", *files)
     manifests = original.MANIFESTS.replace(original.IMAGE, "gas:0.1.0")
     overlay = DEPLOY / "overlays/original-certificates"
     for name, source in {"original": ["-f", "-"], "in-its-place": ["-k", str(overlay)]}.items():
@@ -263,31 +255,11 @@ def test_the_originals_own_steps_run_the_extender_of_this_image(installed: Insta
         for each in asked["spec"]["containers"][0].get("ports", ()):
             each["containerPort"] = port if each["name"] == "extender" else plain
         deployed.run_until_ready(deployed.on_this_node(asked, f"--port={port}", f"--metrics-port={plain}"))
-        wait_for("the extender ready", lambda plain=plain: is_answering(plain))  # type: ignore[misc]
+        wait_for("the extender ready", PlainPort(plain).is_ready)
         with contextlib.closing(Verbs(port, deployed.authority, deployed.authority.client("kubernetes"))) as verbs:
             asking = get_pod(api, "placed") | {"spec": pod("asking", container(i915=1))["spec"]}
             assert verbs.filter(asking, [installed.node.name])["NodeNames"] == [installed.node.name]
         deployed.delete(name)
-
-
-def test_with_a_secret_without_ca_crt_the_extender_of_the_one_file_says_what_is_missing(installed: Installed) -> None:
-    deployed, node = installed.deployed, installed.node
-    create_a_secret_without_ca_crt(installed)
-    deployed.kubectl.run("apply", "-f", DEPLOY / "gas.yaml")
-    asked = deployed.pod_of("deployments", "gpu-aware-scheduling")
-    asked["metadata"]["name"] = "without-ca"
-    deployed.api.create(PODS, deployed.on_this_node(asked))
-    wait_for("its end", lambda: is_restarting(get_pod(deployed.api, "without-ca")), seconds=60)
-
-    def output() -> str:
-        """Return what all starts have written; kubelet keeps the files of the last ones."""
-        started = get_pod(deployed.api, "without-ca")
-        (status,) = started["status"]["containerStatuses"]
-        return "".join(node.log(started, "gasext", restarts=each) for each in range(status["restartCount"] + 1))
-
-    said = "--cacert /gas/cert/ca.crt cannot be read"
-    wait_for(said, lambda: said in output(), seconds=60)
-    deployed.delete("without-ca")
 
 
 WRITE_LIMIT = """
@@ -369,34 +341,13 @@ def measures(installed: Installed) -> None:
     """Wait until the plugin has read the processes of the pod three times, and check that it saw them."""
 
     def document() -> Object | None:
-        text = answer(installed.plugin_port, "/metrics")[1]
+        text = PlainPort(installed.plugin_port).get("/metrics")[1]
         walks = re.search(r"^gas_plugin_usage_walks_total (\S+)$", text, re.MULTILINE)
         if walks is None or float(walks[1]) < 3:
             return None
-        found: Object = json.loads(answer(installed.plugin_port, "/usage")[1])
+        found: Object = json.loads(PlainPort(installed.plugin_port).get("/usage")[1])
         return found
 
     usage = wait_for("three walks", document, seconds=60, every=0.5)
     assert (usage["trouble"], usage["problems"]) == (None, [])
     assert [each["name"] for each in usage["pods"]] == ["used"]
-
-
-def is_answering(port: int) -> bool:
-    try:
-        return answer(port, "/readyz")[0] == 200
-    except OSError:
-        return False
-
-
-def create_a_secret_without_ca_crt(installed: Installed) -> None:
-    """Create the extender's Secret as ``kubectl create secret tls`` does, in the place of any other."""
-    deployed = installed.deployed
-    serving = deployed.authority.server("gas-service")
-    installed.api.delete(SECRET)
-    deployed.kubectl.run(
-        "create", "secret", "tls", "extender-secret", f"--cert={serving.certificate}", f"--key={serving.key}"
-    )
-
-
-def is_restarting(pod: Object) -> bool:
-    return any(status["restartCount"] > 0 for status in pod["status"].get("containerStatuses", ()))

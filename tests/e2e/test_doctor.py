@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
-from tests.e2e.accounts import FULL_RULES, Rule, add_account
+from tests.e2e.accounts import DOCTOR_RULES, FULL_RULES, add_account
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.pods import PODS, cards_of, container, delete_now, get_pod, pod
+from tests.e2e.pods import cards_of, container, get_pod, pod
 from tests.e2e.scheduler import extender_entry
 from tests.e2e.waiting import wait_for
 
@@ -27,69 +25,41 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ROLE = f"{RBAC}/clusterroles/gas-extender"
 CARDS = fake_gpus(FLEX_170, 2)
 
-DOCTOR_RULES: tuple[Rule, ...] = (
-    {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]},
-    {"apiGroups": [""], "resources": ["configmaps", "serviceaccounts", "services"], "verbs": ["get"]},
-    {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list"]},
-    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list"]},
-    {"apiGroups": ["nfd.k8s-sigs.io"], "resources": ["nodefeatures"], "verbs": ["list"]},
-    {
-        "apiGroups": ["admissionregistration.k8s.io"],
-        "resources": ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
-        "verbs": ["list"],
-    },
-    {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
-)
-"""All permissions that the doctor needs. It changes nothing: access reviews are created only to be answered."""
-
 
 class Doctor:
     """Run the command as an administrator does, with kube-scheduler's own configuration."""
 
     def __init__(self, gpu_node: GpuNode, directory: Path, account: KubeApi) -> None:
-        self._account = account
-        self._cluster = gpu_node.cluster
-        self._directory = directory
-        self.configuration = directory / "scheduler-config.json"
-        self.configure()
-
-    def configure(self, **changes: Any) -> None:
-        """Write kube-scheduler's configuration with changes in the extender's entry."""
-        cluster = self._cluster
+        self._kubeconfig = write_kubeconfig(directory / "doctor.kubeconfig", account)
+        self._configuration = directory / "scheduler-config.json"
+        cluster = gpu_node.cluster
         client = cluster.authority.client("doctors-client")
-        entry = extender_entry(cluster.service.port, cluster.authority, client, ignorable=False) | changes
         content = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
-            "extenders": [entry],
+            "extenders": [extender_entry(cluster.service.port, cluster.authority, client, ignorable=False)],
         }
-        self.configuration.write_text(json.dumps(content))
+        self._configuration.write_text(json.dumps(content))
 
-    def __call__(
-        self, *flags: str, api: KubeApi | None = None
-    ) -> tuple[int, list[dict[str, Any]], list[dict[str, Any]]]:
+    def __call__(self) -> tuple[int, list[Object], list[Object]]:
         """Return the exit code, the findings that are not well, and those that are."""
-        kubeconfig = write_kubeconfig(self._directory / "doctor.kubeconfig", api or self._account)
-        command = [sys.executable, "-m", "gas", "doctor", f"--kubeconfig={kubeconfig}", "-o=json"]
-        command += [f"--scheduler-config={self.configuration}", *flags]
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ})
+        command = [sys.executable, "-m", "gas", "doctor", f"--kubeconfig={self._kubeconfig}", "-o=json"]
+        command.append(f"--scheduler-config={self._configuration}")
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert answer.stdout, answer.stderr
         found = json.loads(answer.stdout)["findings"]
-        return (
-            answer.returncode,
-            [each for each in found if each["level"] != "ok"],
-            [each for each in found if each["level"] == "ok"],
-        )
+        well = [each for each in found if each["level"] == "ok"]
+        return answer.returncode, [each for each in found if each not in well], well
 
-    def wait_until_well(self) -> list[dict[str, Any]]:
+    def wait_until_well(self) -> list[Object]:
         """Wait until all is well, because kubelet and plugin need a moment, and return the findings."""
 
-        def look() -> list[dict[str, Any]] | None:
+        def look() -> list[Object] | None:
             code, found, well = self()
             last[:] = found
             return well if code == 0 else None
 
-        last: list[dict[str, Any]] = []
+        last: list[Object] = []
         try:
             return wait_for("nothing that is not well", look, seconds=30, every=1)
         except TimeoutError:
@@ -128,7 +98,7 @@ def test_a_healthy_cluster_has_exit_code_0_and_each_fault_is_reported(
     api = gpu_node.api
     kubectl = Kubectl(binaries / "kubectl", write_kubeconfig(tmp_path / "admin.kubeconfig", api))
 
-    def mend(found: list[dict[str, Any]]) -> None:
+    def mend(found: list[Object]) -> None:
         """Run the suggested commands unchanged, with an administrator's kubeconfig."""
         for command in found[0]["mend"]:
             program, *arguments = shlex.split(command, comments=True)
@@ -157,20 +127,6 @@ def test_a_healthy_cluster_has_exit_code_0_and_each_fault_is_reported(
     (labels,) = [each["message"] for each in well if each["check"] == "node-labels"]
     assert "card0, card1; written by gas-plugin" in labels
     assert any("1 of 1 nodes pass the filter" in each["message"] for each in well)
-    doctor.configure(ignorable=True, bindVerb="")
-    code, found, _ = doctor()
-    assert code == 1
-    assert sorted(each["found"] for each in found) == [
-        "ignorable: true, and no webhook for bindings",
-        "no bindVerb",
-    ]
-    doctor.configure(urlPrefix="https://127.0.0.1:1")
-    code, found, _ = doctor()
-    assert code == 1
-    assert [each["check"] for each in found] == ["extender", "dry-pod"]
-    assert "Connection refused" in found[0]["message"]
-    doctor.configure()
-
     without_binding = tuple(rule for rule in FULL_RULES if "pods/binding" not in rule["resources"])
     with changed_role(api, without_binding):
         code, found, _ = wait_for("the role is read", lambda: told if (told := doctor())[0] else None)
@@ -180,39 +136,7 @@ def test_a_healthy_cluster_has_exit_code_0_and_each_fault_is_reported(
         mend(found)
         doctor.wait_until_well()
 
-    misplaced = pod("misplaced", container(i915=1))
-    misplaced["spec"]["nodeName"] = "a-node-that-is-not-there"
-    api.create(PODS, misplaced)
-    code, found, _ = doctor()
-    assert code == 1
-    assert [each["where"] for each in found] == ["pod default/misplaced on node a-node-that-is-not-there"]
-    delete_now(api, "misplaced")
-    doctor.wait_until_well()
-
-    adopted = pod("adopted", container(i915=1))
-    adopted["spec"]["nodeName"] = gpu_node.node.name
-    gpu_node.create(adopted)
-    wait_for("the plugin's receipt", lambda: get_pod(api, "adopted")["metadata"].get("annotations"))
-    doctor.wait_until_well()
-    delete_now(api, "adopted")
-
     gpu_node.stop_plugin()
     lost = wait_for("kubelet has noticed", lambda: [each for each in doctor()[1] if each["check"] == "node-resources"])
     assert [each["level"] for each in lost] == ["problem"]
     assert "lost the device plugin" in lost[0]["message"]
-
-    gpu_node.extender.program.kill()
-    code, found, _ = doctor("--timeout=2s")
-    assert code == 1
-    assert any("does not decide" in each["message"] or "cannot be reached" in each["message"] for each in found)
-    delete_now(api, "placed")
-
-
-def test_a_user_without_permissions_sees_which_are_missing(gpu_node: GpuNode, tmp_path: Path) -> None:
-    doctor = Doctor(gpu_node, tmp_path, add_account(gpu_node.api, "no-permissions", "no-permissions", ()))
-    code, found, _ = doctor("--timeout=2s")
-    assert code in (1, 2)
-    unknown = [each["message"] for each in found if each["level"] == "unknown"]
-    for resource in ("nodes", "pods"):
-        rule = f'give its role the verb "list" on resource "{resource}" in the whole cluster'
-        assert any(rule in each for each in unknown), unknown

@@ -31,13 +31,10 @@ def programs(image: BuiltImage) -> dict[str, int]:
     }
 
 
-def test_it_is_small(image: BuiltImage) -> None:
+def test_it_is_small_and_runs_as_an_unprivileged_user_given_by_number(image: BuiltImage) -> None:
+    """kubelet can check that a number is not root's, but not that a name is not."""
     print(f"image: {image.size / 1e6:.0f} MB, built in {image.seconds:.0f} s")
     assert image.size < LARGEST
-
-
-def test_it_runs_as_an_unprivileged_user_given_by_number(image: BuiltImage) -> None:
-    """kubelet can check that a number is not root's, but not that a name is not."""
     user, _, group = image.configuration["User"].partition(":")
     assert int(user) > 0
     assert int(group) > 0
@@ -55,11 +52,11 @@ def test_its_labels_say_what_it_is(image: BuiltImage) -> None:
 def test_it_has_a_health_check_and_a_program_to_start(image: BuiltImage, programs: dict[str, int]) -> None:
     assert image.configuration["Healthcheck"]["Test"] == ["CMD", "gas-health-check"]
     assert image.configuration["Cmd"] == ["gas-extender"]
-    for name in ("gas-extender", "gas-plugin", "gas-configurator", "gas"):
+    for name in ("gas-extender", "gas-page", "gas-plugin", "gas-configurator", "gas"):
         assert f"opt/gas/bin/{name}" in programs
 
 
-def test_no_compiler_and_no_installer_is_in_it(image: BuiltImage, programs: dict[str, int]) -> None:
+def test_no_compiler_no_installer_and_no_cache_is_in_it(image: BuiltImage, programs: dict[str, int]) -> None:
     names = {Path(path).name for path in programs}
     tool = re.compile(r"([a-z0-9_-]+-linux-gnu-)?(gcc|g\+\+|cc|ld|as|make|pip|pip3|uv|git)(-[0-9.]+)?")
     assert [name for name in names if tool.fullmatch(name)] == []
@@ -70,9 +67,6 @@ def test_no_compiler_and_no_installer_is_in_it(image: BuiltImage, programs: dict
     }
     assert "gas" in packages
     assert not packages & {"pip", "setuptools", "hatchling", "wheel", "ensurepip", "pytest", "mypy"}
-
-
-def test_no_cache_of_an_installer_is_in_it(image: BuiltImage) -> None:
     kept = re.compile(r"(root/\.cache|var/cache/apt|var/lib/apt/lists|wheels|source)/.")
     assert [entry.name for entry in files_of(image.archive) if kept.match(entry.name) and entry.isfile()] == []
 

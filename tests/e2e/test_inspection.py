@@ -5,34 +5,23 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import shutil
 import stat
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.accounts import Rule, add_account
+from tests.e2e.accounts import INSPECTION_RULES, add_account
 from tests.e2e.cluster import Cluster
 from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig
-from tests.e2e.pods import PODS, cards_by_pod, container, delete_now, event_messages, get_pod, node_of, pod
+from tests.e2e.pods import PODS, container, pod
 from tests.e2e.waiting import wait_for
-
-INSPECTION_RULES: tuple[Rule, ...] = (
-    {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]},
-    {"apiGroups": [""], "resources": ["pods/proxy"], "verbs": ["get"]},
-)
-"""All permissions that the commands need."""
-
-RESOURCES = {"gpu.intel.com/i915": "20", "gpu.intel.com/memory.max": "16G", "gpu.intel.com/millicores": "2000"}
 
 
 class KubectlGas:
@@ -67,36 +56,6 @@ def kubectl_gas(cluster: Cluster, binaries: Path, tmp_path: Path) -> KubectlGas:
         pytest.fail(f"{binaries} does not hold kubectl; run tests/e2e/set-up.sh first")
     reader = add_account(cluster.api, "gas-reader", "gas-reader", INSPECTION_RULES)
     return KubectlGas(binaries / "kubectl", tmp_path, reader)
-
-
-def test_fit_and_why_agree_with_the_scheduler(cluster: Cluster, kubectl_gas: KubectlGas, tmp_path: Path) -> None:
-    api, choose = cluster.api, random.Random(15)
-    cluster.restart_scheduler(ignorable=False)
-    for name in ("n1", "n2", "n3"):
-        cluster.add_node(name, labels={"gpu.intel.com/gpu-numbers": "0.1"}, resources=RESOURCES)
-    cluster.extender("gas", "-v=4").start_and_wait_until_ready()
-    refused = 0
-    for number in range(20):
-        asked = pod(f"p-{number}", container(i915=1, memory_max=f"{choose.randint(2, 7)}G", millicores=100))
-        manifest = tmp_path / "pod.json"
-        manifest.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", **asked}), encoding="utf-8")
-        code, _ = kubectl_gas("fit", str(manifest))
-        api.create(PODS, asked)
-        name = asked["metadata"]["name"]
-        if code == 0:
-            wait_for(f"{name} is bound", partial(node_of, api, name))
-        else:
-            refused += 1
-            said = wait_for("its event", partial(event_messages, api, name, "FailedScheduling"))
-            explained = kubectl_gas.data("why", name)
-            assert explained["reason"] in said[0] or "Insufficient" in said[0]  # by the sums of the nodes
-            assert node_of(api, name) is None
-    assert 0 < refused < 20
-    rows = kubectl_gas.data("pods")
-    assert {row["name"]: ",".join(row["cards"]) for row in rows if row["cards"]} == cards_by_pod(api)
-    assert sum(row["pods"] for row in kubectl_gas.data("top")) == 20 - refused
-    (suggested, *_) = explained["suggestions"]
-    assert suggested["change"].startswith("ask for ")
 
 
 CLUSTERS = int(os.environ.get("FIT_CLUSTERS", "20"))
@@ -238,86 +197,6 @@ def test_fit_says_how_many_pods_the_scheduler_places_on_random_clusters(
     assert disagreements == []
     assert placed > CLUSTERS
     assert refused > CLUSTERS / 2
-
-
-SUGGESTIONS = 10
-"""Waiting pods of random clusters of which one suggestion is followed."""
-
-
-def test_a_pod_that_waits_is_bound_once_a_suggestion_is_followed(
-    cluster: Cluster, kubectl_gas: KubectlGas, tmp_path: Path
-) -> None:
-    api = cluster.api
-    cluster.restart_scheduler(ignorable=False)
-    cluster.extender("gas").start_and_wait_until_ready()
-    followed: Counter[str] = Counter()
-    for number in count(5000):
-        random_cluster = RandomCluster(number)
-        random_cluster.create(cluster)
-        for asked in random_cluster.asked:
-            api.create(PODS, asked)
-        wait_for("all pods have a decision", partial(_are_decided, api, [random_cluster]), seconds=300, every=0.5)
-        waiting = [asked for asked in random_cluster.asked if node_of(api, asked["metadata"]["name"]) is None]
-        for others in waiting[1:]:  # they would take what becomes free
-            delete_now(api, others["metadata"]["name"])
-        if waiting and (suggested := kubectl_gas.data("why", waiting[0]["metadata"]["name"])["suggestions"]):
-            text = min((each["change"] for each in suggested), key=lambda each: followed[each.partition(" ")[0]])
-            followed[text.partition(" ")[0]] += 1
-            _follow(api, waiting[0], text)
-            name = waiting[0]["metadata"]["name"]
-            print(f"{name}: {text}: {wait_for(f'{name} is bound: {text}', partial(node_of, api, name), seconds=120)}")
-        api.delete_all(PODS, gracePeriodSeconds="0")
-        api.delete("/api/v1/nodes")
-        if followed.total() == SUGGESTIONS:
-            break
-    assert {"ask", "wait", "move", "remove"} <= followed.keys()
-
-
-def _follow(api: KubeApi, asked: Object, text: str) -> None:
-    """Do what a suggestion says: change the pod, end pods that run, or move them."""
-    match text.partition(" ")[0]:
-        case "wait":
-            for name in re.findall(r"default/(\S+)", text):
-                delete_now(api, name)
-        case "move":
-            for name, node in re.findall(r"default/(\S+) to ([^\s,;]+)", text):
-                _move(api, name, node)
-        case _:
-            metadata, spec = asked["metadata"], asked["spec"]
-            if removed := re.fullmatch(r"remove the annotation (\S+)", text):
-                del metadata["annotations"][removed[1]]
-            elif tolerated := re.fullmatch(r"let it tolerate the taint (\S+)", text):
-                spec["tolerations"] = [{"key": tolerated[1], "operator": "Exists"}]
-            elif text == "remove its node selector":
-                spec["nodeSelector"] = {}
-            else:
-                changes = re.findall(r"(\S+)(?: \(\S+ GB\))? of (\S+) in container (\S+) instead of", text)
-                assert changes, text
-                for amount, resource, name in changes:
-                    (found,) = (each for each in spec["containers"] if each["name"] == name)
-                    found["resources"]["requests"][resource] = amount
-                    if "/" in resource:
-                        found["resources"]["limits"][resource] = amount
-            delete_now(api, metadata["name"])
-            api.create(PODS, asked)
-
-
-def _move(api: KubeApi, name: str, node: str) -> None:
-    """Delete a pod and create it again as one that may only go to this node."""
-    before = get_pod(api, name)
-    annotations = {key: text for key, text in before["metadata"]["annotations"].items() if key.startswith("gas-card-")}
-    containers = [{key: each[key] for key in ("name", "image", "resources")} for each in before["spec"]["containers"]]
-    again = pod(name, *containers, annotations=annotations)
-    field = {"key": "metadata.name", "operator": "In", "values": [node]}
-    again["spec"]["affinity"] = {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [field]}]}
-        }
-    }
-    again["spec"]["tolerations"] = [{"operator": "Exists"}]
-    delete_now(api, name)
-    api.create(PODS, again)
-    wait_for(f"{name} is bound to {node}", lambda: node_of(api, name) == node)
 
 
 def _pods_by_name(api: KubeApi) -> dict[str, Object]:

@@ -21,7 +21,6 @@ import re
 import shutil
 import sys
 import tarfile
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,15 +29,15 @@ from pathlib import Path
 import pytest
 
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, write_tree
-from tests.e2e.cell import missing_for_cells
 from tests.e2e.control_plane_node import ControlPlaneNode
 from tests.e2e.controllers import Controllers
-from tests.e2e.deployed import DeployedCluster, deployed_cluster
+from tests.e2e.deployed import DeployedCluster
 from tests.e2e.images import BUSYBOX
 from tests.e2e.kube_api import Object, RefusedError
-from tests.e2e.node_cell import NodeCell
+from tests.e2e.node_cell import NodeCell, running_node
 from tests.e2e.pods import get_pod
 from tests.e2e.ports import own_address
+from tests.e2e.programs import running
 from tests.e2e.project_image import REPOSITORY, built_image
 
 PAGE = (REPOSITORY / "docs/install.md").read_text(encoding="utf-8")
@@ -132,39 +131,31 @@ class Place:
 @pytest.fixture
 def place(binaries: Path, tmp_path: Path) -> Iterator[Place]:
     """Provide a cluster of one node with two cards, as kubeadm creates it, and an administrator's shell."""
-    if (reason := missing_for_cells()) is not None:
-        pytest.skip(reason)
     archive = tmp_path / "gas.tar"
     write_renamed(built_image(binaries).archive, archive, IMAGE)
-    # Short, since kubelet's sockets are in it.
-    with deployed_cluster(binaries) as cluster, tempfile.TemporaryDirectory(prefix="gas-node-") as directory:
+    with running(DeployedCluster, binaries) as cluster, running_node(binaries, cluster.api) as node:
         cluster.scheduler.stop()
-        node = NodeCell(Path(directory), binaries, cluster.api)
-        try:
-            node.start()
-            cluster.api.merge(
-                f"/api/v1/nodes/{node.name}", {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}
-            )
-            node.containerd.tag_image(BUSYBOX.name, "docker.io/library/busybox:1.37")
-            machine = ControlPlaneNode(cluster, node, binaries)
-            machine.start()
-            address = own_address()
-            with (machine.etc / "hosts").open("a") as hosts:
-                hosts.write(f"{address} {SERVICE}\n")
-            own_directories(machine, node)
-            wheels = Wheels(binaries.parent / "wheels")
-            cards = node.directory / "tree"
-            write_tree(cards, fake_gpus(FLEX_170, 2), character_devices=True)
-            yield Place(
-                cluster=cluster,
-                node=node,
-                machine=machine,
-                shell=Shell(machine, stand_ins(tmp_path, binaries, archive, wheels)),
-                controllers=Controllers(cluster, node, address, cards),
-                wheels=wheels,
-            )
-        finally:
-            node.stop()
+        cluster.api.merge(
+            f"/api/v1/nodes/{node.name}", {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}
+        )
+        node.containerd.tag_image(BUSYBOX.name, "docker.io/library/busybox:1.37")
+        machine = ControlPlaneNode(cluster, node, binaries)
+        machine.start()
+        address = own_address()
+        with (machine.etc / "hosts").open("a") as hosts:
+            hosts.write(f"{address} {SERVICE}\n")
+        own_directories(machine, node)
+        wheels = Wheels(binaries.parent / "wheels")
+        cards = node.directory / "tree"
+        write_tree(cards, fake_gpus(FLEX_170, 2), character_devices=True)
+        yield Place(
+            cluster=cluster,
+            node=node,
+            machine=machine,
+            shell=Shell(machine, stand_ins(tmp_path, binaries, archive, wheels)),
+            controllers=Controllers(cluster, node, address, cards),
+            wheels=wheels,
+        )
 
 
 def test_the_page_leads_from_a_plain_cluster_to_a_pod_on_its_card_and_back(place: Place) -> None:

@@ -7,7 +7,6 @@ No machine of these tests has a card with ``dmem``, so ``pids`` stands in for it
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -18,18 +17,14 @@ from tests.e2e import stand_in_limits
 from tests.e2e.gpu_node import SECONDS, GpuNode
 from tests.e2e.images import BUSYBOX
 from tests.e2e.kube_api import Object
-from tests.e2e.pods import OVER, container, delete_now, event_messages, get_pod, pod
+from tests.e2e.pods import OVER, container, delete_now, get_pod, pod
 from tests.e2e.waiting import wait_for
+
+pytestmark = pytest.mark.usefixtures("no_pods_after")
 
 GPUS = fake_gpus(FLEX_170, 1)
 STARTS = int(os.environ.get("GAS_E2E_STARTS", "20"))
 AT_ONCE = 20
-
-
-@pytest.fixture(autouse=True)
-def no_pods_after(gpu_node: GpuNode) -> Iterator[None]:
-    yield
-    gpu_node.clear()
 
 
 def hierarchy() -> Path:
@@ -38,15 +33,13 @@ def hierarchy() -> Path:
 
 
 @pytest.fixture
-def limiting_node(gpu_node: GpuNode) -> Iterator[GpuNode]:
+def limiting_node(gpu_node: GpuNode) -> GpuNode:
     """Provide the node with the stand-in, which sees the real cgroups."""
     gpu_node.plugin_module = stand_in_limits.__name__
     gpu_node.plugin_environment = {stand_in_limits.CARD: GPUS[0].pci_address}
     gpu_node.prepare_tree = show_cgroups
     gpu_node.start(GPUS, "--shared-dev-num=40", "--memory-limits=pod")
-    yield gpu_node
-    gpu_node.plugin_module, gpu_node.plugin_environment = "gas.plugin", {}
-    gpu_node.prepare_tree = lambda _tree: None
+    return gpu_node
 
 
 def show_cgroups(tree: Path) -> None:
@@ -148,46 +141,3 @@ def test_the_limit_survives_the_plugin_and_ends_with_the_pod(limiting_node: GpuN
     cgroup = hierarchy() / limiting_node.node.cgroups.name / f"kubepods/besteffort/pod{shared['metadata']['uid']}"
     delete_now(limiting_node.api, "shared")
     wait_for("its cgroup gone", lambda: not cgroup.exists(), seconds=60)
-
-
-def test_pods_run_where_the_kernel_has_no_such_controller(gpu_node: GpuNode) -> None:
-    """With the real controller: this kernel, or its cgroup version 1, has none."""
-    gpu_node.start(GPUS, "--shared-dev-num=40", "--memory-limits=pod")
-    gpu_node.create(pod("plain", container(i915=1, memory_max="100Mi")))
-    gpu_node.running(["plain"])
-    messages = wait_for(
-        "the event", lambda: event_messages(gpu_node.api, gpu_node.node.name, "GPUMemoryLimitsMissing"), seconds=30
-    )
-    assert len(messages) == 1
-    assert messages[0].startswith("the kernel does not limit memory of cards: ")
-    assert gpu_node.plugin.metric("gas_plugin_memory_limits_missing") == 1
-
-
-def test_a_container_without_capabilities_may_write_the_nodes_cgroups(gpu_node: GpuNode) -> None:
-    """The rights of the component: root without capabilities, and the node's cgroups mounted over its own."""
-    gpu_node.start(GPUS)
-    gpu_node.create(pod("limited", container(i915=1)))
-    (limited,) = gpu_node.running(["limited"])
-    relative = f"{gpu_node.node.cgroups.name}/kubepods/besteffort/pod{limited['metadata']['uid']}/pids.max"
-    below = "" if hierarchy().name == "cgroup" else f"{hierarchy().name}/"
-    writer = container("main") | {
-        "image": BUSYBOX.name,
-        "imagePullPolicy": "Never",
-        "command": ["/bin/sh", "-c", f"echo 77 >/sys/fs/cgroup/{below}{relative}"],
-        "securityContext": {
-            "runAsUser": 0,
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "volumeMounts": [{"name": "cgroups", "mountPath": "/sys/fs/cgroup"}],
-    }
-    written = pod("writer", writer)
-    written["spec"]["volumes"] = [{"name": "cgroups", "hostPath": {"path": "/sys/fs/cgroup"}}]
-    gpu_node.create_unchanged(written)
-    wait_for("its end", lambda: get_pod(gpu_node.api, "writer")["status"]["phase"] in OVER, seconds=60)
-    assert get_pod(gpu_node.api, "writer")["status"]["phase"] == "Succeeded", gpu_node.node.log(
-        get_pod(gpu_node.api, "writer"), "main"
-    )
-    assert limit_of(gpu_node, limited) == "77"

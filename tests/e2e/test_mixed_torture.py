@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -15,7 +15,6 @@ from tests.e2e.agreement import with_receipts
 from tests.e2e.fake_nvml import FakeNvml, card, uuid
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import Object
-from tests.e2e.kubelet_failures import is_excused
 from tests.e2e.mixed_words import GIB, over_capacity, random_pod, words_of
 from tests.e2e.pod_resources import listed_ids
 from tests.e2e.pods import OVER, PODS, delete, delete_now
@@ -29,8 +28,8 @@ OF_NVIDIA = [card(minor, total=9 * GIB, reserved=GIB) for minor in range(3)]
 MEMORY = dict.fromkeys(("card0", "card1", "card1000", "card1001", "card1002"), 8 * GIB)
 WORDS = ("--vocabularies=intel,aliyun,kubeshare,koordinator,vendor", "--aliyun-unit=GiB")
 
-PODS_CREATED, BETWEEN_KILLS = 66, 6
-KILLS = ("extender",) * 4 + ("plugin",) * 3 + ("kubelet",) * 3
+PODS_CREATED, BETWEEN_KILLS = 50, 6
+KILLS = ("extender", "plugin", "kubelet") * 2
 MOST_ALIVE, MOST_STARTING = 14, 4
 PATIENCE = 180.0
 """Seconds for a start, which a busy machine delays."""
@@ -38,10 +37,27 @@ PATIENCE = 180.0
 NOT_OFFERED = "kubelet did not offer "
 
 
-@pytest.fixture(autouse=True)
-def no_pods_after(gpu_node: GpuNode) -> Iterator[None]:
-    yield
-    gpu_node.clear()
+WITHOUT_PLUGIN = (
+    "no healthy devices present",
+    "cannot allocate unregistered device",
+    "error while dialing",
+    "error reading from server",
+    "the client connection is closing",
+    "Server shutdown",
+    "desc = CANCELLED",
+)
+"""kubelet's errors when the plugin is not there, or ends during a call because it is killed, or terminated while
+pods are created without a pause. The last one is seen on busy machines, where a call outlasts the plugin's grace."""
+
+
+def is_excused(failed: Object) -> bool:
+    """Return whether a pod failed because there was no plugin, or because kubelet was killed while it started it."""
+    status = failed["status"]
+    if status.get("reason") == "UnexpectedAdmissionError":
+        return any(why in status["message"] for why in WITHOUT_PLUGIN)
+    # containerd gives up a starting container if kubelet, which requested it, was killed.
+    states = [each["state"].get("terminated", {}) for each in failed["status"].get("containerStatuses", [])]
+    return any(state.get("reason") == "StartError" and "context canceled" in state["message"] for state in states)
 
 
 class Life:
@@ -149,32 +165,25 @@ WHOLE = written("w", {"nvidia.com/gpu": "1"}, "card1000")
 SMALL_SHARE = {"gpu_request": "0.2", "gpu_mem": "0"}
 
 
-@pytest.mark.parametrize(
-    ("pods", "sentence"),
-    [
-        ([written("b", {"aliyun.com/gpu-mem": "3"}, "card0")], "card0: 9663676416 of 8589934592 memory are taken"),
-        (
-            [written("b", {"koordinator.sh/gpu.shared": "1", "koordinator.sh/gpu-core": "26"}, "card0")],
-            "card0: 1010 of 1000 millicores are taken by ['a', 'b']",
-        ),
-        (
-            [written("b", {"kubeshare/vgpu": "1"}, "card0", **SMALL_SHARE, sched_exclusion="blue")],
-            "card0: these pods must not share it",
-        ),
-        (
-            [WHOLE, written("b", {"kubeshare/vgpu": "1"}, "card1000", **SMALL_SHARE)],
-            "card1000: 1200 of 1000 millicores",
-        ),
-        ([written("b", {"nvidia.com/gpu": "1"}, "card1")], "pod b: container main: ('card1',) are not cards for"),
-        ([written("b", {"nvidia.com/gpu": "2"}, "card1000")], "pod b: container main asks for 2 card(s)"),
+WRONG = {
+    "card0: 9663676416 of 8589934592 memory are taken": [written("b", {"aliyun.com/gpu-mem": "3"}, "card0")],
+    "card0: 1010 of 1000 millicores are taken by ['a', 'b']": [
+        written("b", {"koordinator.sh/gpu.shared": "1", "koordinator.sh/gpu-core": "26"}, "card0")
     ],
-)
-def test_the_check_of_the_cards_finds_what_must_not_be(pods: list[Object], sentence: str) -> None:
+    "card0: these pods must not share it": [
+        written("b", {"kubeshare/vgpu": "1"}, "card0", **SMALL_SHARE, sched_exclusion="blue")
+    ],
+    "card1000: 1200 of 1000 millicores": [WHOLE, written("b", {"kubeshare/vgpu": "1"}, "card1000", **SMALL_SHARE)],
+    "pod b: container main: ('card1',) are not cards for": [written("b", {"nvidia.com/gpu": "1"}, "card1")],
+    "pod b: container main asks for 2 card(s)": [written("b", {"nvidia.com/gpu": "2"}, "card1000")],
+}
+
+
+def test_the_check_of_the_cards_finds_what_must_not_be() -> None:
     assert over_capacity([THREE_QUARTERS, WHOLE], MEMORY) == []
-    assert sentence in "\n".join(over_capacity([THREE_QUARTERS, *pods], MEMORY))
-
-
-def test_a_card_that_kubelet_gave_instead_is_not_checked() -> None:
+    for sentence, pods in WRONG.items():
+        assert sentence in "\n".join(over_capacity([THREE_QUARTERS, *pods], MEMORY))
+    # A card that kubelet gave instead is not checked.
     half = written("b", {"aliyun.com/gpu-mem": "4"}, "card0")
     assert taken_too_often([THREE_QUARTERS, half])
     half["metadata"]["annotations"]["gas-allocated-cards"] = "card1"
@@ -183,6 +192,7 @@ def test_a_card_that_kubelet_gave_instead_is_not_checked() -> None:
 
 
 # contract A1.17, A1.21, O1.20, S1.5, S1.13, V1.2
+@pytest.mark.usefixtures("no_pods_after")
 def test_no_card_is_ever_over_capacity_and_all_accounts_agree_when_pods_in_all_words_meet(gpu_node: GpuNode) -> None:
     seed = int(os.environ.get("GAS_E2E_SEED", "14"))
     print(f"\nseed {seed}; another one with GAS_E2E_SEED=N")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from random import Random
-
 import pytest
 
 from sandbox.hardware.fake_sysfs import Model, fake_gpus
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import Object
 from tests.e2e.pod_resources import listed_ids
-from tests.e2e.pods import PODS, container, delete_now, event_messages, get_pod, is_refused, pod
+from tests.e2e.pods import asking, container, delete_now, event_messages, get_pod, is_refused, pod
 from tests.e2e.waiting import wait_for
 from tests.other_words import GPU_COUNT, GPU_MEM, MIB
+
+pytestmark = pytest.mark.usefixtures("no_pods_after")
 
 UNITS = 1628
 """MiB of a card: few, so that kubelet's lists are short on a busy machine."""
@@ -23,14 +22,8 @@ WORDS = "--vocabularies=intel,aliyun"
 ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
 
 
-@pytest.fixture(autouse=True)
-def no_pods_after(gpu_node: GpuNode) -> Iterator[None]:
-    yield
-    gpu_node.clear()
-
-
 def memory(name: str = "main", *, units: int) -> Object:
-    return {"name": name, "image": "none", "resources": {"limits": {GPU_MEM: str(units)}}}
+    return asking({GPU_MEM: units}, name)
 
 
 def start(gpu_node: GpuNode) -> None:
@@ -95,30 +88,3 @@ def test_pods_of_both_vocabularies_get_exactly_the_decided_units_and_cards(gpu_n
     assert check(gpu_node, "third", main=815) == 1
     assert is_refused(gpu_node.api, "large")
     assert gpu_node.extender.books()["differences"] == []
-
-
-# contract A1.13, A1.17, A1.21
-def test_equal_pods_that_come_and_go_end_on_the_cards_of_their_annotations(gpu_node: GpuNode) -> None:
-    start(gpu_node)
-    random = Random(14)
-    running: list[str] = []
-    for number in range(14):
-        name = f"p{number}"
-        gpu_node.create(pod(name, memory(units=407)))
-        running.append(name)
-        if len(running) == 8:
-            gpu_node.running(running)
-            for _ in range(3):
-                delete_now(gpu_node.api, running.pop(random.randrange(len(running))))
-        if number == 9:
-            gpu_node.running(running)
-            gpu_node.start_plugin(CARDS, "--shared-dev-num=10", WORDS)
-            wait_for("the memory again", lambda: has_memory(gpu_node))
-    gpu_node.running(running)
-    held = {0: 0, 1: 0}
-    for name in running:
-        held[check(gpu_node, name, main=407)] += 407
-    assert all(units <= UNITS for units in held.values())
-    booked = {card: each["booked"].get("gpu-mem", 0) for card, each in gpu_node.books().items()}
-    assert booked == {f"card{card}": units for card, units in held.items()}
-    assert not [each for each in gpu_node.api.items(PODS) if each["status"]["phase"] == "Failed"]

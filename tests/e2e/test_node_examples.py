@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
 
 from sandbox.hardware.fake_sysfs import Model, fake_gpus
-from tests.e2e.example_files import EXAMPLES
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.images import BUSYBOX
 from tests.e2e.kube_api import Object
@@ -16,35 +15,27 @@ from tests.e2e.pods import delete_now, event_messages, get_pod, is_refused
 from tests.e2e.waiting import wait_for
 from tests.e2e.written_cards import PREFIX, amount
 
+pytestmark = pytest.mark.usefixtures("no_pods_after")
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 LISTS = ("--enableAllowlist", "--enableDenylist")
 SMALL = Model(device_id="0x56c1", driver="i915", memory=4 * 10**9)
 EIGHT_GB = Model(device_id="0x56c0", driver="i915", memory=8 * 10**9)
 TWO_TILES = Model(device_id="0x0bd5", driver="xe", tiles=2)
 
 WORKED_EXAMPLE = fake_gpus(EIGHT_GB, 2)
-EIGHT_CARDS = fake_gpus(TWO_TILES, 8)
 TWO_SOCKETS = fake_gpus(SMALL, 4, numa_nodes=2)
 MIXED = (*fake_gpus(EIGHT_GB, 8, numa_nodes=2), *fake_gpus(TWO_TILES, 8, first=8))
 """Nodes with room for all pods of all files."""
 
 NAMES = sorted(file.stem for file in EXAMPLES.glob("*.yaml"))
 """The files that these tests know; a new file must be added here."""
-ON_EIGHT_CARDS = ("company", "linked", "tiles")
-APART = ("worked-example", "balanced")
-ON_TWO_SOCKETS = tuple(name for name in NAMES if name not in (*ON_EIGHT_CARDS, *APART))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def image_of_the_examples(gpu_node: GpuNode) -> None:
     """Provide the image of the examples, so that they run with their own commands."""
     gpu_node.node.containerd.tag_image(BUSYBOX.name, "docker.io/library/busybox:1.37")
-
-
-@pytest.fixture(autouse=True)
-def no_pods_after(gpu_node: GpuNode) -> Iterator[None]:
-    yield
-    gpu_node.clear()
-    gpu_node.set_labels({"xe-links": None, "xe-links2": None})
 
 
 def test_of_the_worked_example_two_run_and_the_third_starts_when_one_of_them_is_gone(gpu_node: GpuNode) -> None:
@@ -64,37 +55,6 @@ def test_of_the_worked_example_two_run_and_the_third_starts_when_one_of_them_is_
     gpu_node.settled()
 
 
-def test_the_files_for_cards_with_tiles_and_links(gpu_node: GpuNode) -> None:
-    set_links(gpu_node, first=0)
-    gpu_node.start(EIGHT_CARDS, "--shared-dev-num=2", extender=LISTS)
-    check_node(gpu_node, "eight-cards")
-    names = [name for example in ON_EIGHT_CARDS for name in create(gpu_node, example)]
-    gpu_node.running(names)
-    gpu_node.settled()
-    for example in ON_EIGHT_CARDS:
-        check_comment(gpu_node, example)
-    pod = get_pod(gpu_node.api, "linked")
-    one, other = (int(card.removeprefix("card")) for card in gpu_node.cards(pod))
-    assert (one // 2, one + 1) == (other // 2, other), "neighbours are joined"
-    masks = {
-        name: gpu_node.node.environment(get_pod(gpu_node.api, name), "main")["ZE_AFFINITY_MASK"]
-        for name in ("tiles-of-one-card", "tiles-of-two-cards", "linked")
-    }
-    assert masks["tiles-of-one-card"] == "0,1"
-    assert len(masks["tiles-of-two-cards"].split(",")) == len(masks["linked"].split(",")) == 2
-
-
-def test_the_files_for_ordinary_cards(gpu_node: GpuNode) -> None:
-    gpu_node.start(TWO_SOCKETS, "--shared-dev-num=10", extender=LISTS)
-    check_node(gpu_node, "two-sockets")
-    for example in ON_TWO_SOCKETS:
-        names = create(gpu_node, example)
-        gpu_node.running(names)
-        gpu_node.settled()
-        check_comment(gpu_node, example)
-        gpu_node.clear()
-
-
 def test_the_balanced_pods_spread_over_the_cards(gpu_node: GpuNode) -> None:
     gpu_node.start(TWO_SOCKETS, "--shared-dev-num=10", extender=("--balancedResource=millicores",))
     pods = gpu_node.running(create(gpu_node, "balanced"))
@@ -104,7 +64,7 @@ def test_the_balanced_pods_spread_over_the_cards(gpu_node: GpuNode) -> None:
 
 def test_all_files_at_once_on_one_node_with_cards_of_both_drivers(gpu_node: GpuNode) -> None:
     """The plugin's annotation says what each card has, because an even share of the sums would be wrong."""
-    set_links(gpu_node, first=8)
+    set_links(gpu_node, 8)
     gpu_node.start(MIXED, "--shared-dev-num=10", extender=LISTS)
     assert "gas-card-capacity" in gpu_node.object()["metadata"]["annotations"]
     names = [name for example in NAMES for name in create(gpu_node, example)]
@@ -156,7 +116,7 @@ def check_comment(gpu_node: GpuNode, example: str) -> None:
             assert len({numa_nodes[card] for card in got(example)}) == 1
 
 
-def set_links(gpu_node: GpuNode, *, first: int) -> None:
+def set_links(gpu_node: GpuNode, first: int) -> None:
     """Set links as an administrator or telemetry does: neighbours are linked tile by tile, from this card on."""
     links = [f"{first + n}.{tile}-{first + n + 1}.{tile}" for n in range(0, 8, 2) for tile in (0, 1)]
     gpu_node.set_labels({"xe-links": "_".join(links[:6]), "xe-links2": "Z_" + "_".join(links[6:])})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,23 +11,17 @@ from tests.broken_files import break_file
 from tests.e2e.agreement import MASK
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import Object
-from tests.e2e.plugin import PLUGIN_RULES, Plugin
 from tests.e2e.pod_resources import listed_ids
 from tests.e2e.pods import PODS, container, delete_now, event_messages, get_pod, is_refused, pod
-from tests.e2e.release import selected_release
 from tests.e2e.waiting import wait_for
 from tests.e2e.written_cards import PREFIX, written_containers
+
+pytestmark = pytest.mark.usefixtures("no_pods_after")
 
 ORDINARY = fake_gpus(FLEX_170, 2)
 TILED = fake_gpus(MAX_1550_XE, 2, first=2)
 BOTH = (*ORDINARY, *TILED)
 BROKEN = fake_gpus(FLEX_170, 2, first=4)
-
-
-@pytest.fixture(autouse=True)
-def no_pods_after(gpu_node: GpuNode) -> Iterator[None]:
-    yield
-    gpu_node.clear()
 
 
 def test_a_forced_delete_frees_the_ids_at_once_and_the_next_pods_get_them(gpu_node: GpuNode) -> None:
@@ -58,29 +51,12 @@ def test_a_forced_delete_frees_the_ids_at_once_and_the_next_pods_get_them(gpu_no
     wait_for("its event", lambda: event_messages(gpu_node.api, "direct", "GPUCardsAdopted"))
 
 
-def test_a_node_name_of_ones_own_with_tiles_init_containers_and_sidecars(gpu_node: GpuNode) -> None:
-    """kubelet chooses the devices and the receipt says which. No tiles were decided, so there is no mask."""
-    gpu_node.start(BOTH, "--shared-dev-num=3")
-    gpu_node.create(
-        pod(
-            "direct",
-            container(xe=1, tiles=1),
-            init=(container("prepare", xe=1), container("side", sidecar=True, xe=1, tiles=1)),
-        ),
-        node=gpu_node.node.name,
-    )
-    (direct,) = gpu_node.running(["direct"])
-    gpu_node.settled(receipts_expected=["direct"])
-    assert MASK not in gpu_node.node.environment(direct, "main")
-    gpu_node.create(pod("decided", container(xe=1, tiles=1)))
-    gpu_node.running(["decided"])
-    gpu_node.settled(receipts_expected=["direct"])
-
-
 def test_what_users_write_on_pods_that_name_their_node_is_not_believed_and_costs_no_other_pod_its_cards(
     gpu_node: GpuNode,
 ) -> None:
     gpu_node.start(BOTH, "--shared-dev-num=8")
+    init = (container("prepare", xe=1), container("side", sidecar=True, xe=1, tiles=1))
+    gpu_node.create(pod("tiles", container(xe=1, tiles=1), init=init), node=gpu_node.node.name)
     forged = {
         "not-there": "card9",
         "more-than-asked": "card0,card1",
@@ -94,8 +70,9 @@ def test_what_users_write_on_pods_that_name_their_node_is_not_believed_and_costs
         gpu_node.create(pod(name, container(i915=1), annotations=annotations), node=gpu_node.node.name)
         if number % 3 == 0:
             gpu_node.create(pod(f"honest-{number}", container(i915=1, millicores=800)))
-    gpu_node.running([*forged, "honest-0", "honest-3"])
-    gpu_node.settled(receipts_expected=forged)
+    tiles, *_ = gpu_node.running(["tiles", *forged, "honest-0", "honest-3"])
+    gpu_node.settled(receipts_expected=["tiles", *forged])
+    assert MASK not in gpu_node.node.environment(tiles, "main"), "no tiles were decided"
     wait_for("its event", lambda: event_messages(gpu_node.api, "not-there", "GPUAllocationMismatch"))
 
 
@@ -147,32 +124,6 @@ def test_an_edited_decision_gets_a_receipt_and_every_disagreement_is_named(gpu_n
     assert gpu_node.receipts() == {"edited": {"gas-allocated-cards": card}}
 
 
-def test_a_mask_of_other_tiles_than_decided_is_reported(gpu_node: GpuNode) -> None:
-    """The decision is edited while kubelet's list is unavailable. A wrong guess would have the same effect."""
-    gpu_node.start(TILED)
-    gpu_node.create(pod("right", container(xe=1, tiles=1)))
-    gpu_node.running(["right"])
-    gpu_node.settled()
-    socket = gpu_node.node.pod_resources
-    aside = socket.rename(socket.with_name("aside.sock"))
-    gpu_node.stop_plugin()
-    gpu_node.plugin.start()
-    gpu_node.create(pod("edited", container(xe=1, tiles=1)))
-    (edited,) = gpu_node.running(["edited"])
-    decided = edited["metadata"]["annotations"]["gas-container-tiles"]
-    card, tile = decided.split(":gt")
-    other = str(1 - int(tile))
-    gpu_node.api.merge(f"{PODS}/edited", {"metadata": {"annotations": {"gas-container-tiles": f"{card}:gt{other}"}}})
-    aside.rename(socket)
-    (told,) = wait_for("its event", lambda: event_messages(gpu_node.api, "edited", "GPUEnvironmentMismatch"))
-    assert told == f"container 'main' was given {MASK}={tile} instead of {MASK}={other}"
-    assert gpu_node.node.environment(edited, "main")[MASK] == tile
-    gpu_node.api.merge(f"{PODS}/edited", {"metadata": {"annotations": {"gas-container-tiles": decided}}})
-    gpu_node.settled()
-    assert gpu_node.plugin.metric("gas_plugin_tile_mismatches_total") == 1
-    assert not event_messages(gpu_node.api, "right", "GPUEnvironmentMismatch")
-
-
 def test_cards_that_go_away_or_lose_a_device_node_are_not_given_until_they_are_back(gpu_node: GpuNode) -> None:
     gpu_node.start(BOTH, "--shared-dev-num=2")
     gone, damaged = ORDINARY
@@ -199,47 +150,6 @@ def test_cards_that_go_away_or_lose_a_device_node_are_not_given_until_they_are_b
     assert gpu_node.plugin.metric('gas_plugin_cards{driver="i915",state="unhealthy"}') == 0
     after = [get_pod(gpu_node.api, name) for name in ("a", "b")]
     assert [starts(each) for each in after] == [starts(each) for each in before], "they ran on"
-
-
-def test_a_second_plugin_takes_over_from_one_that_hangs_and_the_first_comes_back_after_its_end(
-    gpu_node: GpuNode,
-) -> None:
-    gpu_node.start(ORDINARY)
-    first, second = gpu_node.plugin, Plugin(gpu_node.node, gpu_node.plugin_account, ())
-    first.program.pause()
-    second.start()
-    gpu_node.create(pod("a", container(i915=1)))
-    gpu_node.running(["a"])
-    first.program.resume()
-    wait_for("the first plugin stands back", lambda: not first.is_ready())
-    if selected_release().minor < 37:  # then kubelet drops the second one's devices too, until it registers again
-        registered = "kubelet watches the devices of gpu.intel.com/i915"
-        wait_for("the second registered again", lambda: second.program.log_text().count(registered) == 2)
-    gpu_node.create(pod("b", container(i915=1)))
-    gpu_node.running(["b"])
-    second.program.kill()
-    wait_for("the first plugin registered", first.is_ready)
-    wait_for("its cards", lambda: gpu_node.allocatable("i915") == 2)
-    gpu_node.settled()
-    gpu_node.stop_plugin()
-    wait_for("no cards without a plugin", lambda: gpu_node.allocatable("i915") == 0)
-
-
-def test_without_permission_to_patch_the_node_cards_are_given_out_all_the_same(gpu_node: GpuNode) -> None:
-    gpu_node.uninstall()
-    rules = [rule for rule in PLUGIN_RULES if "nodes/status" not in rule["resources"]]
-    gpu_node.start_plugin(BOTH, "--shared-dev-num=2", account=gpu_node.account(rules))
-    said = wait_for("the sentence", lambda: [line for line in log(gpu_node) if "cannot write labels" in line])
-    assert 'give its role the verb "patch" on resource "nodes/status"' in said[0]
-    assert "cards are still allocated" in said[0]
-    gpu_node.start_extender()
-    gpu_node.create(pod("direct", container(i915=1)), node=gpu_node.node.name)
-    (direct,) = gpu_node.running(["direct"])
-    wait_for("its receipt", lambda: gpu_node.receipts().get("direct"))
-    assert gpu_node.receipts()["direct"]["gas-allocated-cards"] == gpu_node.cards(direct)[0]
-    assert not [name for name in gpu_node.object()["metadata"]["labels"] if name.startswith(PREFIX)]
-    assert len([line for line in log(gpu_node) if "cannot write labels" in line]) == 1, "said once"
-    assert gpu_node.plugin.is_ready()
 
 
 def test_a_container_that_restarts_while_the_api_server_is_away_has_its_cards_again(gpu_node: GpuNode) -> None:
@@ -296,7 +206,3 @@ def starts(of: Object) -> tuple[str, int]:
     """Return the id of the container, and how often it was restarted."""
     (status,) = of["status"]["containerStatuses"]
     return status["containerID"], status["restartCount"]
-
-
-def log(gpu_node: GpuNode) -> list[str]:
-    return gpu_node.plugin.program.log_text().splitlines()

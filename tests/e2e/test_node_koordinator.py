@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from functools import partial
-from typing import Any
 
 import pytest
 
 from gas.values.amounts import parse_quantity
-from sandbox.hardware.fake_sysfs import Model, add_gpu, fake_gpus, remove_gpu
+from sandbox.hardware.fake_sysfs import Model, fake_gpus
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import Object, RefusedError
 from tests.e2e.pod_resources import listed_ids
-from tests.e2e.pods import PODS, container, delete_now, event_messages, get_pod, is_refused, pod
+from tests.e2e.pods import PODS, asking, container, delete_now, event_messages, get_pod, is_refused, pod
 from tests.e2e.ports import free_port
 from tests.e2e.waiting import wait_for
-from tests.e2e.webhooks import BUSY, component_webhooks, register, unregister, wait_until_completed
-from tests.other_words import KOORDINATOR, NVIDIA
+from tests.e2e.webhooks import register_pod_webhooks
+from tests.other_words import KOORDINATOR
+
+pytestmark = pytest.mark.usefixtures("no_pods_after")
 
 GIB = 2**30
 WORDS = "--vocabularies=intel,koordinator,vendor"
@@ -30,29 +29,17 @@ ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 DRY_RUN = "?dryRun=All"
 
 
-@pytest.fixture(autouse=True)
-def no_pods_after(gpu_node: GpuNode) -> Iterator[None]:
-    yield
-    unregister(gpu_node.api)
-    gpu_node.clear()
-
-
 def shares(name: str = "main", **asked: int | str) -> Object:
     """Return a container that states limits only, as most users do."""
-    limits = {KOORDINATOR[key]: str(amount) for key, amount in asked.items()}
-    return {"name": name, "image": "none", "resources": {"limits": limits}}
+    return asking({KOORDINATOR[key]: amount for key, amount in asked.items()}, name)
 
 
-def start(gpu_node: GpuNode, *, webhooks: bool = True) -> None:
+def start(gpu_node: GpuNode) -> None:
     port = free_port()
     gpu_node.start(CARDS, "--shared-dev-num=10", WORDS, extender=(WORDS, f"--admission-port={port}"))
     wait_for("Koordinator's resources", lambda: stated(gpu_node, "capacity") == stated(gpu_node) == of_cards(2, 12))
     wait_for("the shares in the books", lambda: all(has_shares(each) for each in gpu_node.books().values()))
-    if webhooks:
-        shipped = component_webhooks("create.pods.gas", "complete.pods.gas")
-        authority = gpu_node.cluster.authority.certificate
-        register(gpu_node.api, shipped, port, authority, failurePolicy="Fail", timeoutSeconds=BUSY)
-        wait_until_completed(lambda: "gpu.shared" in requests_of(tried(gpu_node, shares(ratio=50))))
+    register_pod_webhooks(gpu_node, port, lambda: "gpu.shared" in requests_of(tried(gpu_node, shares(ratio=50))))
 
 
 def of_cards(count: int, gib: int) -> dict[str, int]:
@@ -134,74 +121,5 @@ def test_pods_of_both_vocabularies_get_exactly_the_decided_cards(gpu_node: GpuNo
         delete_now(gpu_node.api, name)
     check(gpu_node, "old", "card0", "card1")
     assert gpu_node.extender.books()["differences"] == []
-
-
-RULES: list[Any] = [
-    pytest.param({"ratio": 200}, {"ratio": 150}, "expected at most 100 for each of 1 card(s), found 150", id="O1.7"),
-    pytest.param({"memory": 8, "core": 200}, {"memory": 8, "core": 150}, "found 150; raise gpu.shared", id="O1.8"),
-    pytest.param(
-        {"ratio": 76, "shared": 2}, {"ratio": 75, "shared": 2}, "multiple of gpu.shared, which is 2", id="O1.6"
-    ),
-    pytest.param({"gpu": 200}, {"gpu": 150}, "gpu-core: expected at most 100", id="O1.11"),
-    pytest.param({"memory": 8}, {"memory": 8, "ratio": 50}, "both state memory; use only one of them", id="O1.14"),
-    pytest.param({"memory": 8, "core": 50}, {"core": 50}, "gpu-core is not enough, memory is mandatory", id="O1.15"),
-    pytest.param({"memory": 8, "shared": 1}, {"memory": 8, "shared": 0}, "expected 1 card or more", id="O1.17"),
-    pytest.param(
-        {"memory": 8, "shared": 2}, {"shared": 2}, "gpu.shared is not enough, memory is mandatory", id="O1.19"
-    ),
-]
-
-
-# contract O1.6 to O1.19, O1.22, O1.23
-def test_the_api_server_accepts_and_refuses_by_every_rule(gpu_node: GpuNode) -> None:
-    start(gpu_node)
-    for each in RULES:
-        accepted, refused, sentence = each.values
-        after = tried(gpu_node, shares(**accepted))
-        assert requests_of(after) == requests_of(after, "limits"), each.id
-        assert "gpu.shared" in requests_of(after), each.id
-        with pytest.raises(RefusedError) as error:
-            tried(gpu_node, shares(**refused))
-        assert "container 'main': koordinator.sh/gpu" in str(error.value), each.id
-        assert sentence in str(error.value), each.id
-        with pytest.raises(RefusedError, match="container 'first': "):
-            gpu_node.api.create(f"{PODS}{DRY_RUN}", pod("tried", shares(ratio=50), init=[shares("first", **refused)]))
-    whole: Object = {"name": "whole", "image": "none", "resources": {"limits": {NVIDIA: "2"}}}
-    assert tried(gpu_node, whole)["spec"]["containers"][0]["resources"] == {
-        each: {NVIDIA: "2"} for each in ("limits", "requests")
-    }
-    with pytest.raises(RefusedError, match="in the words of koordinator and of vendor"):
-        tried(gpu_node, shares(ratio=50), whole)
-
-
-# contract O1.16, O1.22
-def test_without_webhooks_the_filter_refuses_by_the_same_rules(gpu_node: GpuNode) -> None:
-    start(gpu_node, webhooks=False)
-    refused = {
-        "no-number": (shares(memory=8), "container 'main': koordinator.sh/gpu-memory needs koordinator.sh/gpu.shared"),
-        "form-of-before": (shares(gpu=100), "container 'main': koordinator.sh/gpu needs koordinator.sh/gpu.shared"),
-        "no-memory": (shares(core=50, shared=1), "koordinator.sh/gpu-core is not enough, memory is mandatory"),
-        "uneven": (shares(ratio=75, shared=2), "koordinator.sh/gpu-memory-ratio: expected a multiple of gpu.shared"),
-    }
-    for name, (asked, _) in refused.items():
-        gpu_node.create(pod(name, asked))
-    for name, (_, sentence) in refused.items():
-        (said, *_) = wait_for(f"the event of {name}", partial(event_messages, gpu_node.api, name, "FailedScheduling"))
-        assert sentence in said
-    gpu_node.create(pod("complete", shares(memory=GIB, shared=2)))
-    check(gpu_node, "complete", "card0", "card1")
-
-
-# contract O1.21
-def test_a_card_that_fails_does_not_count_while_it_is_away(gpu_node: GpuNode) -> None:
-    start(gpu_node, webhooks=False)
-    gpu_node.create(pod("stays", shares(memory=GIB, shared=1)))
-    check(gpu_node, "stays", "card0")
-    remove_gpu(gpu_node.tree, CARDS[1])
-    wait_for("half", lambda: stated(gpu_node, "capacity") == stated(gpu_node) == of_cards(1, 8))
-    gpu_node.create(pod("two", shares(memory=GIB, shared=2)))
-    wait_for("it is refused", lambda: is_refused(gpu_node.api, "two"))
-    add_gpu(gpu_node.tree, CARDS[1], character_devices=True)
-    wait_for("all", lambda: stated(gpu_node, "capacity") == stated(gpu_node) == of_cards(2, 12))
-    check(gpu_node, "two", "card0", "card1")
-    check(gpu_node, "stays", "card0")
+    with pytest.raises(RefusedError, match="expected at most 100 for each of 1 card"):
+        tried(gpu_node, shares(ratio=150))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -14,11 +13,13 @@ from sandbox.hardware.fake_sysfs import Model, fake_gpus
 from tests.deploy.manifests import COMPONENTS
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import Object, RefusedError
-from tests.e2e.pods import PODS, container, delete_now, event_messages, get_pod, is_refused, pod
+from tests.e2e.pods import PODS, asking, container, delete_now, event_messages, get_pod, is_refused, pod
 from tests.e2e.ports import free_port
 from tests.e2e.waiting import wait_for
-from tests.e2e.webhooks import BUSY, component_webhooks, register, unregister, wait_until_completed
+from tests.e2e.webhooks import register_pod_webhooks
 from tests.kubeshare_words import GIB, GPUID, VGPU, share
+
+pytestmark = pytest.mark.usefixtures("no_pods_after")
 
 CARDS = fake_gpus(Model(device_id="0x56c0", driver="i915", memory=8 * GIB), 2)
 WORDS = "--vocabularies=intel,kubeshare"
@@ -26,15 +27,8 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SHAREPODS = "/apis/kubeshare.nthu/v1/namespaces/default/sharepods"
 
 
-@pytest.fixture(autouse=True)
-def no_pods_after(gpu_node: GpuNode) -> Iterator[None]:
-    yield
-    unregister(gpu_node.api)
-    gpu_node.clear()
-
-
 def with_card(name: str = "main") -> Object:
-    return {"name": name, "image": "none", "resources": {"limits": {VGPU: "1"}}}
+    return asking({VGPU: 1}, name)
 
 
 def start(gpu_node: GpuNode, *flags: str) -> None:
@@ -82,16 +76,12 @@ def test_shares_and_intels_pods_get_exactly_the_decided_cards(gpu_node: GpuNode)
 def start_with_webhooks(gpu_node: GpuNode) -> None:
     port = free_port()
     start(gpu_node, f"--admission-port={port}")
-    shipped = component_webhooks("create.pods.gas", "complete.pods.gas")
-    register(
-        gpu_node.api, shipped, port, gpu_node.cluster.authority.certificate, failurePolicy="Fail", timeoutSeconds=BUSY
-    )
-    wait_until_completed(lambda: resources_of(tried(gpu_node, share())) != [{}])
+    register_pod_webhooks(gpu_node, port, lambda: resources_of(tried(gpu_node, share())) != [{}])
 
 
-def tried(gpu_node: GpuNode, annotations: dict[str, str], *containers: Object) -> Object:
+def tried(gpu_node: GpuNode, annotations: dict[str, str]) -> Object:
     """Return a pod as the API server would store it. Raises RefusedError."""
-    return gpu_node.api.create(f"{PODS}?dryRun=All", pod("tried", *containers or (plain(),), annotations=annotations))
+    return gpu_node.api.create(f"{PODS}?dryRun=All", pod("tried", plain(), annotations=annotations))
 
 
 def plain(name: str = "main") -> Object:
@@ -108,6 +98,8 @@ def resources_of(written: Object) -> list[dict[str, str]]:
 # contract S1.6, S1.7, S1.22, S1.23
 def test_the_webhook_turns_annotations_into_resources_and_a_chosen_node_into_an_affinity(gpu_node: GpuNode) -> None:
     start_with_webhooks(gpu_node)
+    with pytest.raises(RefusedError, match=r"kubeshare/gpu_request: expected at most kubeshare/gpu_limit, 0\.5"):
+        tried(gpu_node, share("0.6", "0.5"))
     gpu_node.create(pod("two", plain("a"), plain("b"), annotations=share("0.3335", "1.0", str(GIB))))
     (two,) = gpu_node.running(["two"])
     assert resources_of(two) == [
@@ -133,31 +125,10 @@ def test_the_webhook_turns_annotations_into_resources_and_a_chosen_node_into_an_
     assert booked == {"card0": 334, "card1": 1000}
 
 
-# contract S1.1, S1.2
-def test_the_api_server_refuses_shares_that_cannot_be(gpu_node: GpuNode) -> None:
-    start_with_webhooks(gpu_node)
-    for shares, sentence in (
-        (share("0.6", "0.5"), "kubeshare/gpu_request: expected at most kubeshare/gpu_limit, 0.5, found 0.6"),
-        (share("0.5", "1.1"), "kubeshare/gpu_limit: expected at most 1.0, a whole card, found 1.1"),
-        (share("0.5", "1.0", "1Gi"), "kubeshare/gpu_mem: expected a whole number of bytes"),
-        (share("0.5", None), "kubeshare/gpu_limit"),
-        (share("0.5", memory=None), "kubeshare/gpu_mem"),
-    ):
-        with pytest.raises(RefusedError) as refused:
-            tried(gpu_node, shares)
-        assert sentence in str(refused.value)
-
-
 def define_sharepods(gpu_node: GpuNode) -> None:
     definition = yaml.safe_load((COMPONENTS / "sharepods/definition.yaml").read_text(encoding="utf-8"))
     gpu_node.api.ensure(DEFINITIONS, definition)
-    path = f"{DEFINITIONS}/{definition['metadata']['name']}"
-
-    def is_served() -> bool:
-        conditions = gpu_node.api.get(path).get("status", {}).get("conditions") or ()
-        return any((each["type"], each["status"]) == ("Established", "True") for each in conditions)
-
-    wait_for("SharePods are served", is_served)
+    wait_for("SharePods are served", lambda: gpu_node.api.find(SHAREPODS))
 
 
 def sharepod(name: str, annotations: dict[str, str], **spec: Any) -> Object:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 
 import pytest
 
 from tests.e2e.fake_nvml import GIB, FakeNvml, card, uuid
 from tests.e2e.gpu_node import GpuNode
-from tests.e2e.kube_api import Object
 from tests.e2e.pod_resources import listed_ids
-from tests.e2e.pods import delete_now, event_messages, get_pod, is_refused, pod
+from tests.e2e.pods import asking, delete_now, event_messages, get_pod, is_refused, pod
 from tests.e2e.waiting import wait_for
 from tests.other_words import GPU_MEM, NVIDIA
 
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler"),
+    pytest.mark.usefixtures("no_pods_after"),
+]
 
 WORDS = ("--vocabularies=intel,aliyun,vendor", "--aliyun-unit=GiB")
 CARDS = [
@@ -26,21 +27,10 @@ CARDS = [
 SECONDS = 120.0
 
 
-@pytest.fixture(autouse=True)
-def no_pods_after(gpu_node: GpuNode) -> Iterator[None]:
-    yield
-    gpu_node.clear()
-
-
-@pytest.fixture
-def library(gpu_node: GpuNode) -> FakeNvml:
+def start(gpu_node: GpuNode) -> None:
     library = FakeNvml(gpu_node.node.directory / "nvml")
     library.write(CARDS)
     gpu_node.plugin_environment = library.environment
-    return library
-
-
-def start(gpu_node: GpuNode) -> None:
     gpu_node.new_plugin((), "--card-sources=nvml", *WORDS)
     gpu_node.plugin.start(seconds=SECONDS)
     gpu_node.start_extender(*WORDS)
@@ -53,10 +43,6 @@ def allocatable(gpu_node: GpuNode) -> tuple[str, str]:
     return found.get(NVIDIA, "0"), found.get(GPU_MEM, "0")
 
 
-def asking(resource: str, amount: int) -> Object:
-    return {"name": "main", "image": "none", "resources": {"limits": {resource: str(amount)}}}
-
-
 def check(gpu_node: GpuNode, name: str, resource: str, *minors: int) -> None:
     """Check that a pod runs with exactly these cards, by its environment and by kubelet's list."""
     (running,) = gpu_node.running([name])
@@ -67,16 +53,16 @@ def check(gpu_node: GpuNode, name: str, resource: str, *minors: int) -> None:
 
 
 # contract V1.1, V1.2, V1.5, A1.15
-def test_whole_and_shared_cards_are_given_by_uuid(gpu_node: GpuNode, library: FakeNvml) -> None:
+def test_whole_and_shared_cards_are_given_by_uuid(gpu_node: GpuNode) -> None:
     start(gpu_node)
-    gpu_node.create(pod("share", asking(GPU_MEM, 6)))
+    gpu_node.create(pod("share", asking({GPU_MEM: 6})))
     check(gpu_node, "share", GPU_MEM, 0)
     near = {"gas-card-near": "true"}
-    gpu_node.create(pod("pair", asking(NVIDIA, 2), annotations=near))
+    gpu_node.create(pod("pair", asking({NVIDIA: 2}), annotations=near))
     check(gpu_node, "pair", NVIDIA, 1, 2)
-    gpu_node.create(pod("another", asking(GPU_MEM, 10)))
+    gpu_node.create(pod("another", asking({GPU_MEM: 10})))
     check(gpu_node, "another", GPU_MEM, 0)
-    gpu_node.create(pod("late", asking(GPU_MEM, 1)))
+    gpu_node.create(pod("late", asking({GPU_MEM: 1})))
     wait_for("the late one is refused", lambda: is_refused(gpu_node.api, "late"), seconds=SECONDS)
     (said, *_) = wait_for("its event", lambda: event_messages(gpu_node.api, "late", "FailedScheduling"))
     assert "no card has millicores in proportion to 1.1 GB of memory.max free" in said
@@ -85,16 +71,3 @@ def test_whole_and_shared_cards_are_given_by_uuid(gpu_node: GpuNode, library: Fa
     assert get_pod(gpu_node.api, "late")["metadata"]["annotations"]["gas-container-cards"] == "card1"
     assert gpu_node.node.devices(late, "main") == []
     assert gpu_node.extender.books()["differences"] == []
-
-
-def test_a_card_that_fails_is_taken_from_kubelet_and_its_pod_runs_on(gpu_node: GpuNode, library: FakeNvml) -> None:
-    start(gpu_node)
-    gpu_node.create(pod("whole", asking(NVIDIA, 1)))
-    check(gpu_node, "whole", NVIDIA, 0)
-    library.write([card(0, error=15), *CARDS[1:]])
-    wait_for("two cards", lambda: allocatable(gpu_node) == ("2", "32"), seconds=SECONDS)
-    gpu_node.create(pod("next", asking(GPU_MEM, 1)))
-    check(gpu_node, "next", GPU_MEM, 1)
-    library.write(CARDS)
-    wait_for("all cards", lambda: allocatable(gpu_node) == ("3", "48"), seconds=SECONDS)
-    assert get_pod(gpu_node.api, "whole")["status"]["phase"] == "Running"

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.deployed import DEPLOY, DeployedCluster, deployed_cluster
-from tests.e2e.kube_api import KubeApi, Object, RefusedError
+from tests.e2e.deployed import DEPLOY, DeployedCluster
+from tests.e2e.kube_api import KubeApi, Object, RefusedError, refusal
 from tests.e2e.pods import PODS, pod
+from tests.e2e.programs import running
 from tests.e2e.waiting import wait_for
 
 POLICY = "gas-plugin-own-node-only"
@@ -19,7 +20,7 @@ CONDITION = {"type": "Ready", "status": "True", "reason": "MadeUp"}
 
 @pytest.fixture(scope="module")
 def deployed(binaries: Path) -> Iterator[DeployedCluster]:
-    with deployed_cluster(binaries) as cluster:
+    with running(DeployedCluster, binaries) as cluster:
         yield cluster
 
 
@@ -37,17 +38,10 @@ def stolen(deployed: DeployedCluster) -> KubeApi:
         written["spec"]["nodeName"] = NODE
     deployed.api.create(PODS, placed)
     token = _token(deployed.api, deployed.api.create(PODS, plugin))
-    wait_for("the policy at work", lambda: is_refused(token))
+    wait_for(
+        "the policy at work", lambda: POLICY in refusal(lambda: token.merge("/api/v1/nodes/other-node/status", LABEL))
+    )
     return token
-
-
-def is_refused(token: KubeApi) -> bool:
-    """Return whether the policy is in force, which takes a moment after its creation."""
-    try:
-        token.merge("/api/v1/nodes/other-node/status", LABEL)
-    except RefusedError as refused:
-        return POLICY in refused.message
-    return False
 
 
 def _token(api: KubeApi, bound_to: Object | None) -> KubeApi:
@@ -71,102 +65,63 @@ FEATURES = {"supplementalGroupsPolicy": True}
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "none"}
 
 
-def test_the_plugin_may_not_change_another_node(deployed: DeployedCluster, stolen: KubeApi) -> None:
-    with pytest.raises(RefusedError, match="the plugin on node own-node may change only that node and its pods"):
-        stolen.merge("/api/v1/nodes/other-node/status", LABEL)
-    stolen.merge(f"/api/v1/nodes/{NODE}/status", metadata(labels={"gpu.intel.com/tried": "1"}))
-
-
-def test_the_plugin_may_not_change_pods_of_another_node(deployed: DeployedCluster, stolen: KubeApi) -> None:
-    elsewhere = pod("elsewhere")
+def test_the_plugin_may_change_no_other_node_and_its_pods(deployed: DeployedCluster, stolen: KubeApi) -> None:
+    elsewhere, nowhere = pod("elsewhere"), pod("nowhere")
     elsewhere["spec"]["nodeName"] = "other-node"
-    nowhere = pod("nowhere")
     nowhere["spec"]["nodeSelector"] = {"there-is": "none"}
     for written in (elsewhere, nowhere):
         deployed.api.create(PODS, written)
-    for name in ("elsewhere", "nowhere"):
         with pytest.raises(RefusedError, match="may change only that node and its pods"):
-            stolen.merge(f"{PODS}/{name}", metadata(annotations={"gas-allocated-cards": "card1"}))
-
-
-def test_a_token_that_names_no_node_may_change_nothing(deployed: DeployedCluster, stolen: KubeApi) -> None:
-    assert stolen
+            stolen.merge(
+                f"{PODS}/{written['metadata']['name']}", metadata(annotations={"gas-allocated-cards": "card1"})
+            )
+    with pytest.raises(RefusedError, match="the plugin on node own-node may change only that node and its pods"):
+        stolen.merge("/api/v1/nodes/other-node/status", LABEL)
+    stolen.merge(f"/api/v1/nodes/{NODE}/status", metadata(labels={"gpu.intel.com/tried": "1"}))
     with pytest.raises(RefusedError, match="does not name the node that the plugin runs on"):
         _token(deployed.api, None).merge(f"/api/v1/nodes/{NODE}/status", LABEL)
+    # Others are not concerned.
+    deployed.api.merge(f"/api/v1/nodes/{NODE}/status", metadata(labels={"anything": "goes"}))
 
 
-@pytest.mark.parametrize(
-    ("patch", "sentence"),
-    [
-        pytest.param(metadata(labels={"kubernetes.io/arch": None}), "of labels, the plugin may", id="a label goes"),
-        pytest.param(
-            metadata(labels={"kubernetes.io/arch": "arm64"}),
-            "of labels, the plugin may",
-            id="a label changes",
-        ),
-        pytest.param(metadata(annotations={"anything": "1"}), "of annotations, the plugin may", id="an annotation"),
-        pytest.param(
-            metadata(finalizers=["example.com/stays"]),
-            "must not change a spec, finalizers or owner references",
-            id="a finalizer",
-        ),
-        pytest.param(
-            {"status": {"capacity": {"cpu": "1000"}}},
-            "of resources, the plugin may",
-            id="capacity of something else",
-        ),
-        pytest.param(
-            {"status": {"allocatable": {"cpu": None}}},
-            "of resources, the plugin may",
-            id="allocatable of something else",
-        ),
-        pytest.param({"status": {"conditions": None}}, "of a status, the plugin may", id="conditions"),
-        pytest.param({"status": {"addresses": [OTHER_ADDRESS]}}, "of a status, the plugin may", id="addresses"),
-        pytest.param({"status": {"phase": "Terminated"}}, "of a status, the plugin may", id="the phase"),
-        pytest.param({"status": {"runtimeHandlers": [HANDLER]}}, "of a status, the plugin may", id="runtime handlers"),
-        pytest.param({"status": {"features": FEATURES}}, "of a status, the plugin may", id="features"),
-    ],
+OF_THE_NODE: tuple[tuple[Object, str], ...] = (
+    (metadata(labels={"kubernetes.io/arch": None}), "of labels, the plugin may"),
+    (metadata(labels={"kubernetes.io/arch": "arm64"}), "of labels, the plugin may"),
+    (metadata(annotations={"anything": "1"}), "of annotations, the plugin may"),
+    (metadata(finalizers=["example.com/stays"]), "must not change a spec, finalizers or owner references"),
+    ({"status": {"capacity": {"cpu": "1000"}}}, "of resources, the plugin may"),
+    ({"status": {"allocatable": {"cpu": None}}}, "of resources, the plugin may"),
+    ({"status": {"conditions": None}}, "of a status, the plugin may"),
+    ({"status": {"addresses": [OTHER_ADDRESS]}}, "of a status, the plugin may"),
+    ({"status": {"phase": "Terminated"}}, "of a status, the plugin may"),
+    ({"status": {"runtimeHandlers": [HANDLER]}}, "of a status, the plugin may"),
+    ({"status": {"features": FEATURES}}, "of a status, the plugin may"),
 )
-def test_of_its_node_the_plugin_may_change_only_what_is_about_gpus(
-    deployed: DeployedCluster, stolen: KubeApi, patch: Object, sentence: str
-) -> None:
-    with pytest.raises(RefusedError, match=sentence) as error:
-        stolen.merge(f"/api/v1/nodes/{NODE}/status", patch)
-    assert POLICY in error.value.message
-
-
-@pytest.mark.parametrize(
-    ("patch", "sentence"),
-    [
-        pytest.param(metadata(labels={"app": "stolen"}), "of labels, the plugin may", id="a label"),
-        pytest.param(
-            metadata(annotations={"gas-container-cards": "card1"}),
-            "of annotations, the plugin may",
-            id="the decision",
-        ),
-        pytest.param(metadata(ownerReferences=[OWNER]), "owner references", id="an owner"),
-        pytest.param({"spec": {"activeDeadlineSeconds": 1}}, "must not change a spec", id="how long it may run"),
-    ],
+OF_A_POD: tuple[tuple[Object, str], ...] = (
+    (metadata(labels={"app": "stolen"}), "of labels, the plugin may"),
+    (metadata(annotations={"gas-container-cards": "card1"}), "of annotations, the plugin may"),
+    (metadata(ownerReferences=[OWNER]), "owner references"),
+    ({"spec": {"activeDeadlineSeconds": 1}}, "must not change a spec"),
 )
-def test_of_a_pod_the_plugin_may_change_only_the_receipt(
-    deployed: DeployedCluster, stolen: KubeApi, patch: Object, sentence: str
-) -> None:
-    with pytest.raises(RefusedError, match=sentence) as error:
-        stolen.merge(f"{PODS}/placed", patch)
-    assert POLICY in error.value.message
+"""Patches, and why each is refused."""
+
+
+def test_of_its_node_and_its_pods_the_plugin_may_change_only_what_is_about_gpus(stolen: KubeApi) -> None:
+    for path, patches in ((f"/api/v1/nodes/{NODE}/status", OF_THE_NODE), (f"{PODS}/placed", OF_A_POD)):
+        for patch, sentence in patches:
+            with pytest.raises(RefusedError, match=sentence) as error:
+                stolen.merge(path, patch)
+            assert POLICY in error.value.message, patch
     stolen.merge(f"{PODS}/placed", metadata(annotations={"gas-allocated-cards": "card0"}))
 
 
-def test_of_its_node_the_plugin_may_change_its_own_annotations(deployed: DeployedCluster, stolen: KubeApi) -> None:
+def test_the_plugin_may_write_its_annotations_and_what_vocabularies_need_and_nothing_else(
+    deployed: DeployedCluster, stolen: KubeApi
+) -> None:
     for annotation in ("gas-cards", "gas-card-capacity"):
         stolen.merge(f"/api/v1/nodes/{NODE}/status", metadata(annotations={annotation: "[]"}))
         assert deployed.api.get(f"/api/v1/nodes/{NODE}")["metadata"]["annotations"][annotation] == "[]"
         stolen.merge(f"/api/v1/nodes/{NODE}/status", metadata(annotations={annotation: None}))
-
-
-def test_the_plugin_may_write_what_other_vocabularies_need_and_nothing_beside_it(
-    deployed: DeployedCluster, stolen: KubeApi
-) -> None:
     sums = ("gpu", "gpu-core", "gpu-memory", "gpu-memory-ratio")
     count = {"aliyun.com/gpu-count": "2"} | dict.fromkeys((f"koordinator.sh/{name}" for name in sums), "200")
     count |= {"kubeshare/millicores": "2k", "kubeshare/memory.max": "8Gi"}
@@ -184,9 +139,3 @@ def test_the_plugin_may_write_what_other_vocabularies_need_and_nothing_beside_it
     stolen.merge(f"{PODS}/placed", metadata(annotations={"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}))
     with pytest.raises(RefusedError, match="of annotations, the plugin may change only"):
         stolen.merge(f"{PODS}/placed", metadata(annotations={"ALIYUN_COM_GPU_MEM_IDX": "1"}))
-
-
-def test_others_are_not_concerned(deployed: DeployedCluster, stolen: KubeApi) -> None:
-    deployed.api.merge(f"/api/v1/nodes/{NODE}/status", metadata(labels={"anything": "goes"}))
-    with pytest.raises(RefusedError):
-        stolen.merge(f"/api/v1/nodes/{NODE}/status", metadata(labels={"anything": "else"}))

@@ -161,29 +161,26 @@ async def test_the_map_can_be_used_with_the_keyboard_and_a_screen_reader(page: S
     await page.tab.until("document.activeElement.id === 'search'")
 
 
-@pytest.mark.parametrize("view", VIEWS)
-async def test_everything_that_can_be_reached_has_a_name(page: Shown, view: str) -> None:
-    await page.view(view)
-    tree = (await page.tab.call("Accessibility.getFullAXTree"))["nodes"]
-    nameless = [
-        node["role"]["value"]
-        for node in tree
-        if not node["ignored"]
-        and any(each["name"] == "focusable" and each["value"].get("value") for each in node.get("properties", ()))
-        and not node.get("name", {}).get("value")
-        and node["role"]["value"] not in ("RootWebArea", "main", "generic", "MenuListPopup")
-    ]
-    assert nameless == []
-
-
-@pytest.mark.parametrize("dark", [False, True])
-async def test_every_view_fits_a_phone(page: Shown, *, dark: bool) -> None:
-    await page.tab.size(390, 780, dark=dark)
+async def test_everything_that_can_be_reached_has_a_name_and_every_view_fits_a_phone(page: Shown) -> None:
     for view in VIEWS:
         await page.view(view)
-        assert await page.tab.value("document.documentElement.scrollWidth - innerWidth") <= 0, view
-    ground = await page.tab.value("getComputedStyle(document.body).backgroundColor")
-    assert (sum(int(each) for each in ground[4:-1].split(",")) < 200) == dark
+        tree = (await page.tab.call("Accessibility.getFullAXTree"))["nodes"]
+        nameless = [
+            node["role"]["value"]
+            for node in tree
+            if not node["ignored"]
+            and any(each["name"] == "focusable" and each["value"].get("value") for each in node.get("properties", ()))
+            and not node.get("name", {}).get("value")
+            and node["role"]["value"] not in ("RootWebArea", "main", "generic", "MenuListPopup")
+        ]
+        assert nameless == [], view
+    for dark in (False, True):
+        await page.tab.size(390, 780, dark=dark)
+        for view in VIEWS:
+            await page.view(view)
+            assert await page.tab.value("document.documentElement.scrollWidth - innerWidth") <= 0, view
+        ground = await page.tab.value("getComputedStyle(document.body).backgroundColor")
+        assert (sum(int(each) for each in ground[4:-1].split(",")) < 200) == dark
 
 
 async def test_changes_arrive_without_reloading_and_without_making_everything_anew(page: Shown) -> None:
@@ -199,17 +196,6 @@ async def test_changes_arrive_without_reloading_and_without_making_everything_an
     await page.tab.until("document.querySelectorAll('tbody tr').length === 2")
     page.server.api.delete(PODS, "default", "late", {"gracePeriodSeconds": 0})
     await page.tab.until("document.querySelectorAll('tbody tr').length === 1 && document.title === '(1) gas'")
-
-
-async def test_a_pod_that_waits_shows_the_suggestions_of_kubectl_gas(page: Shown) -> None:
-    await page.view("#/pod/default/big")
-    await page.tab.until("document.querySelectorAll('.suggestions li').length > 3")
-    await page.shows("no card has 14.0 GB of memory.max free")
-    await page.shows("best: gpu-2 card0 with 10.0 GB of memory.max")
-    await page.shows("wait for the end of pod default/train-1 · fits on gpu-1 with card1")
-
-
-async def test_nodes_and_pods_are_found(page: Shown) -> None:
     await page.view("#/nodes")
     await page.search("arc")
     await page.tab.until("document.querySelectorAll('tbody tr').length === 1")
@@ -218,6 +204,18 @@ async def test_nodes_and_pods_are_found(page: Shown) -> None:
     await page.leave("#/pods")
     await page.tab.until("document.querySelectorAll('tbody tr').length === 1")
     await page.shows("shop/web-7d")
+
+
+async def test_a_pod_that_waits_shows_the_suggestions_of_kubectl_gas(page: Shown) -> None:
+    await page.view("#/pod/default/big")
+    await page.tab.until("document.querySelectorAll('.suggestions li').length > 3")
+    await page.shows("no card has 14.0 GB of memory.max free")
+    await page.shows("best: gpu-2 card0 with 10.0 GB of memory.max")
+    await page.shows("wait for the end of pod default/train-1 · fits on gpu-1 with card1")
+    create_pod(page.server, waiting("small", i915=1, tiles=1))
+    await page.tab.until("document.getElementById('waiting-count').textContent === '2'")
+    await page.view("#/pod/default/small")
+    await page.shows("main: 1 card with 1 i915, 1 tile\n")
 
 
 async def test_a_card_without_the_resource_is_not_shown_as_free(page: Shown) -> None:
@@ -299,13 +297,6 @@ async def test_addresses_that_name_nothing_are_explained(page: Shown) -> None:
         await page.view("#/nodes")
         await page.leave(view)
         await page.tab.until("document.querySelector('canvas')")
-
-
-async def test_one_card_and_one_tile_are_not_many(page: Shown) -> None:
-    create_pod(page.server, waiting("small", i915=1, tiles=1))
-    await page.tab.until("document.getElementById('waiting-count').textContent === '2'")
-    await page.view("#/pod/default/small")
-    await page.shows("main: 1 card with 1 i915, 1 tile\n")
 
 
 async def test_a_cluster_without_cards_and_pods_says_so(page: Shown) -> None:

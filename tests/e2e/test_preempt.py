@@ -11,11 +11,10 @@ import pytest
 from tests.e2e.cluster import Cluster
 from tests.e2e.extender import Extender
 from tests.e2e.kube_api import KubeApi, Object
-from tests.e2e.pod_runner import ENDS_IN, PodRunner
-from tests.e2e.pods import PODS, cards_by_pod, container, event_messages, get_pod, is_refused, pod
+from tests.e2e.pods import PODS, cards_by_pod, container, delete_now, event_messages, get_pod, is_refused, pod
+from tests.e2e.repeated import Repeated
 from tests.e2e.waiting import wait_for
 
-CARDS = {"gpu.intel.com/i915": "20", "gpu.intel.com/millicores": "2000"}
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 CLASSES = {"low": 10, "middle": 15, "high": 20, "highest": 100, "patient": 100}
@@ -32,6 +31,23 @@ FIVE = (
 are on different cards: the one right pod is z."""
 
 
+class SlowEnds(Repeated):
+    """Let each deleted pod of the namespace `default` end after two seconds, as kubelets do."""
+
+    def __init__(self, api: KubeApi) -> None:
+        super().__init__("slow-ends", every=0.25)
+        self._api = api
+        self._since: dict[str, float] = {}
+
+    def step(self) -> None:
+        for each in self._api.items(PODS):
+            metadata = each["metadata"]
+            if "deletionTimestamp" in metadata:
+                now = time.monotonic()
+                if now - self._since.setdefault(metadata["uid"], now) >= 2:
+                    delete_now(self._api, metadata["name"])
+
+
 @pytest.fixture
 def extender(cluster: Cluster) -> Iterator[Extender]:
     """Provide an extender, and a node whose two cards are full of five pods."""
@@ -40,15 +56,15 @@ def extender(cluster: Cluster) -> Iterator[Extender]:
         policy = "Never" if name == "patient" else "PreemptLowerPriority"
         api.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value, "preemptionPolicy": policy})
     cluster.restart_scheduler(ignorable=False, preempts=True)
-    cluster.add_node("n1", labels={"gpu.intel.com/gpu-numbers": "0.1"}, resources=CARDS)
+    cluster.add_gpu_node("n1")
     extender = cluster.extender("gas", "-v=4", "--preemption", account=cluster.full_account)
     extender.start_and_wait_until_ready()
     for name, millicores, priority, card, started in FIVE:
-        add(api, name, millicores, priority, labels={"app": name, ENDS_IN: "2"})
+        add(api, name, millicores, priority, labels={"app": name})
         assert wait_for(f"{name} is bound", partial(bound_card, api, name)) == card
         api.merge(f"{PODS}/{name}/status", {"status": {"phase": "Running", "startTime": started}})
     try:
-        with PodRunner(api):
+        with SlowEnds(api):
             yield extender
     finally:
         for name in CLASSES:
@@ -68,10 +84,7 @@ def bound_card(api: KubeApi, name: str) -> str | None:
 
 def responses(extender: Extender, result: str) -> float:
     """Return how many requests of the verb preempt had this result."""
-    try:
-        return extender.metric(f'gas_extender_requests_total{{result="{result}",verb="preempt"}}')
-    except KeyError:  # none so far
-        return 0
+    return extender.metric(f'gas_extender_requests_total{{result="{result}",verb="preempt"}}', 0)
 
 
 def evicted(api: KubeApi) -> set[str]:
@@ -82,6 +95,20 @@ def evicted(api: KubeApi) -> set[str]:
 
 def test_the_one_right_pod_of_five_is_evicted_and_its_card_is_kept(cluster: Cluster, extender: Extender) -> None:
     api = cluster.api
+    # Without the pods of low priority 800 millicores are free on the node, but at most 600 on one card.
+    add(api, "greedy", 700, "middle")
+    wait_for("kube-scheduler asks the extender", lambda: responses(extender, "no-victims"))
+    wait_for("the pod waits", lambda: is_refused(api, "greedy"))
+    add(api, "too-large", 1001, "highest")
+    wait_for("the pod that no card could hold waits", lambda: is_refused(api, "too-large"))
+    assert "nominatedNodeName" not in get_pod(api, "greedy")["status"]
+    # Of pods without managed resources kube-scheduler decides without the extender.
+    plain = pod("plain", {"name": "main", "image": "none", "resources": {"requests": {"cpu": "999"}}})
+    plain["spec"]["priorityClassName"] = "highest"
+    api.create(PODS, plain)
+    wait_for("the pod without cards is bound", lambda: "plain" in cards_by_pod(api))
+    assert evicted(api) == set()
+
     add(api, "important", 400, "highest")
     wait_for("a node is nominated", lambda: get_pod(api, "important")["status"].get("nominatedNodeName") == "n1")
     add(api, "equal", 400, "patient")  # z has not ended yet, and this one evicts no pod itself
@@ -110,30 +137,3 @@ def test_a_pod_that_a_budget_covers_is_evicted_last(cluster: Cluster, extender: 
     wait_for("the important pod is bound", lambda: "important" in cards_by_pod(api), seconds=20)
     assert evicted(api) == {"d"}
     assert cards_by_pod(api)["important"] == "card1"
-
-
-def test_without_anything_to_gain_no_pod_is_evicted(cluster: Cluster, extender: Extender) -> None:
-    """Without the pods of low priority 800 millicores are free on the node, but at most 600 on one card."""
-    api = cluster.api
-    add(api, "greedy", 700, "middle")
-    wait_for("kube-scheduler asks the extender", lambda: responses(extender, "no-victims"))
-    wait_for("the pod waits", lambda: is_refused(api, "greedy"))
-    assert evicted(api) == set()
-    assert "nominatedNodeName" not in get_pod(api, "greedy")["status"]
-
-
-def test_no_pod_is_evicted_for_one_that_no_card_could_hold(cluster: Cluster, extender: Extender) -> None:
-    api = cluster.api
-    add(api, "too-large", 1001, "highest")
-    wait_for("the pod waits", lambda: is_refused(api, "too-large"))
-    assert evicted(api) == set()
-
-
-def test_a_pod_without_cards_evicts_by_the_sums_as_before(cluster: Cluster, extender: Extender) -> None:
-    """The extender is not even asked: kube-scheduler calls it for pods with managed resources only."""
-    api = cluster.api
-    written = pod("plain", {"name": "main", "image": "none", "resources": {"requests": {"cpu": "999"}}})
-    written["spec"]["priorityClassName"] = "highest"
-    api.create(PODS, written)
-    wait_for("the pod is bound", lambda: "plain" in cards_by_pod(api))
-    assert evicted(api) == set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -23,12 +22,6 @@ AFTER = (ARC, replace(MOVED, card=1), STAYING, replace(FLEX, card=4))
 ALLOWLIST = ["--enableAllowlist"]
 
 
-@pytest.fixture(autouse=True)
-def no_pods_after(gpu_node: GpuNode) -> Iterator[None]:
-    yield
-    gpu_node.clear()
-
-
 def wanting(name: str, allowed: str, restart: str = "Always") -> Object:
     written = pod(name, container(i915=1, memory_max="10G", millicores=600), annotations={"gas-allow": allowed})
     written["spec"]["restartPolicy"] = restart
@@ -45,8 +38,8 @@ def addresses(gpus: tuple[FakeGpu, ...]) -> dict[int, str]:
     return {gpu.card: gpu.pci_address for gpu in gpus}
 
 
-@pytest.mark.parametrize("plugin_first", [False, True], ids=["kubelet-first", "plugin-first"])
-def test_after_a_reboot_with_other_numbers_books_and_containers_agree(gpu_node: GpuNode, *, plugin_first: bool) -> None:
+@pytest.mark.usefixtures("no_pods_after")
+def test_after_a_reboot_with_other_numbers_ledger_and_containers_agree(gpu_node: GpuNode) -> None:
     gpu_node.start(BEFORE, "--shared-dev-num=2", extender=ALLOWLIST)
     wait_for("the records", lambda: recorded(gpu_node) == addresses(BEFORE))
     for number, gpu in enumerate(BEFORE):
@@ -55,12 +48,8 @@ def test_after_a_reboot_with_other_numbers_books_and_containers_agree(gpu_node: 
         assert gpu_node.cards(running) == [f"card{number}"]
     gpu_node.settled()
 
-    if plugin_first:
-        gpu_node.node.reboot(before_kubelet=lambda: start_without_waiting(gpu_node))
-        wait_for("the plugin ready", gpu_node.plugin.is_ready)
-    else:
-        gpu_node.node.reboot()
-        gpu_node.start_plugin(AFTER, "--shared-dev-num=2")
+    gpu_node.node.reboot()
+    gpu_node.start_plugin(AFTER, "--shared-dev-num=2")
     wait_for("the records of the new order", lambda: recorded(gpu_node) == addresses(AFTER))
     wait_for(
         "the end of pods whose number means another card", lambda: [phase(gpu_node, n) for n in range(3)] == FAILED
@@ -85,11 +74,6 @@ FAILED = ["Failed"] * 3
 
 def phase(gpu_node: GpuNode, number: int) -> str:
     return str(get_pod(gpu_node.api, f"old-{number}")["status"]["phase"])
-
-
-def start_without_waiting(gpu_node: GpuNode) -> None:
-    gpu_node.new_plugin(AFTER, "--shared-dev-num=2")
-    gpu_node.plugin.program.start()
 
 
 def has_settled(gpu_node: GpuNode, number: int) -> bool:

@@ -10,23 +10,11 @@ import pytest
 
 from simulation.plans import make_plan
 from tests.e2e.cluster import Cluster
-from tests.e2e.replay import Replay
+from tests.e2e.replay import FAULTS, Replay
 
 SEEDS = int(os.environ.get("GAS_REPLAY_SEEDS", "4"))
 """``GAS_REPLAY_SEEDS=50`` replays more of them."""
 
-FAULTS = {
-    "kill_extender",
-    "kill_now",
-    "stop_extender",
-    "pause_extender",
-    "api_outage",
-    "lose_history",
-    "restart_scheduler",
-    "restart_kubelet",
-    "change_cards",
-    "remove_node",
-}
 LEAST_FAULTS = 2
 """Kinds of faults in each history."""
 

@@ -7,30 +7,22 @@ real ones. Every process of the node has a file there that looks like a client o
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
-from tests.e2e.gpu_node import SECONDS, GpuNode
+from tests.e2e.gpu_node import GpuNode
 from tests.e2e.gpu_use import OTHERS, Overlay
-from tests.e2e.images import BUSYBOX
 from tests.e2e.kube_api import Object
 from tests.e2e.node_cell import container_id
-from tests.e2e.pods import PODS, container, delete_now, event_messages, get_pod, pod
+from tests.e2e.pods import PODS, container, delete_now, get_pod, pod
 from tests.e2e.waiting import wait_for
+
+pytestmark = pytest.mark.usefixtures("no_pods_after")
 
 GPUS = fake_gpus(FLEX_170, 2)
 MIB = 2**20
-
-
-@pytest.fixture(autouse=True)
-def no_pods_after(gpu_node: GpuNode) -> Iterator[None]:
-    yield
-    gpu_node.clear()
 
 
 def usage(gpu_node: GpuNode) -> dict[str, dict[str, Any]]:
@@ -124,77 +116,3 @@ def test_each_pod_s_numbers_are_its_own(gpu_node: GpuNode) -> None:
     overlay.show(node.pid(third, "main"), 21)
     overlay.cover()
     shows(gpu_node, {uid(first): {"card0": 33 + OTHERS}, uid(third): {"card0": 21 + OTHERS}})
-
-
-def test_two_pods_of_one_name_in_two_namespaces(gpu_node: GpuNode) -> None:
-    gpu_node.start(GPUS, "--shared-dev-num=4", "--usage")
-    overlay = Overlay(gpu_node)
-    api, node = gpu_node.api, gpu_node.node
-    others = "/api/v1/namespaces/others"
-    api.create("/api/v1/namespaces", {"metadata": {"name": "others"}})
-    api.create(f"{others}/serviceaccounts", {"metadata": {"name": "default"}})
-    try:
-        gpu_node.create(pod("twin", container(i915=1, memory_max="100Mi")))
-        (first,) = gpu_node.running(["twin"])
-        twin = pod("twin", container(i915=1, memory_max="200Mi") | {"image": BUSYBOX.name, "imagePullPolicy": "Never"})
-        twin["spec"]["containers"][0]["command"] = ["/bin/sh", "-c", "sleep 100000"]
-        twin["spec"] |= {"hostNetwork": True, "automountServiceAccountToken": False}
-        api.create(f"{others}/pods", twin)
-        wait_for("the other", lambda: api.get(f"{others}/pods/twin")["status"]["phase"] == "Running", seconds=SECONDS)
-        second = api.get(f"{others}/pods/twin")
-        overlay.show(node.pid(first, "main"), 60)
-        overlay.show(node.pid(second, "main"), 90)
-        overlay.cover()
-        shows(gpu_node, {uid(first): {"card0": 60 + OTHERS}, uid(second): {"card0": 90 + OTHERS}})
-        for namespace, mib in (("default", 67), ("others", 97)):
-            sample = f'gas_plugin_pod_memory_used_bytes{{card="card0",namespace="{namespace}",pod="twin"}}'
-            assert gpu_node.plugin.metric(sample) == mib * MIB
-    finally:
-        api.delete(f"{others}/pods/twin", gracePeriodSeconds="0")
-
-
-def test_a_pod_that_uses_too_much_gets_an_event(gpu_node: GpuNode) -> None:
-    gpu_node.start(GPUS[:1], "--shared-dev-num=4", "--usage")
-    overlay = Overlay(gpu_node)
-    gpu_node.create(pod("greedy", container(i915=1, memory_max="100Mi")))
-    (greedy,) = gpu_node.running(["greedy"])
-    overlay.show(gpu_node.node.pid(greedy, "main"), 130)
-    (message,) = wait_for(
-        "its event", lambda: event_messages(gpu_node.api, "greedy", "GPUMemoryOverRequest"), seconds=40
-    )
-    assert "the pod uses 130 MiB of card0 but requested 100 MiB of memory.max" in message
-    assert gpu_node.plugin.metric("gas_plugin_pods_over_memory_request") == 1
-
-
-_WALK = """
-import sys
-from pathlib import Path
-from gas.plugin.usage.process_walk import ProcessWalker
-walk = ProcessWalker(Path("/proc")).walk({sys.argv[1]})
-print(walk.processes, *walk.problems)
-"""
-
-
-@pytest.mark.parametrize(
-    ("capabilities", "result"),
-    [
-        pytest.param("-all,+sys_ptrace", "2\n", id="those-of-the-component"),
-        pytest.param(
-            "-all",
-            "0 the files of processes of pods cannot be read: Permission denied; give the plugin the capability "
-            "SYS_PTRACE, and let AppArmor or SELinux permit it to read other processes\n",
-            id="none",
-        ),
-    ],
-)
-def test_which_rights_are_needed(gpu_node: GpuNode, capabilities: str, result: str) -> None:
-    """The real files of a pod that runs as another user: its own process and that of its infrastructure container."""
-    gpu_node.start(GPUS)
-    written = pod("other-user", container(i915=1))
-    written["spec"]["securityContext"] = {"runAsUser": 1234}
-    gpu_node.create(written)
-    (running,) = gpu_node.running(["other-user"])
-    repository = str(Path(__file__).parents[2])
-    limited = ["setpriv", f"--bounding-set={capabilities}", f"--inh-caps={capabilities}", "--no-new-privs"]
-    found = gpu_node.node.run("env", f"PYTHONPATH={repository}", *limited, sys.executable, "-c", _WALK, uid(running))
-    assert found == result

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import yaml
 
+from tests.e2e.gpu_node import GpuNode
 from tests.e2e.helm import Helm, objects
-from tests.e2e.kube_api import KubeApi, Object, RefusedError
+from tests.e2e.kube_api import KubeApi, Object, refusal
 from tests.e2e.waiting import wait_for
 
 _COMPONENT = Path(__file__).parents[2] / "deploy/components/admission/webhooks.yaml"
@@ -51,16 +52,16 @@ def register(api: KubeApi, registrations: Sequence[Object], port: int, authority
         api.create(_COLLECTIONS[registration["kind"]], {**registration, "webhooks": called})
 
 
-def wait_until_completed(is_completed: Callable[[], bool]) -> None:
-    """Wait until the webhook that completes pods is called. The one that checks them may be called before, alone."""
+def register_pod_webhooks(gpu_node: GpuNode, port: int, is_completed: Callable[[], bool]) -> None:
+    """Register the webhooks for new pods, and wait until the one that completes pods is called.
 
-    def asked() -> bool:
-        try:
-            return is_completed()
-        except RefusedError:
-            return False
+    is_completed  whether a pod that the test tries to create is; the webhook that checks pods may be called before
+    """
+    shipped = component_webhooks("create.pods.gas", "complete.pods.gas")
+    authority = gpu_node.cluster.authority.certificate
+    register(gpu_node.api, shipped, port, authority, failurePolicy="Fail", timeoutSeconds=BUSY)
 
-    wait_for("pods are completed", asked)
+    wait_for("pods are completed", lambda: not refusal(is_completed) and is_completed())
 
 
 def on_loopback(webhook: Object, port: int, authority: Path, **changes: object) -> Object:

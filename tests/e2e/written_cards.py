@@ -44,11 +44,6 @@ def gpu_requests(container: Object) -> dict[str, int]:
     return {name.removeprefix(PREFIX): amount(text) for name, text in requests.items() if name.startswith(PREFIX)}
 
 
-def wants_cards(pod: Object) -> bool:
-    containers = [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
-    return any(name in ("i915", "xe") for container in containers for name in gpu_requests(container))
-
-
 def written_containers(pod: Object) -> list[WrittenContainer]:
     """Return the containers in order, init containers and sidecars first.
 

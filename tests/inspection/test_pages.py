@@ -12,7 +12,7 @@ import yaml
 from gas.commands import ENTRIES
 from sandbox.api.routes import Access
 from tests.doctor.sandbox_cluster import doctor_server, write_kubeconfig
-from tests.e2e.test_inspection import INSPECTION_RULES
+from tests.e2e.accounts import INSPECTION_RULES
 from tests.inspection.conftest import Kubectl
 from tests.inspection.example_cluster import EXAMPLE_USE, example_nodes, example_pods, fill, with_real_uids
 

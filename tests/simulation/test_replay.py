@@ -13,8 +13,7 @@ from simulation.observed import LawBroken
 from simulation.plan import Plan
 from simulation.plans import make_plan
 from tests.e2e.cluster import Cluster
-from tests.e2e.replay import Replay
-from tests.e2e.test_replay import FAULTS
+from tests.e2e.replay import FAULTS, Replay
 
 WHOLE = {"i915": 1, "millicores": 1000}
 
