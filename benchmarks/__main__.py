@@ -18,7 +18,6 @@ from benchmarks.churn import churn
 from benchmarks.cold_start import cold_start
 from benchmarks.fragmentation import Others, chosen_traces, fragmentation
 from benchmarks.growth import growth
-from benchmarks.http_versions import http_versions
 from benchmarks.many_ids import many_ids
 from benchmarks.placement import placement
 from benchmarks.plugin import plugin
@@ -38,7 +37,6 @@ BENCHMARKS: Mapping[str, Callable[[bool], Results]] = {
     "start-growth": lambda _full: start_growth(),
     "placement": lambda _full: placement(),
     "churn": lambda _full: churn(),
-    "http": lambda _full: http_versions(),
     "bind": lambda _full: bind(),
     "bind-review": lambda _full: bind_review(),
     "scheduling": lambda full: scheduling(full=full),

@@ -18,7 +18,7 @@ from gas.daemon.serving import SCHEDULER_KEEP_ALIVE, Port, listen, serve
 from gas.decision import names
 from gas.extender.metrics import Metrics
 from gas.extender.server import ServedVerb, Verb, extender_app
-from gas.extender.tls import ALPN, CertificateFiles, ServingCertificates
+from gas.extender.tls import CertificateFiles, ServingCertificates
 from gas.extender.wire import decode_binding, decode_filter, encode_binding_result, encode_filter_result
 from gas.values.errors import GasError
 
@@ -58,11 +58,10 @@ def bind_in(api: ApiServer) -> Verb:
 async def run(arguments: argparse.Namespace) -> None:
     metrics = Metrics("bare")
     files = CertificateFiles(arguments.cert, arguments.key, arguments.cacert)
-    alpn = [arguments.http] if arguments.http else ALPN
     shutdown = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, shutdown.set)
     with listen("127.0.0.1", arguments.port, flag="port") as socket:
-        certificates = ServingCertificates(files, metrics, alpn=alpn)
+        certificates = ServingCertificates(files, metrics)
         api = await connect(str(arguments.kubeconfig), explicit=True) if arguments.kubeconfig else None
         verbs = {
             "filter": ServedVerb(answer_all),
@@ -83,5 +82,4 @@ if __name__ == "__main__":
     for name in ("cert", "key", "cacert"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--kubeconfig", type=Path, help="where to bind; without it nothing is bound")
-    parser.add_argument("--http", choices=("h2", "http/1.1"), help="the only version to speak; else what ours offers")
     asyncio.run(run(parser.parse_args()))

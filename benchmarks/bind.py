@@ -10,7 +10,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from benchmarks.clusters import Size, nodes, placed_pods, pod
-from benchmarks.drivers import Driver, Http1, client_context
+from benchmarks.drivers import Driver, client_context
 from benchmarks.extenders import BareExtender, our_extender
 from benchmarks.real_cluster import RealCluster, binaries
 from benchmarks.results import Figure, Results
@@ -39,15 +39,14 @@ def bind() -> Results:
             bare.start()
             ours.start_and_wait_until_ready(seconds=120)
 
-            def connect(side: int, kind: type[Driver]) -> Driver:
-                port = bare.port if side else ours.endpoint.port
-                return kind(port, client_context(cluster.authority, client))  # type: ignore[call-arg]  # all are made so
+            def connect(side: int) -> Driver:
+                return Driver(bare.port if side else ours.endpoint.port, client_context(cluster.authority, client))
 
             figures = []
             for at_once in AT_ONCE:
                 times: tuple[list[float], list[float]] = ([], [])
                 seconds: tuple[list[float], list[float]] = ([], [])
-                sides = [[connect(side, Http1) for _ in range(at_once)] for side in (0, 1)]
+                sides = [[connect(side) for _ in range(at_once)] for side in (0, 1)]
                 for turn in range(ROUNDS):
                     for side in (0, 1):
                         bodies = _waiting(cluster, f"bind-{at_once}-{turn}-{side}")

@@ -17,7 +17,7 @@ ALL_VERBS_FLAGS = ("--preemption", "--node-score=balance")
 class BareExtender:
     """The extender that decides nothing; it binds if it is given a cluster."""
 
-    def __init__(self, directory: Path, authority: Authority, *, kubeconfig: Path | None, http: str = "") -> None:
+    def __init__(self, directory: Path, authority: Authority, *, kubeconfig: Path | None) -> None:
         self.port = free_port()
         serving = authority.server("bare-extender")
         options = {"cert": serving.certificate, "key": serving.key, "cacert": authority.certificate, "port": self.port}
@@ -25,8 +25,6 @@ class BareExtender:
         command += [f"--{name}={value}" for name, value in options.items()]
         if kubeconfig is not None:
             command.append(f"--kubeconfig={kubeconfig}")
-        if http:
-            command.append(f"--http={http}")
         self.program = Program("bare extender", command, log=directory / "bare-extender.log")
 
     def start(self) -> None:

@@ -58,10 +58,10 @@ class Found:
 
 
 def scheduling(*, full: bool) -> Results:
-    """Measure every way in turn, ``ROUNDS`` times; ``full`` adds HTTP/2, and all nodes in every filter."""
+    """Measure every way in turn, ``ROUNDS`` times; ``full`` adds all nodes in every filter."""
     ways = {NONE: 0, "bare": 0, "gas": 0, ALL_VERBS: 0}
     if full:
-        ways |= {"bare, HTTP/2": 0, "bare, all nodes": 100, "gas, all nodes": 100, "none, all nodes": 100}
+        ways |= {"bare, all nodes": 100, "gas, all nodes": 100, "none, all nodes": 100}
     found = asyncio.run(_measure(ways, lambda name: pod(name, ASKED)))
     rates = {way: median(each.rates) for way, each in found.items()}
     figures = [
@@ -88,7 +88,6 @@ def scheduling(*, full: bool) -> Results:
     ]
     if full:
         figures += [
-            Figure("bare extender over HTTP/2 against HTTP/1.1", rates["bare, HTTP/2"], rates["bare"], "/s"),
             Figure("all nodes in every filter request", rates["gas, all nodes"], rates["bare, all nodes"], "/s"),
             Figure(
                 "all nodes in every filter request, bare against none",
@@ -185,8 +184,7 @@ def _extender(way: str, directory: Path, cluster: RealCluster) -> tuple[Program 
         ours.start_and_wait_until_ready(seconds=120)
         return ours.program, ours.endpoint.port
     if way.startswith("bare"):
-        http = "h2" if "HTTP/2" in way else ""
-        bare = BareExtender(directory, cluster.authority, kubeconfig=cluster.kubeconfig, http=http)
+        bare = BareExtender(directory, cluster.authority, kubeconfig=cluster.kubeconfig)
         bare.start()
         return bare.program, bare.port
     return None, None

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.clusters import Size
-from benchmarks.drivers import Driver, Http1, Pair, client_context
+from benchmarks.drivers import Driver, Pair, client_context
 from benchmarks.extenders import BareExtender, our_extender
 from tests.e2e.certificates import Authority
 from tests.e2e.extender import Extender
@@ -46,11 +46,11 @@ class Stage:
         for program in (self.ours.program, self.bare, self._feed):
             program.kill()
 
-    def driver(self, port: int, kind: type[Driver] = Http1) -> Driver:
-        return kind(port, client_context(self._authority, self._client))  # type: ignore[call-arg]  # all are made so
+    def driver(self, port: int) -> Driver:
+        return Driver(port, client_context(self._authority, self._client))
 
-    def pair(self, kind: type[Driver] = Http1) -> Pair:
-        return Pair(self.driver(self.ours.endpoint.port, kind), self.driver(self._bare.port, kind))
+    def pair(self) -> Pair:
+        return Pair(self.driver(self.ours.endpoint.port), self.driver(self._bare.port))
 
     def send(self, kind: str, events: Iterable[bytes]) -> None:
         """Send lines to the watches of nodes or pods."""

@@ -364,6 +364,7 @@ Accepted = ReferenceType[socket.socket]
 Connected = Callable[[Accepted, asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
 
+# Without it fail test_few_connections_are_accepted_before_… and test_a_silent_client_has_no_tls_object.
 class _Acceptor:
     """Accept the connections of a port, few at a time and only while there is place, and do their TLS handshakes.
 
@@ -473,6 +474,7 @@ def _notice_complete_requests(app: ASGIApp) -> ASGIApp:
     return noticing
 
 
+# Without it fail test_an_idle_connection_has_a_single_task and test_a_client_that_leaves_before_its_request_is_read_….
 class _IdleTimer:
     """The idle time of a connection, which ends after some seconds or when the server stops.
 
@@ -533,6 +535,7 @@ class _Connection(TCPServer):
         self._listening = listening
         self._accepted = accepted
 
+    # Without it fails test_the_memory_of_a_connection_is_free_without_the_garbage_collector.
     async def run(self) -> None:
         _serving.set(self)
         try:
@@ -550,6 +553,7 @@ class _Connection(TCPServer):
         if (accepted := self._accepted()) is not None:
             self._listening.request_is_complete(accepted)
 
+    # Without it fails test_the_head_of_a_response_leaves_with_its_body.
     async def protocol_send(self, event: Event) -> None:
         if isinstance(event, RawData) and not self._head and _is_head(event.data):
             self._head = event.data
@@ -564,9 +568,9 @@ class _Connection(TCPServer):
             self._is_idle = event.idle
             if (accepted := self._accepted()) is not None:  # None: the client has gone
                 (self._listening.request_ends if event.idle else self._listening.request_begins)(accepted)
-        if not (isinstance(event, Updated) and self.reader.at_eof()):  # it begins no idle time any more
-            await super().protocol_send(event)
+        await super().protocol_send(event)
 
+    # Without it and the next two fails test_a_request_that_arrives_in_the_turn_of_closing_is_either_not_started_or_….
     async def _read_data(self) -> None:
         with contextlib.suppress(OSError):
             while not self.reader.at_eof():
