@@ -7,15 +7,10 @@ from dataclasses import dataclass
 
 from gas.cluster.connection import ApiServer
 from gas.cluster.credentials import Credentials
-from gas.daemon.permissions import Permission
 from gas.doctor.findings import Finding
 from gas.doctor.host_files import HostFiles
 from gas.doctor.programs import Program
 from gas.doctor.snapshot import Snapshot
-from gas.objects.stored import DetailedContainer
-
-PermissionsOf = Callable[[Program, DetailedContainer, str], Iterable[Permission]]
-"""Returns the permissions that a program needs with the flags of its container, in a namespace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +20,6 @@ class Sources:
     files        of the control plane
     timeout      seconds for each request or connection
     snapshot     what all checks see
-    permissions  of all parts
     """
 
     credentials: Credentials
@@ -33,7 +27,6 @@ class Sources:
     files: HostFiles
     timeout: float
     snapshot: Snapshot
-    permissions: tuple[PermissionsOf, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +48,8 @@ class Check:
 class Part:
     """What the doctor knows about one part of the system.
 
-    permissions  of programs, for this part; None if it needs none
-    programs     whose pods its checks look at, besides those that all checks know
+    programs  whose pods its checks look at, besides those that all checks know
     """
 
     checks: tuple[Check, ...] = ()
-    permissions: PermissionsOf | None = None
     programs: tuple[Program, ...] = ()

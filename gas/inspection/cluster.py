@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from gas.daemon.flags import UsageError
+from gas.doctor.checks.rebuilt_ledger import at_once
 from gas.doctor.programs import EXTENDER, PLUGIN, containers_with, flag_values
 from gas.extender.command_line import parse_flags
 from gas.extender.decider import Decider, FilterDecision, Options
@@ -292,7 +293,7 @@ class Cluster:
 
     def filter(self, pod: InspectedPod, names: Sequence[str]) -> FilterDecision:
         """Return what the extender's filter would return for a pod now."""
-        return done(self.decider.filter(FilterArgs(pod, list(names), None), now=0.0))
+        return at_once(self.decider.filter(FilterArgs(pod, list(names), None), now=0.0))
 
 
 def shortage(requests: SortedAmounts, free: Mapping[str, int]) -> str:
@@ -317,16 +318,6 @@ def _records(text: str) -> Mapping[Card, CardRecord]:
 def matters(pod: InspectedPod) -> bool:
     """Return whether a pod asks for GPUs or runs the extender or the plugin."""
     return _ALL_VOCABULARIES.is_gpu_pod(pod) or any(containers_with(pod, each) for each in (EXTENDER, PLUGIN))
-
-
-def done(work: Generator[None, None, R]) -> R:
-    """Do work that offers turns to others without a pause, and return its result."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as stop:
-            result: R = stop.value
-            return result
 
 
 def natural(text: str) -> tuple[tuple[str, int], ...]:

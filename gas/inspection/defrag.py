@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from gas.doctor.checks.rebuilt_ledger import at_once
 from gas.extender.verdicts import FITS_PREFERRED
-from gas.inspection.cluster import Cluster, done, natural, shortage
+from gas.inspection.cluster import Cluster, natural, shortage
 from gas.inspection.node_rules import node_rules
 from gas.inspection.objects import InspectedPod
 from gas.inspection.report import Column, Report, Row
@@ -176,7 +177,7 @@ class _Search:
 
     def _result(self, spot: _Spot) -> Plan:
         moves = tuple(move for move, _, _ in self._moves)
-        return Plan(moves, spot.node, _cards_of(spot.choice), self._is_complete)
+        return Plan(moves, spot.node, cards_of(spot.choice), self._is_complete)
 
     # Making room
 
@@ -270,7 +271,7 @@ class _Search:
         """Return the nodes that the extender's filter would let a pod go to."""
         key = who.need, who.requests, who.names
         if (found := self._passing_at_start.get(key)) is None:
-            verdicts = done(self._decider.verdicts.of(who.need, who.names))
+            verdicts = at_once(self._decider.verdicts.of(who.need, who.names))
             found = {
                 name: verdict is FITS_PREFERRED
                 for name, verdict in zip(who.names, verdicts, strict=True)
@@ -402,7 +403,8 @@ class _Search:
             raise Late
 
 
-def _cards_of(choice: Choice) -> tuple[str, ...]:
+def cards_of(choice: Choice) -> tuple[str, ...]:
+    """Return the names of the cards of a choice."""
     return tuple(map(str, sorted({card for container in choice.containers for card in container.cards})))
 
 

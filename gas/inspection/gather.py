@@ -23,21 +23,17 @@ from gas.cluster.watch import Watch
 from gas.doctor.kubeconfig import credentials_of
 from gas.doctor.programs import EXTENDER, PLUGIN, Program, containers_with, flag_value, is_on
 from gas.extender.decisions import Decision
+from gas.extender.flags import Flags as ExtenderFlags
 from gas.extender.hooks import Observer
 from gas.inspection.cluster import Cluster, Settings, matters, settings_of
 from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.inspection.past_decisions import parse_decisions
 from gas.inspection.use import CardUse, parse_use
+from gas.plugin.flags import Flags as PluginFlags
 from gas.values.cards import Card
 from gas.values.errors import GasError
 
 USER_AGENT = "kubectl-gas"
-
-METRICS_PORT = "9003"
-"""The default of the plugin's flag --metrics-port."""
-
-EXTENDERS_METRICS_PORT = "9002"
-"""The default of the extender's flag --metrics-port."""
 
 USE_TIMEOUT = 2.0
 """Seconds for the measured use of all nodes together: bookings are shown without it."""
@@ -155,19 +151,17 @@ async def read_use(
         return ("use is not shown: no plugin measures it; see gas-plugin --usage",)
     gate = asyncio.Semaphore(MOST_AT_ONCE)
     reasons: dict[str, list[str]] = {}
-    refused = asyncio.Event()
 
     async def ask(pod: InspectedPod) -> None:
         async with gate:
-            if refused.is_set():
-                reasons.setdefault(forbidden[0], []).append(pod.node_name)
+            if forbidden:
+                reasons[forbidden[0]].append(pod.node_name)
                 return
-            path = f"{_proxy(pod, PLUGIN, METRICS_PORT)}/usage"
+            path = f"{_proxy(pod, PLUGIN, PluginFlags().metrics_port)}/usage"
             try:
                 found.update(parse_use(await api.request("GET", path, timeout=USE_TIMEOUT)))
             except Forbidden as error:
                 forbidden.append(f"this account may not get pods/proxy: {error}")
-                refused.set()
                 reasons.setdefault(forbidden[0], []).append(pod.node_name)
             except GasError as error:
                 # One sentence for all nodes, so without the pod's name.
@@ -206,7 +200,7 @@ async def read_decisions(api: ApiServer, cluster: Cluster) -> tuple[str, ...]:
     found: list[Decision] = []
 
     async def ask(pod: InspectedPod) -> None:
-        path = _proxy(pod, EXTENDER, EXTENDERS_METRICS_PORT)
+        path = _proxy(pod, EXTENDER, ExtenderFlags().metrics_port)
         try:
             found.extend(parse_decisions(await api.request("GET", f"{path}/debug/decisions", timeout=USE_TIMEOUT)))
         except GasError as error:
@@ -229,12 +223,11 @@ def _measures(pod: InspectedPod) -> bool:
     return any(is_on(container, "usage", default=False) for container in containers_with(pod, PLUGIN))
 
 
-def _proxy(pod: InspectedPod, program: Program, default: str) -> str:
+def _proxy(pod: InspectedPod, program: Program, default: int) -> str:
     """Return the path at the API server that leads to the plain port of a program's pod."""
     (container, *_) = containers_with(pod, program)
-    port = flag_value(container, "metrics-port") or default
-    if not (port.isascii() and port.isdigit() and len(port) <= 5):
-        port = default
+    text = flag_value(container, "metrics-port") or ""
+    port = text if text.isascii() and text.isdigit() and len(text) <= 5 else default
     return f"{paths.pod(pod.metadata.namespace or DEFAULT_NAMESPACE, pod.metadata.name)}:{port}/proxy"
 
 

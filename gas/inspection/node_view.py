@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gas.inspection.cluster import Cluster, Holder
 from gas.inspection.output import Look, table_lines
-from gas.inspection.report import Gauge, Report
+from gas.inspection.report import Report
 from gas.inspection.rows import card_report
 from gas.placement.inventory import free_tiles
 from gas.placement.refusal import in_words
@@ -23,7 +23,7 @@ def node_data(cluster: Cluster, name: str) -> dict[str, object]:
     holders = cluster.holders(name)
     cards = []
     for row in report.rows:
-        card = {key: _datum(value) for key, value in row.items()}
+        card: dict[str, object] = dict(row)
         if inventory is not None:
             for each, amounts in inventory.capacity.items():
                 if str(each) == row["card"] and TILES in amounts:
@@ -98,9 +98,3 @@ def _text(value: object) -> str:
     if isinstance(value, list):
         return "; ".join(" ".join(each) if isinstance(each, list) else str(each) for each in value)
     return str(value) if value else ""
-
-
-def _datum(value: object) -> object:
-    if isinstance(value, Gauge):
-        return {"booked": value.booked, "capacity": value.capacity}
-    return list(value) if isinstance(value, tuple) else value

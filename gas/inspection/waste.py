@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gas.inspection.cluster import Cluster, Holder, done
+from gas.doctor.checks.rebuilt_ledger import at_once
+from gas.inspection.cluster import Cluster, Holder
 from gas.inspection.report import Column, Report, Row, Value
 from gas.inspection.rows import column_of, resources
 from gas.placement.stranded import StrandedCapacity
@@ -30,7 +31,7 @@ class Waste:
 def waste_of(cluster: Cluster) -> Waste:
     """Return the remainders that are stranded for the cluster's pods, and the unused bookings, of all cards."""
     names = resources(cluster)
-    stranded = StrandedCapacity(done(cluster.decider.shapes()))
+    stranded = StrandedCapacity(at_once(cluster.decider.shapes()))
     rows: list[Row] = []
     sums = dict.fromkeys(names, 0.0)
     unused: float | None = None

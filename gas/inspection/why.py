@@ -16,10 +16,11 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from gas.decision.names import TIMESTAMP
+from gas.doctor.checks.rebuilt_ledger import at_once
 from gas.extender.host_resources import CPU
 from gas.extender.verdicts import Verdict
-from gas.inspection.cluster import Cluster, done, natural
-from gas.inspection.defrag import Move, plan_moves
+from gas.inspection.cluster import Cluster, natural
+from gas.inspection.defrag import VICTIM_STEPS, Move, cards_of, plan_moves
 from gas.inspection.node_rules import held_back, yet_to_come
 from gas.inspection.objects import InspectedPod, PodAffinity, Toleration
 from gas.inspection.past_decisions import past_details
@@ -39,9 +40,6 @@ from gas.vocabularies.protocol import BadNeed
 
 ENOUGH = 3
 """Suggestions to end pods that are shown, and moves that one suggestion may have."""
-
-VICTIM_STEPS = 300
-"""Placements that are tried on one node to find the fewest pods that must end."""
 
 ONE_BY_ONE = 16
 """Requests up to this amount are tried one by one; of larger ones, less always fits if more does."""
@@ -134,7 +132,7 @@ class _Waiting:
         if isinstance(need, str):
             fixed = tuple(self._without_metadata())
             return Explanation(need, total, (Group(need, total),), fixed)
-        verdicts = dict(zip(self._names, done(self._decider.verdicts.of(need, self._names)), strict=True))
+        verdicts = dict(zip(self._names, at_once(self._decider.verdicts.of(need, self._names)), strict=True))
         passing = [name for name, verdict in verdicts.items() if verdict.refusal is None]
         if passing:
             line = f"fits on {len(passing)} of {total} nodes; {yet_to_come(self._pod)}"
@@ -210,7 +208,7 @@ class _Waiting:
         if isinstance(need, str) or self._cluster.shortage(self._cluster.requests_beside_cards(pod), name):
             return None
         choice = self._decider.verdicts.choose(need, name)
-        return None if isinstance(choice, Refusal) else _cards_of(choice)
+        return None if isinstance(choice, Refusal) else cards_of(choice)
 
     def _first_place(self, pod: InspectedPod, text: str, node: str = "") -> Iterator[Suggestion]:
         """Yield a suggestion if a changed pod fits anywhere.
@@ -221,7 +219,7 @@ class _Waiting:
         need = self._need(pod)
         if isinstance(need, str):
             return
-        verdicts = zip(names, done(self._decider.verdicts.of(need, names)), strict=True)
+        verdicts = zip(names, at_once(self._decider.verdicts.of(need, names)), strict=True)
         passing = {name: verdict.preferred for name, verdict in verdicts if verdict.refusal is None}
         if passing:
             name = max(passing, key=lambda each: (passing[each], each == node))
@@ -355,7 +353,7 @@ class _Waiting:
             choice = self._place(need, opened, self._decider.ledger.usage(name))
             if isinstance(choice, Choice):
                 text = f"remove the telemetry labels that close cards of {name}, if the cards are well"
-                yield Suggestion(text, name, _cards_of(choice))
+                yield Suggestion(text, name, cards_of(choice))
                 return
 
     # Other pods
@@ -396,7 +394,7 @@ class _Waiting:
             uids = tuple(each.uid for each in victims.pods)
             names = " and ".join(sorted((booked[uid].pod for uid in uids), key=natural))
             text = f"wait for the end of {'pod' if len(uids) == 1 else 'pods'} {names}"
-            found.append(Suggestion(text, name, _cards_of(victims.choice), gone=uids))
+            found.append(Suggestion(text, name, cards_of(victims.choice), gone=uids))
         found.sort(key=lambda each: len(each.gone))
         yield from found[:ENOUGH]
 
@@ -447,8 +445,8 @@ def _why_here(cluster: Cluster, pod: InspectedPod) -> Explanation:
         sums.take(pod.uid, booking.footprint)
         again = place(need, facts.inventory, sums.usage(), step_limit=cluster.settings.options.step_limit)
         if isinstance(again, Choice):
-            same = set(_cards_of(again)) == set(map(str, booking.footprint.amounts))
-            others = "the same cards" if same else " ".join(_cards_of(again))
+            same = set(cards_of(again)) == set(map(str, booking.footprint.amounts))
+            others = "the same cards" if same else " ".join(cards_of(again))
             details.append(f"placed on this node again now, without itself, it would get {others}")
         else:
             details.append(f"placed on this node again now, without itself, it would not fit: {again}")
@@ -518,7 +516,3 @@ def _amount(resource: str, amount: int) -> str:
     if resource == CPU:
         return f"{amount}m"
     return f"{amount} ({gigabytes(amount)} GB)" if is_bytes(resource.rpartition("/")[2]) else str(amount)
-
-
-def _cards_of(choice: Choice) -> tuple[str, ...]:
-    return tuple(map(str, sorted({card for container in choice.containers for card in container.cards})))

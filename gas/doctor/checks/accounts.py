@@ -11,8 +11,8 @@ import msgspec
 from gas.cluster.connection import ApiServer
 from gas.cluster.objects import decode_object, get_object
 from gas.daemon.flags import UsageError
-from gas.daemon.permissions import Permission
-from gas.doctor.check import Check, Part, PermissionsOf, Sources
+from gas.daemon.permissions import Permission, permissions_on
+from gas.doctor.check import Check, Part, Sources
 from gas.doctor.findings import Finding, Unseen, about, kubectl, probe, problem, summary, unknown, warning
 from gas.doctor.objects import AccessReview, AnyObject
 from gas.doctor.programs import EXTENDER, PLUGIN, Program, containers_with, flag_value, flag_values, is_on
@@ -56,9 +56,9 @@ def permissions(program: Program, container: DetailedContainer, namespace: str) 
     if not is_on(container, "resource-manager", default=True):
         return
     yield from (Permission(verb, "events", needed=False) for verb in ("create", "patch"))
-    yield from _each("pods", "list", "watch", "patch")
+    yield from permissions_on("pods", "list", "watch", "patch")
     if (flag_value(container, "write-node") or WriteNode.PATCH) == WriteNode.PATCH:
-        yield from _each("nodes", "get", "list", "watch")
+        yield from permissions_on("nodes", "get", "list", "watch")
         yield Permission("patch", "nodes/status")
 
 
@@ -71,24 +71,17 @@ def _extender_flags(container: DetailedContainer) -> Flags:
         return parse_flags([])
 
 
-def _each(resource: str, *verbs: str) -> Iterable[Permission]:
-    return (Permission(verb, resource) for verb in verbs)
-
-
 async def _gather(sources: Sources) -> Mapping[str, object]:
     seen = sources.snapshot.pods
-    return {ACCOUNTS: await find_accounts(sources.api, () if isinstance(seen, Unseen) else seen, sources.permissions)}
+    return {ACCOUNTS: await find_accounts(sources.api, () if isinstance(seen, Unseen) else seen)}
 
 
-async def find_accounts(
-    api: ApiServer, pods: Sequence[DetailedPod], needs: Sequence[PermissionsOf]
-) -> tuple[Account, ...]:
+async def find_accounts(api: ApiServer, pods: Sequence[DetailedPod]) -> tuple[Account, ...]:
     """Return the accounts of the pods that run our extender or plugin, and of an extender outside the cluster."""
     wanted: dict[tuple[Program, str, str], set[Permission]] = {}
 
     def add(program: Program, namespace: str, name: str, container: DetailedContainer) -> None:
-        needed = wanted.setdefault((program, namespace, name), set())
-        needed.update(permission for each in needs for permission in each(program, container, namespace))
+        wanted.setdefault((program, namespace, name), set()).update(permissions(program, container, namespace))
 
     for pod in pods:
         for program in (EXTENDER, PLUGIN):
@@ -183,5 +176,4 @@ def _for_kubectl(permission: Permission) -> str:
 
 PART = Part(
     checks=(Check(name=CHECK, title="permissions in the cluster", findings=check_accounts, gather=_gather),),
-    permissions=permissions,
 )

@@ -100,7 +100,6 @@ async def look_at_everything(credentials: Credentials, api: ApiServer, options: 
         files=files,
         timeout=options.timeout,
         snapshot=snapshot,
-        permissions=tuple(part.permissions for part in PARTS if part.permissions is not None),
     )
     gathered = await asyncio.gather(*(check.gather(sources) for check in CHECKS if check.gather is not None))
     return replace(snapshot, gathered={name: value for each in gathered for name, value in each.items()})

@@ -1,4 +1,4 @@
-"""Preemption: that kube-scheduler asks an extender that serves it which pods to evict."""
+"""Preemption: that kube-scheduler asks an extender that serves it which pods to evict, and only such a one."""
 
 from __future__ import annotations
 

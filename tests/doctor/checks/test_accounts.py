@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gas.daemon.permissions import Permission
-from gas.doctor.all_parts import PARTS
-from gas.doctor.checks.accounts import Account
+from gas.doctor.checks.accounts import Account, permissions
 from gas.doctor.findings import Unseen
 from gas.doctor.programs import EXTENDER, PLUGIN, Program
 from gas.objects.stored import DetailedContainer
@@ -53,8 +52,7 @@ def test_an_account_with_every_permission_is_ok() -> None:
 
 def test_the_permissions_follow_the_flags_of_the_program() -> None:
     def needed(program: Program, *flags: str) -> set[str]:
-        container = DetailedContainer(args=list(flags))
-        found = {each for part in PARTS if part.permissions for each in part.permissions(program, container, "gas")}
+        found = permissions(program, DetailedContainer(command=[program.name, *flags]), "gas")
         return {" ".join(filter(None, (each.verb, each.resource, each.namespace, each.name))) for each in found}
 
     plain = needed(EXTENDER)
@@ -63,7 +61,7 @@ def test_the_permissions_follow_the_flags_of_the_program() -> None:
         "get leases gas one",
         "update leases gas one",
     }
-    assert needed(EXTENDER, "--sharepods", "--vocabularies=kubeshare") - plain == {
+    assert needed(EXTENDER, "--sharepods", "--vocabularies=intel,kubeshare") - plain == {
         "create pods",
         "get sharepods",
         "list sharepods",
