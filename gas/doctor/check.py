@@ -45,7 +45,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class DoctorPart:
     """What the doctor knows about one part of the system.
 
     programs  whose pods its checks look at, besides those that all checks know

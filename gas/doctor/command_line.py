@@ -18,7 +18,7 @@ from gas.commands import Command, command, say, version_option
 from gas.daemon import flag_values as values
 from gas.daemon.command import INTERRUPTED, print_text
 from gas.doctor.all_parts import all_findings
-from gas.doctor.gather.everything import Options, look_at_everything
+from gas.doctor.gather.everything import LookOptions, look_at_everything
 from gas.doctor.kubeconfig import credentials_of
 from gas.doctor.report import as_json, as_text, exit_code
 from gas.doctor.snapshot import Snapshot
@@ -142,7 +142,7 @@ def doctor(
     """Check a cluster and print the report."""
     if others["manifest"] is not None and others["scheduler_config"] is not None:
         raise click.UsageError("flags --manifest and --scheduler-config: expected one of them")
-    options = Options(node=node or "", dry_pod=not no_dry_pod, **others)
+    options = LookOptions(node=node or "", dry_pod=not no_dry_pod, **others)
     try:
         snapshot = asyncio.run(_gather(kubeconfig, context, options))
         findings = all_findings(snapshot)
@@ -164,7 +164,7 @@ def _print(text: str, code: int) -> int:
     return print_text(PROGRAM, text, exit_code=code, unwritten=COULD_NOT_CHECK)
 
 
-async def _gather(kubeconfig: str, context: str, options: Options) -> Snapshot:
+async def _gather(kubeconfig: str, context: str, options: LookOptions) -> Snapshot:
     async with credentials_of(kubeconfig, context, os.environ) as credentials:
         api = ApiServer(credentials, user_agent="gas-doctor")
         try:

@@ -10,37 +10,37 @@ import msgspec
 from gas.objects.stored import ObjectMeta
 
 
-class _Part(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
+class _SeenPart(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
     """A part of a Kubernetes object."""
 
 
-class AnyObject(_Part, frozen=True):
+class AnyObject(_SeenPart, frozen=True):
     """An object of any kind, of which only the metadata matters."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
-class _LeaseSpec(_Part, frozen=True):
+class _LeaseSpec(_SeenPart, frozen=True):
     renew_time: str | None = None
     holder_identity: str | None = None
 
 
-class Lease(_Part, frozen=True):
+class Lease(_SeenPart, frozen=True):
     metadata: ObjectMeta
     spec: _LeaseSpec | None = None
 
 
-class _ServicePort(_Part, frozen=True):
+class _ServicePort(_SeenPart, frozen=True):
     port: int = 0
 
 
-class _ServiceSpec(_Part, frozen=True):
+class _ServiceSpec(_SeenPart, frozen=True):
     cluster_ip: str | None = msgspec.field(default=None, name="clusterIP")
     publish_not_ready_addresses: bool = False
     ports: Sequence[_ServicePort] | None = None
 
 
-class Service(_Part, frozen=True):
+class Service(_SeenPart, frozen=True):
     spec: _ServiceSpec | None = None
 
     @property
@@ -52,21 +52,21 @@ class Service(_Part, frozen=True):
         return (self.spec.cluster_ip or "", port) if port else None
 
 
-class _EndpointConditions(_Part, frozen=True):
+class _EndpointConditions(_SeenPart, frozen=True):
     ready: bool | None = None
 
 
-class _Endpoint(_Part, frozen=True):
+class _SliceEndpoint(_SeenPart, frozen=True):
     addresses: Sequence[str] | None = None
     conditions: _EndpointConditions | None = None
 
 
-class _EndpointPort(_Part, frozen=True):
+class _EndpointPort(_SeenPart, frozen=True):
     port: int | None = None
 
 
-class EndpointSlice(_Part, frozen=True):
-    endpoints: Sequence[_Endpoint] | None = None
+class EndpointSlice(_SeenPart, frozen=True):
+    endpoints: Sequence[_SliceEndpoint] | None = None
     ports: Sequence[_EndpointPort] | None = None
 
     def ready_addresses(self) -> list[tuple[str, int]]:
@@ -81,30 +81,30 @@ class EndpointSlice(_Part, frozen=True):
         ]
 
 
-class EndpointSlices(_Part, frozen=True):
+class EndpointSlices(_SeenPart, frozen=True):
     """A list of slices, as one page."""
 
     items: Sequence[EndpointSlice] | None = None
 
 
-class _ServiceReference(_Part, frozen=True):
+class _ServiceReference(_SeenPart, frozen=True):
     namespace: str = ""
     name: str = ""
     path: str = ""
     port: int | None = None
 
 
-class _WebhookClient(_Part, frozen=True):
+class _WebhookClient(_SeenPart, frozen=True):
     service: _ServiceReference | None = None
     url: str = ""
     ca_bundle: str = ""
 
 
-class _MatchCondition(_Part, frozen=True):
+class _MatchCondition(_SeenPart, frozen=True):
     expression: str = ""
 
 
-class AdmissionRule(_Part, frozen=True):
+class AdmissionRule(_SeenPart, frozen=True):
     """A rule of a webhook: which requests the API server asks it about. ``*`` stands for all values of a field."""
 
     api_groups: Sequence[str] | None = None
@@ -126,7 +126,7 @@ class AdmissionRule(_Part, frozen=True):
         )
 
 
-class RegisteredWebhook(_Part, frozen=True):
+class RegisteredWebhook(_SeenPart, frozen=True):
     """An entry of a webhook configuration. The API server fills in policy and time-out."""
 
     name: str
@@ -140,32 +140,32 @@ class RegisteredWebhook(_Part, frozen=True):
     match_conditions: Sequence[_MatchCondition] | None = None
 
 
-class WebhookConfiguration(_Part, frozen=True):
+class WebhookConfiguration(_SeenPart, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     webhooks: Sequence[RegisteredWebhook] | None = None
 
 
-class ConfigMap(_Part, frozen=True):
+class ConfigMap(_SeenPart, frozen=True):
     data: dict[str, str] | None = None
 
 
-class _KubeletConfiguration(_Part, frozen=True):
+class _KubeletConfiguration(_SeenPart, frozen=True):
     topology_manager_policy: str = "none"
 
 
-class KubeletSettings(_Part, frozen=True):
+class KubeletSettings(_SeenPart, frozen=True):
     """The settings that a kubelet runs with, from its endpoint ``/configz``."""
 
     kubeletconfig: _KubeletConfiguration
 
 
-class ServerVersion(_Part, frozen=True):
+class ServerVersion(_SeenPart, frozen=True):
     git_version: str = ""
 
 
-class _ReviewStatus(_Part, frozen=True):
+class _ReviewStatus(_SeenPart, frozen=True):
     allowed: bool = False
 
 
-class AccessReview(_Part, frozen=True):
+class AccessReview(_SeenPart, frozen=True):
     status: _ReviewStatus | None = None

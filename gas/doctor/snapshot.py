@@ -18,7 +18,7 @@ from gas.vocabularies.selection import select
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scheduler:
+class SeenScheduler:
     """One kube-scheduler.
 
     name           for messages: a pod, or the file of a manifest
@@ -114,7 +114,7 @@ class Call(Contact):
     not_asked        why it was not sent
     """
 
-    scheduler: Scheduler
+    scheduler: SeenScheduler
     entry: ExtenderEntry
     client: bytes | Unseen | None = None
     key: bytes | Unseen | None = None
@@ -145,7 +145,7 @@ class Snapshot:
     nodes: tuple[DetailedNode, ...] | Unseen
     pods: tuple[DetailedPod, ...] | Unseen
     undecodable: int = 0
-    schedulers: tuple[Scheduler, ...] = ()
+    schedulers: tuple[SeenScheduler, ...] = ()
     calls: tuple[Call, ...] = ()
     only_node: str = ""
     dry_pod: bool = True

@@ -21,7 +21,7 @@ from gas.extender.host_resources import CPU, MEMORY, PODS, pod_requests
 from gas.extender.wire import BindingArgs, FilterArgs
 from gas.inspection.node_rules import exclusion, node_rules
 from gas.inspection.objects import InspectedNode, InspectedPod
-from gas.inspection.use import CardUse
+from gas.inspection.use import MeasuredUse
 from gas.ledger.ledger import Booking
 from gas.objects.handler import Handler
 from gas.objects.stored import ObjectId
@@ -49,7 +49,7 @@ class Missing(GasError):
     exit_code = 1
 
 
-class Settings(NamedTuple):
+class PlacementSettings(NamedTuple):
     """The extender's settings that placement depends on, and a sentence for each thing that had to be assumed."""
 
     options: Options
@@ -68,7 +68,7 @@ _FLAGS = (
 """The extender's flags that decide which cards a pod may get. Others do not change what fits."""
 
 
-def settings_of(pods: Iterable[InspectedPod]) -> Settings:
+def settings_of(pods: Iterable[InspectedPod]) -> PlacementSettings:
     """Return the settings of the extender that runs in the cluster, read from its command line."""
     for pod in pods:
         for container in () if pod.is_over else containers_with(pod, EXTENDER):
@@ -76,11 +76,11 @@ def settings_of(pods: Iterable[InspectedPod]) -> Settings:
             try:
                 flags = parse_flags(given)
             except UsageError as error:
-                return Settings(
+                return PlacementSettings(
                     options_of(Flags()), (f"the flags of the extender's pod {pod.key} are ignored: {error}",)
                 )
-            return Settings(options_of(flags))
-    return Settings(options_of(Flags()), ("no extender was found in a pod; its default flags are assumed",))
+            return PlacementSettings(options_of(flags))
+    return PlacementSettings(options_of(Flags()), ("no extender was found in a pod; its default flags are assumed",))
 
 
 def options_of(flags: Flags) -> Options:
@@ -134,7 +134,7 @@ class Objects(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class CardHolder:
     """A pod that holds cards of a node, with its booking."""
 
     uid: str
@@ -153,13 +153,15 @@ class Cluster:
     decisions  the extender's last decisions, the newest first, as far as they are known
     """
 
-    def __init__(self, settings: Settings, observer: Observer | None = None, *, counts_hosts: bool = False) -> None:
+    def __init__(
+        self, settings: PlacementSettings, observer: Observer | None = None, *, counts_hosts: bool = False
+    ) -> None:
         self.settings = settings
         options = with_fields(settings.options, count_hosts=counts_hosts)
         self.decider = Decider(options, observer, clock=lambda: 0.0)
         self.nodes: Objects[InspectedNode] = Objects(lambda node: node.name, self.decider.node_handlers)
         self.pods: Objects[InspectedPod] = Objects(lambda pod: pod.uid, self.decider.pod_handlers)
-        self.use: dict[tuple[str, Card], CardUse] = {}
+        self.use: dict[tuple[str, Card], MeasuredUse] = {}
         self.decisions: Sequence[Decision] = ()
         self._rules: dict[bytes, Mapping[str, str]] = {}
         self._rules_at = 0
@@ -211,12 +213,12 @@ class Cluster:
         found = set(facts.inventory.capacity) if facts is not None else set()
         return sorted(found | self.records(node).keys() | self.decider.ledger.usage(node).amounts.keys())
 
-    def holders(self, node: str) -> dict[Card, list[Holder]]:
+    def holders(self, node: str) -> dict[Card, list[CardHolder]]:
         """Return the pods that hold each card of a node, in the order of their names."""
-        found: dict[Card, list[Holder]] = {}
+        found: dict[Card, list[CardHolder]] = {}
         for uid, booking in sorted(self.decider.ledger.on_node(node).items(), key=lambda each: natural(each[1].pod)):
             for card in booking.footprint.amounts:
-                found.setdefault(card, []).append(Holder(uid, booking))
+                found.setdefault(card, []).append(CardHolder(uid, booking))
         return found
 
     @property

@@ -25,7 +25,7 @@ from gas.inspection.cluster import Cluster, Missing
 from gas.inspection.defrag import plan_moves, plan_notes, plan_report
 from gas.inspection.fit import explained_report, fit_all, fit_report
 from gas.inspection.gather import Where, connected, namespace_of, read_cluster, read_decisions, read_use
-from gas.inspection.manifests import BadManifest, one_shape, pod_of_requests, read_manifests
+from gas.inspection.manifests import UnreadableManifest, one_shape, pod_of_requests, read_manifests
 from gas.inspection.node_rules import not_checked
 from gas.inspection.node_view import node_data, node_lines
 from gas.inspection.objects import InspectedPod
@@ -72,7 +72,7 @@ class TableOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class ObjectSelection:
     """The options that choose nodes and pods."""
 
     namespace: str
@@ -139,7 +139,7 @@ _TABLE = _as_one(
 )
 _SELECTION = _as_one(
     "selection",
-    Selection,
+    ObjectSelection,
     _NAMESPACE,
     click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Show the pods of all namespaces."),
     click.option("-l", "--selector", metavar="LABELS", default="", help="Show only objects with these labels."),
@@ -158,7 +158,7 @@ def _command(details: str) -> Callable[[Runner], click.Command]:
                     return command(**given)
             except GasError as error:
                 say(str(error))
-                is_own = isinstance(error, Missing | BadExpression | BadSelector | BadManifest)
+                is_own = isinstance(error, Missing | BadExpression | BadSelector | UnreadableManifest)
                 return error.exit_code if is_own else UNREACHABLE
             except KeyboardInterrupt:
                 return INTERRUPTED
@@ -243,7 +243,7 @@ def _show(
     return code
 
 
-def _show_pods(where: Where, table: TableOptions, selection: Selection) -> int:
+def _show_pods(where: Where, table: TableOptions, selection: ObjectSelection) -> int:
     selected = selection.selected
     only = None if selection.everywhere else selection.namespace or namespace_of(where)
     nothing = "no pod that asks for GPUs was found" + (f" in namespace {only}; -A shows all" if only else "")
@@ -263,7 +263,7 @@ def _show_pods(where: Where, table: TableOptions, selection: Selection) -> int:
 @click.argument("what", type=click.Choice(["nodes", "cards", "pods"]), default="cards")
 @_TABLE
 @_SELECTION
-def top(*, what: str, where: Where, table: TableOptions, selection: Selection) -> int:
+def top(*, what: str, where: Where, table: TableOptions, selection: ObjectSelection) -> int:
     """Show a report of nodes, cards or pods."""
     if what == "pods":
         return _show_pods(where, table, selection)
@@ -275,7 +275,7 @@ def top(*, what: str, where: Where, table: TableOptions, selection: Selection) -
 @_command("Their cards and what they book of them; `-o wide` adds why waiting pods wait.")
 @_TABLE
 @_SELECTION
-def pods(*, where: Where, table: TableOptions, selection: Selection) -> int:
+def pods(*, where: Where, table: TableOptions, selection: ObjectSelection) -> int:
     """Show a report of pods."""
     return _show_pods(where, table, selection)
 
@@ -384,7 +384,7 @@ def fit(*, files: tuple[str, ...], explain: bool, form: str, namespace: str, whe
     read = [read_manifests(file, _text_of(file), default) for file in files]
     wanted = [each for found, _ in read for each in found]
     if not wanted:
-        raise BadManifest(f"file {quoted(files[0])}: expected pods or objects that create pods, found none")
+        raise UnreadableManifest(f"file {quoted(files[0])}: expected pods or objects that create pods, found none")
     cluster = _read(where, _alone, counts_hosts=True)
     fitted = fit_all(cluster, wanted)
     report = explained_report(fitted) if explain else fit_report(fitted)
@@ -419,14 +419,14 @@ def defrag(*, shape: str, form: str, namespace: str, where: Where) -> int:
     elif shape.startswith("pod/"):
         asked = _names(shape, space, "pod/")
     else:
-        raise BadManifest(
+        raise UnreadableManifest(
             f"shape {quoted(shape)}: expected a file, pod/NAME or requests such as gpu.intel.com/i915=1, found no such"
             " file"
         )
     cluster = _read(where, _alone, counts_hosts=True)
     pod = cluster.pod(*asked) if isinstance(asked, tuple) else asked
     if pod.node_name:
-        raise BadManifest(
+        raise UnreadableManifest(
             f"pod {quoted(pod.key)}: expected a pod that waits, found one on node {quoted(pod.node_name)}"
         )
     until = time.monotonic() + DEFRAG_TIMEOUT
@@ -444,13 +444,13 @@ def _say_not_checked(asked: Sequence[InspectedPod]) -> None:
 
 
 def _text_of(file: str) -> str:
-    """Return the content of a file, ``-`` for standard input. Raises BadManifest."""
+    """Return the content of a file, ``-`` for standard input. Raises UnreadableManifest."""
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise BadManifest(f"file {quoted(file)}: expected text in UTF-8, found {error}") from error
+        raise UnreadableManifest(f"file {quoted(file)}: expected text in UTF-8, found {error}") from error
     except OSError as error:
-        raise BadManifest(f"file {quoted(file)}: cannot be read: {error.strerror}") from error
+        raise UnreadableManifest(f"file {quoted(file)}: cannot be read: {error.strerror}") from error
 
 
 @_command("Serves the page on this machine, only for this machine, until Ctrl-C.")

@@ -60,7 +60,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MovePlan:
     """A plan: moves in their order, and the place that the pod has after them.
 
     node         empty if no plan was found
@@ -129,15 +129,15 @@ def plan_moves(
     is_late: Callable[[], bool] = lambda: False,
     *,
     most_moves: int = MOST_MOVES,
-) -> Plan:
+) -> MovePlan:
     """Return the plan with the fewest moves after which a pod that waits fits.
 
     is_late  returns whether the search must end now
     """
-    return _Search(cluster, is_late).plan(pod, most_moves)
+    return _MoveSearch(cluster, is_late).plan(pod, most_moves)
 
 
-class _Search:
+class _MoveSearch:
     """A search that goes one move deeper each time. Every move is undone before another is tried."""
 
     def __init__(self, cluster: Cluster, is_late: Callable[[], bool]) -> None:
@@ -156,16 +156,16 @@ class _Search:
         self._fits_when_empty: dict[tuple[PodNeed, int], bool] = {}
         self._known_fewest: dict[tuple[object, ...], float] = {}
 
-    def plan(self, pod: InspectedPod, most_moves: int) -> Plan:
+    def plan(self, pod: InspectedPod, most_moves: int) -> MovePlan:
         who = self._ask(pod)
         if who is None:
-            return Plan()
+            return MovePlan()
         try:
             for spot in self._spots(who):
                 return self._result(spot)
             least = {name: self._fewest(who, name) for name in who.names}
             if all(count == inf for count in least.values()):
-                return Plan(is_complete=self._is_complete)
+                return MovePlan(is_complete=self._is_complete)
             for limit in range(1, most_moves + 1):
                 for name in sorted(who.names, key=lambda each: least[each]):
                     if least[name] <= limit:
@@ -173,11 +173,11 @@ class _Search:
                             return self._result(_Spot(name, choice))
         except Late:
             self._is_complete = False
-        return Plan(is_complete=self._is_complete)
+        return MovePlan(is_complete=self._is_complete)
 
-    def _result(self, spot: _Spot) -> Plan:
+    def _result(self, spot: _Spot) -> MovePlan:
         moves = tuple(move for move, _, _ in self._moves)
-        return Plan(moves, spot.node, cards_of(spot.choice), self._is_complete)
+        return MovePlan(moves, spot.node, cards_of(spot.choice), self._is_complete)
 
     # Making room
 
@@ -408,7 +408,7 @@ def cards_of(choice: Choice) -> tuple[str, ...]:
     return tuple(map(str, sorted({card for container in choice.containers for card in container.cards})))
 
 
-def plan_notes(plan: Plan) -> tuple[str, ...]:
+def plan_notes(plan: MovePlan) -> tuple[str, ...]:
     """Return what a plan does not say in its rows, as sentences."""
     notes: list[str] = []
     if not plan.node:
@@ -426,7 +426,7 @@ def plan_notes(plan: Plan) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def plan_report(plan: Plan, pod: str) -> Report:
+def plan_report(plan: MovePlan, pod: str) -> Report:
     """Return a row for each move, and a last one for the pod that then fits; no rows without a plan."""
     rows: list[Row] = [
         {

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from gas.inspection.cluster import Cluster
-from gas.inspection.manifests import Wanted
+from gas.inspection.manifests import WantedPods
 from gas.inspection.objects import InspectedPod
 from gas.inspection.report import Column, Report, Row
 from gas.ledger.ledger import NodeSums
@@ -65,12 +65,12 @@ class Fitted:
         return sum(bool(place.node) for place in self.places)
 
 
-def fit_all(cluster: Cluster, wanted: Sequence[Wanted]) -> list[Fitted]:
+def fit_all(cluster: Cluster, wanted: Sequence[WantedPods]) -> list[Fitted]:
     """Place the pods of all objects, in their order, and book them in the cluster's ledger."""
     return [_fit(cluster, each, f"fit-{number}") for number, each in enumerate(wanted)]
 
 
-def _fit(cluster: Cluster, wanted: Wanted, uid: str) -> Fitted:
+def _fit(cluster: Cluster, wanted: WantedPods, uid: str) -> Fitted:
     excluded = cluster.eligible(wanted.pod)
     if wanted.each_node:
         targets = [[name] for name, rule in excluded.items() if not rule]

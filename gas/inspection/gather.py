@@ -25,10 +25,10 @@ from gas.doctor.programs import EXTENDER, PLUGIN, Program, containers_with, flag
 from gas.extender.decisions import Decision
 from gas.extender.flags import Flags as ExtenderFlags
 from gas.extender.hooks import Observer
-from gas.inspection.cluster import Cluster, Settings, matters, settings_of
+from gas.inspection.cluster import Cluster, PlacementSettings, matters, settings_of
 from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.inspection.past_decisions import parse_decisions
-from gas.inspection.use import CardUse, parse_use
+from gas.inspection.use import MeasuredUse, parse_use
 from gas.plugin.flags import Flags as PluginFlags
 from gas.values.cards import Card
 from gas.values.errors import GasError
@@ -101,7 +101,7 @@ class Following(NamedTuple):
 @asynccontextmanager
 async def following(
     api: ApiServer,
-    settings: Settings | None = None,
+    settings: PlacementSettings | None = None,
     observer: Observer | None = None,
     *,
     counts_hosts: bool = False,
@@ -168,7 +168,7 @@ async def read_use(
                 reasons.setdefault(str(error).replace(path, "/usage of the plugin"), []).append(pod.node_name)
 
     forbidden: list[str] = []
-    found: dict[tuple[str, Card], CardUse] = {}
+    found: dict[tuple[str, Card], MeasuredUse] = {}
     tasks = [asyncio.create_task(ask(pod)) for pod in measuring]
     _, late = await asyncio.wait(tasks, timeout=patience)
     for task in late:

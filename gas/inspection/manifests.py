@@ -22,14 +22,14 @@ MOST_PODS = 100_000
 _TEMPLATES = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet", "Job", "CronJob")
 
 
-class BadManifest(GasError):
+class UnreadableManifest(GasError):
     """A manifest that cannot be read."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedPods:
     """Equal pods that one object of a manifest asks for.
 
     name       ``Deployment shop/web``
@@ -44,8 +44,8 @@ class Wanted:
     each_node: bool = False
 
 
-def read_manifests(file: str, text: str, namespace: str) -> tuple[list[Wanted], list[str]]:
-    """Return what a file asks for, and the objects in it that ask for no pods. Raises BadManifest.
+def read_manifests(file: str, text: str, namespace: str) -> tuple[list[WantedPods], list[str]]:
+    """Return what a file asks for, and the objects in it that ask for no pods. Raises UnreadableManifest.
 
     namespace  of objects that name none
     """
@@ -53,14 +53,14 @@ def read_manifests(file: str, text: str, namespace: str) -> tuple[list[Wanted], 
         documents = list(YAML(typ="safe", pure=True).load_all(text))
     except (YAMLError, ValueError, RecursionError) as error:
         place = " ".join(str(error).split())
-        raise BadManifest(f"file {quoted(file)}: expected YAML or JSON, found {place[:300]}") from error
-    wanted: list[Wanted] = []
+        raise UnreadableManifest(f"file {quoted(file)}: expected YAML or JSON, found {place[:300]}") from error
+    wanted: list[WantedPods] = []
     others: list[str] = []
     for built in _objects(file, documents):
         kind = built.get("kind")
         name = _name(built, namespace)
         if kind == "Pod":
-            wanted.append(Wanted(name, _pod(file, name, built, built, namespace), 1))
+            wanted.append(WantedPods(name, _pod(file, name, built, built, namespace), 1))
         elif kind in _TEMPLATES:
             wanted.append(_of_template(file, name, built, namespace))
         else:
@@ -68,16 +68,16 @@ def read_manifests(file: str, text: str, namespace: str) -> tuple[list[Wanted], 
     return wanted, others
 
 
-def one_shape(file: str, wanted: Sequence[Wanted]) -> InspectedPod:
-    """Return one pod of the only object of a file that creates pods. Raises BadManifest."""
+def one_shape(file: str, wanted: Sequence[WantedPods]) -> InspectedPod:
+    """Return one pod of the only object of a file that creates pods. Raises UnreadableManifest."""
     if len(wanted) != 1:
         names = listed([each.name for each in wanted]) if wanted else "none"
-        raise BadManifest(f"file {quoted(file)}: expected one object that creates pods, found {names}")
+        raise UnreadableManifest(f"file {quoted(file)}: expected one object that creates pods, found {names}")
     return wanted[0].pod
 
 
 def pod_of_requests(text: str, namespace: str) -> InspectedPod:
-    """Return a pod of one container with requests such as ``cpu=2,gpu.intel.com/i915=1``. Raises BadManifest."""
+    """Return a pod of one container with requests such as ``cpu=2,gpu.intel.com/i915=1``. Raises UnreadableManifest."""
     requests: dict[str, str] = {}
     for part in map(str.strip, text.split(",")):
         name, is_there, amount = part.partition("=")
@@ -86,7 +86,7 @@ def pod_of_requests(text: str, namespace: str) -> InspectedPod:
         except MalformedQuantity:
             is_there = ""
         if not name or not is_there or name in requests:
-            raise BadManifest(
+            raise UnreadableManifest(
                 f"shape {quoted(text)}: expected different resources with amounts such as"
                 f" gpu.intel.com/i915=1,gpu.intel.com/memory.max=14G, found {quoted(part)}"
             )
@@ -104,7 +104,7 @@ def _objects(file: str, documents: list[object]) -> Iterator[Mapping[str, Any]]:
         if document is None:
             continue
         if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
-            raise BadManifest(
+            raise UnreadableManifest(
                 f"file {quoted(file)}: expected a Kubernetes object with a kind, found {quoted(document)}"
             )
         if document["kind"].endswith("List") and isinstance(document.get("items"), list):
@@ -120,24 +120,24 @@ def _name(built: Mapping[str, Any], namespace: str) -> str:
     return f"{built['kind']} {metadata.get('namespace') or namespace}/{name}"
 
 
-def _of_template(file: str, name: str, built: Mapping[str, Any], namespace: str) -> Wanted:
+def _of_template(file: str, name: str, built: Mapping[str, Any], namespace: str) -> WantedPods:
     kind = built["kind"]
     spec = _part(file, name, built, "spec")
     if kind == "CronJob":
         spec = _part(file, name, _part(file, name, spec, "jobTemplate"), "spec")
     pod = _pod(file, name, _part(file, name, spec, "template"), built, namespace)
     if kind == "DaemonSet":
-        return Wanted(name, pod, 0, each_node=True)
+        return WantedPods(name, pod, 0, each_node=True)
     if kind in ("Job", "CronJob"):
         parallel = _number(file, name, spec, "parallelism", 1)
-        return Wanted(name, pod, min(parallel, _number(file, name, spec, "completions", parallel)))
-    return Wanted(name, pod, _number(file, name, spec, "replicas", 1))
+        return WantedPods(name, pod, min(parallel, _number(file, name, spec, "completions", parallel)))
+    return WantedPods(name, pod, _number(file, name, spec, "replicas", 1))
 
 
 def _part(file: str, name: str, of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     part = of.get(key)
     if not isinstance(part, dict):
-        raise BadManifest(f"file {quoted(file)}, {name}: expected a map at {key}, found {_found(part)}")
+        raise UnreadableManifest(f"file {quoted(file)}, {name}: expected a map at {key}, found {_found(part)}")
     return part
 
 
@@ -150,7 +150,7 @@ def _number(file: str, name: str, of: Mapping[str, Any], key: str, default: int)
     if number is None:
         return default
     if type(number) is not int or not 0 <= number <= MOST_PODS:
-        raise BadManifest(
+        raise UnreadableManifest(
             f"file {quoted(file)}, {name}: expected a whole number from 0 to {MOST_PODS} at {key},"
             f" found {quoted(number)}"
         )
@@ -181,9 +181,9 @@ def _pod(file: str, name: str, template: Mapping[str, Any], owner: Mapping[str, 
         }
         return msgspec.convert(built, InspectedPod)
     except msgspec.ValidationError as error:
-        raise BadManifest(f"file {quoted(file)}, {name}: expected a pod, found a mistake: {error}") from error
+        raise UnreadableManifest(f"file {quoted(file)}, {name}: expected a pod, found a mistake: {error}") from error
     except (TypeError, AttributeError) as error:
-        raise BadManifest(
+        raise UnreadableManifest(
             f"file {quoted(file)}, {name}: expected maps at metadata, resources, requests and limits, and lists of maps"
             " at containers and initContainers"
         ) from error

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from gas.inspection.objects import InspectedNode, InspectedPod, NodeSelectorTerm, Taint, Toleration
+from gas.inspection.objects import InspectedNode, InspectedPod, NodeSelectorTerm, NodeTaint, Toleration
 from gas.objects.stored import Requirement
 
-UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+UNSCHEDULABLE = NodeTaint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """The taint that Kubernetes gives a node that is cordoned."""
 
 
@@ -116,7 +116,7 @@ def _is_met(wanted: Requirement, value: str | None) -> bool:
     return False
 
 
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+def _tolerates(toleration: Toleration, taint: NodeTaint) -> bool:
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gas.inspection.cluster import Cluster, Holder
+from gas.inspection.cluster import CardHolder, Cluster
 from gas.inspection.output import Look, table_lines
 from gas.inspection.report import Report
 from gas.inspection.rows import card_report
@@ -84,7 +84,7 @@ def node_lines(cluster: Cluster, name: str, look: Look) -> list[str]:
     return lines
 
 
-def _held(holder: Holder, card: Card) -> dict[str, object]:
+def _held(holder: CardHolder, card: Card) -> dict[str, object]:
     """Return what a pod holds of a card."""
     footprint = holder.booking.footprint
     return {

@@ -18,18 +18,18 @@ from gas.objects.stored import (
 )
 
 
-class _Part(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
+class _InspectedPart(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
     """A part of a Kubernetes object."""
 
 
-class Taint(_Part, frozen=True):
+class NodeTaint(_InspectedPart, frozen=True):
     key: str = ""
     value: str | None = None
     effect: str = ""
 
 
-class InspectedNodeSpec(_Part, frozen=True):
-    taints: Sequence[Taint] | None = None
+class InspectedNodeSpec(_InspectedPart, frozen=True):
+    taints: Sequence[NodeTaint] | None = None
     unschedulable: bool | None = None
 
 
@@ -39,7 +39,7 @@ class InspectedNode(DetailedNode, frozen=True):
     spec: InspectedNodeSpec = InspectedNodeSpec()
 
 
-class Toleration(_Part, frozen=True):
+class Toleration(_InspectedPart, frozen=True):
     """A toleration. An absent key tolerates every key, an absent effect every effect."""
 
     key: str | None = None
@@ -48,39 +48,39 @@ class Toleration(_Part, frozen=True):
     effect: str | None = None
 
 
-class NodeSelectorTerm(_Part, frozen=True):
+class NodeSelectorTerm(_InspectedPart, frozen=True):
     match_expressions: Sequence[Requirement] | None = None
     match_fields: Sequence[Requirement] | None = None
 
 
-class NodeSelector(_Part, frozen=True):
+class NodeSelector(_InspectedPart, frozen=True):
     node_selector_terms: Sequence[NodeSelectorTerm] | None = None
 
 
-class RequiredNodes(_Part, frozen=True):
+class RequiredNodes(_InspectedPart, frozen=True):
     required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
 
 
-class RequiredCompany(_Part, frozen=True):
+class RequiredCompany(_InspectedPart, frozen=True):
     required: Sequence[Any] | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
 
 
-class PodAffinity(_Part, frozen=True):
+class PodAffinity(_InspectedPart, frozen=True):
     node_affinity: RequiredNodes | None = None
     pod_affinity: RequiredCompany | None = None
     pod_anti_affinity: RequiredCompany | None = None
 
 
-class Spread(_Part, frozen=True):
+class Spread(_InspectedPart, frozen=True):
     when_unsatisfiable: str = ""
 
 
-class Port(_Part, frozen=True):
+class ContainerPort(_InspectedPart, frozen=True):
     host_port: int | None = None
 
 
 class InspectedContainer(DetailedContainer, frozen=True):
-    ports: Sequence[Port] | None = None
+    ports: Sequence[ContainerPort] | None = None
 
 
 class InspectedVolume(Volume, frozen=True):
@@ -91,7 +91,7 @@ class InspectedVolume(Volume, frozen=True):
     csi: Any = None
 
 
-class SchedulingGate(_Part, frozen=True):
+class SchedulingGate(_InspectedPart, frozen=True):
     name: str = ""
 
 
@@ -107,7 +107,7 @@ class InspectedPodSpec(DetailedPodSpec, frozen=True):
     scheduling_gates: Sequence[SchedulingGate] | None = None
 
 
-class Owner(_Part, frozen=True):
+class Owner(_InspectedPart, frozen=True):
     """An object that a pod belongs to; one of them may be its controller."""
 
     kind: str = ""

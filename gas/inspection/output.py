@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 from rich.cells import cell_len, set_cell_size
 
-from gas.inspection.report import Column, Gauge, Report, Row, Value
+from gas.inspection.report import Booked, Column, Report, Row, Value
 from gas.values.amounts import gigabytes, is_bytes
 from gas.values.quoted import escaped
 
@@ -139,7 +139,7 @@ def _as_csv(report: Report) -> str:
         for column in report.columns:
             value = row.get(column.name)
             if column.gauge:
-                cells += [value.booked, value.capacity] if isinstance(value, Gauge) else ["", ""]
+                cells += [value.booked, value.capacity] if isinstance(value, Booked) else ["", ""]
             elif isinstance(value, tuple):
                 cells.append(_csv_text(" ".join(value)))
             else:
@@ -228,7 +228,7 @@ def _width(text: str) -> int:
 def _cell(column: Column, value: Value, look: Look, *, bars: bool) -> _Cell:
     if value is None:
         return _Cell("-")
-    if isinstance(value, Gauge):
+    if isinstance(value, Booked):
         return _gauge(column, value, look, bars=bars)
     if isinstance(value, tuple):
         return _Cell(_cut(" ".join(map(escaped, value))) or "-")
@@ -254,12 +254,12 @@ def amount(resource: str, value: int) -> str:
     return f"{gigabytes(value)} GB" if is_bytes(resource) else str(value)
 
 
-def _gauge(column: Column, gauge: Gauge, look: Look, *, bars: bool) -> _Cell:
+def _gauge(column: Column, gauge: Booked, look: Look, *, bars: bool) -> _Cell:
     colour = _RED if gauge.share > 1 else _YELLOW if gauge.share >= 0.9 else _GREEN
     return _Cell(_gauge_text(column.resource, gauge, bars=bars, unicode=look.unicode), colour)
 
 
-def _gauge_text(resource: str, gauge: Gauge, *, bars: bool, unicode: bool) -> str:
+def _gauge_text(resource: str, gauge: Booked, *, bars: bool, unicode: bool) -> str:
     if is_bytes(resource):
         numbers = f"{gigabytes(gauge.booked)}/{gigabytes(gauge.capacity)} GB"
     else:

@@ -14,7 +14,7 @@ from gas.values.errors import GasError
 from gas.values.quoted import quoted
 
 
-class Gauge(msgspec.Struct, frozen=True, gc=False):
+class Booked(msgspec.Struct, frozen=True, gc=False):
     """How much of a resource is booked, of how much there is."""
 
     booked: int
@@ -26,7 +26,7 @@ class Gauge(msgspec.Struct, frozen=True, gc=False):
         return self.booked / self.capacity if self.capacity > 0 else float(self.booked > 0)
 
 
-Value = str | int | float | bool | None | Gauge | tuple[str, ...]
+Value = str | int | float | bool | None | Booked | tuple[str, ...]
 Row = Mapping[str, Value]
 
 
@@ -37,7 +37,7 @@ class Column(NamedTuple):
     wide     whether a narrow table leaves it out
     number   whether it is aligned to the right
     resource  the resource that its amounts are of; empty if they are of none
-    gauge    whether its values are `Gauge`
+    gauge    whether its values are `Booked`
     """
 
     name: str
@@ -114,7 +114,7 @@ def _meets(value: Value, operator: str, wanted: str, condition: str) -> bool:
             raise BadExpression(
                 f"flag --where: expected a number after {operator}, found {quoted(wanted)} in {quoted(condition)}"
             ) from None
-        if isinstance(value, Gauge):
+        if isinstance(value, Booked):
             value = value.share * 100
         return isinstance(value, int | float) and _COMPARE[operator](float(value), number)
     texts = value if isinstance(value, tuple) else (_plain(value),)
@@ -124,13 +124,13 @@ def _meets(value: Value, operator: str, wanted: str, condition: str) -> bool:
 
 
 def _plain(value: Value) -> str:
-    if isinstance(value, Gauge):
+    if isinstance(value, Booked):
         return f"{value.booked}/{value.capacity}"
     return "" if value is None else str(value)
 
 
 def _order(value: Value) -> object:
-    if isinstance(value, Gauge):
+    if isinstance(value, Booked):
         return value.share
     if isinstance(value, tuple):
         return tuple(map(natural, value))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from gas.inspection.cluster import Cluster, natural
 from gas.inspection.node_rules import node_rules, yet_to_come
 from gas.inspection.objects import InspectedPod
-from gas.inspection.report import Column, Gauge, Report, Row, Value
+from gas.inspection.report import Booked, Column, Report, Row, Value
 from gas.inspection.selectors import Selector
 from gas.placement.inventory import NOTHING
 from gas.placement.need import PodNeed
@@ -127,7 +127,7 @@ def card_rows(cluster: Cluster, node: str, names: Sequence[str]) -> list[Row]:
                 "node": node,
                 "card": str(card),
                 **{
-                    column_of(name): Gauge(taken.get(name, 0), had.get(name, 0))
+                    column_of(name): Booked(taken.get(name, 0), had.get(name, 0))
                     for name in names
                     if name in had or name in taken
                 },
@@ -170,9 +170,9 @@ def node_report(cluster: Cluster, selector: Selector | None = None) -> Report:
         used, busy = _use(cluster, [(uid, card) for uid in on_node for card in cluster.cards(node)])
         row: dict[str, Value] = {"node": node, "cards": len(of_cards), "pods": len(on_node)}
         for name in map(column_of, names):
-            gauges = [gauge for each in of_cards if isinstance(gauge := each.get(name), Gauge)]
+            gauges = [gauge for each in of_cards if isinstance(gauge := each.get(name), Booked)]
             if gauges:
-                row[name] = Gauge(sum(gauge.booked for gauge in gauges), sum(gauge.capacity for gauge in gauges))
+                row[name] = Booked(sum(gauge.booked for gauge in gauges), sum(gauge.capacity for gauge in gauges))
         row |= {
             "used": used,
             "busy": busy,

@@ -12,7 +12,7 @@ from gas.values.errors import GasError
 from gas.values.quoted import quoted
 
 
-class CardUse(NamedTuple):
+class MeasuredUse(NamedTuple):
     """The use of one card by one pod.
 
     memory  bytes; None if the driver does not say
@@ -31,25 +31,25 @@ class _Engine(msgspec.Struct, frozen=True):
     busy: float = 0.0
 
 
-class _Card(msgspec.Struct, frozen=True, rename="camel"):
+class _CardUse(msgspec.Struct, frozen=True, rename="camel"):
     memory_used: int | None = None
     engines: dict[str, _Engine] | None = None
 
 
-class _Pod(msgspec.Struct, frozen=True):
+class _PodUse(msgspec.Struct, frozen=True):
     uid: str = ""
-    cards: dict[str, _Card] | None = None
+    cards: dict[str, _CardUse] | None = None
 
 
 class _Document(msgspec.Struct, frozen=True):
     trouble: str | None = None
-    pods: list[_Pod] | None = None
+    pods: list[_PodUse] | None = None
 
 
 _DECODER = msgspec.json.Decoder(_Document)
 
 
-def parse_use(document: bytes) -> Mapping[tuple[str, Card], CardUse]:
+def parse_use(document: bytes) -> Mapping[tuple[str, Card], MeasuredUse]:
     """Return the use by pod UID and card. Raises Unusable with a sentence."""
     try:
         read = _DECODER.decode(document)
@@ -57,7 +57,7 @@ def parse_use(document: bytes) -> Mapping[tuple[str, Card], CardUse]:
         raise Unusable(f"expected the document /usage of gas-plugin, found something else: {error}") from error
     if read.trouble:
         raise Unusable(read.trouble)
-    found: dict[tuple[str, Card], CardUse] = {}
+    found: dict[tuple[str, Card], MeasuredUse] = {}
     for pod in read.pods or ():
         for name, use in (pod.cards or {}).items():
             try:
@@ -65,5 +65,5 @@ def parse_use(document: bytes) -> Mapping[tuple[str, Card], CardUse]:
             except MalformedCard as error:
                 raise Unusable(f"the use of pod {quoted(pod.uid)}: {error}") from error
             busy = max((engine.busy for engine in use.engines.values()), default=None) if use.engines else None
-            found[pod.uid, card] = CardUse(use.memory_used, busy)
+            found[pod.uid, card] = MeasuredUse(use.memory_used, busy)
     return found

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gas.doctor.checks.rebuilt_ledger import at_once
-from gas.inspection.cluster import Cluster, Holder
+from gas.inspection.cluster import CardHolder, Cluster
 from gas.inspection.report import Column, Report, Row, Value
 from gas.inspection.rows import column_of, resources
 from gas.placement.stranded import StrandedCapacity
@@ -63,7 +63,7 @@ def waste_of(cluster: Cluster) -> Waste:
     return Waste(Report(columns, rows), {name: amount for name, amount in sums.items() if amount}, unused)
 
 
-def _used(cluster: Cluster, card: Card, holders: Sequence[Holder]) -> int | None:
+def _used(cluster: Cluster, card: Card, holders: Sequence[CardHolder]) -> int | None:
     """Return the memory that the pods on a card use; None if it was not measured for all of them."""
     uses = [cluster.use.get((holder.uid, card)) for holder in holders]
     memory = [use.memory if use is not None else None for use in uses]

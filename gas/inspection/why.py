@@ -108,10 +108,10 @@ def explain(cluster: Cluster, pod: InspectedPod, is_late: Callable[[], bool] = l
     """
     if pod.is_over:
         return Explanation("the pod has ended, so it holds no cards")
-    return _why_here(cluster, pod) if pod.node_name else _Waiting(cluster, pod, is_late).explain()
+    return _why_here(cluster, pod) if pod.node_name else _WaitingPod(cluster, pod, is_late).explain()
 
 
-class _Waiting:
+class _WaitingPod:
     """The search for reasons and suggestions for one pod that waits."""
 
     def __init__(self, cluster: Cluster, pod: InspectedPod, is_late: Callable[[], bool]) -> None:

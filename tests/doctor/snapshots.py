@@ -13,7 +13,7 @@ from gas.doctor.all_parts import findings_of
 from gas.doctor.checks.clocks import Clock
 from gas.doctor.findings import Finding, Level, Unseen
 from gas.doctor.objects import Lease
-from gas.doctor.snapshot import Call, Reply, Scheduler, Snapshot
+from gas.doctor.snapshot import Call, Reply, SeenScheduler, Snapshot
 from gas.objects.stored import DetailedNode, DetailedPod
 from tests.builders import container, pod_json
 
@@ -139,8 +139,8 @@ def configuration(*entries: Mapping[str, Any], names: Sequence[str] = ("default-
     return msgspec.convert(built, SchedulerConfiguration)
 
 
-def scheduler(found: Any = ..., *, name: str = "kube-scheduler.yaml", is_here: bool = True) -> Scheduler:
-    return Scheduler(
+def scheduler(found: Any = ..., *, name: str = "kube-scheduler.yaml", is_here: bool = True) -> SeenScheduler:
+    return SeenScheduler(
         name=name, file=FILE, configuration=configuration(entry()) if found is ... else found, is_here=is_here
     )
 

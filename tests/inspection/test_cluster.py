@@ -10,7 +10,7 @@ import pytest
 from gas.inspection.cluster import matters, natural, settings_of
 from gas.inspection.node_view import node_data
 from gas.inspection.objects import InspectedPod
-from gas.inspection.report import Gauge
+from gas.inspection.report import Booked
 from gas.inspection.rows import card_report, node_report, pod_report
 from gas.placement.order import LeastUsed
 from gas.values.cards import Card
@@ -69,9 +69,11 @@ def test_sums_of_nodes_are_the_sums_of_their_cards() -> None:
     for name in ("memory.max", "millicores", "i915"):
         for node in nodes.rows:
             gauges = [
-                gauge for row in cards.rows if row["node"] == node["node"] and isinstance(gauge := row.get(name), Gauge)
+                gauge
+                for row in cards.rows
+                if row["node"] == node["node"] and isinstance(gauge := row.get(name), Booked)
             ]
-            assert node[name] == Gauge(sum(each.booked for each in gauges), sum(each.capacity for each in gauges))
+            assert node[name] == Booked(sum(each.booked for each in gauges), sum(each.capacity for each in gauges))
 
 
 def test_waiting_pods_share_a_reason_only_if_they_ask_for_the_same_beside_cards_as_well() -> None:
@@ -112,7 +114,7 @@ def test_a_card_that_is_gone_is_shown_while_something_is_booked_on_it() -> None:
     pods = [running("p", "n", "card3", i915=1, memory_max=GB)]
     cluster = cluster_of([gpu_node_json("n", record(0))], pods)
     row = card_report(cluster).rows[-1]
-    assert (row["card"], row["health"], row["memory.max"]) == ("card3", "gone", Gauge(GB, 0))
+    assert (row["card"], row["health"], row["memory.max"]) == ("card3", "gone", Booked(GB, 0))
 
 
 def test_nodes_without_cards_are_left_out() -> None:
@@ -151,7 +153,7 @@ def test_booked_tiles_and_the_number_of_tiles_have_columns_of_their_own() -> Non
     report = card_report(cluster)
     names = [column.name for column in report.columns]
     assert len(set(names)) == len(names)
-    assert [(row["tiles"], row["tileCount"]) for row in report.rows] == [(Gauge(1, 2), 2), (Gauge(0, 2), 2)]
+    assert [(row["tiles"], row["tileCount"]) for row in report.rows] == [(Booked(1, 2), 2), (Booked(0, 2), 2)]
     cards: Any = node_data(cluster, "n")["cards"]
     first, second = cards
     assert (first["tiles"], first["freeTiles"], first["held"][0]["tiles"]) == ({"booked": 1, "capacity": 2}, [0], [1])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gas.inspection.cluster import Cluster
-from gas.inspection.defrag import Plan, plan_moves
+from gas.inspection.defrag import MovePlan, plan_moves
 from gas.inspection.objects import InspectedPod
 from tests.inspection.brute import Brute
 from tests.inspection.conftest import Kubectl
@@ -32,7 +32,7 @@ from tests.inspection.steps import follow_moves, passing
 Objects = list[dict[str, Any]]
 
 
-def follow(cluster: Cluster, plan: Plan, pod: InspectedPod) -> None:
+def follow(cluster: Cluster, plan: MovePlan, pod: InspectedPod) -> None:
     """Follow a plan, then place the pod for which it was made."""
     follow_moves(cluster, plan.moves)
     assert plan.node in passing(cluster, pod)
@@ -107,7 +107,7 @@ def shape(**requests: Any) -> InspectedPod:
     return decoded_pod(waiting("asked", **requests))
 
 
-def plan_of(nodes: Objects, pods: Objects, pod: InspectedPod) -> Plan:
+def plan_of(nodes: Objects, pods: Objects, pod: InspectedPod) -> MovePlan:
     cluster = cluster_of(nodes, pods)
     plan = plan_moves(cluster, pod)
     if plan.node:
@@ -115,7 +115,7 @@ def plan_of(nodes: Objects, pods: Objects, pod: InspectedPod) -> Plan:
     return plan
 
 
-def steps(plan: Plan) -> list[tuple[str, str, str]]:
+def steps(plan: MovePlan) -> list[tuple[str, str, str]]:
     return [(move.pod, move.node, move.target) for move in plan.moves]
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.inspection.fit import fit_all, more_of
-from gas.inspection.manifests import BadManifest, Wanted, read_manifests
+from gas.inspection.manifests import UnreadableManifest, WantedPods, read_manifests
 from sandbox.api.kinds import NODES
 from tests.builders import container, node_json, pod_json
 from tests.inspection.conftest import Kubectl
@@ -39,7 +39,7 @@ def owner(kind: str, name: str = "web", pod: Any = None, **spec: Any) -> dict[st
     return {"kind": kind, "metadata": {"name": name}, "spec": {"template": pod or template(i915=1), **spec}}
 
 
-def read(*objects: Any) -> list[Wanted]:
+def read(*objects: Any) -> list[WantedPods]:
     return read_manifests("f.yaml", yaml.safe_dump_all(objects), "default")[0]
 
 
@@ -104,7 +104,7 @@ def test_lists_empty_documents_and_other_kinds() -> None:
     ],
 )
 def test_a_file_that_cannot_be_read_is_refused_in_a_sentence(text: str, words: str) -> None:
-    with pytest.raises(BadManifest) as found:
+    with pytest.raises(UnreadableManifest) as found:
         read_manifests("f.yaml", text, "default")
     assert str(found.value).startswith("file 'f.yaml'")
     assert words in str(found.value)
@@ -180,7 +180,7 @@ def test_what_is_said_to_fit_is_bound_by_the_extender_and_no_more(
         for at, sizes in enumerate(booked)
         for each, size in enumerate(sizes)
     ]
-    wanted = Wanted("Deployment default/d", decoded_pod(pod_json(container(i915=cards, memory_max=amount))), count)
+    wanted = WantedPods("Deployment default/d", decoded_pod(pod_json(container(i915=cards, memory_max=amount))), count)
     (fitted,) = fit_all(cluster_of(nodes, pods), [wanted])
     # The same pods, one by one, each seen bound by a new extender with the cards that were promised.
     asked = pod_json(container(i915=cards, memory_max=amount))

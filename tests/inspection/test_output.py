@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gas.inspection.output import Look, as_data, table_lines, written
-from gas.inspection.report import Column, Gauge, Report, Row
+from gas.inspection.report import Booked, Column, Report, Row
 from gas.values.quoted import escaped
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -33,7 +33,7 @@ ROWS = st.lists(
     st.fixed_dictionaries(
         {
             "name": TEXTS.map(lambda text: f"n{text}"),
-            "memory.max": st.none() | st.builds(Gauge, st.integers(0, 10**12), st.integers(0, 10**12)),
+            "memory.max": st.none() | st.builds(Booked, st.integers(0, 10**12), st.integers(0, 10**12)),
             "pods": st.none() | st.integers(0, 1000),
             "list": st.lists(TEXTS, max_size=3).map(tuple),
         }
@@ -79,7 +79,7 @@ def test_yaml_and_json_have_all_values_of_all_rows_in_one_style(rows: list[Row])
     report = Report((*COLUMNS, Column("any")), [{**row, "any": at % 2 == 0 or at % 3} for at, row in enumerate(rows)])
     data = [
         {
-            column.name: {"booked": value.booked, "capacity": value.capacity} if isinstance(value, Gauge) else value
+            column.name: {"booked": value.booked, "capacity": value.capacity} if isinstance(value, Booked) else value
             for column in report.columns
             for value in [row[column.name]]
         }
@@ -106,7 +106,7 @@ def test_no_text_in_csv_is_a_formula(text: str) -> None:
 
 def test_a_narrow_terminal_takes_the_bars_first_and_then_the_ends_of_long_texts() -> None:
     report = Report(
-        COLUMNS, [{"name": "a-long-name-of-a-node-in-a-cluster", "memory.max": Gauge(4 * 10**9, 8 * 10**9)}]
+        COLUMNS, [{"name": "a-long-name-of-a-node-in-a-cluster", "memory.max": Booked(4 * 10**9, 8 * 10**9)}]
     )
     whole, without_bars, cut = (table_lines(report, look=Look(width=width))[1] for width in (100, 50, 30))
     assert whole == "a-long-name-of-a-node-in-a-cluster  █████░░░░░ 4.0/8.0 GB"
@@ -115,7 +115,7 @@ def test_a_narrow_terminal_takes_the_bars_first_and_then_the_ends_of_long_texts(
 
 
 def test_colours_say_how_full_a_card_is_and_are_left_out_on_request() -> None:
-    report = Report(COLUMNS, [{"name": "n", "memory.max": Gauge(booked, 10)} for booked in (1, 9, 11)])
+    report = Report(COLUMNS, [{"name": "n", "memory.max": Booked(booked, 10)} for booked in (1, 9, 11)])
     assert ["\x1b[32m" in line or "\x1b[33m" in line or "\x1b[31m" in line for line in table_lines(report)] == [
         False
     ] * 4

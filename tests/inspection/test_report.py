@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from gas.inspection.report import BadExpression, Column, Gauge, Report, keep_rows, sort_rows
+from gas.inspection.report import BadExpression, Booked, Column, Report, keep_rows, sort_rows
 from gas.inspection.selectors import BadSelector, parse_selector
 
 REPORT = Report(
     (Column("node"), Column("memory.max", gauge=True), Column("used"), Column("holders")),
     [
-        {"node": "gpu-10", "memory.max": Gauge(2, 8), "used": 5, "holders": ("a/x", "b/y")},
-        {"node": "gpu-2", "memory.max": Gauge(6, 16), "used": None, "holders": ()},
-        {"node": "gpu-1", "memory.max": Gauge(8, 8), "used": 3, "holders": ("a/z",)},
+        {"node": "gpu-10", "memory.max": Booked(2, 8), "used": 5, "holders": ("a/x", "b/y")},
+        {"node": "gpu-2", "memory.max": Booked(6, 16), "used": None, "holders": ()},
+        {"node": "gpu-1", "memory.max": Booked(8, 8), "used": 3, "holders": ("a/z",)},
     ],
 )
 

@@ -11,7 +11,7 @@ from gas.inspection.cluster import Cluster
 from gas.inspection.node_view import node_data
 from gas.inspection.page.board import Board
 from gas.inspection.page.documents import pod_document, pods_document
-from gas.inspection.report import Gauge, Report
+from gas.inspection.report import Booked, Report
 from gas.inspection.rows import FIXED_KEYS, card_report, column_of, node_report, pod_report
 from gas.inspection.waste import waste_of
 from tests.inspection.example_cluster import cluster_of, gpu_node_json, record, running
@@ -47,7 +47,7 @@ def test_every_resource_has_a_column_of_its_own() -> None:
     (pod,) = reports[2].rows
     assert (pod["name"], pod["node"], pod["namespace"], pod["cards"]) == ("p", "n", "default", ("card0",))
     for name in FIXED_KEYS:
-        assert card[column_of(name)] == node[column_of(name)] == Gauge(3, 4)
+        assert card[column_of(name)] == node[column_of(name)] == Booked(3, 4)
         assert pod[column_of(name)] == 3
 
 

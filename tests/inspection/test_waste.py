@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.inspection.cluster import done
-from gas.inspection.use import CardUse
+from gas.doctor.checks.rebuilt_ledger import at_once
+from gas.inspection.use import MeasuredUse
 from gas.inspection.waste import waste_notes, waste_of
 from gas.values.cards import Card
 from tests.inspection.conftest import Kubectl
@@ -60,7 +60,7 @@ def test_memory_that_is_booked_and_not_used_is_added_up_where_it_was_measured() 
         running("b", "n", "card1", i915=1, memory_max=8 * GB),
     ]
     cluster = cluster_of(nodes, pods)
-    cluster.use["uid-default-a", Card(0)] = CardUse(2 * GB, None)
+    cluster.use["uid-default-a", Card(0)] = MeasuredUse(2 * GB, None)
     waste = waste_of(cluster)
     assert {row["card"]: row.get("unused") for row in waste.report.rows} == {"card0": 6 * GB}
     assert waste.unused == 6 / 16
@@ -68,7 +68,7 @@ def test_memory_that_is_booked_and_not_used_is_added_up_where_it_was_measured() 
 
 def test_equal_containers_are_one_shape() -> None:
     pods = [waiting(name, i915=1, memory_max=GB) for name in "abc"] + [waiting("d", i915=2, memory_max=GB)]
-    assert len(done(cluster_of([], pods).decider.shapes())) == 2
+    assert len(at_once(cluster_of([], pods).decider.shapes())) == 2
 
 
 async def test_the_command_shows_cards_and_sums(kubectl: Kubectl) -> None:

@@ -20,7 +20,7 @@ from configurator.certificates import (
     read_first_certificate,
     serves,
 )
-from gas.doctor.check import Check, Part
+from gas.doctor.check import Check, DoctorPart
 from gas.doctor.findings import Finding, Unseen, about, command, not_seen, ok, problem, summary, unknown, warning
 from gas.doctor.snapshot import Call, Snapshot
 
@@ -143,4 +143,4 @@ def _end(certificate: x509.Certificate) -> str:
     return day(certificate.not_valid_after_utc)
 
 
-PART = Part(checks=(Check(name=CHECK, title="certificates", findings=check_certificates),))
+PART = DoctorPart(checks=(Check(name=CHECK, title="certificates", findings=check_certificates),))

@@ -13,7 +13,7 @@ import aiohttp
 from gas.cluster import paths
 from gas.cluster.credentials import Credentials
 from gas.cluster.listing import Lister
-from gas.doctor.check import Check, Part, Sources
+from gas.doctor.check import Check, DoctorPart, Sources
 from gas.doctor.findings import Finding, Unseen, about, not_seen, ok, probe, warning
 from gas.doctor.gpus import gpu_nodes
 from gas.doctor.objects import Lease
@@ -137,4 +137,4 @@ def _seconds(text: str | None) -> float | None:
         return None
 
 
-PART = Part(checks=(Check(name=CHECK, title="clocks", findings=check_clocks, gather=_gather),))
+PART = DoctorPart(checks=(Check(name=CHECK, title="clocks", findings=check_clocks, gather=_gather),))

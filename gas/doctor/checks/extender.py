@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gas.doctor.check import Check, Part
+from gas.doctor.check import Check, DoctorPart
 from gas.doctor.findings import Finding, Unseen, about, kubectl, kubectl_pod, ok, problem, unknown, warning
 from gas.doctor.programs import EXTENDER, ORIGINAL_EXTENDER
 from gas.doctor.snapshot import Call, ServiceSeen, Snapshot
@@ -93,4 +93,4 @@ def _response(call: Call) -> Iterator[Finding]:
         yield ok(f"reached at {call.connected}; it decides")
 
 
-PART = Part(checks=(Check(name=CHECK, title="the extender", findings=check_extender),))
+PART = DoctorPart(checks=(Check(name=CHECK, title="the extender", findings=check_extender),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from configurator.scheduler_configuration import CARD_RESOURCES
-from gas.doctor.check import Check, Part
+from gas.doctor.check import Check, DoctorPart
 from gas.doctor.checks.plugins import INSTALL_PLUGIN
 from gas.doctor.findings import Finding, Unseen, about, kubectl, not_seen, problem, summary, warning
 from gas.doctor.gpus import gpu_nodes, label_writers
@@ -65,4 +65,4 @@ def first_cards(inventory: Inventory) -> str:
     return ", ".join(map(str, inventory.cards[:8])) + (" and more" if len(inventory.cards) > 8 else "")
 
 
-PART = Part(checks=(Check(name=CHECK, title="nodes' labels", findings=check_node_labels),))
+PART = DoctorPart(checks=(Check(name=CHECK, title="nodes' labels", findings=check_node_labels),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from configurator.scheduler_configuration import CARD_RESOURCES
-from gas.doctor.check import Check, Part
+from gas.doctor.check import Check, DoctorPart
 from gas.doctor.findings import Finding, about, kubectl, kubectl_pods_on, problem, summary, warning
 from gas.doctor.gpus import gpu_amounts, gpu_nodes
 from gas.doctor.snapshot import Snapshot
@@ -170,4 +170,4 @@ def _show(node: DetailedNode, note: str) -> str:
     return kubectl("get", "node", node.name, "--output=yaml", note=note)
 
 
-PART = Part(checks=(Check(name=CHECK, title="nodes' resources", findings=check_node_resources),))
+PART = DoctorPart(checks=(Check(name=CHECK, title="nodes' resources", findings=check_node_resources),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from gas.doctor.check import Check, Part
+from gas.doctor.check import Check, DoctorPart
 from gas.doctor.checks.rebuilt_ledger import RebuiltLedger, rebuild_ledger
 from gas.doctor.findings import Finding, Unseen, about, ok, problem, unknown, warning
 from gas.doctor.gpus import DryPod, dry_pod_for
@@ -72,4 +72,4 @@ def _decision(reply: Reply, extender: str, count: int, room: int) -> Finding:
     )
 
 
-PART = Part(checks=(Check(name=CHECK, title="a dry pod", findings=check_placing),))
+PART = DoctorPart(checks=(Check(name=CHECK, title="a dry pod", findings=check_placing),))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from configurator.scheduler_configuration import CARD_RESOURCES
-from gas.doctor.check import Check, Part
+from gas.doctor.check import Check, DoctorPart
 from gas.doctor.findings import (
     Finding,
     Unseen,
@@ -147,4 +147,4 @@ def _of_intel(plugin: NodePlugin) -> Finding:
     return ok(f"Intel's GPU device plugin {release} obeys the annotations of pods")
 
 
-PART = Part(checks=(Check(name=CHECK, title="device plugins", findings=check_plugins),))
+PART = DoctorPart(checks=(Check(name=CHECK, title="device plugins", findings=check_plugins),))

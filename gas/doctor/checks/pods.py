@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import combinations
 
-from gas.doctor.check import Check, Part
+from gas.doctor.check import Check, DoctorPart
 from gas.doctor.checks.rebuilt_ledger import RebuiltLedger, at_once, rebuild_ledger
 from gas.doctor.findings import Finding, Unseen, about, kubectl_pod, not_seen, ok, problem, unknown, warning
 from gas.doctor.snapshot import Snapshot
@@ -25,13 +25,13 @@ NOT_ASKED = ("/scheduler/filter", "/scheduler/bind", "replica of the extender", 
 """Parts of the scheduler's message about a pod: the extender was not reached, or did not decide."""
 
 
-def part(scores_nodes: Callable[[Snapshot], bool]) -> Part:
+def part(scores_nodes: Callable[[Snapshot], bool]) -> DoctorPart:
     """Return the part. ``scores_nodes`` returns whether the extender scores nodes, as pods may ask."""
 
     def findings(snapshot: Snapshot) -> Iterator[Finding]:
         return check_pods(snapshot, scores_nodes=scores_nodes(snapshot))
 
-    return Part(checks=(Check(name=CHECK, title="pods with GPUs", findings=findings),))
+    return DoctorPart(checks=(Check(name=CHECK, title="pods with GPUs", findings=findings),))
 
 
 def check_pods(snapshot: Snapshot, *, scores_nodes: bool) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from configurator.scheduler_configuration import CARD_RESOURCES, ExtenderEntry
-from gas.doctor.check import Check, Part
+from gas.doctor.check import Check, DoctorPart
 from gas.doctor.findings import (
     Finding,
     Level,
@@ -26,7 +26,7 @@ from gas.doctor.findings import (
     warning,
 )
 from gas.doctor.programs import EXTENDER, SCHEDULER
-from gas.doctor.snapshot import Scheduler, Snapshot
+from gas.doctor.snapshot import SeenScheduler, Snapshot
 from gas.objects.stored import DetailedContainer
 
 CHECK = "scheduler-configuration"
@@ -62,7 +62,7 @@ def check_schedulers(snapshot: Snapshot) -> Iterator[Finding]:
             yield from about(scheduler.name, [_without_entry(scheduler, served)])
 
 
-def _without_entry(scheduler: Scheduler, served: frozenset[str]) -> Finding:
+def _without_entry(scheduler: SeenScheduler, served: frozenset[str]) -> Finding:
     configuration = scheduler.configuration
     if isinstance(configuration, Unseen):
         if scheduler.is_like_here:
@@ -132,7 +132,7 @@ _RULES: tuple[Rule[ExtenderEntry], ...] = (
 """What an entry under ``extenders`` must say, whatever the extender serves."""
 
 
-def _entries(scheduler: Scheduler, snapshot: Snapshot) -> Iterator[Finding]:
+def _entries(scheduler: SeenScheduler, snapshot: Snapshot) -> Iterator[Finding]:
     if len(scheduler.entries) > 1:
         yield problem(
             "several extenders are listed for GPUs; each would decide without knowing the others' decisions",
@@ -153,7 +153,7 @@ def _entries(scheduler: Scheduler, snapshot: Snapshot) -> Iterator[Finding]:
         yield summary(f"lists the extender at {entry.url_prefix}")
 
 
-def _resources(scheduler: Scheduler, entry: ExtenderEntry, snapshot: Snapshot) -> Iterator[Finding]:
+def _resources(scheduler: SeenScheduler, entry: ExtenderEntry, snapshot: Snapshot) -> Iterator[Finding]:
     for resource in snapshot.vocabularies.managed_resources:
         ignored = entry.managed.get(resource)
         if ignored is None:
@@ -235,7 +235,7 @@ class OptionalVerb:
             )
 
 
-def edit(scheduler: Scheduler, what: str) -> str:
+def edit(scheduler: SeenScheduler, what: str) -> str:
     """Return the command that changes the configuration of a scheduler."""
     note = f"{what}; then restart kube-scheduler"
     if scheduler.config_map is not None:
@@ -244,4 +244,4 @@ def edit(scheduler: Scheduler, what: str) -> str:
     return command("sudoedit", scheduler.file, note=note)
 
 
-PART = Part(checks=(Check(name=CHECK, title="kube-scheduler's configuration", findings=check_schedulers),))
+PART = DoctorPart(checks=(Check(name=CHECK, title="kube-scheduler's configuration", findings=check_schedulers),))

@@ -10,7 +10,7 @@ from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiUnavailable, Forbidden
 from gas.cluster.objects import decode_object
-from gas.doctor.check import Check, Part, Sources
+from gas.doctor.check import Check, DoctorPart, Sources
 from gas.doctor.checks.plugins import INSTALL_PLUGIN, NodePlugin, plugins_on
 from gas.doctor.findings import Finding, Unseen, about, kubectl, kubectl_daemonset, ok, probe, problem, unknown
 from gas.doctor.gpus import gpu_nodes, is_labelled_by_plugin
@@ -124,6 +124,6 @@ def _with_hints(node: DetailedNode, plugin: NodePlugin, policy: str | Unseen) ->
     )
 
 
-PART = Part(
+PART = DoctorPart(
     checks=(Check(name=CHECK, title="kubelets' Topology Managers", findings=check_topology_manager, gather=_gather),)
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gas.doctor.check import Check, Part
+from gas.doctor.check import Check, DoctorPart
 from gas.doctor.findings import Finding, kubectl_pod, problem, summary
 from gas.doctor.programs import EXTENDER, PLUGIN, vocabulary_flags
 from gas.doctor.snapshot import Snapshot
@@ -39,4 +39,4 @@ def entries_of(value: str) -> frozenset[str]:
     return frozenset(each.strip() for each in value.split(","))
 
 
-PART = Part(checks=(Check(name=CHECK, title="vocabularies", findings=check_vocabularies),))
+PART = DoctorPart(checks=(Check(name=CHECK, title="vocabularies", findings=check_vocabularies),))

@@ -37,7 +37,7 @@ _LARGEST_RESPONSE = 16 * 1024 * 1024
 C = TypeVar("C", bound=Contact)
 
 
-class _FilterResult(msgspec.Struct, frozen=True):
+class _FilterReply(msgspec.Struct, frozen=True):
     passed: list[str] | None = msgspec.field(name="NodeNames", default=None)
     failed: dict[str, str] | None = msgspec.field(name="FailedNodes", default=None)
     unresolvable: dict[str, str] | None = msgspec.field(name="FailedAndUnresolvableNodes", default=None)
@@ -144,7 +144,7 @@ async def _ask(url: str, name: str, client: ClientFiles, question: bytes, timeou
     if status != 200:
         return Reply(error=f"it responded with status {status}; kube-scheduler shows nothing of the body")
     try:
-        result = msgspec.json.decode(body, type=_FilterResult)
+        result = msgspec.json.decode(body, type=_FilterReply)
     except (msgspec.DecodeError, RecursionError) as error:
         return Reply(error=f"its response cannot be decoded: {error}")
     return Reply(

@@ -40,7 +40,7 @@ _ALL_PROGRAMS = (*PROGRAMS, *(program for part in PARTS for program in part.prog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class LookOptions:
     """What to look at.
 
     control_plane     directory that stands for /etc/kubernetes
@@ -59,7 +59,7 @@ class Options:
     timeout: float = 10.0
 
 
-async def look_at_everything(credentials: Credentials, api: ApiServer, options: Options) -> Snapshot:
+async def look_at_everything(credentials: Credentials, api: ApiServer, options: LookOptions) -> Snapshot:
     """Gather everything that the checks need. What cannot be seen is `Unseen` in the snapshot.
 
     Raises ApiUnavailable if the API server does not respond at all.

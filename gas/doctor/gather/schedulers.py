@@ -24,7 +24,7 @@ from gas.doctor.findings import Unseen, command, kubectl, probe
 from gas.doctor.host_files import AS_ROOT, HostFiles
 from gas.doctor.objects import ConfigMap
 from gas.doctor.programs import SCHEDULER, containers_with
-from gas.doctor.snapshot import Scheduler
+from gas.doctor.snapshot import SeenScheduler
 from gas.objects.stored import DetailedContainer, DetailedPod
 
 MANIFEST = "manifests/kube-scheduler.yaml"
@@ -39,7 +39,7 @@ class Found:
     command  of its container
     """
 
-    scheduler: Scheduler
+    scheduler: SeenScheduler
     mounts: Mounts | None = None
     command: tuple[str, ...] = ()
 
@@ -98,7 +98,7 @@ def _command(container: DetailedContainer) -> tuple[str, ...]:
 
 
 def _here(file: str, configuration: SchedulerConfiguration | Unseen) -> Found:
-    return Found(Scheduler(name=file, file=file, configuration=configuration, is_here=True))
+    return Found(SeenScheduler(name=file, file=file, configuration=configuration, is_here=True))
 
 
 def _of_manifest(files: HostFiles, manifest: Path | None) -> Found | None:
@@ -143,7 +143,7 @@ def _of_files(files: HostFiles, name: str, pod: DetailedPod, container: Detailed
         )
     else:
         file, configuration = on_host, _parsed(files.read(on_host), on_host)
-    return Found(Scheduler(name=name, file=file, configuration=configuration, is_here=True), mounts, words)
+    return Found(SeenScheduler(name=name, file=file, configuration=configuration, is_here=True), mounts, words)
 
 
 async def _of_pod(api: ApiServer, pod: DetailedPod, container: DetailedContainer, *, is_like_here: bool) -> Found:
@@ -151,17 +151,17 @@ async def _of_pod(api: ApiServer, pod: DetailedPod, container: DetailedContainer
     mounts = Mounts.of(pod.spec.volumes or (), container.volume_mounts or ())
     path = SchedulerFlags.read(words).values.get(CONFIG)
     if path is None:
-        return Found(Scheduler(name=name, file=NO_CONFIGURATION, configuration=None), mounts, words)
+        return Found(SeenScheduler(name=name, file=NO_CONFIGURATION, configuration=None), mounts, words)
     if (source := mounts.config_map(path)) is not None:
         return Found(await _of_config_map(api, pod, *source), mounts, words)
     elsewhere = Unseen(
         f"its configuration {path} is a file on node {pod.node_name}, which cannot be read from here", AS_ROOT
     )
-    scheduler = Scheduler(name=name, file=path, configuration=elsewhere, is_like_here=is_like_here)
+    scheduler = SeenScheduler(name=name, file=path, configuration=elsewhere, is_like_here=is_like_here)
     return Found(scheduler, mounts, words)
 
 
-async def _of_config_map(api: ApiServer, pod: DetailedPod, name: str, key: str) -> Scheduler:
+async def _of_config_map(api: ApiServer, pod: DetailedPod, name: str, key: str) -> SeenScheduler:
     namespace = pod.metadata.namespace or "default"
     where = f"ConfigMap {namespace}/{name}, key {key}"
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps/{quote(name, safe='')}"
@@ -178,7 +178,7 @@ async def _of_config_map(api: ApiServer, pod: DetailedPod, name: str, key: str) 
         found = Unseen(f"{where}: the key does not exist", edit)
     else:
         found = _parsed(text.encode(), where)
-    return Scheduler(name=f"pod {pod.key}", file=where, configuration=found, config_map=(namespace, name))
+    return SeenScheduler(name=f"pod {pod.key}", file=where, configuration=found, config_map=(namespace, name))
 
 
 def _parsed(content: bytes | Unseen, where: str) -> SchedulerConfiguration | Unseen:

@@ -28,7 +28,7 @@ from configurator.certificates import (
 from configurator.errors import BadCertificate
 from gas.cluster.connection import ApiServer
 from gas.cluster.listing import Lister
-from gas.doctor.check import Check, Part, Sources
+from gas.doctor.check import Check, DoctorPart, Sources
 from gas.doctor.checks.accounts import ACCOUNTS, Account
 from gas.doctor.checks.certificates import SOON, dates
 from gas.doctor.checks.schedulers import CHECK as SCHEDULER_CHECK
@@ -562,7 +562,7 @@ def check_completion(snapshot: Snapshot) -> Iterator[Finding]:
             )
 
 
-PART = Part(
+PART = DoctorPart(
     checks=(
         Check(name=CHECK, title="admission webhooks", findings=check_admission, gather=_gather),
         Check(name=SCHEDULER_CHECK, findings=check_ignorable),

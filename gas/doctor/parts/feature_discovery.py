@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from gas.cluster.errors import ApiRefused
 from gas.cluster.listing import Lister
-from gas.doctor.check import Check, Part, Sources
+from gas.doctor.check import Check, DoctorPart, Sources
 from gas.doctor.checks.node_labels import CHECK as LABEL_CHECK
 from gas.doctor.checks.node_labels import first_cards
 from gas.doctor.checks.plugins import INSTALL_PLUGIN, NodePlugin, plugins_on
@@ -131,7 +131,7 @@ def _labels(snapshot: Snapshot, node: DetailedNode, inventory: Inventory) -> Ite
         )
 
 
-PART = Part(
+PART = DoctorPart(
     checks=(
         Check(name=CHECK, title="Node Feature Discovery", findings=check_feature_discovery, gather=_gather),
         Check(name=LABEL_CHECK, findings=check_label_writers),

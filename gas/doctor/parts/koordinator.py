@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gas.doctor.check import Check, Part
+from gas.doctor.check import Check, DoctorPart
 from gas.doctor.checks.vocabularies import CHECK
 from gas.doctor.findings import Finding, problem
 from gas.doctor.gpus import resource_writers
@@ -31,4 +31,4 @@ def check_writers(snapshot: Snapshot) -> Iterator[Finding]:
                 )
 
 
-PART = Part(checks=(Check(name=CHECK, findings=check_writers),))
+PART = DoctorPart(checks=(Check(name=CHECK, findings=check_writers),))

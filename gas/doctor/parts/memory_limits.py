@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from gas.doctor.check import Check, Part
+from gas.doctor.check import Check, DoctorPart
 from gas.doctor.checks.plugins import NodePlugin, own_plugins
 from gas.doctor.findings import Finding, about, kubectl_daemonset, ok, problem, warning
 from gas.doctor.programs import flag_value
@@ -76,4 +76,6 @@ def _can_write_cgroups(plugin: NodePlugin) -> bool:
     return volume is not None and volume.host_path is not None
 
 
-PART = Part(checks=(Check(name=CHECK, title="use of the cards and limits of their memory", findings=check_limits),))
+PART = DoctorPart(
+    checks=(Check(name=CHECK, title="use of the cards and limits of their memory", findings=check_limits),)
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gas.doctor.check import Part
+from gas.doctor.check import DoctorPart
 from gas.doctor.checks.schedulers import OptionalVerb
 from gas.doctor.programs import is_on
 
@@ -18,4 +18,4 @@ VERB = OptionalVerb(
     " that pod may still find no card",
 )
 
-PART = Part(checks=(VERB.check,))
+PART = DoctorPart(checks=(VERB.check,))

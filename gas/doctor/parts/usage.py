@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gas.doctor.check import Check, Part
+from gas.doctor.check import Check, DoctorPart
 from gas.doctor.checks.plugins import NodePlugin, own_plugins
 from gas.doctor.findings import Finding, about, kubectl_daemonset, ok, problem
 from gas.doctor.programs import is_on
@@ -38,4 +38,6 @@ def _one(plugin: NodePlugin) -> Finding:
     )
 
 
-PART = Part(checks=(Check(name=CHECK, title="use of the cards and limits of their memory", findings=check_usage),))
+PART = DoctorPart(
+    checks=(Check(name=CHECK, title="use of the cards and limits of their memory", findings=check_usage),)
+)

@@ -15,7 +15,7 @@ import msgspec
 
 from gas.extender.hooks import Observer
 from gas.inspection.cluster import Cluster, natural
-from gas.inspection.report import Gauge
+from gas.inspection.report import Booked
 from gas.inspection.rows import card_rows, column_of, resources
 from gas.values.quoted import escaped
 
@@ -119,7 +119,7 @@ class Board:
         cards: list[Record] = []
         for row in card_rows(cluster, name, self._resources):
             gauges = [row.get(column_of(each)) for each in self._resources]
-            memory = next((gauge.capacity for gauge in gauges if isinstance(gauge, Gauge)), 0)
+            memory = next((gauge.capacity for gauge in gauges if isinstance(gauge, Booked)), 0)
             used, busy = row["used"], row["busy"]
             step = max(memory // STEPS, 1)
             card: Record = [
@@ -131,7 +131,7 @@ class Board:
                 round(busy * 20) * 5 if isinstance(busy, int | float) else -1,
             ]
             for gauge in gauges:
-                card += (gauge.booked, gauge.capacity) if isinstance(gauge, Gauge) else (0, 0)
+                card += (gauge.booked, gauge.capacity) if isinstance(gauge, Booked) else (0, 0)
             cards.append(card)
         if not cards:
             return None

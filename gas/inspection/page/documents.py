@@ -12,7 +12,7 @@ from gas.inspection.cluster import Cluster, natural
 from gas.inspection.node_rules import not_checked
 from gas.inspection.node_view import node_data
 from gas.inspection.objects import InspectedPod
-from gas.inspection.report import Gauge
+from gas.inspection.report import Booked
 from gas.inspection.rows import Reasons, pod_row
 from gas.inspection.why import explain, explanation_data
 from gas.values.quoted import escaped
@@ -137,6 +137,6 @@ def as_text(data: object) -> object:
 
 
 def _datum(value: object) -> object:
-    if isinstance(value, Gauge):
+    if isinstance(value, Booked):
         return {"booked": value.booked, "capacity": value.capacity}
     return list(value) if isinstance(value, tuple) else value

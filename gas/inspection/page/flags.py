@@ -10,16 +10,16 @@ from typing import ClassVar
 from gas.daemon import flag_values as values
 from gas.daemon.flags import DaemonFlags, flag, read_flags
 from gas.extender.command_line import parse_flags as parse_extender_flags
-from gas.inspection.cluster import Settings, options_of
+from gas.inspection.cluster import PlacementSettings, options_of
 
 
-def _settings(text: str) -> Settings:
+def _settings(text: str) -> PlacementSettings:
     """Parse flags of the extender into its settings. Raises UsageError for a bad flag."""
     try:
         arguments = shlex.split(text)
     except ValueError:
         raise ValueError("flags of gas-extender, with every quote closed") from None
-    return Settings(options_of(parse_extender_flags(arguments)))
+    return PlacementSettings(options_of(parse_extender_flags(arguments)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Flags(DaemonFlags):
         "URL of the extender's --metrics-port, from which the page reads the last decisions.",
         group="Extender",
     )
-    settings: Settings | None = flag(
+    settings: PlacementSettings | None = flag(
         "extender-flags",
         _settings,
         None,

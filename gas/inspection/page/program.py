@@ -12,7 +12,7 @@ import aiohttp
 from gas.cluster.connection import ApiServer, connect
 from gas.daemon.command import stop_on_signals
 from gas.daemon.serving import PLAIN_KEEP_ALIVE, ListeningSocket, Port, listen, serve_with
-from gas.inspection.cluster import Cluster, Settings
+from gas.inspection.cluster import Cluster, PlacementSettings
 from gas.inspection.gather import Where, connected, read_decisions
 from gas.inspection.page.app import page_app
 from gas.inspection.page.flags import Flags
@@ -65,7 +65,7 @@ async def _serve(  # noqa: PLR0917
     api: ApiServer,
     opened: ListeningSocket,
     decisions: ReadDecisions,
-    settings: Settings | None,
+    settings: PlacementSettings | None,
     stopping: asyncio.Event,
     hosts: Collection[str] = (),
 ) -> None:

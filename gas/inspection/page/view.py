@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from gas.cluster.backoff import Backoff
 from gas.cluster.connection import ApiServer
-from gas.inspection.cluster import Cluster, Settings
+from gas.inspection.cluster import Cluster, PlacementSettings
 from gas.inspection.gather import Following, following, read_use
 from gas.inspection.page import documents
 from gas.inspection.page.board import Board, Changes
@@ -59,7 +59,9 @@ class View:
     read_decisions  see `ReadDecisions`
     """
 
-    def __init__(self, api: ApiServer, read_decisions: ReadDecisions, settings: Settings | None = None) -> None:
+    def __init__(
+        self, api: ApiServer, read_decisions: ReadDecisions, settings: PlacementSettings | None = None
+    ) -> None:
         self._api = api
         self._settings = settings
         self._read_decisions = read_decisions
