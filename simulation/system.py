@@ -11,8 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from gas.cluster.connection import ApiServer as ApiConnection
-from gas.cluster.credentials import Credentials
-from gas.cluster.login import Address, Login
+from gas.cluster.credentials import Address, Credentials, Login
 from gas.extender.admission.app import AdmissionMetrics, admission_app
 from gas.extender.assembly import Extender
 from gas.extender.command_line import parse_flags

@@ -26,12 +26,6 @@ _WITHOUT_ROLES = 10.0
 """Seconds after a connection failed or broke. A 403 in that time is taken to come from an API server that is starting:
 it responds before it has read its roles, and forbids everything for a moment."""
 
-HIGHEST_RATE = 1000
-"""Both ``--qps`` and ``--burst`` are capped at this (contract E12.2)."""
-
-_DEFAULT_QPS = 5.0
-_DEFAULT_BURST = 10
-
 
 class RateLimit:
     """A token bucket: ``burst`` requests at once, then ``qps`` a second, first come first served.
@@ -40,8 +34,8 @@ class RateLimit:
     """
 
     def __init__(self, qps: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._interval = 1 / min(qps, HIGHEST_RATE)
-        self._ahead = (min(burst, HIGHEST_RATE) - 1) * self._interval
+        self._interval = 1 / qps
+        self._ahead = (burst - 1) * self._interval
         self._clock = clock
         self._due = clock() - self._ahead
 
@@ -58,17 +52,6 @@ class RateLimit:
         return delay
 
 
-def rate_limit(qps: float | None, burst: int | None) -> RateLimit | None:
-    """Return the limit that ``--qps`` and ``--burst`` ask for; None for no limit, since the API server has its own.
-
-    A flag that is not set is None. As in the original program, 0 stands for the defaults 5 and 10, and a negative qps
-    for no limit.
-    """
-    if (qps is None and burst is None) or (qps is not None and qps < 0):
-        return None
-    return RateLimit(qps or _DEFAULT_QPS, burst if burst and burst > 0 else _DEFAULT_BURST)
-
-
 async def connect(
     kubeconfig: str | None,
     *,
@@ -80,12 +63,13 @@ async def connect(
     """Find the cluster and its credentials. Nothing is sent yet.
 
     kubeconfig  path; ``explicit`` makes it win over the service account and $KUBECONFIG
-    qps, burst  limit on requests, see `rate_limit`
+    qps, burst  limit on requests, see `RateLimit`; both None for no limit, because the API server has its own
 
     Raises NoCluster. `gas.cluster.credentials.find_credentials` has the order of places.
     """
     credentials = await find_credentials(kubeconfig, explicit=explicit)
-    return ApiServer(credentials, limit=rate_limit(qps, burst), user_agent=user_agent)
+    limit = None if qps is None or burst is None else RateLimit(qps, burst)
+    return ApiServer(credentials, limit=limit, user_agent=user_agent)
 
 
 class Transport(Protocol):

@@ -12,8 +12,8 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
+from gas.cluster.credentials import Login, authorization_header, describe, make_address
 from gas.cluster.errors import NoCluster
-from gas.cluster.login import Login, authorization_header, describe, make_address
 
 
 async def load_kubeconfig(paths: str, existing: list[Path]) -> Login:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import Protocol
 
@@ -26,6 +26,20 @@ class Followed(Protocol):
     def undecodable(self) -> int: ...
 
 
+_AGE = "Seconds since a watch last heard from the API server. Up to two minutes are normal."
+_COUNTS: Mapping[str, tuple[str, Callable[[Followed], int]]] = {
+    "relists": (
+        "Times that all objects of a kind were listed again because their watch could not resume.",
+        lambda watch: watch.relists,
+    ),
+    "broken_watches": ("Watches that ended with an error, and lists that failed.", lambda watch: watch.broken),
+    "undecodable_objects": (
+        "Objects from the API server that could not be decoded and were left out.",
+        lambda watch: watch.undecodable,
+    ),
+}
+
+
 class WatchCollector(Collector):
     """Metrics of each watch, read at the moment of a scrape.
 
@@ -41,33 +55,16 @@ class WatchCollector(Collector):
         self._watches[kind] = watch
 
     def collect(self) -> Iterable[Metric]:
-        age = GaugeMetricFamily(
-            f"{self._prefix}_watch_age_seconds",
-            "Seconds since a watch last heard from the API server. Up to two minutes are normal.",
-            labels=["kind"],
-        )
-        relists = CounterMetricFamily(
-            f"{self._prefix}_relists",
-            "Times that all objects of a kind were listed again because their watch could not resume.",
-            labels=["kind"],
-        )
-        broken = CounterMetricFamily(
-            f"{self._prefix}_broken_watches",
-            "Watches that ended with an error, and lists that failed.",
-            labels=["kind"],
-        )
-        undecodable = CounterMetricFamily(
-            f"{self._prefix}_undecodable_objects",
-            "Objects from the API server that could not be decoded and were left out.",
-            labels=["kind"],
-        )
+        age = GaugeMetricFamily(f"{self._prefix}_watch_age_seconds", _AGE, labels=["kind"])
         for kind, watch in self._watches.items():
             if watch.last_contact is not None:
                 age.add_metric([kind], monotonic() - watch.last_contact)
-            relists.add_metric([kind], watch.relists)
-            broken.add_metric([kind], watch.broken)
-            undecodable.add_metric([kind], watch.undecodable)
-        return (age, relists, broken, undecodable)
+        yield age
+        for name, (text, count) in _COUNTS.items():
+            counted = CounterMetricFamily(f"{self._prefix}_{name}", text, labels=["kind"])
+            for kind, watch in self._watches.items():
+                counted.add_metric([kind], count(watch))
+            yield counted
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: the names cannot clash, and no watch has to exist at registration."""

@@ -200,6 +200,7 @@ def test_invalid_command_lines_are_refused_with_one_sentence(argv: list[str], se
     assert error.value.exit_code == 2
 
 
+# contract E12.2
 @pytest.mark.parametrize(
     ("argv", "qps", "burst", "warnings"),
     [
