@@ -138,8 +138,8 @@ def page() -> str:
         if options := [each for each in command.params if isinstance(each, click.Option)]:
             parts += [f"### kubectl gas {command.name}", "", *_options(options), ""]
     parts += ["## Metrics", ""]
-    for program, rows in metrics().items():
-        parts += [f"### Metrics of {program}", "", *_table(("metric", "kind", "labels", "meaning"), rows), ""]
+    for name, rows in metrics().items():
+        parts += [f"### Metrics of {name}", "", *_table(("metric", "kind", "labels", "meaning"), rows), ""]
     return "\n".join(parts)
 
 

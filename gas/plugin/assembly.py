@@ -26,7 +26,7 @@ from gas.plugin.kubelet.plugin_socket import SocketIdentity
 from gas.plugin.kubelet.pod_resources import PodResources
 from gas.plugin.kubelet.registration import Registration, State
 from gas.plugin.metrics import Metrics
-from gas.plugin.own_node import CardCalls, OwnNode, UnmatchedCalls, UnwatchedNode, WatchedNode
+from gas.plugin.own_node import CardCalls, OwnNode, WatchedNode
 from gas.plugin.part import Core, Part, Sample
 from gas.plugin.parts import PARTS
 from gas.plugin.publisher import Publisher, log_scan, unknown_memory
@@ -93,7 +93,7 @@ class Plugin:
         self._metrics = metrics
         self._vocabularies = Vocabularies(flags.vocabularies)
         self._clock = interfaces.timing.monotonic
-        self.node: OwnNode = UnwatchedNode(flags)
+        self.node = OwnNode(flags)
         if api is not None:
             self.node = WatchedNode(api, flags, self._vocabularies, metrics, interfaces.timing)
         presentation = Presentation(host_root=PurePosixPath(flags.prefix.absolute()), by_path=flags.by_path)
@@ -117,7 +117,7 @@ class Plugin:
         self._resources = interfaces.resources(
             flags.kubelet_dir / "pod-resources" / "kubelet.sock", self._vocabularies.resources
         )
-        self.calls: CardCalls = self.node.card_calls(self._resources, self._gpus, self._presentation)
+        self.calls = self.node.card_calls(self._resources, self._gpus, self._presentation)
         self._kubelet: SocketIdentity | None = None
         self.registrations = {server: self._register(server, interfaces) for server in self._servers()}
         self.readiness = Readiness(self.scanner, self.registrations)
@@ -191,7 +191,7 @@ class Plugin:
 
     def _servers(self) -> Iterator[DeviceServer]:
         """Yield the server of each driver's cards, then those of the monitoring resources."""
-        without_pods = UnmatchedCalls(self._flags.allocation_policy, self._gpus, self._presentation)
+        without_pods = CardCalls(self._flags.allocation_policy, self._gpus, self._presentation)
         before_start = [each for hooks in self.hooks for each in hooks.before_start]
         for resource in self._vocabularies.resources:
             yield DeviceServer(

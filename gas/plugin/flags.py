@@ -24,7 +24,7 @@ from gas.daemon.flags import (
 from gas.plugin.devices.allocation import ByPath
 from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.device_lists import Monitoring
-from gas.plugin.discovery.pci_ids import parse_pci_ids
+from gas.plugin.discovery.card_models import parse_pci_ids
 from gas.plugin.environment import VARIABLES
 from gas.plugin.part import Choice
 from gas.plugin.parts import PARTS
@@ -109,7 +109,7 @@ def root_directory(value: str) -> Path:
 class Flags(MeasuredDaemonFlags):
     """The flags of the core of ``gas-plugin``. `parse_flags` checks combinations and finds the node's name.
 
-    allow_ids, deny_ids  PCI device ids in the form of `gas.plugin.discovery.pci_ids`; at most one of the two is set
+    allow_ids, deny_ids  PCI device ids in the form of `gas.plugin.discovery.card_models`; at most one of the two is set
     write_node           NONE without resource_manager
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
@@ -18,7 +18,7 @@ from gas.plugin.devices.allocation import Allocation, Presentation, card_allocat
 from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
 from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, PreferredRequest
 from gas.plugin.flags import Flags, WriteNode
-from gas.plugin.kubelet.device_server import Allocate, Prefer
+from gas.plugin.kubelet.device_server import Prefer
 from gas.plugin.kubelet.pod_resources import PodResources
 from gas.plugin.matching.allocator import Allocator
 from gas.plugin.matching.gpu_pods import GpuPods
@@ -27,11 +27,10 @@ from gas.plugin.matching.matcher import Matcher
 from gas.plugin.matching.pace import Pace
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.metrics import Metrics
-from gas.plugin.node.node_events import NodeEvents, NoEvents
+from gas.plugin.node.node_events import Events, NodeEvents
 from gas.plugin.node.node_writer import NodeWriter
-from gas.plugin.part import Events, Sample, Writer
-from gas.plugin.receipts.pod_writes import PodWrites
-from gas.plugin.receipts.receipt_writer import ReceiptReporter, ReceiptWriter
+from gas.plugin.part import Sample, Writer
+from gas.plugin.receipts.receipt_writer import PodWrites, ReceiptReporter, ReceiptWriter
 from gas.values.card_facts import CardFacts
 from gas.values.card_records import ANNOTATION, CardRecord, parse_card_records
 from gas.values.cards import Card
@@ -45,21 +44,28 @@ Task = Callable[[], Coroutine[Any, Any, None]]
 Gpus = Callable[[], Collection[CardFacts]]
 
 
-class CardCalls(Protocol):
-    """The replies to kubelet's calls about cards."""
+class CardCalls:
+    """The replies to kubelet's calls about cards by the allocation policy alone.
 
-    @property
-    def prefer(self) -> Prefer | None:
-        """Returns the ids that a container should get; None lets kubelet choose without asking."""
+    prefer  returns the ids that a container should get; None lets kubelet choose without asking
+    tasks   run while the plugin does
+    """
 
-    @property
-    def allocate(self) -> Allocate:
-        """Returns what a container gets."""
+    tasks: Sequence[Task] = ()
 
-    @property
-    def tasks(self) -> Sequence[Task]: ...
+    def __init__(self, policy: AllocationPolicy, gpus: Gpus, presentation: Presentation) -> None:
+        self.prefer: Prefer | None = None if policy is AllocationPolicy.NONE else self._by_policy
+        self._policy = policy
+        self._gpus = gpus
+        self._presentation = presentation
 
-    def samples(self) -> Iterable[Sample]: ...
+    def allocate(self, request: AllocateRequest) -> Allocation:
+        """Return what a container gets."""
+        return card_allocation(request.resource, gpus_of(request.ids, self._gpus()), self._presentation)
+
+    def samples(self) -> Iterable[Sample]:
+        """Return the samples of the metrics of calls."""
+        return ()
 
     async def catch_up(self) -> None:
         """Learn before the first call what earlier calls were for."""
@@ -67,42 +73,52 @@ class CardCalls(Protocol):
     def kubelet_restarted(self) -> None:
         """Note that kubelet has restarted."""
 
+    async def _by_policy(self, request: PreferredRequest) -> Sequence[DeviceId]:
+        return preferred_ids(self._policy, request)
 
-class OwnNode(Protocol):
-    """What the plugin knows of its node and pods, and writes about them."""
 
-    @property
-    def pods(self) -> CardPods: ...
+class OwnNode:
+    """The plugin's node and its pods: what is known of them, and what is written about them.
 
-    @property
-    def events(self) -> Events: ...
+    This is the node of a plugin that does not use the cluster's API: nothing is known, and nothing is written.
 
-    @property
-    def tasks(self) -> Sequence[Task]: ...
+    tasks    run while the plugin does
+    writers  hold still while another plugin serves this node
+    """
 
-    @property
-    def writers(self) -> Sequence[Writer]: ...
+    pods: CardPods = NoPods()
+    events = Events()
+    tasks: Sequence[Task] = ()
+    writers: Sequence[Writer] = ()
+
+    def __init__(self, flags: Flags) -> None:
+        self.flags = flags
 
     @property
     def links(self) -> Mapping[Card, Collection[Card]]:
         """The cards that are linked to each card, as other programs say on the node."""
+        return {}
 
-    def samples(self) -> Iterable[Sample]: ...
+    def samples(self) -> Iterable[Sample]:
+        """Return the samples of the metrics of the node."""
+        return ()
 
     def subscribe(self, *, on_pods: Callable[[], None], on_links: Callable[[], None]) -> None:
-        """Call these functions after each change of the node's pods, and of the links between its cards."""
+        """Call these functions after each change of the node's pods, and of `links`."""
 
     async def recorded_cards(self) -> Sequence[CardRecord]:
         """Wait until node and pods are known. Return what the node said about its cards before this plugin wrote it."""
+        return ()
 
     def describe(self, description: NodeDescription) -> None:
         """Make the node match this description."""
 
     def card_calls(self, resources: PodResources, gpus: Gpus, presentation: Presentation) -> CardCalls:
         """Return what replies to kubelet's calls about cards."""
+        return CardCalls(self.flags.allocation_policy, gpus, presentation)
 
 
-class WatchedNode:
+class WatchedNode(OwnNode):
     """The node and its pods as the API server shows them. While it is unreachable, cards are given by what is known.
 
     api  closed by the caller
@@ -111,15 +127,15 @@ class WatchedNode:
     def __init__(
         self, api: ApiServer, flags: Flags, vocabularies: Vocabularies, metrics: Metrics, timing: Timing
     ) -> None:
+        super().__init__(flags)
         self.api = api
-        self.flags = flags
         self.vocabularies = vocabularies
         self.metrics = metrics
         self.clock = timing.monotonic
         events = ApiEvents(api, component="gas-plugin", instance=flags.node_name, timing=timing)
         self.events = NodeEvents(events, flags.node_name)
         self.gpu_pods = GpuPods(vocabularies, clock=timing.monotonic)
-        self.pods = Matcher(self.gpu_pods)
+        self.pods = self.matcher = Matcher(self.gpu_pods)
         selector = f"spec.nodeName={flags.node_name}"
         self.pod_watch = Watch(api, paths.pods(), NodePod, self.gpu_pods, field_selector=selector, timing=timing)
         metrics.watches.follow("pods", self.pod_watch)
@@ -159,20 +175,21 @@ class WatchedNode:
         return MatchedCalls(self, resources, gpus, presentation)
 
 
-class MatchedCalls:
+class MatchedCalls(CardCalls):
     """The replies to kubelet's calls by the cards that were decided for the pods that the calls are for."""
 
     def __init__(self, node: WatchedNode, resources: PodResources, gpus: Gpus, presentation: Presentation) -> None:
+        super().__init__(node.flags.allocation_policy, gpus, presentation)
         self._watch = node.pod_watch
         self._resources = resources
-        self._matcher = node.pods
+        self._matcher = node.matcher
         self._clock = node.clock
-        resolver = PodResolver(node.pods, resources, is_watching=self._is_watching)
+        resolver = PodResolver(node.matcher, resources, is_watching=self._is_watching)
         node.gpu_pods.subscribe(resolver.pods_changed)
         environments = IssuedEnvironments(node.vocabularies)
         pace = Pace(clock=node.clock)
         self.allocator = Allocator(
-            node.pods,
+            node.matcher,
             resolver,
             environments,
             node.metrics.matches,
@@ -183,7 +200,7 @@ class MatchedCalls:
         )
         self.receipts = ReceiptWriter(
             node.gpu_pods,
-            node.pods,
+            node.matcher,
             resources,
             environments,
             PodWrites(partial(patch_pod_annotations, node.api), clock=node.clock),
@@ -192,8 +209,10 @@ class MatchedCalls:
             reporter=ReceiptReporter(node.metrics.receipts, node.events),
         )
         self.tasks = (self.receipts.run,)
-        self.allocate: Allocate = self.allocator.allocate
-        self.prefer: Prefer | None = self.allocator.prefer
+        self.prefer = self.allocator.prefer
+
+    def allocate(self, request: AllocateRequest) -> Allocation:
+        return self.allocator.allocate(request)
 
     def samples(self) -> Iterable[Sample]:
         yield "gas_plugin_receipts_written_total", (), self.receipts.written
@@ -211,57 +230,3 @@ class MatchedCalls:
 
     def _is_watching(self) -> bool:
         return self._watch.synced.is_set() and self._watch.refused is None
-
-
-class UnwatchedNode:
-    """The node of a plugin that does not use the cluster's API: nothing is known of its pods, nothing is written."""
-
-    def __init__(self, flags: Flags) -> None:
-        self._policy = flags.allocation_policy
-        self.pods: CardPods = NoPods()
-        self.events: Events = NoEvents()
-        self.tasks: Sequence[Task] = ()
-        self.writers: Sequence[Writer] = ()
-        self.links: Mapping[Card, Collection[Card]] = {}
-
-    def samples(self) -> Iterable[Sample]:
-        return ()
-
-    def subscribe(self, *, on_pods: Callable[[], None], on_links: Callable[[], None]) -> None:
-        """Do nothing: nothing changes."""
-
-    async def recorded_cards(self) -> Sequence[CardRecord]:
-        return ()
-
-    def describe(self, description: NodeDescription) -> None:
-        """Write nothing."""
-
-    def card_calls(self, _resources: PodResources, gpus: Gpus, presentation: Presentation) -> UnmatchedCalls:
-        return UnmatchedCalls(self._policy, gpus, presentation)
-
-
-class UnmatchedCalls:
-    """The replies to kubelet's calls by the allocation policy alone."""
-
-    tasks: Sequence[Task] = ()
-
-    def __init__(self, policy: AllocationPolicy, gpus: Gpus, presentation: Presentation) -> None:
-        self._policy = policy
-        self._gpus = gpus
-        self._presentation = presentation
-        self.prefer: Prefer | None = None if policy is AllocationPolicy.NONE else self._by_policy
-
-    async def _by_policy(self, request: PreferredRequest) -> Sequence[DeviceId]:
-        return preferred_ids(self._policy, request)
-
-    def allocate(self, request: AllocateRequest) -> Allocation:
-        return card_allocation(request.resource, gpus_of(request.ids, self._gpus()), self._presentation)
-
-    def samples(self) -> Iterable[Sample]:
-        return ()
-
-    async def catch_up(self) -> None:
-        """Do nothing: no call is matched."""
-
-    def kubelet_restarted(self) -> None:
-        """Do nothing: no call is remembered."""

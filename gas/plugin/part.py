@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 from gas.daemon.flags import PartFlags
 
 if TYPE_CHECKING:
-    from gas.plugin.card_pods import CardPod, CardPods
+    from gas.plugin.card_pods import CardPods
     from gas.plugin.devices.allocation import EditAllocation, Presentation
     from gas.plugin.discovery.card_source import CardSource
     from gas.plugin.environment import Environment
     from gas.plugin.flags import Flags
     from gas.plugin.kubelet.device_server import PreStart
+    from gas.plugin.node.node_events import Events
     from gas.values.card_facts import CardFacts
     from gas.vocabularies.protocol import NodeDescription
 
@@ -58,16 +59,6 @@ class PodNeeds:
     capabilities: tuple[str, ...] = ()
     mounts: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-
-
-class Events(Protocol):
-    """The events of this node and of its pods."""
-
-    def on_pod(self, pod: CardPod, reason: str, message: str, *, is_warning: bool = True) -> None:
-        """Post an event on a pod."""
-
-    def set_states(self, reason: str, sentences: Iterable[str]) -> None:
-        """Replace the lasting states of the node that have events of this reason."""
 
 
 class Writer(Protocol):

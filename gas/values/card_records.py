@@ -32,7 +32,7 @@ MOST_BYTES = 128 * 1024
 
 _LAST_CARD = Card(999_999_999)
 _LONGEST_MODEL = 80
-_MOST_NUMA_NODES = 1024
+MOST_NUMA_NODES = 1024
 _MOST_TILES = 256
 _PLACE = f"annotation {ANNOTATION}"
 _DRIVER = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
@@ -91,7 +91,7 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
             )
         self._check_text("memorySource", self.memory_source, _SOURCE, "a word such as query")
         self._check_number("memory", self.memory, 1, MOST_MEMORY)
-        self._check_number("numa", self.numa_node, 0, _MOST_NUMA_NODES - 1)
+        self._check_number("numa", self.numa_node, 0, MOST_NUMA_NODES - 1)
         self._check_number("tiles", self.tiles, 1, _MOST_TILES)
         self._check_number("board", self.board, 0, _LAST_CARD)
         if self.card in self.links or list(self.links) != sorted(set(self.links)):

@@ -8,6 +8,9 @@ from typing import Protocol
 from gas.values.card_facts import CardFacts, Scan
 from gas.values.cards import Card
 
+MEMORY_FIELDS = ("memory", "memory_size", "memory_source", "memory_fault")
+"""The fields of `CardFacts` that are about memory."""
+
 
 class CardSource(Protocol):
     """A source of the node's cards, such as sysfs."""

@@ -12,10 +12,18 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from uuid import UUID, uuid5
 
-from gas.plugin.discovery.card_models import model_of
+from gas.plugin.discovery.card_models import model_of, parse_pci_id
+from gas.plugin.discovery.card_source import MEMORY_FIELDS
 from gas.plugin.discovery.local_memory import CardPlace, Memory, MemoryReader
-from gas.plugin.discovery.pci_ids import parse_pci_id
-from gas.plugin.discovery.sysfs_files import UnreadableFile, entries, is_there, link_target, read_number, read_text
+from gas.plugin.discovery.sysfs_files import (
+    UnreadableFile,
+    entries,
+    is_there,
+    link_target,
+    read_numa_node,
+    read_number,
+    read_text,
+)
 from gas.values.card_facts import CardFacts, Scan
 from gas.values.cards import Card, MalformedCard
 from gas.values.quoted import listed, quoted
@@ -24,7 +32,6 @@ DRIVERS = ("i915", "xe")
 """The kernel drivers of the cards that sysfs describes."""
 
 _INTEL = "0x8086"
-_MOST_NUMA_NODES = 1024
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _SERIAL = re.compile(r"[0-9a-f]{2}(?:-[0-9a-f]{2}){7}", re.ASCII)
 _SERIAL_NUMBERS = UUID("3f5c1e0a-6f0b-5d6e-9a3e-0d6a5b8b7c11")
@@ -34,9 +41,6 @@ _TILE_OF_CARD = re.compile(r"gt[0-9]+", re.ASCII)
 _TILE_OF_DEVICE = re.compile(r"tile[0-9]+", re.ASCII)
 _RENDER_NODE = re.compile(r"renderD[0-9]+", re.ASCII)
 _MEI_NODE = re.compile(r"mei[0-9]+", re.ASCII)
-_MEMORY = ("memory", "memory_size", "memory_source", "memory_fault")
-"""The fields of `CardFacts` that are about memory."""
-
 FAKE_TREE_MARKER = "gas-fake-gpus"
 """Name of the file at the root of a generated tree."""
 
@@ -146,7 +150,7 @@ class _CardReader:
         if (driver := self._driver()) is None or self._is_left_to_the_host():
             return None
         device_nodes = self._device_nodes()
-        in_device = self._names(self._device, "device", "tiles", *_MEMORY, "mei")
+        in_device = self._names(self._device, "device", "tiles", *MEMORY_FIELDS, "mei")
         tiles = self._tiles(in_device)
         address = self._pci_address()
         memory = self._memory_of(
@@ -228,7 +232,7 @@ class _CardReader:
 
     def _tiles(self, in_device: tuple[str, ...]) -> int:
         """Count the tiles: i915 lists them in the card's directory, xe in the device's."""
-        in_card = self._names(self._directory / "gt", "gt", "tiles", *_MEMORY)
+        in_card = self._names(self._directory / "gt", "gt", "tiles", *MEMORY_FIELDS)
         count = sum(_TILE_OF_CARD.fullmatch(name) is not None for name in in_card)
         count += sum(_TILE_OF_DEVICE.fullmatch(name) is not None for name in in_device)
         return count or 1
@@ -236,7 +240,7 @@ class _CardReader:
     def _memory_of(self, place: CardPlace) -> Memory:
         memory = self._memory.read(place, self.report)
         if memory.unread:
-            self._unread.update(_MEMORY)
+            self._unread.update(MEMORY_FIELDS)
         return memory
 
     def _render_node(self, device_nodes: tuple[str, ...]) -> Path | None:
@@ -247,13 +251,10 @@ class _CardReader:
 
     def _numa_node(self) -> int | None:
         try:
-            number = read_number(self._device / "numa_node", "device/numa_node")
-            if number is not None and number >= _MOST_NUMA_NODES:
-                raise UnreadableFile(f"device/numa_node: expected less than {_MOST_NUMA_NODES}, found {number}")
+            return read_numa_node(self._device / "numa_node", "device/numa_node")
         except UnreadableFile as error:
             self.report(f"{error}; unless it was read before, the card has no NUMA node", "numa_node")
             return None
-        return number if number is not None and number >= 0 else None
 
     def _uuid(self) -> str:
         """Return a UUID made from the card's PCI serial number, which Linux shows since 6.18 if the card has one.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from gas.values.card_records import MOST_NUMA_NODES
 from gas.values.errors import GasError
 from gas.values.quoted import quoted
 
@@ -51,6 +52,14 @@ def read_number(path: Path, place: str) -> int | None:
     if digits.isascii() and digits.isdigit() and len(digits) <= 19:
         return int(text)
     raise UnreadableFile(f"{place}: expected a whole number, found {quoted(text)}")
+
+
+def read_numa_node(path: Path, place: str) -> int | None:
+    """Return the NUMA node of a PCI device; None if the kernel states none. Raises UnreadableFile."""
+    number = read_number(path, place)
+    if number is not None and number >= MOST_NUMA_NODES:
+        raise UnreadableFile(f"{place}: expected less than {MOST_NUMA_NODES}, found {number}")
+    return number if number is not None and number >= 0 else None
 
 
 def entries(path: Path, place: str) -> tuple[str, ...] | None:

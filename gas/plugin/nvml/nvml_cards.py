@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from gas.plugin.daemon_thread import start_daemon_thread
-from gas.plugin.discovery.sysfs_files import UnreadableFile, is_there, read_number
+from gas.plugin.discovery.card_source import MEMORY_FIELDS
+from gas.plugin.discovery.sysfs_files import UnreadableFile, is_there, read_numa_node
 from gas.plugin.nvml.nvml_interface import NvmlCard, NvmlFault, NvmlLibrary
 from gas.plugin.nvml.part import Access
 from gas.values.card_facts import MOST_MEMORY, CardFacts, MemorySource, Scan
@@ -56,9 +57,7 @@ _CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset
 _UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _LAST_MINOR = 254
 _MOST_CARDS = 255
-_MOST_NUMA_NODES = 1024
 _NVIDIA = 0x10DE
-_MEMORY = ("memory", "memory_size", "memory_source", "memory_fault")
 
 
 class NoReply(GasError):
@@ -310,7 +309,7 @@ class NvmlCards:
                 memory=override,
                 memory_source=MemorySource.UNKNOWN if override is None else MemorySource.OVERRIDE,
                 memory_fault=fault if override is None else "",
-                unread=facts.unread.union(_MEMORY),
+                unread=facts.unread.union(MEMORY_FIELDS),
             )
         usable = total - reserved
         least = self._least_memory[described.uuid] = min(usable, self._least_memory.get(described.uuid, usable))
@@ -331,13 +330,10 @@ class NvmlCards:
         """Return the card with its NUMA node, which sysfs states for every PCI device."""
         place = f"/sys/bus/pci/devices/{facts.pci_address}/numa_node"
         try:
-            number = read_number(self._root / place.removeprefix("/"), place)
-            if number is not None and number >= _MOST_NUMA_NODES:
-                raise UnreadableFile(f"{place}: expected less than {_MOST_NUMA_NODES}, found {number}")
+            return replace(facts, numa_node=read_numa_node(self._root / place.removeprefix("/"), place))
         except UnreadableFile as error:
             problems.append(f"{facts.card}: {error}; unless it was read before, the card has no NUMA node")
             return replace(facts, unread=facts.unread | {"numa_node"})
-        return replace(facts, numa_node=number if number is not None and number >= 0 else None)
 
 
 def _device_id(card: NvmlCard) -> str:

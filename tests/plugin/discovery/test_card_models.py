@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gas.plugin.discovery.card_models import TABLE, is_integrated, model_of
-from gas.plugin.discovery.pci_ids import parse_pci_id
+from gas.plugin.discovery.card_models import TABLE, is_integrated, model_of, parse_pci_id
 from gas.values.card_records import is_model
 from scripts.card_models import table
 

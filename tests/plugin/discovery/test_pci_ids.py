@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gas.plugin.discovery.pci_ids import parse_pci_ids
+from gas.plugin.discovery.card_models import parse_pci_ids
 from gas.values.errors import InvalidEntry
 
 

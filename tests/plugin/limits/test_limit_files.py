@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from gas.plugin.limits.dmem import DMEM
-from gas.plugin.limits.limit_files import LimitFiles, NoLimits, clear_limits
-from gas.plugin.limits.pod_cgroups import PodCgroups
+from gas.plugin.limits.limit_files import LimitFiles, NoLimits, PodCgroups, clear_limits
 from tests.plugin.limits.kernel import CARD0, CARD1, MIB, Kernel, region
 from tests.plugin.pods_for_plugin import container_id, pod_uid
 

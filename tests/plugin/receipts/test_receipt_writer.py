@@ -20,8 +20,7 @@ from gas.plugin.matching.issued_environments import IssuedEnvironment, IssuedEnv
 from gas.plugin.matching.matcher import SETTLED, Matcher
 from gas.plugin.matching.pace import Pace
 from gas.plugin.receipts import receipt_writer
-from gas.plugin.receipts.pod_writes import FORBIDDEN_PAUSE, WRITE_AGAIN, PodWrites
-from gas.plugin.receipts.receipt_writer import ReceiptReporter, ReceiptWriter
+from gas.plugin.receipts.receipt_writer import FORBIDDEN_PAUSE, WRITE_AGAIN, PodWrites, ReceiptReporter, ReceiptWriter
 from gas.plugin.receipts.receipts import Receipt, receipt
 from gas.values.cards import Card
 from gas.values.errors import GasError

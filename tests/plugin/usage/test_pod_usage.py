@@ -12,8 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from gas.plugin.usage.fdinfo import Client, EngineTime
 from gas.plugin.usage.pod_usage import FORGET_AFTER, CardUse, EngineUse, KnownCard, PodUsages
-from gas.plugin.usage.process_cgroup import PodProcess
-from gas.plugin.usage.process_walk import SeenClient
+from gas.plugin.usage.process_walk import PodProcess, SeenClient
 from gas.values.cards import Card
 from tests.plugin.usage.processes import CARD0, CARD1
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.plugin.usage.process_cgroup import PodProcess, pod_process
+from gas.plugin.usage.process_walk import PodProcess, pod_process
 
 UID = "2c48f6ae-9d0b-4a0f-8a6f-0242ac120002"
 SYSTEMD_UID = UID.replace("-", "_")

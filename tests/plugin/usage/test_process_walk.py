@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from gas.plugin.usage import process_walk
-from gas.plugin.usage.process_cgroup import PodProcess
-from gas.plugin.usage.process_walk import MOST_FILES, RECHECK, CannotWalk, ProcessWalker, Walk
+from gas.plugin.usage.process_walk import MOST_FILES, RECHECK, CannotWalk, PodProcess, ProcessWalker, Walk
 from tests.broken_files import BREAKS, break_file
 from tests.plugin.pods_for_plugin import container_id, pod_uid
 from tests.plugin.usage.processes import MIB, PLAIN_FILE, Processes, cgroup, xe
