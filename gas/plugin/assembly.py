@@ -96,21 +96,12 @@ class Plugin:
         self.node = OwnNode(flags)
         if api is not None:
             self.node = WatchedNode(api, flags, self._vocabularies, metrics, interfaces.timing)
-        presentation = Presentation(host_root=PurePosixPath(flags.prefix.absolute()), by_path=flags.by_path)
-        core = Core(
-            flags=flags,
-            environment=environment,
-            gpus=self._gpus,
-            pods=self.node.pods,
-            events=self.node.events,
-            presentation=presentation,
-        )
+        core = self._core(environment)
         self.hooks = [part.hooks(core) for part in parts if part.runs_with(flags)]
-        self._presentation = replace(presentation, edits=tuple(edit for each in self.hooks for edit in each.edits))
-        self._sources = [
-            *interfaces.cards(flags, environment),
-            *(source for hooks in self.hooks for source in hooks.sources),
-        ]
+        edits = tuple(edit for hooks in self.hooks for edit in hooks.edits)
+        self._presentation = replace(core.presentation, edits=edits)
+        of_parts = (source for hooks in self.hooks for source in hooks.sources)
+        self._sources = [*interfaces.cards(flags, environment), *of_parts]
         self.scanner = Scanner(
             partial(read_all, self._sources), self._scanned, clock=self._clock, off_loop=interfaces.off_loop
         )
@@ -169,6 +160,18 @@ class Plugin:
         """Return the documents of the plain port by path, with those of parts that are off."""
         while_off = {path: partial(bytes, text) for part in parts for path, text in part.documents.items()}
         return while_off | {path: read for hooks in self.hooks for path, read in hooks.documents.items()}
+
+    def _core(self, environment: Environment) -> Core:
+        """Return what parts are given."""
+        flags = self._flags
+        return Core(
+            flags=flags,
+            environment=environment,
+            gpus=self._gpus,
+            pods=self.node.pods,
+            events=self.node.events,
+            presentation=Presentation(host_root=PurePosixPath(flags.prefix.absolute()), by_path=flags.by_path),
+        )
 
     def _gpus(self) -> tuple[CardFacts, ...]:
         return self.scanner.scan.gpus
