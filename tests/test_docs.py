@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from gas.commands import all_commands
 from gas.daemon.flags import flags_of
 from gas.decision import names as decision
 from gas.placement import card_rules, refusal
-from gas.placement.need import PodNeed
 from gas.plugin.kubelet.device_server import Outcome
 from gas.values.card_records import ANNOTATION
 from gas.values.cards import Card
@@ -160,12 +158,6 @@ def test_the_page_on_pods_has_the_resource(resource: str) -> None:
 def test_the_pages_on_pods_and_names_have_the_annotation(annotation: str) -> None:
     assert f"`{annotation}`" in PODS
     assert annotation in {row[0] for row in POD_ANNOTATIONS}
-
-
-@pytest.mark.parametrize("field", [each.name for each in fields(PodNeed)])
-def test_the_page_on_placement_has_the_field_of_a_need(field: str) -> None:
-    spans = {span.removeprefix("PodNeed.") for span in code_spans(PAGES["placement.md"])}
-    assert field in spans
 
 
 def test_the_page_on_pods_has_the_label() -> None:

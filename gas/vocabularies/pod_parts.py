@@ -14,17 +14,23 @@ from typing import TypeVar
 from gas.objects.stored import Container, Pod, Quantity
 from gas.placement.company import Company
 from gas.placement.need import PodNeed, Role
-from gas.placement.node_score import parse_node_score
-from gas.placement.order import CardOrder, parse_card_order
+from gas.placement.node_score import NODE_SCORES, parse_node_score
+from gas.placement.order import CARD_ORDERS, CardOrder, parse_card_order
 from gas.values.amounts import MAX_AMOUNT, MalformedQuantity, parse_quantity
 from gas.values.errors import InvalidValue
 from gas.values.quoted import quoted
+from gas.vocabularies.declared import Row
 from gas.vocabularies.protocol import BadNeed, ContainerFacts, NeedFacts
 
 CARD_ORDER = "gas-card-order"
 CARD_NEAR = "gas-card-near"
 NODE_SCORE = "gas-node-score"
-PREFERENCES = frozenset({CARD_ORDER, CARD_NEAR, NODE_SCORE})
+PREFERENCE_ROWS = (
+    Row(CARD_ORDER, "you", f"the order in which cards are tried: `{CARD_ORDERS.replace('|', '`, `')}`"),
+    Row(CARD_NEAR, "you", "`true`: after the first card, near cards are tried first"),
+    Row(NODE_SCORE, "you", f"how nodes are scored, with --node-score: `{NODE_SCORES.replace('|', '`, `')}`"),
+)
+PREFERENCES = frozenset(row.name for row in PREFERENCE_ROWS)
 """The annotations that `with_preferences` reads."""
 
 T = TypeVar("T")

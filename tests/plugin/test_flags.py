@@ -14,6 +14,7 @@ from gas.plugin.flags import Flags, WriteNode, parse_flags
 from gas.values.amounts import MemoryUnit
 from gas.vocabularies.aliyun.vocabulary import AliyunFlags, aliyun
 from gas.vocabularies.intel.vocabulary import INTEL
+from gas.vocabularies.selection import KNOWN_NAMES
 
 
 def parsed(*argv: str, environ: dict[str, str] | None = None, host_name: str = "Host-1") -> Flags:
@@ -171,7 +172,7 @@ def test_a_setting_of_a_vocabulary_that_is_switched_off_gives_a_warning() -> Non
         ),
         pytest.param(
             ["--vocabularies=inlet"],
-            "commas between them, of these: intel, aliyun, koordinator, vendor, kubeshare, found 'inlet'",
+            f"commas between them, of these: {KNOWN_NAMES}, found 'inlet'",
             id="unknown-vocabulary",
         ),
         pytest.param(["--node-name=No_Name"], "flag --node-name: expected a Kubernetes name", id="node-name"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gas.placement import node_score, order
 from gas.values import amounts
 from gas.vocabularies import pod_parts
 from gas.vocabularies.declared import Beginnings, Reference, Row, WrittenNames
@@ -49,13 +48,10 @@ DENY = "gas-deny"
 SAME_GPU = "gas-same-gpu"
 ALLOCATE_XELINK = "gas-allocate-xelink"
 ALLOCATE_SINGLE_NUMA = "gas-allocate-single-numa"
-CARD_ORDER = pod_parts.CARD_ORDER
-CARD_NEAR = pod_parts.CARD_NEAR
 CARD_AFFINITY = "gas-card-affinity"
 CARD_ANTI_AFFINITY = "gas-card-anti-affinity"
 CARD_EXCLUSION = "gas-card-exclusion"
 CARD_NAME = "gas-card-name"
-NODE_SCORE = pod_parts.NODE_SCORE
 
 BOOKED_ANNOTATIONS = (CARD_AFFINITY, CARD_ANTI_AFFINITY, CARD_EXCLUSION, CARD_NAME)
 """Those that still count once the pod is bound, because other pods depend on them."""
@@ -101,8 +97,7 @@ REFERENCE = Reference(
         Row(SAME_GPU, "you", "container names: these containers share one card"),
         Row(ALLOCATE_XELINK, "you", "any text: cards are allocated in linked pairs"),
         Row(ALLOCATE_SINGLE_NUMA, "you", "any text: all cards are from one NUMA node"),
-        Row(CARD_ORDER, "you", f"the order in which cards are tried: `{order.CARD_ORDERS.replace('|', '`, `')}`"),
-        Row(CARD_NEAR, "you", "`true`: after the first card, near cards are tried first"),
+        *pod_parts.PREFERENCE_ROWS,
         Row(CARD_AFFINITY, "you", "a label: only cards that are idle or have a pod with the same label"),
         Row(CARD_ANTI_AFFINITY, "you", "a label: only cards without a pod with the same label"),
         Row(CARD_EXCLUSION, "you", "a label: all pods of a card have the same one, or all have none"),
@@ -110,11 +105,6 @@ REFERENCE = Reference(
             CARD_NAME,
             "you",
             "a label: the node's pods with the same one share a card; or one card, as in `gas-allow`",
-        ),
-        Row(
-            NODE_SCORE,
-            "you",
-            f"how nodes are scored, with --node-score: `{node_score.NODE_SCORES.replace('|', '`, `')}`",
         ),
     ),
 )

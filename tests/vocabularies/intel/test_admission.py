@@ -12,6 +12,7 @@ from gas.vocabularies.intel import names
 from gas.vocabularies.intel.admission import IntelAdmission
 from gas.vocabularies.known import DEFAULT
 from gas.vocabularies.pod_checks import PodChecks
+from gas.vocabularies.pod_parts import PREFERENCES
 from gas.vocabularies.protocol import NeedOptions
 from tests.builders import container, pod
 
@@ -153,4 +154,4 @@ def test_every_annotation_that_users_write_is_known() -> None:
     written = {text for text in vars(names).values() if isinstance(text, str) and text.startswith("gas-")}
     of_nodes = {names.CARD_CAPACITY, names.DISABLE_CARD, names.DESCHEDULE_CARD, names.PREFER_CARD}
     of_tiles = {names.DISABLE_TILE, names.DESCHEDULE_TILE, names.PREFER_TILE}
-    assert written == {*names.USERS_ANNOTATIONS, *of_nodes, *of_tiles}
+    assert written == {*names.USERS_ANNOTATIONS, *of_nodes, *of_tiles} - PREFERENCES
