@@ -42,6 +42,7 @@ COPIES = {
 def main() -> None:
     for make in _STEPS:
         for file, text in make().items():
+            file.parent.mkdir(exist_ok=True)
             file.write_text(text, encoding="utf-8")
 
 
