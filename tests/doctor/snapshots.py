@@ -93,6 +93,12 @@ def plugin_pod(*flags: str, node: str = "gpu-1", name: str = "gas-plugin-abcde",
     return program_pod(name, "localhost/gas:1", "gas-plugin", *flags, node=node, ready=ready)
 
 
+def own_plugin(*flags: str, spec: dict[str, Any] | None = None, **container: Any) -> DetailedPod:
+    """Build a pod that runs gas-plugin. ``container`` are further fields of its container."""
+    running = {"name": "plugin", "image": "localhost/gas:1", "command": ["gas-plugin", *flags], **container}
+    return seen_pod(running, name="gas-plugin-abcde", node="gpu-1", phase="Running", spec=spec)
+
+
 def intel_pod(tag: str, *arguments: str, node: str = "gpu-1") -> DetailedPod:
     built = {"name": "p", "image": f"docker.io/intel/intel-gpu-plugin:{tag}", "args": list(arguments)}
     return seen_pod(built, name="intel-gpu-plugin-abcde", node=node, phase="Running")

@@ -1,4 +1,4 @@
-"""Plugins that measure use or limit memory: whether they have the rights, and their node the kernel, for it."""
+"""Plugins that limit memory: whether they have the rights, and their node the kernel, for it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from gas.doctor.findings import Level
 from gas.objects.stored import DetailedNode, DetailedPod
 from tests.deploy.manifests import COMPONENTS, read
-from tests.doctor.snapshots import faults, findings, levels, plugin_pod, seen_node, seen_pod
+from tests.doctor.snapshots import faults, findings, levels, own_plugin, seen_node
 
 CHECK = "usage-and-limits"
-PTRACE = {"capabilities": {"add": ["SYS_PTRACE"]}}
 MOUNT = {"name": "cgroup", "mountPath": "/sys/fs/cgroup"}
 VOLUME = {"name": "cgroup", "hostPath": {"path": "/sys/fs/cgroup"}}
-
-
-def plugin(*flags: str, spec: dict[str, Any] | None = None, **container: Any) -> DetailedPod:
-    running = {"name": "plugin", "image": "localhost/gas:1", "command": ["gas-plugin", *flags], **container}
-    return seen_pod(running, name="gas-plugin-abcde", node="gpu-1", phase="Running", spec=spec)
 
 
 def node(kernel: str = "6.14.0-amd64", *drivers: str) -> DetailedNode:
@@ -34,41 +27,17 @@ def node(kernel: str = "6.14.0-amd64", *drivers: str) -> DetailedNode:
 
 def limiting(*, volume: dict[str, Any] = VOLUME, flags: tuple[str, ...] = (), **mount: Any) -> DetailedPod:
     """Return a plugin with limits; ``mount`` changes its mount of the cgroups."""
-    return plugin("--memory-limits=pod", *flags, spec={"volumes": [volume]}, volumeMounts=[MOUNT | mount])
+    return own_plugin("--memory-limits=pod", *flags, spec={"volumes": [volume]}, volumeMounts=[MOUNT | mount])
 
 
-def test_a_plugin_without_these_flags_is_not_reported() -> None:
-    assert findings(CHECK, pods=(plugin_pod(),)) == []
-    assert findings(CHECK, pods=(plugin("--usage=false", "--memory-limits=none"),)) == []
-
-
-@pytest.mark.parametrize(
-    ("spec", "context", "found"),
-    [
-        pytest.param({}, {}, "without hostPID: true and the capability SYS_PTRACE", id="neither"),
-        pytest.param({"hostPID": True}, {}, "without the capability SYS_PTRACE", id="no-capability"),
-        pytest.param({}, PTRACE, "without hostPID: true", id="no-process-ids"),
-        pytest.param({"hostPID": True}, {"capabilities": {}}, "without the capability SYS_PTRACE", id="none-added"),
-    ],
-)
-def test_a_plugin_that_cannot_read_processes_is_a_problem(
-    spec: dict[str, Any], context: dict[str, Any], found: str
-) -> None:
-    (finding,) = findings(CHECK, pods=(plugin("--usage", spec=spec, securityContext=context),))
-    assert (finding.level, finding.found) == (Level.PROBLEM, found)
-    assert "so it shows no use of the cards" in finding.message
-
-
-@pytest.mark.parametrize("context", [PTRACE, {"privileged": True}], ids=["capability", "privileged"])
-def test_a_plugin_that_can_read_processes_is_fine(context: dict[str, Any]) -> None:
-    pod = plugin("--usage", spec={"hostPID": True}, securityContext=context)
-    assert levels(findings(CHECK, pods=(pod,))) == ["ok"]
+def test_a_plugin_without_limits_is_not_reported() -> None:
+    assert findings(CHECK, pods=(own_plugin("--memory-limits=none"),)) == []
 
 
 @pytest.mark.parametrize(
     "pod",
     [
-        pytest.param(plugin("--memory-limits=pod"), id="no-mount"),
+        pytest.param(own_plugin("--memory-limits=pod"), id="no-mount"),
         pytest.param(limiting(readOnly=True), id="read-only"),
         pytest.param(limiting(volume={"name": "cgroup", "emptyDir": {}}), id="not-the-nodes"),
         pytest.param(limiting(mountPath="/cgroup"), id="elsewhere"),
@@ -117,5 +86,5 @@ def test_the_component_memory_limits_mounts_what_is_looked_for() -> None:
     (daemonset,) = objects_of("memory-limits")
     spec = daemonset["spec"]["template"]["spec"]
     (container,) = spec["containers"]
-    pod = plugin("--memory-limits=pod", spec={"volumes": spec["volumes"]}, volumeMounts=container["volumeMounts"])
+    pod = own_plugin("--memory-limits=pod", spec={"volumes": spec["volumes"]}, volumeMounts=container["volumeMounts"])
     assert levels(findings(CHECK, nodes=(node(),), pods=(pod,))) == ["ok"]
