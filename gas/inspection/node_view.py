@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from gas.inspection.cluster import CardHolder, Cluster
 from gas.inspection.output import Look, table_lines
 from gas.inspection.report import Report
@@ -23,7 +25,7 @@ def node_data(cluster: Cluster, name: str) -> dict[str, object]:
     holders = cluster.holders(name)
     cards = []
     for row in report.rows:
-        card: dict[str, object] = dict(row)
+        card: dict[str, object] = msgspec.to_builtins(dict(row))
         if inventory is not None:
             for each, amounts in inventory.capacity.items():
                 if str(each) == row["card"] and TILES in amounts:
