@@ -28,6 +28,12 @@ def one(directory: Path, kind: str) -> Manifest:
     return found
 
 
+VALIDATING, MUTATING = (
+    one(COMPONENTS / "admission", f"{kind}WebhookConfiguration") for kind in ("Validating", "Mutating")
+)
+WEBHOOKS: dict[str, Manifest] = {each["name"]: each for each in (*VALIDATING["webhooks"], *MUTATING["webhooks"])}
+
+
 def container(workload: Manifest) -> Manifest:
     """Return the only container of a Deployment or DaemonSet."""
     (found,) = workload["spec"]["template"]["spec"]["containers"]

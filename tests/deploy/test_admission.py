@@ -18,11 +18,9 @@ from gas.objects.stored import NewPod
 from gas.vocabularies.known import KNOWN
 from gas.vocabularies.protocol import Vocabulary
 from tests.builders import pod_json
-from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, ROOT, Manifest, one, read
+from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, MUTATING, ROOT, VALIDATING, WEBHOOKS, Manifest, one, read
 
 COMPONENT = COMPONENTS / "admission"
-VALIDATING, MUTATING = (one(COMPONENT, f"{kind}WebhookConfiguration") for kind in ("Validating", "Mutating"))
-WEBHOOKS: dict[str, Manifest] = {each["name"]: each for each in (*VALIDATING["webhooks"], *MUTATING["webhooks"])}
 SERVICES = {each["metadata"]["name"]: each["spec"] for each in read(COMPONENT / "services.yaml")}
 EXTENDER = one(BASE / "extender", "Deployment")
 BINDING = "bind.pods.gas"

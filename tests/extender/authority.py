@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from gas.extender.tls import ServingCertificates
+from gas.extender.metrics import Metrics
+from gas.extender.tls import CertificateFiles, ServingCertificates
 
 
 @dataclass(frozen=True)
@@ -115,3 +116,21 @@ def shake_hands(
                 raise ssl.SSLError("it may not call")
             return caller, answerer
     raise AssertionError("the handshake does not end")
+
+
+def client_context(authority: Authority, pair: Pair | None, version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(authority.cert)
+    if pair is not None:
+        context.load_cert_chain(pair.cert, pair.key)
+    if version is not None:
+        context.minimum_version = context.maximum_version = version
+    return context
+
+
+def serving_certificates(
+    authority: Authority, metrics: Metrics, *, allowed_names: frozenset[str] = frozenset()
+) -> ServingCertificates:
+    pair = authority.issue("server")
+    files = CertificateFiles(pair.cert, pair.key, authority.cert)
+    return ServingCertificates(files, metrics, allowed_names=allowed_names, alpn=("h2", "http/1.1"))

@@ -8,6 +8,7 @@ import json
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -116,3 +117,40 @@ def running(
         made[0].stop()
         made[0].ended()
         assert not made[0].failures
+
+
+def read_to_end(client: socket.socket) -> bytes:
+    pieces = []
+    try:
+        while piece := client.recv(65536):
+            pieces.append(piece)
+    except (ConnectionResetError, ssl.SSLEOFError):
+        pass
+    return b"".join(pieces)
+
+
+def trickle(client: socket.socket, drop: bytes) -> bytes:
+    """Send ``drop`` again and again until the server ends the connection, and return its response."""
+    client.settimeout(0.05)
+    answer = b""
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        try:
+            client.sendall(drop)
+            piece = client.recv(65536)
+        except TimeoutError:
+            continue
+        except OSError:
+            return answer
+        if not piece:
+            return answer
+        answer += piece
+    raise AssertionError("the server goes on listening")
+
+
+def wait_until(happened: object) -> None:
+    assert callable(happened)
+    deadline = time.monotonic() + 15
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

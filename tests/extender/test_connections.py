@@ -24,8 +24,7 @@ from sandbox.api.routes import Access
 from sandbox.api.server import ApiServer
 from tests.builders import container, node_json, pod_json
 from tests.cluster.scripted_server import write_kubeconfig
-from tests.extender.authority import Authority
-from tests.extender.test_tls import client_context
+from tests.extender.authority import Authority, client_context
 
 
 @dataclass

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -16,13 +14,11 @@ from gas.extender.endpoint import INTERNAL_ERROR
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady
 from gas.extender.server import ServedVerb, Verb, extender_app
-from gas.extender.tls import CertificateFiles, ServingCertificates
 from gas.extender.wire import BadRequest, Unreadable
 from gas.values.errors import GasError
-from tests.extender.authority import Authority
+from tests.extender.authority import Authority, client_context, serving_certificates
 from tests.extender.http2_client import Http2Client
-from tests.extender.running import Running, running
-from tests.extender.test_tls import client_context
+from tests.extender.running import Running, read_to_end, running, trickle, wait_until
 
 JSON = {"Content-Type": "application/json"}
 MAX_BODY = 200_000
@@ -69,14 +65,6 @@ class Extender:
         assert self.running.client is not None
         self.running.client.set_alpn_protocols(["h2"])
         return Http2Client(self.running.connect())
-
-
-def serving_certificates(
-    authority: Authority, metrics: Metrics, *, allowed_names: frozenset[str] = frozenset()
-) -> ServingCertificates:
-    pair = authority.issue("server")
-    files = CertificateFiles(pair.cert, pair.key, authority.cert)
-    return ServingCertificates(files, metrics, allowed_names=allowed_names, alpn=("h2", "http/1.1"))
 
 
 @contextmanager
@@ -210,16 +198,6 @@ def request_head(verb: str, *headers: str) -> bytes:
     return "\r\n".join(lines).encode()
 
 
-def read_to_end(client: socket.socket) -> bytes:
-    pieces = []
-    try:
-        while piece := client.recv(65536):
-            pieces.append(piece)
-    except (ConnectionResetError, ssl.SSLEOFError):
-        pass
-    return b"".join(pieces)
-
-
 # contract E10.6
 @pytest.mark.parametrize(
     "path",
@@ -350,33 +328,6 @@ class TestSlowClients:
         client.sendall(request_head("filter", "Content-Length: 100") + b"x")
         client.close()
         wait_until(lambda: extender.counted("filter", "client-gone") == 1)
-
-
-def trickle(client: socket.socket, drop: bytes) -> bytes:
-    """Send ``drop`` again and again until the server ends the connection, and return its response."""
-    client.settimeout(0.05)
-    answer = b""
-    deadline = time.monotonic() + 15
-    while time.monotonic() < deadline:
-        try:
-            client.sendall(drop)
-            piece = client.recv(65536)
-        except TimeoutError:
-            continue
-        except OSError:
-            return answer
-        if not piece:
-            return answer
-        answer += piece
-    raise AssertionError("the server goes on listening")
-
-
-def wait_until(happened: object) -> None:
-    assert callable(happened)
-    deadline = time.monotonic() + 15
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 class TestHttp2:

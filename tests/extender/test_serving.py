@@ -20,10 +20,8 @@ from starlette.types import Receive, Scope, Send
 from gas.daemon.serving import ACCEPTED_AT_ONCE, LINGER, PLACE_CHECK, ListeningSocket, Port, listen, serve
 from gas.extender.metrics import Metrics
 from gas.extender.server import ServedVerb, extender_app
-from tests.extender.authority import Authority
-from tests.extender.running import Running, running
-from tests.extender.test_server import read_to_end, serving_certificates, trickle, wait_until
-from tests.extender.test_tls import client_context
+from tests.extender.authority import Authority, client_context, serving_certificates
+from tests.extender.running import Running, read_to_end, running, trickle, wait_until
 
 LARGE = 30_000_000
 POST_WITHOUT_BODY = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"

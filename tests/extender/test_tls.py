@@ -14,7 +14,7 @@ from gas.daemon.logs import LIMITED_LINES
 from gas.extender.metrics import Metrics
 from gas.extender.tls import CertificateFiles, CertificateFlags, ServingCertificates
 from gas.values.errors import GasError
-from tests.extender.authority import Authority, Pair, encrypted, shake_hands
+from tests.extender.authority import Authority, Pair, client_context, encrypted, shake_hands
 
 VERSIONS = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda v: v.name)
 
@@ -28,16 +28,6 @@ def files(authority: Authority) -> CertificateFiles:
 @pytest.fixture
 def metrics() -> Metrics:
     return Metrics("test")
-
-
-def client_context(authority: Authority, pair: Pair | None, version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(authority.cert)
-    if pair is not None:
-        context.load_cert_chain(pair.cert, pair.key)
-    if version is not None:
-        context.minimum_version = context.maximum_version = version
-    return context
 
 
 def refused(metrics: Metrics, reason: str) -> float | None:

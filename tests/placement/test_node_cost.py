@@ -23,9 +23,9 @@ from gas.placement.waste import LEFT_UNUSED, PRIOR, WHOLE, Asked, Mix, Part, sha
 from gas.values.amounts import sorted_amounts
 from gas.values.cards import Card
 from gas.values.errors import InvalidValue
+from tests.placement.brute_force import law
 from tests.placement.builders import GB, amounts, booked, container, init, node, pod
 from tests.placement.strategies import mixes, needs, nodes
-from tests.placement.test_laws import law
 
 CARD = amounts(i915=20, millicores=1000, memory=16 * GB)
 

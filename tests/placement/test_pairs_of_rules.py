@@ -22,7 +22,7 @@ from gas.placement.ratio import Ratio
 from gas.placement.waste import Asked, Mix, Part
 from gas.values.amounts import sorted_amounts
 from gas.values.cards import Card, Tile
-from tests.placement.test_laws import agrees_with_brute_force
+from tests.placement.brute_force import agrees_with_brute_force
 
 EXAMPLES = int(os.environ.get("PAIR_EXAMPLES", "40"))
 """Nodes and pods for each pair of rules, always the same ones; see docs/development.md."""

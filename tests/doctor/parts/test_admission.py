@@ -18,7 +18,7 @@ from gas.doctor.parts.admission import Webhook
 from gas.doctor.programs import EXTENDER
 from gas.doctor.snapshot import ServiceSeen
 from gas.objects.stored import DetailedPod
-from tests.deploy.test_admission import WEBHOOKS
+from tests.deploy.manifests import WEBHOOKS
 from tests.doctor.snapshots import (
     NOW,
     call,

@@ -17,8 +17,7 @@ from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady
 from gas.objects.json_patch import Operation
 from tests.extender.admission.reviews import UID, review_json
-from tests.extender.running import Running, running
-from tests.extender.test_server import read_to_end, wait_until
+from tests.extender.running import Running, read_to_end, running, wait_until
 
 JSON = {"Content-Type": "application/json"}
 LARGEST = 200_000

@@ -27,8 +27,7 @@ from sandbox.programs import running_extender
 from tests.builders import container, pod_json
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.extender.admission.reviews import review_json
-from tests.extender.authority import Authority
-from tests.extender.test_tls import client_context
+from tests.extender.authority import Authority, client_context
 
 GPU_POD = pod_json(container(i915=1, xe=1))
 
