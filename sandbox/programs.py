@@ -166,22 +166,17 @@ async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) 
         port, plain_port = await child.ports(r"serves kube-scheduler on port (\d+), .* on port (\d+)")
         plain_url = f"http://127.0.0.1:{plain_port}"
         await _wait_until_ready(child, plain_url)
+        parsed = parse_flags(flags)
         address = ExtenderAddress(
             url=f"https://127.0.0.1:{port}",
             authority=ca,
             certificate=client.certificate,
             key=client.key,
-            managed_resources=Vocabularies(parse_flags(flags).vocabularies).managed_resources,
+            managed_resources=Vocabularies(parsed.vocabularies).managed_resources,
             ignorable=False,
-            weight=int(_scores_nodes(flags)),
+            weight=int(any("prioritize" in part.verbs and part.is_on(parsed) for part in PARTS)),
         )
         yield RunningExtender(address, plain_url, child)
-
-
-def _scores_nodes(flags: Sequence[str]) -> bool:
-    """Return whether flags that the extender has accepted make it score nodes."""
-    parsed = parse_flags(flags)
-    return any("prioritize" in part.verbs and part.is_on(parsed) for part in PARTS)
 
 
 async def _wait_until_ready(child: ChildProcess, plain_url: str) -> None:

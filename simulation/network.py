@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -43,11 +44,7 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 @dataclass(eq=False)
 class Server:
-    """An application that is served by a process.
-
-    up      whether it accepts connections
-    on_call called when a request begins to be processed; may return seconds by which it is delayed
-    """
+    """An application that is served by a process. ``up``: whether it accepts connections."""
 
     name: str
     process: Process
@@ -147,7 +144,7 @@ class Exchange:
         if self._fate.lost:
             self.break_off()
         elif not self._fate.silent:
-            self.later(self._set_head, 504 if self._fate.failed else status, headers)
+            self.later(partial(self._becomes, status=504 if self._fate.failed else status, headers=headers))
 
     def sent(self, chunk: bytes) -> None:
         if chunk and not self._fate.is_bad:
@@ -167,16 +164,16 @@ class Exchange:
         if self._fate.failed and not self._fate.lost and not self._fate.silent:
             self.later(self._add, TIMED_OUT)
         if not self._fate.silent:
-            self.later(self._end)
+            self.later(partial(self._becomes, finished=True))
 
     def break_off(self) -> None:
         """Break the connection; the client notices it after a delay."""
         if self in self._server.open:
             self._server.open.remove(self)
-        self.later(self._break)
+        self.later(partial(self._becomes, broken=True))
 
     def refuse(self) -> None:
-        self.later(self._refuse)
+        self.later(partial(self._becomes, refused=True))
 
     def hang_up(self) -> None:
         """Note that the client waits no longer."""
@@ -222,24 +219,14 @@ class Exchange:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _set_head(self, status: int, headers: dict[str, str]) -> None:
-        self.status, self.headers = status, headers
+    def _becomes(self, **fields: Any) -> None:
+        """Change what the client sees of the exchange, and wake it."""
+        for name, value in fields.items():
+            setattr(self, name, value)
         self._wake()
 
     def _add(self, chunk: bytes) -> None:
         self._chunks.append(chunk)
-        self._wake()
-
-    def _end(self) -> None:
-        self.finished = True
-        self._wake()
-
-    def _break(self) -> None:
-        self.broken = True
-        self._wake()
-
-    def _refuse(self) -> None:
-        self.refused = True
         self._wake()
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from gas.values.errors import GasError
+from sandbox.api.kinds import NODES
 from sandbox.api.verbs import Api
 from sandbox.demo.manifests import BadManifest, Manifests, NodeManifest, PodManifest, read_manifests
 from sandbox.demo.output import Output, counted
 from sandbox.demo.picture import Run
-from sandbox.demo.sandbox import Sandbox, create_bare_node, running_sandbox
+from sandbox.demo.sandbox import Sandbox, running_sandbox
 from sandbox.hardware.described_node import bare_node, hardware_of, missing_fields
 from sandbox.kubelet.containers import KubeletPace
 from sandbox.programs import running_page
@@ -52,17 +54,13 @@ async def show_examples(
     nodes, files = _read_examples(directory)
     output = Output(console, pods_run=True)
 
-    def set_up(api: Api) -> None:
-        for node in nodes:
-            create_bare_node(api, node)
-
     hardware = {node.name: hardware_of(node.as_object()) for node in nodes}
     pace = KubeletPace(init=min(0.2, run), run=run, status=0.3)
     output.print_line(f"{counted(len(nodes), 'node')}; each pod runs for {run:g} seconds.")
     output.print_line(
         "The GPUs are fake: generated files in the form of sysfs. The demo does not use this machine's GPUs."
     )
-    async with running_sandbox(output, set_up, flags, hardware=hardware, pace=pace) as sandbox:
+    async with running_sandbox(output, partial(_create_nodes, nodes), flags, hardware=hardware, pace=pace) as sandbox:
         await _until_described(sandbox, nodes)
         _print_nodes(output, nodes, sandbox)
         submitted = 0
@@ -92,14 +90,10 @@ async def show_page(console: Console, directory: Path, flags: Sequence[str]) -> 
     nodes, files = _read_examples(directory)
     output = Output(Console(quiet=True), pods_run=True)  # the page shows it, and its address stays in sight
 
-    def set_up(api: Api) -> None:
-        for node in nodes:
-            create_bare_node(api, node)
-
     hardware = {node.name: hardware_of(node.as_object()) for node in nodes}
     pace = KubeletPace(init=0.2, run=None, status=0.3)
     async with (
-        running_sandbox(output, set_up, flags, hardware=hardware, pace=pace) as sandbox,
+        running_sandbox(output, partial(_create_nodes, nodes), flags, hardware=hardware, pace=pace) as sandbox,
         running_page(sandbox.kubeconfig, sandbox.extender, flags) as (url, page),
     ):
         await _until_described(sandbox, nodes)
@@ -109,6 +103,12 @@ async def show_page(console: Console, directory: Path, flags: Sequence[str]) -> 
                 sandbox.submit(pod)
             await asyncio.sleep(PAUSE)
         await page.until_it_ends()
+
+
+def _create_nodes(nodes: Sequence[NodeManifest], api: Api) -> None:
+    """Create nodes without what their plugins and kubelets will write on them. Raises ApiFailure."""
+    for node in nodes:
+        api.create(NODES, None, bare_node(node.as_object()))
 
 
 async def _until_described(sandbox: Sandbox, nodes: Sequence[NodeManifest]) -> None:

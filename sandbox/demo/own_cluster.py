@@ -11,10 +11,11 @@ from typing import TypeVar
 from rich.console import Console
 
 from sandbox.api.failure import ApiFailure
+from sandbox.api.kinds import NODES
 from sandbox.api.verbs import Api
 from sandbox.demo.manifests import BadManifest, Manifests, NodeManifest, PodManifest
 from sandbox.demo.output import Output, counted
-from sandbox.demo.sandbox import create_node, create_pod, running_sandbox
+from sandbox.demo.sandbox import create_pod, running_sandbox
 from sandbox.scheduler.scheduler import NAME as SCHEDULER
 
 QUIET_SECONDS = 1.0
@@ -47,7 +48,7 @@ async def show_cluster(console: Console, file: Path, manifests: Manifests, flags
         output.print_warning(f"ignored: {fault}")
     refused: list[NodeManifest | PodManifest] = []
 
-    def attempt(create: Callable[[Manifest], None], given: Manifest) -> bool:
+    def attempt(create: Callable[[Manifest], object], given: Manifest) -> bool:
         try:
             create(given)
         except ApiFailure as failure:
@@ -59,7 +60,7 @@ async def show_cluster(console: Console, file: Path, manifests: Manifests, flags
 
     def set_up(api: Api) -> None:
         for node in manifests.nodes:
-            attempt(partial(create_node, api), node)
+            attempt(lambda each: api.create(NODES, None, each.as_object()), node)
         for pod in bound:
             attempt(partial(create_pod, api), pod)
 

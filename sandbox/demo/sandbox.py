@@ -18,13 +18,13 @@ from gas.extender.command_line import parse_flags
 from gas.plugin.kubelet.plugin_socket import LONGEST_PATH
 from sandbox.api.client import ApiClient, Mirror, Object
 from sandbox.api.failure import ApiFailure
-from sandbox.api.kinds import NAMESPACES, NODES, PODS
+from sandbox.api.kinds import NAMESPACES, PODS
 from sandbox.api.server import ApiServer
 from sandbox.api.verbs import Api
-from sandbox.demo.manifests import NodeManifest, PodManifest
+from sandbox.demo.manifests import PodManifest
 from sandbox.demo.output import Output
 from sandbox.demo.pod_history import InsidePod, inside_pod
-from sandbox.hardware.described_node import Hardware, bare_node
+from sandbox.hardware.described_node import Hardware
 from sandbox.hardware.fake_sysfs import write_tree
 from sandbox.kubelet.containers import Containers, KubeletPace
 from sandbox.kubelet.kubelet import Kubelet
@@ -264,16 +264,6 @@ def _vocabulary_flags(flags: Sequence[str]) -> list[str]:
         for declared in flags_in(each.flags)
     ]
     return [f"--vocabularies={names}", *of_vocabularies]
-
-
-def create_node(api: Api, node: NodeManifest) -> None:
-    """Create a node as its manifest describes it. Raises ApiFailure."""
-    api.create(NODES, None, node.as_object())
-
-
-def create_bare_node(api: Api, node: NodeManifest) -> None:
-    """Create a node without what its plugin and its kubelet will write on it. Raises ApiFailure."""
-    api.create(NODES, None, bare_node(node.as_object()))
 
 
 def create_pod(api: Api, pod: PodManifest) -> None:
