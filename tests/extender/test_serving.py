@@ -58,6 +58,16 @@ def read_answer(client: socket.socket) -> bytes:
     return answer
 
 
+def tls_sides(authority: Authority, *, tls: bool = True) -> dict[str, Any]:
+    """Return the arguments of `running` for a port with TLS and a client that may call it; none without TLS."""
+    if not tls:
+        return {}
+    return {
+        "tls": serving_certificates(authority, Metrics("test")),
+        "client": client_context(authority, authority.issue("scheduler")),
+    }
+
+
 def is_closed(client: socket.socket) -> bool:
     client.settimeout(15)
     try:
@@ -87,9 +97,8 @@ class TestShutdown:
     def test_a_request_just_after_the_signal_is_completed_and_ends_its_connection(
         self, authority: Authority, *, tls: bool
     ) -> None:
-        context = serving_certificates(authority, Metrics("test")) if tls else None
-        client_tls = client_context(authority, authority.issue("scheduler")) if tls else None
-        with running(app, tls=context, client=client_tls) as served, served.connect() as client:
+        sides = tls_sides(authority, tls=tls)
+        with running(app, **sides) as served, served.connect() as client:
             client.sendall(get("/"))
             assert b"connection: close" not in read_answer(client)
             served.stop()
@@ -108,10 +117,9 @@ class TestShutdown:
             started.append(scope["path"])
             await app(scope, receive, send)
 
-        context = serving_certificates(authority, Metrics("test")) if tls else None
-        client_tls = client_context(authority, authority.issue("scheduler")) if tls else None
+        sides = tls_sides(authority, tls=tls)
         answered = []
-        with running(counting, tls=context, client=client_tls) as served, ExitStack() as opened:
+        with running(counting, **sides) as served, ExitStack() as opened:
             clients = [opened.enter_context(served.connect()) for _ in range(60)]
             for client in clients:
                 client.sendall(get("/"))
@@ -181,10 +189,8 @@ class TestShutdown:
     @pytest.mark.parametrize("tls", [True, False], ids=["tls", "plain"])
     @pytest.mark.parametrize("path", ["/", "/large"], ids=["idle", "reads-nothing"])
     def test_an_idle_client_does_not_delay_the_end(self, authority: Authority, path: str, *, tls: bool) -> None:
-        metrics = Metrics("test")
-        context = serving_certificates(authority, metrics) if tls else None
-        client_tls = client_context(authority, authority.issue("scheduler")) if tls else None
-        with running(app, tls=context, client=client_tls, graceful_timeout=0.5) as served, served.connect() as client:
+        sides = tls_sides(authority, tls=tls)
+        with running(app, **sides, graceful_timeout=0.5) as served, served.connect() as client:
             client.sendall(get(path))
             client.recv(10)
             time.sleep(0.2)
@@ -248,9 +254,8 @@ class TestSlowClients:
 def test_nothing_is_kept_of_a_connection_that_its_client_has_closed(
     authority: Authority, paths: list[str], *, tls: bool
 ) -> None:
-    context = serving_certificates(authority, Metrics("test")) if tls else None
-    client_tls = client_context(authority, authority.issue("scheduler")) if tls else None
-    with running(app, tls=context, client=client_tls, keep_alive=60) as served:
+    sides = tls_sides(authority, tls=tls)
+    with running(app, **sides, keep_alive=60) as served:
         before = served.tasks()
         with served.connect() as client:
             wait_until(lambda: served.tasks() > before)
@@ -267,13 +272,12 @@ def test_nothing_is_kept_of_a_connection_that_its_client_has_closed(
 def test_the_memory_of_a_connection_is_free_without_the_garbage_collector(
     authority: Authority, count: int, *, tls: bool
 ) -> None:
-    context = serving_certificates(authority, Metrics("test")) if tls else None
-    client_tls = client_context(authority, authority.issue("scheduler")) if tls else None
+    sides = tls_sides(authority, tls=tls)
 
     def connections() -> int:
         return sum(isinstance(each, TCPServer) for each in gc.get_objects())
 
-    with running(app, tls=context, client=client_tls) as served:
+    with running(app, **sides) as served:
         gc.collect()
         before = connections()
         gc.disable()
@@ -293,9 +297,8 @@ def test_the_memory_of_a_connection_is_free_without_the_garbage_collector(
 def test_a_client_that_leaves_before_its_request_is_read_logs_no_error(
     authority: Authority, caplog: pytest.LogCaptureFixture, path: str, *, is_reset: bool
 ) -> None:
-    context = serving_certificates(authority, Metrics("test"))
-    client_tls = client_context(authority, authority.issue("scheduler"))
-    with running(app, tls=context, client=client_tls) as served:
+    sides = tls_sides(authority)
+    with running(app, **sides) as served:
         before = served.tasks()
         with served.connect() as other, served.connect() as client:
             wait_until(lambda: served.tasks() == before + 2)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from heapq import nsmallest
+from itertools import islice
+
+import msgspec
 
 from gas.decision.names import WRITTEN_ANNOTATIONS
 from gas.extender.decisions import Decision
@@ -104,25 +107,7 @@ def why_document(cluster: Cluster, namespace: str, name: str, is_late: Callable[
 
 def decisions_data(decisions: Iterable[Decision]) -> list[dict[str, object]]:
     """Return decisions as data, at most `MOST_DECISIONS` of them."""
-    found: list[dict[str, object]] = []
-    for each in decisions:
-        if len(found) == MOST_DECISIONS:
-            break
-        found.append(
-            {
-                "time": each.time,
-                "pod": each.pod,
-                "node": each.node,
-                "cards": each.cards,
-                "verb": each.verb,
-                "passing": each.passing,
-                "score": each.score,
-                "alternatives": [{"node": other.node, "score": other.score} for other in each.alternatives],
-                "milliseconds": dict(each.milliseconds),
-                "error": each.error,
-            }
-        )
-    return found
+    return [msgspec.to_builtins(each) for each in islice(decisions, MOST_DECISIONS)]
 
 
 def as_text(data: object) -> object:
