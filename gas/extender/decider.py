@@ -68,7 +68,7 @@ class Options:
     need          what pods may ask for
     step_limit    most steps of one search for cards
     count_hosts   whether free CPU, memory and pod slots of nodes are counted as well
-    find_hopeless whether a filter tells which nodes could not hold a pod even if nothing were booked
+    find_hopeless whether a filter names the nodes that could not hold a pod even if nothing were booked
     bound_names   labels and annotations of bound pods that parts read, besides those of the vocabularies
     """
 

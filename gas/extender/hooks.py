@@ -1,4 +1,4 @@
-"""What optional parts add to decisions, and how they learn what has happened. No I/O."""
+"""The hooks by which optional parts add to decisions and learn what has happened. No I/O."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Observer:
 
 
 class Observers(Observer):
-    """Pass what the decider reports on to several observers, in their order."""
+    """Pass on to several observers what the decider reports, in their order."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
@@ -148,7 +148,7 @@ class OpenReviews(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """What parts add to decisions. Each tuple is empty while no part that is on has anything to add.
+    """The additions of parts to decisions. Each tuple is empty while no part that is on has anything to add.
 
     closing    each returns the cards that are reserved for others than a pod, by node, before it is decided about
     asked      each is called with a pod that wants cards, its need, and the nodes that are asked about

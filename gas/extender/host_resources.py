@@ -7,19 +7,19 @@ decodes no more than their GPU requests.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from cachetools import LRUCache
 
 from gas.extender.hooks import Observer
+from gas.objects.handler import Mirror, MirrorByName
 from gas.objects.stored import (
     Container,
     ContainerStatus,
     HostPod,
     HostPodStatus,
     Node,
-    ObjectId,
     Pod,
     Quantity,
     ResourceRequirements,
@@ -71,7 +71,7 @@ class _Assigned(NamedTuple):
     assumed: bool = False
 
 
-class HostPods:
+class HostPods(Mirror[HostPod]):
     """The sums of what pods request of their nodes: all pods that have a node and have not ended. Fed by a watch.
 
     A pod that the extender is about to bind is counted from then on, since the watch shows it some milliseconds later.
@@ -84,27 +84,12 @@ class HostPods:
         self._shared: LRUCache[SortedAmounts, SortedAmounts] = LRUCache(MOST_SHARED_REQUESTS)
         self._on_change = on_change
 
-    def listed(self, pods: list[HostPod]) -> None:
-        """Take in a part of a complete list."""
-        for pod in pods:
-            self.changed(pod)
-
-    def complete(self, listed: list[ObjectId]) -> None:
-        """Forget the pods that are not in the complete list."""
-        there = {pod.uid for pod in listed}
-        for uid in [uid for uid in self._assigned if uid not in there]:
-            self._forget(uid)
-
     def changed(self, pod: HostPod) -> None:
         """Take in a pod that is new or was updated."""
         if pod.is_over:
-            self._forget(pod.uid)
+            self.forget(pod.uid)
         elif pod.node_name:
             self._count(pod.uid, pod.node_name, pod, assumed=False)
-
-    def deleted(self, pod: HostPod) -> None:
-        """Forget a pod."""
-        self._forget(pod.uid)
 
     def assume(self, pod: Pod, node: str) -> None:
         """Count a pod that is about to be bound, unless it is counted already."""
@@ -115,7 +100,7 @@ class HostPods:
         """Stop counting a pod that was not bound after all; one that the watch has shown on its node stays."""
         assigned = self._assigned.get(uid)
         if assigned is not None and assigned.assumed:
-            self._forget(uid)
+            self.forget(uid)
 
     def requested(self, uid: str) -> SortedAmounts | None:
         """Return what a pod with a node requests, None if it is not known."""
@@ -144,7 +129,7 @@ class HostPods:
         add(self._sums.setdefault(node, {}), requests)
         self._on_change(node)
 
-    def _forget(self, uid: str) -> None:
+    def forget(self, uid: str) -> None:
         if (assigned := self._assigned.pop(uid, None)) is not None:
             self._take(assigned)
             self._on_change(assigned.node)
@@ -155,8 +140,11 @@ class HostPods:
         if not sums:
             del self._sums[assigned.node]
 
+    def known(self) -> Collection[str]:
+        return self._assigned.keys()
 
-class HostNodes:
+
+class HostNodes(MirrorByName[Node]):
     """The resources that each node offers to pods, from ``status.allocatable``. Fed by a watch.
 
     ``on_change`` is called with the name of a node that now offers something else.
@@ -167,17 +155,6 @@ class HostNodes:
         self._shared: LRUCache[SortedAmounts, SortedAmounts] = LRUCache(MOST_SHARED_REQUESTS)
         self._on_change = on_change
 
-    def listed(self, nodes: list[Node]) -> None:
-        """Take in a part of a complete list."""
-        for node in nodes:
-            self.changed(node)
-
-    def complete(self, listed: list[ObjectId]) -> None:
-        """Forget the nodes that are not in the complete list."""
-        there = {node.name for node in listed}
-        for name in [name for name in self._allocatable if name not in there]:
-            self._drop(name)
-
     def changed(self, node: Node) -> None:
         """Take in a node that is new or was updated."""
         amounts = sorted_amounts(node_allocatable(node))
@@ -185,17 +162,16 @@ class HostNodes:
             self._allocatable[node.name] = self._shared.setdefault(amounts, amounts)
             self._on_change(node.name)
 
-    def deleted(self, node: Node) -> None:
-        """Forget a node."""
-        self._drop(node.name)
-
     def allocatable(self, node: str) -> SortedAmounts | None:
         """Return what a node offers, None if it is not known."""
         return self._allocatable.get(node)
 
-    def _drop(self, name: str) -> None:
+    def forget(self, name: str) -> None:
         if self._allocatable.pop(name, None) is not None:
             self._on_change(name)
+
+    def known(self) -> Collection[str]:
+        return self._allocatable.keys()
 
 
 class HostResources(Observer):

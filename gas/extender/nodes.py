@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
-from gas.objects.stored import Node, ObjectId
+from gas.objects.handler import MirrorByName
+from gas.objects.stored import Node
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.protocol import NodeFacts
 
@@ -25,7 +26,7 @@ class _Kind:
     nodes: int = 0
 
 
-class Nodes:
+class Nodes(MirrorByName[Node]):
     """Facts of each node, by name. Fed by a watch; ``on_change`` is called with the name of a node that changed.
 
     Most updates of a node are heartbeats: only a change of a label, resource or annotation that a vocabulary reads is
@@ -39,17 +40,6 @@ class Nodes:
         self._last_number = 0
         self._on_change = on_change
 
-    def listed(self, nodes: list[Node]) -> None:
-        """Take in a part of a complete list."""
-        for node in nodes:
-            self.changed(node)
-
-    def complete(self, listed: list[ObjectId]) -> None:
-        """Forget the nodes that are not in the complete list."""
-        there = {node.name for node in listed}
-        for name in [name for name in self._nodes if name not in there]:
-            self._drop(name)
-
     def changed(self, node: Node) -> None:
         """Take in a node that is new or was updated."""
         kind = self._kind_of(node)
@@ -61,10 +51,6 @@ class Nodes:
         if before is not None:
             self._leave(before)
         self._on_change(node.name)
-
-    def deleted(self, node: Node) -> None:
-        """Forget a node."""
-        self._drop(node.name)
 
     def facts(self, name: str) -> NodeFacts | None:
         """Return the facts of a node, None if the node is not known."""
@@ -106,7 +92,7 @@ class Nodes:
             kind = self._kinds[source] = _Kind(self._last_number, source, self._vocabularies.facts(node))
         return kind
 
-    def _drop(self, name: str) -> None:
+    def forget(self, name: str) -> None:
         if (kind := self._nodes.pop(name, None)) is not None:
             self._leave(kind)
             self._on_change(name)
@@ -115,3 +101,6 @@ class Nodes:
         kind.nodes -= 1
         if not kind.nodes:
             del self._kinds[kind.source]
+
+    def known(self) -> Collection[str]:
+        return self._nodes.keys()

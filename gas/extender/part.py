@@ -1,4 +1,4 @@
-"""What an optional part of the extender declares, and what it adds to the program once it is on.
+"""The declaration of an optional part of the extender, and what it adds to the program once it is on.
 
 `gas.extender.parts` lists the parts by hand. A declaration imports only what is light; `Part.build` imports the rest.
 """
@@ -56,7 +56,7 @@ class Core:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Additions:
-    """What a part that is on adds to the program.
+    """The additions to the program of a part that is on.
 
     hooks            what it adds to decisions
     verbs            served to kube-scheduler, by name
@@ -98,7 +98,7 @@ class Part:
     permissions    returns those that it needs besides the core's, by its flags and the extender's namespace
     verbs          names of the verbs that it serves
     counts_hosts   whether it needs free CPU, memory and pod slots of nodes, so that whole pods are decoded
-    find_hopeless  whether filters tell which nodes could not hold a pod even if nothing were booked
+    find_hopeless  whether filters name the nodes that could not hold a pod even if nothing were booked
     bound_names    labels and annotations of bound pods that it reads
     """
 

@@ -444,6 +444,11 @@ class DisruptionBudget(_Object, frozen=True):
     spec: DisruptionBudgetSpec | None = None
     status: DisruptionBudgetStatus | None = None
 
+    @property
+    def uid(self) -> str:
+        """The UID, empty if there is none."""
+        return self.metadata.uid or ""
+
 
 class ManagedFields(_Object, frozen=True):
     """The fields of an object that one client wrote; ``fields`` is the API server's nested map."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from gas.objects.stored import ObjectId, Pod
+from gas.objects.handler import Mirror
+from gas.objects.stored import Pod
 
 
 class UnboundPod(NamedTuple):
@@ -20,7 +21,7 @@ class UnboundPod(NamedTuple):
     wants_cards: bool
 
 
-class UnboundPods:
+class UnboundPods(Mirror[Pod]):
     """The pods without a node, those that ask for no cards included. Fed by the watch of the pods.
 
     A pod that is not here was bound, is gone, or is so new that the watch has not shown it.
@@ -53,32 +54,20 @@ class UnboundPods:
                 return pod
         return None
 
-    def listed(self, pods: list[Pod], /) -> None:
-        """Take in a part of a complete list."""
-        for pod in pods:
-            self.changed(pod)
-
-    def complete(self, listed: list[ObjectId], /) -> None:
-        """Forget the pods that are not in the complete list."""
-        there = {pod.uid for pod in listed}
-        for uid in self._keys.keys() - there:
-            self._forget(uid)
-
     def changed(self, pod: Pod, /) -> None:
         """Take in a pod that is new or was updated."""
         if pod.node_name or pod.is_over:
-            self._forget(pod.uid)
+            self.forget(pod.uid)
         else:
             if (before := self._by_key.get(pod.key)) is not None and before.uid != pod.uid:
-                self._forget(before.uid)
+                self.forget(before.uid)
             self._keys[pod.uid] = pod.key
             self._by_key[pod.key] = UnboundPod(pod.uid, self._is_gpu_pod(pod))
             self._arrived.set()
 
-    def deleted(self, pod: Pod, /) -> None:
-        """Forget a pod that is gone."""
-        self._forget(pod.uid)
-
-    def _forget(self, uid: str) -> None:
+    def forget(self, uid: str) -> None:
         if (key := self._keys.pop(uid, None)) is not None and self._by_key[key].uid == uid:
             del self._by_key[key]
+
+    def known(self) -> Collection[str]:
+        return self._keys.keys()

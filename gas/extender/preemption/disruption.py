@@ -6,12 +6,13 @@ Fed by watches, and only while the extender preempts pods.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from cachetools import LRUCache
 
-from gas.objects.stored import DisruptionBudget, HostPod, LabelSelector, ObjectId, Pod, Requirement
+from gas.objects.handler import Mirror
+from gas.objects.stored import DisruptionBudget, HostPod, LabelSelector, Pod, Requirement
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -53,22 +54,12 @@ def assigned_pod(pod: Pod, node: str) -> AssignedPod:
     )
 
 
-class AssignedPods:
+class AssignedPods(Mirror[HostPod]):
     """The pods that have a node and have not ended, by UID. Fed by a watch."""
 
     def __init__(self) -> None:
         self._pods: dict[str, AssignedPod] = {}
         self._shared: LRUCache[Labels, Mapping[str, str]] = LRUCache(MOST_SHARED_LABELS)
-
-    def listed(self, pods: list[HostPod]) -> None:
-        """Take in a part of a complete list."""
-        for pod in pods:
-            self.changed(pod)
-
-    def complete(self, listed: list[ObjectId]) -> None:
-        """Forget the pods that are not in the complete list."""
-        for uid in self._pods.keys() - {pod.uid for pod in listed}:
-            self._pods.pop(uid, None)
 
     def changed(self, pod: HostPod) -> None:
         """Take in a pod that is new or was updated."""
@@ -79,10 +70,6 @@ class AssignedPods:
         shared = self._shared.setdefault(tuple(labels.items()), labels)
         self._pods[pod.uid] = assigned_pod(pod, pod.node_name)._replace(labels=shared)
 
-    def deleted(self, pod: HostPod) -> None:
-        """Forget a pod."""
-        self._pods.pop(pod.uid, None)
-
     def needs(self, pod: HostPod) -> bool:
         """Return whether a pod has a node, or had one when it was last seen."""
         return bool(pod.node_name) or pod.uid in self._pods
@@ -91,30 +78,23 @@ class AssignedPods:
         """Return a pod, None if it is not known."""
         return self._pods.get(uid)
 
+    def known(self) -> Collection[str]:
+        return self._pods.keys()
 
-class DisruptionBudgets:
+    def forget(self, key: str) -> None:
+        """Forget a pod."""
+        self._pods.pop(key, None)
+
+
+class DisruptionBudgets(Mirror[DisruptionBudget]):
     """The disruption budgets of the cluster. Fed by a watch."""
 
     def __init__(self) -> None:
         self._budgets: dict[str, DisruptionBudget] = {}
 
-    def listed(self, budgets: list[DisruptionBudget]) -> None:
-        """Take in a part of a complete list."""
-        for budget in budgets:
-            self.changed(budget)
-
-    def complete(self, listed: list[ObjectId]) -> None:
-        """Forget the budgets that are not in the complete list."""
-        there = {budget.uid for budget in listed}
-        self._budgets = {uid: budget for uid, budget in self._budgets.items() if uid in there}
-
     def changed(self, budget: DisruptionBudget) -> None:
         """Take in a budget that is new or was updated."""
-        self._budgets[budget.metadata.uid or ""] = budget
-
-    def deleted(self, budget: DisruptionBudget) -> None:
-        """Forget a budget."""
-        self._budgets.pop(budget.metadata.uid or "", None)
+        self._budgets[budget.uid] = budget
 
     def of(self, pod: AssignedPod) -> list[DisruptionBudget]:
         """Return the budgets that count the eviction of a pod, as kube-scheduler finds them.
@@ -133,6 +113,13 @@ class DisruptionBudgets:
             and budget.spec.selector is not None
             and selects(budget.spec.selector, pod.labels)
         ]
+
+    def known(self) -> Collection[str]:
+        return self._budgets.keys()
+
+    def forget(self, key: str) -> None:
+        """Forget a budget."""
+        self._budgets.pop(key, None)
 
 
 def allowed_disruptions(budget: DisruptionBudget) -> int:

@@ -51,7 +51,7 @@ class Preemption:
 
     @property
     def hooks(self) -> Hooks:
-        """What it adds to every decision."""
+        """Its additions to every decision."""
         return Hooks(
             closing=(self.nominations.kept_from,),
             observers=(self.nominations,),

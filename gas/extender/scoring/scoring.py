@@ -31,7 +31,7 @@ class Scoring:
 
     @property
     def hooks(self) -> Hooks:
-        """What it adds to every decision."""
+        """Its additions to every decision."""
         return Hooks(asked=(self._learn,), choosing=(self._need_to_choose,), observers=(self.scores,))
 
     def prioritize(self, args: FilterArgs) -> Turns[list[tuple[str, int]]]:

@@ -82,7 +82,7 @@ async def test_a_binding_that_is_written_meanwhile_keeps_its_cards() -> None:
 
 
 class Watched:
-    """What a replica does before it decides. Its clock and pauses stand still unless the test moves them."""
+    """The steps of a replica before it decides. Its clock and pauses stand still unless the test moves them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.now = 0.0

@@ -14,7 +14,7 @@ from tests.extender.histories import NEEDS, Histories
 
 
 class HistoriesWithScores(Histories):
-    """Histories while nodes are scored, so that cards are chosen by what pods have asked for."""
+    """Do the same while nodes are scored, so that cards are chosen by what pods have asked for."""
 
     def _decider(self) -> DrivenDecider:
         decider = DrivenDecider(self.cluster, options=Options(vocabularies=DEFAULT, count_hosts=True))
