@@ -59,7 +59,7 @@ class MadeUpPods:
 class MadeUpChoices(ChoiceAnnotations):
     annotations = frozenset({CARD})
 
-    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None) -> Mapping[str, str]:
+    def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
         return {CARD: ",".join(str(int(card)) for each in choice.containers for card in each.cards)}
 
     def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:

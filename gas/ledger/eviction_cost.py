@@ -20,7 +20,7 @@ class Evictable:
     """A pod that may have to leave its node.
 
     footprint  what it holds of each card
-    requests   what it requests of the node beside its cards
+    requests   what it requests of the node besides its cards
     budgets    positions of the disruption budgets that count it
     leaving    whether it is being deleted already
     must_go    whether it leaves in any case, for a reason that is not known here

@@ -238,7 +238,7 @@ class Ledger:
         return () if sums is None else sums.state()
 
     def sums(self, node: str, also: Iterable[Footprint] = ()) -> NodeSums:
-        """Return new sums of the bookings of a node, and of footprints beside them, that may be changed freely."""
+        """Return new sums of the bookings of a node, and of further footprints, that may be changed freely."""
         sums = NodeSums()
         for uid, booking in self.on_node(node).items():
             sums.put(uid, booking.footprint)

@@ -31,7 +31,7 @@ DEFAULT_VICTIM_STEPS = 2_000
 """Placements that are tried for one node before the best set so far is taken: about a tenth of a second."""
 
 FIRST_STEPS = 300
-"""More searches for cards that are allowed, beside four for each pod, as long as no set is found."""
+"""More searches for cards that are allowed, in addition to four for each pod, as long as no set is found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Node:
 
     inventory  its cards
     sums       what is booked on them; changed by the search, and the same again after it
-    free       by resource, what is free beside the cards
+    free       by resource, what is free besides the cards
     """
 
     inventory: Inventory
@@ -76,7 +76,7 @@ def smallest_victims(
     If the result has no pods, the pod fits as it is. When the search is cut short, the result is the best set found so
     far: with any pod of it back on the node, the pod would not fit.
 
-    requests      what the pod requests of the node beside its cards
+    requests      what the pod requests of the node besides its cards
     pods          those that may leave, most important first; of equal sets the less important pods leave
     allowed       how many disruptions each budget allows
     step_limit    of one search for cards
@@ -312,7 +312,7 @@ class _Search:
         return self.is_cut
 
     def _fits_with(self, kept: Sequence[Evictable]) -> bool:
-        """Return whether the pod fits beside these pods on any cards of the node, as a bind will find it."""
+        """Return whether the pod fits together with these pods on any cards of the node, as a bind will find it."""
         for pod in kept:
             self._put(pod)
         fits = self.fits()

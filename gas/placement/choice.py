@@ -60,7 +60,7 @@ class Footprint:
 
     Raises InvalidValue for a negative or fractional number.
 
-    Init containers run one after the other before the app containers, beside the sidecars that started before them.
+    Init containers run one after the other before the app containers, with the sidecars that started before them.
 
     containers  by card, how many containers have it at the same time
     company     the labels of the pod, which count on all its cards

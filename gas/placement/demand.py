@@ -14,7 +14,7 @@ FIRST = 20
 """After so many arrivals the first mix is made, and then one whenever there were half as many again."""
 
 MOST_BETWEEN = 1000
-"""After so many more arrivals at the latest, the mix is made anew. Making it more often gives out no more cards."""
+"""After so many more arrivals at the latest, the mix is made again. Making it more often gives out no more cards."""
 
 MEMORY = 4096.0
 """Arrivals that count. When more have come, each of them counts half, so that old habits are forgotten."""
@@ -47,9 +47,9 @@ class Demand:
         return self._arrivals
 
     def learn(self, need: PodNeed, host: Amounts, restriction: Hashable = None) -> None:
-        """Take in a pod that has arrived. A pod that needs no card teaches nothing.
+        """Learn from a pod that has arrived. A pod that needs no card teaches nothing.
 
-        host         what it requests beside cards
+        host         what it requests besides cards
         restriction  names the rule by which it may use some of the nodes only, None if it may use all
         """
         shape = tuple(Part(request.count, request.per_card, request.ratios) for request in plan_of(need).staying)
@@ -65,7 +65,7 @@ class Demand:
             self._halve()
 
     def mix(self) -> Mix:
-        """Return the latest mix, made anew if enough pods have come since."""
+        """Return the latest mix, made again if enough pods have come since."""
         if self._arrivals >= self._next:
             self._next = self._arrivals + min(self._arrivals // 2, MOST_BETWEEN)
             self._mix = Mix(

@@ -86,7 +86,7 @@ def placement_cost(
 ) -> int:
     """Return the cost of placing a pod on a node, lowest best. Costs compare only under the same policy and mix.
 
-    host      what the node has free beside its cards without the pod, by resource; None if that is not known
+    host      what the node has free besides its cards without the pod, by resource; None if that is not known
     requests  what the pod requests of that
     pressure  how much the node's cards are asked for by pods that cannot go elsewhere
     """
@@ -111,7 +111,7 @@ def placement_cost(
 def stranded(left: int, host: Amounts, per_card: Mapping[str, float], requests: Amounts = NOTHING) -> int:
     """Return how much of ``left``, in thousandths of a card, the scarcest resource of the host cannot serve.
 
-    host      what is free beside the cards
+    host      what is free besides the cards
     requests  what is taken from it in addition
     """
     served = float(left)

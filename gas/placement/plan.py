@@ -1,6 +1,6 @@
 """A pod's need as requests and slots, prepared once and then asked of many nodes.
 
-A pod's life has moments at which its cards must have enough free: one while each init container runs (beside the
+A pod's life has moments at which its cards must have enough free: one while each init container runs (with the
 sidecars that were started before it), and the last one, with all sidecars and app containers. One resource at one
 moment is a *slot*. A request takes its amounts in the slots of all moments at which its containers run.
 """

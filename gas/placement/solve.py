@@ -4,7 +4,7 @@ A pod without init containers is placed by first fit, which gives what the origi
 nothing, the complete search places it. A pod with init containers prefers what kubelet would give it anyway
 (`kubelet_reuse`), so it gets the result of the first of these steps that has one:
 
-1. App containers by first fit as if there were no init containers, then the sidecars beside them by first fit, then a
+1. App containers by first fit as if there were no init containers, then the sidecars with them by first fit, then a
    search for the init containers so that all containers follow kubelet's reuse.
 2. The complete search for a result that follows kubelet's reuse.
 3. The complete search for any result.

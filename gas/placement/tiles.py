@@ -18,7 +18,7 @@ def choose_tiles(
 
     ``cards`` has the cards of every container, chosen so that there are enough tiles. No two app containers or sidecars
     get the same tile; they take tiles in the order of `free_tiles`. An init container avoids only the tiles of sidecars
-    that run beside it. It prefers tiles that the pod has on that card anyway, so that the pod holds fewer tiles in all.
+    that run at the same time. It prefers tiles that the pod has on that card anyway, so that it holds fewer in all.
     """
     chosen: list[Tiles] = [()] * len(need.containers)
     staying: dict[Card, dict[int, int]] = {}  # card -> tile -> the position that holds it to the end

@@ -56,7 +56,7 @@ class Asked(NamedTuple):
 
     restriction  names the rule by which they may use some of the nodes only, None if they may use all
     weight       their number; older pods count for less than one
-    host         what they request together beside cards
+    host         what they request together besides cards
     """
 
     shape: Shape
@@ -69,7 +69,7 @@ class CardMix(NamedTuple):
     """The same pods as seen by cards of one kind.
 
     waste     by hundredths of a card that are left: the thousandths that will stay unused
-    per_card  what pods request of each resource beside a whole card
+    per_card  what pods request of each resource besides a whole card
     """
 
     waste: tuple[int, ...]

@@ -1,6 +1,6 @@
 """The node annotation ``gas-cards``: one record for each card, by which the card itself is known.
 
-The kernel numbers cards anew at each start. A record states which card a number means now: its PCI address, its model
+The kernel numbers cards again at each start. A record states which card a number means now: its PCI address, its model
 and, where there is one, its UUID. It is a JSON list, so that other programs can read it:
 
     [{"card":0,"driver":"i915","id":"0x56c0","model":"Data Center GPU Flex 170","pci":"0000:4d:00.0","numa":0}]

@@ -38,7 +38,7 @@ MOST_RESOURCES = 32
 """Resources that a container of a GPU pod may request. Real ones request a dozen; each costs time on every node."""
 
 MOST_CARD_CONTAINERS = 64
-"""Containers of a pod that may ask for cards. Each is placed on every node, beside those that run at the same time."""
+"""Containers of a pod that may ask for cards. Each is placed on every node, with those that run at the same time."""
 
 LONGEST_ANNOTATION = 32 * 1024
 """Characters of an annotation that a need is read from: over 2,000 PCI addresses of cards."""
@@ -116,19 +116,19 @@ class Vocabularies:
         return need
 
     def write_choice(
-        self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None
+        self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None
     ) -> dict[str, str]:
         """Return the annotations that a Binding carries for a choice, the empty text for outdated ones.
 
-        moment  nanoseconds since the epoch
-        node    the node that was chosen
+        time_ns  nanoseconds since the epoch
+        node     the node that was chosen
 
         An annotation of these that is already on the pending pod and that the choice does not set is outdated: it comes
         from a template made of another pod, or from a forger.
         """
-        fresh = choice_annotations(need, choice, timestamp_ns=moment)
+        fresh = choice_annotations(need, choice, timestamp_ns=time_ns)
         if need.wants_cards and (vocabulary := self.vocabulary_of(pod)) is not None:
-            fresh |= vocabulary.choices.write(pod, need, choice, moment, node)
+            fresh |= vocabulary.choices.write(pod, need, choice, time_ns, node)
         outdated = {name: "" for name in self.annotations if pod.annotations.get(name) and name not in fresh}
         return outdated | fresh
 
@@ -247,7 +247,7 @@ _NOWHERE = (None, None, ())
 
 
 class _Recorded(NamedTuple):
-    """The parts of a node's records of its cards that count, beside what vocabularies say."""
+    """The parts of a node's records of its cards that count, in addition to what vocabularies say."""
 
     other_names: Mapping[str, frozenset[Card]]
     unknown_memory: frozenset[Card]

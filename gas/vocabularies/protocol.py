@@ -58,7 +58,7 @@ class NodeFacts:
     counted           the node states only how many cards it has, so that card0, card1 and so on stand for the first
                       card, the second and so on; where another vocabulary names the cards, these are meant
     deschedule_cards  pods that hold one of these should leave; the cards are not disabled by it
-    deschedule_tiles  likewise; these tiles are closed as well
+    deschedule_tiles  pods that hold one of these tiles should leave; the tiles are closed as well
     unknown_memory    cards of which the plugin does not know how much memory they have
     problems          what is invalid on the node, one sentence each, the same for equal nodes
     """
@@ -121,7 +121,7 @@ class PodReader(Protocol):
 
     @property
     def metadata(self) -> frozenset[str]:
-        """Names of the annotations and labels of a bound pod that `booked_need` depends on, beside its containers."""
+        """Names of the annotations and labels that `booked_need` depends on, in addition to containers."""
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -155,11 +155,11 @@ class ChoiceAnnotations:
 
     annotations: frozenset[str] = frozenset()
 
-    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None) -> Mapping[str, str]:
+    def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
         """Return the vocabulary's own annotations for a choice.
 
-        moment  nanoseconds since the epoch, the same as in ``gas-ts``
-        node    the node that was chosen
+        time_ns  nanoseconds since the epoch, the same as in ``gas-ts``
+        node     the node that was chosen
         """
         return {}
 

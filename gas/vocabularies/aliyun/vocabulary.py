@@ -99,13 +99,13 @@ class AliyunChoices(ChoiceAnnotations):
 
     annotations: frozenset[str] = names.WRITTEN_ANNOTATIONS
 
-    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None) -> Mapping[str, str]:
+    def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
         card = next(card for each in choice.containers for card in each.cards)
         written = {
             names.INDEX: str(int(card)),
             names.ID: str(int(card)),
             names.POD: str(_units_of_pod(need)),
-            names.ASSUME_TIME: str(moment),
+            names.ASSUME_TIME: str(time_ns),
             names.ASSIGNED: "false",
         }
         amounts = node.inventory.capacity.get(card, {}) if node is not None else {}

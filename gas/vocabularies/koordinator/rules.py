@@ -83,7 +83,7 @@ def share(asked: Mapping[str, int]) -> Share | None:
 
 
 def _rewritten(asked: Mapping[str, int]) -> dict[str, int]:
-    """Return the amounts with the form of before rewritten, unless the current form stands beside it."""
+    """Return the amounts with the form of before rewritten, unless they have the current form as well."""
     amounts = dict(asked)
     if GPU in amounts and amounts.keys() <= {GPU, SHARED}:
         amount = amounts.pop(GPU)

@@ -75,7 +75,7 @@ class KoordinatorChoices(ChoiceAnnotations):
 
     annotations: frozenset[str] = frozenset({names.ALLOCATED})
 
-    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None) -> Mapping[str, str]:
+    def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
         capacity = node.inventory.capacity if node is not None else {}
         taken = {card: dict(amounts) for card, amounts in footprint(need, choice, capacity).amounts.items()}
         return {names.ALLOCATED: format_allocated(taken, capacity)}

@@ -123,7 +123,7 @@ class KubeShareChoices(ChoiceAnnotations):
 
     annotations: frozenset[str] = frozenset({names.GPUID})
 
-    def write(self, pod: Pod, need: PodNeed, choice: Choice, moment: int, node: NodeFacts | None) -> Mapping[str, str]:
+    def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
         return {names.GPUID: need.named} if need.named else {}
 
 
@@ -219,7 +219,7 @@ def _need(asking: Sequence[Asking], share: Share) -> PodNeed:
 
 
 def _check_cards(asking: Sequence[Asking]) -> None:
-    """Raise BadNeed if a container has several cards beside another one with cards, since they could not share one."""
+    """Raise BadNeed if a container has several cards and another one has cards too, since they could not share one."""
     with_cards = [each for each in asking if each.cards]
     several = next((each for each in with_cards if each.cards > 1), None)
     if several is not None and len(with_cards) > 1:

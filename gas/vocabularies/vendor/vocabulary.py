@@ -1,7 +1,7 @@
 """The vocabulary of plain device plugins: ``nvidia.com/gpu: 2`` is two whole cards.
 
 Where a vendor's own plugin offers these resources it hands out the cards, and gas only keeps other pods away from as
-many. Where the plugin of gas finds the cards itself, it offers them in the vendor's place. Nothing is written beside
+many. Where the plugin of gas finds the cards itself, it offers them in the vendor's place. Nothing is written except
 gas's own annotations.
 """
 
