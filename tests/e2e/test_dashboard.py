@@ -96,7 +96,7 @@ def prometheus(gpu_node: GpuNode, binaries: Path, tmp_path_factory: pytest.TempP
 
     The pod that runs has 10 GB of the first card and uses 300 MiB of it. Both are of another namespace.
     """
-    gpu_node.start(fake_gpus(FLEX_170, 2), "--shared-dev-num=4", "--usage")
+    gpu_node.start(fake_gpus(FLEX_170, 2), "--shared-dev-num=4", "--usage", "--memory-limits=pod")
     api = gpu_node.api
     pods = f"/api/v1/namespaces/{OTHER_NAMESPACE}/pods"
     api.create("/api/v1/namespaces", {"metadata": {"name": OTHER_NAMESPACE}})

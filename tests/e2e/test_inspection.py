@@ -31,7 +31,8 @@ class KubectlGas:
         self._kubectl = kubectl
         self._directory = directory
         plugin = directory / "kubectl-gas"
-        plugin.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gas.inspection "$@"\n', encoding="utf-8")
+        program = "import sys; from gas.__main__ import kubectl_gas; sys.exit(kubectl_gas())"
+        plugin.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{program}" "$@"\n', encoding="utf-8")
         plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
         self._kubeconfig = write_kubeconfig(directory / "reader.kubeconfig", api)
 
