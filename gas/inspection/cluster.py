@@ -102,7 +102,7 @@ class Objects(Generic[T]):
         self.version = 0
 
     def listed(self, objects: list[T]) -> None:
-        """Take in a part of a complete list."""
+        """Add the objects of a part of a complete list."""
         for each in objects:
             self.by_key[self._key(each)] = each
         self.version += 1
@@ -119,7 +119,7 @@ class Objects(Generic[T]):
             handler.complete(listed)
 
     def changed(self, obj: T) -> None:
-        """Take in an object that is new or was updated."""
+        """Add or replace an object that is new or was updated."""
         self.by_key[self._key(obj)] = obj
         self.version += 1
         for handler in self._handlers:
@@ -240,7 +240,7 @@ class Cluster:
         return found
 
     def eligible(self, pod: InspectedPod) -> Mapping[str, str]:
-        """Return each node by name with what keeps the pod off it beside cards; empty if nothing does.
+        """Return each node by name with what keeps the pod off it apart from cards; empty if nothing does.
 
         That is a rule of Kubernetes or, if they are counted, too little free CPU, memory or other resources. Pods of
         one template share the result, which follows `book`.
@@ -250,7 +250,7 @@ class Cluster:
         if self._excluded_at != (now := (self.nodes.version, self.pods.version)):
             self._excluded_at = now
             self._excluded.clear()
-        requests = self.requests_beside_cards(pod)
+        requests = self.other_requests(pod)
         key = node_rules(pod), requests
         if (found := self._excluded.get(key)) is None:
             rules = self.rules(pod)
@@ -258,8 +258,8 @@ class Cluster:
             self._excluded[key] = found
         return found
 
-    def requests_beside_cards(self, pod: InspectedPod) -> SortedAmounts:
-        """Return what a pod requests of its node beside cards, with its pod slot; CPU in thousandths of a core."""
+    def other_requests(self, pod: InspectedPod) -> SortedAmounts:
+        """Return what a pod requests of its node apart from cards, with its pod slot; CPU in thousandths of a core."""
         owns = self.settings.options.vocabularies.owns_resource
         return tuple((name, amount) for name, amount in pod_requests(pod) if not owns(name))
 
@@ -267,13 +267,13 @@ class Cluster:
         """Return what a pod that has a node requests of it; nothing if that is not counted."""
         return self.decider.hosts.pods.requested(uid) or ()
 
-    def free_beside_cards(self, node: str) -> dict[str, int]:
+    def free_other_resources(self, node: str) -> dict[str, int]:
         """Return what is free of each resource that a node offers; nothing if that is not counted."""
         return self.decider.hosts.free_amounts(node) or {}
 
     def shortage(self, requests: SortedAmounts, node: str) -> str:
         """Return which of these requests a node has too little of, as a sentence; empty if there is enough."""
-        return shortage(requests, self.free_beside_cards(node)) if self.counts_hosts else ""
+        return shortage(requests, self.free_other_resources(node)) if self.counts_hosts else ""
 
     def unknown_resources(self, pod: InspectedPod) -> Iterator[str]:
         """Yield a sentence for each resource that a pod requests and no node has; none if the cluster has no nodes."""

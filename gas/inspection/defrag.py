@@ -31,7 +31,7 @@ from gas.values.amounts import SortedAmounts
 from gas.vocabularies.protocol import BadNeed
 
 MOST_MOVES = 8
-"""Longer plans are not looked for: clusters change while so many pods start again."""
+"""Longer plans are not looked for: clusters change while that many pods start again."""
 
 MOST_TARGETS = 16
 """Nodes that are tried for one pod that has to move, of more that have room for it."""
@@ -81,7 +81,7 @@ class Late(Exception):  # not an error: the time for the search is over
 class _Asking:
     """A pod that looks for a place.
 
-    requests  of its node, beside cards
+    requests  of its node, apart from cards
     names     of the nodes that its rules allow
     """
 
@@ -100,7 +100,7 @@ class _Spot(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _NodeNow:
-    """A node during the search: its bookings by pod, their sums, and what is free beside cards."""
+    """A node during the search: its bookings by pod, their sums, and what else is free."""
 
     pods: dict[str, Footprint]
     sums: NodeSums
@@ -204,7 +204,7 @@ class _MoveSearch:
                     yield from self._cleared(who, name, limit)
 
     def _moved(self, uid: str, limit: int) -> Iterator[None]:
-        """Yield for each way to move a pod that runs, with at most so many moves in the end."""
+        """Yield for each way to move a pod that runs, with at most ``limit`` moves in the end."""
         who = self._running(uid)
         if who is None:
             return
@@ -379,7 +379,7 @@ class _MoveSearch:
         if (names := self._names.get(key)) is None:
             names = tuple(name for name, rule in self._cluster.rules(unbound).items() if not rule)
             self._names[key] = names
-        return _Asking(pod.uid, need, self._cluster.requests_beside_cards(unbound), names)
+        return _Asking(pod.uid, need, self._cluster.other_requests(unbound), names)
 
     def _requests(self, uid: str) -> SortedAmounts:
         who = self._running(uid)
@@ -394,7 +394,7 @@ class _MoveSearch:
     def _now(self, name: str) -> _NodeNow:
         if (now := self._nodes.get(name)) is None:
             pods = {uid: booking.footprint for uid, booking in self._decider.ledger.on_node(name).items()}
-            now = _NodeNow(pods, self._decider.ledger.sums(name), self._cluster.free_beside_cards(name))
+            now = _NodeNow(pods, self._decider.ledger.sums(name), self._cluster.free_other_resources(name))
             self._nodes[name] = now
         return now
 

@@ -25,7 +25,7 @@ from gas.placement.refusal import Refusal
 from gas.vocabularies.protocol import BadNeed
 
 MOST_MORE = 10_000
-"""Further pods are counted up to this number: who has room for so many asks for no more."""
+"""Further pods are counted up to this number: nobody with room for that many asks for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def more_of(cluster: Cluster, pod: InspectedPod) -> int | None:
 
     Counts up to MOST_MORE. Nodes in the same state are counted once.
     """
-    options, decider, requests = cluster.settings.options, cluster.decider, cluster.requests_beside_cards(pod)
+    options, decider, requests = cluster.settings.options, cluster.decider, cluster.other_requests(pod)
     try:
         need = options.vocabularies.need(pod, options.need)
     except BadNeed:
@@ -135,7 +135,7 @@ def more_of(cluster: Cluster, pod: InspectedPod) -> int | None:
         if state not in of_state:
             sums = decider.ledger.sums(name)
             of_state[state] = _room(need, facts.inventory, sums, MOST_MORE - total, options.step_limit)
-        free = cluster.free_beside_cards(name)
+        free = cluster.free_other_resources(name)
         total += min([of_state[state], *(free[each] // amount for each, amount in requests if each in free)])
         if total >= MOST_MORE:
             return MOST_MORE

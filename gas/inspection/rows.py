@@ -268,7 +268,7 @@ class Reasons:
             need = options.vocabularies.need(pod, options.need)
         except BadNeed as bad:
             return str(bad)
-        key = need, node_rules(pod), self._cluster.requests_beside_cards(pod), yet_to_come(pod)
+        key = need, node_rules(pod), self._cluster.other_requests(pod), yet_to_come(pod)
         if key not in self._known:
             self._known[key] = reason(self._cluster, pod)
         return self._known[key]

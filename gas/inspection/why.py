@@ -205,7 +205,7 @@ class _WaitingPod:
     def _cards_on(self, pod: InspectedPod, name: str) -> tuple[str, ...] | None:
         """Return the cards that a pod would get on a node now; None if it does not fit."""
         need = self._need(pod)
-        if isinstance(need, str) or self._cluster.shortage(self._cluster.requests_beside_cards(pod), name):
+        if isinstance(need, str) or self._cluster.shortage(self._cluster.other_requests(pod), name):
             return None
         choice = self._decider.verdicts.choose(need, name)
         return None if isinstance(choice, Refusal) else cards_of(choice)
@@ -233,7 +233,7 @@ class _WaitingPod:
         axes = [axis for axis in _axes(self._pod) if self._asks(_with_requests(self._pod, {axis: 1})) != self._asks()]
         states: dict[tuple[object, ...], str] = {}
         for name in sorted(self._allowed, key=lambda each: crc32(each.encode())):
-            free = self._cluster.free_beside_cards(name)
+            free = self._cluster.free_other_resources(name)
             states.setdefault((self._decider.verdicts.states.of(name), *free.items()), name)
         names = list(states.values())
         found = False
@@ -258,7 +258,7 @@ class _WaitingPod:
     def _asks(self, pod: InspectedPod | None = None) -> tuple[PodNeed | str, SortedAmounts]:
         """Return everything that a pod asks for."""
         pod = pod or self._pod
-        return self._need(pod), self._cluster.requests_beside_cards(pod)
+        return self._need(pod), self._cluster.other_requests(pod)
 
     def _asking(self, changes: Mapping[_Axis, int], node: str) -> Iterator[Suggestion]:
         pod = _with_requests(self._pod, changes)
@@ -378,10 +378,10 @@ class _WaitingPod:
                 Evictable(uid=uid, priority=0, footprint=booking.footprint, requests=self._cluster.requested(uid))
                 for uid, booking in sorted(booked.items(), key=self._importance)
             ]
-            free = self._cluster.free_beside_cards(name)
+            free = self._cluster.free_other_resources(name)
             victims = smallest_victims(
                 need,
-                self._cluster.requests_beside_cards(self._pod),
+                self._cluster.other_requests(self._pod),
                 Node(inventory=facts.inventory, sums=self._decider.ledger.sums(name), free=free),
                 pods,
                 step_limit=self._options.step_limit,

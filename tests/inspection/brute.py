@@ -23,7 +23,7 @@ class Brute:
         self._pods = {each.uid: unbound(each) for each in cluster.gpu_pods if each.node_name}
         self._need = {each.uid: options.vocabularies.need(each, options.need) for each in (*self._pods.values(), pod)}
         self._pod = pod
-        self._requests = {each.uid: cluster.requests_beside_cards(each) for each in (*self._pods.values(), pod)}
+        self._requests = {each.uid: cluster.other_requests(each) for each in (*self._pods.values(), pod)}
         self._names = {
             each.uid: [name for name, rule in cluster.rules(each).items() if not rule]
             for each in (*self._pods.values(), pod)
