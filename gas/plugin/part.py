@@ -47,7 +47,7 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodNeeds:
-    """What a part needs of the DaemonSet's pod beside what every plugin has.
+    """What a part needs of the DaemonSet's pod in addition to what every plugin needs.
 
     host_pid      whether it must see the node's processes
     capabilities  of the container

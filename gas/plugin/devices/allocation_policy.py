@@ -62,7 +62,7 @@ def spared_ids(promised: Mapping[Card, int], request: PreferredRequest) -> Ids:
 
 
 def _free_ids(card: Card, number: int, request: PreferredRequest) -> Iterable[DeviceId]:
-    """Return so many ids of a card that are offered and that kubelet does not insist on, or all that there are.
+    """Return ``number`` ids of a card that are offered and that kubelet does not insist on, or all that there are.
 
     Those with the lowest slots come first.
     """

@@ -146,7 +146,7 @@ class Matcher:
         self._reconcile(listing, self._progress.values(), settled_before=asked - SETTLED)
 
     def kubelet_restarted(self) -> None:
-        """Forget which pod kubelet was in the middle of: it begins anew, and still knows the ids that it had chosen."""
+        """Forget which pod kubelet was in the middle of: it starts again, and still knows the ids it had chosen."""
         self._current = self._asked = None
         for progress in self._progress.values():
             progress.abandoned = False

@@ -167,7 +167,7 @@ def asks_as_much(demand: Demand, call: Call) -> bool:
 
 
 def can_get(cards: tuple[Card, ...], per_card: int, call: Call) -> bool:
-    """Return whether the container of this call can get, or gets, exactly these cards with so many ids of each."""
+    """Return whether the container of this call can get, or gets, exactly these cards with ``per_card`` ids of each."""
     if not all(call.counts.get(card, 0) >= per_card for card in cards):
         return False
     chosen = {id_.card for id_ in call.must_include} if isinstance(call, PreferredRequest) else call.counts.keys()

@@ -1,6 +1,6 @@
 """Withhold card numbers that mean another card than the running pods on them were given.
 
-The kernel numbers cards anew at each start. kubelet knows devices by their numbers only: after a reboot it gives a pod
+The kernel numbers cards at each start. kubelet knows devices by their numbers only: after a reboot it gives a pod
 of before the same number again, without asking, if the device is healthy. So a number with another card behind it is
 unhealthy until the pods of before have ended. kubelet then rejects them, and their owners create new ones.
 """

@@ -18,12 +18,12 @@ from gas.plugin.usage.fdinfo import LARGEST, Client, MalformedFdinfo, is_drm, pa
 from gas.values.errors import GasError
 
 RECHECK = 6
-"""In so many walks after it was found, and then in every so many walks if it has opened or closed files, a process is
-read completely. In the others only the files are read that were clients of cards."""
+"""A process is read completely in its first walks, as many as this, and then once in as many walks if it has opened or
+closed files. In the other walks only the files are read that were clients of cards."""
 
 RECHECK_ALL = 5 * RECHECK
-"""In every so many walks a process is read completely in any case. Linux before 6.2 does not say how many files a
-process has open, so there it is the only way to notice."""
+"""Once in as many walks a process is read completely in any case. Linux before 6.2 does not say how many files it has
+open, so there it is the only way to notice."""
 
 MOST_FILES = 4096
 """Files of one process that are looked at, lowest descriptors first. A program opens its card early."""
@@ -114,7 +114,7 @@ class Walk:
 class _Known:
     """A process as it was last read completely.
 
-    inode     of its entry in /proc, which the kernel makes anew for another process with the same id
+    inode     of its entry in /proc, which is another one for another process with the same id
     turn      processes are read completely in turns: its own comes when this is a multiple of `RECHECK`
     walks     how many walks have found it
     identity  of its directory, through which it was read
