@@ -132,14 +132,13 @@ def page() -> str:
         " row says otherwise. An unknown flag or an invalid value ends the program with status 2.",
         "",
     ]
+    parts += [*_shared_flags(), ""]
     for each in PROGRAMS:
         parts += [f"### {each.program}", "", *_flags(each)]
-    for command in all_commands.loaded():
-        if options := [each for each in command.params if isinstance(each, click.Option)]:
-            parts += [f"### kubectl gas {command.name}", "", *_options(options), ""]
-    parts += ["## Metrics", ""]
+    parts += ["### kubectl gas", "", *_commands_options(), "", "## Metrics", ""]
+    parts += ["Metrics in `_total` are counters, all others gauges unless marked. Labels are in brackets.", ""]
     for name, rows in metrics().items():
-        parts += [f"### Metrics of {name}", "", *_table(("metric", "kind", "labels", "meaning"), rows), ""]
+        parts += [f"### Metrics of {name}", "", *_metrics_table(rows), ""]
     return "\n".join(parts)
 
 
@@ -156,33 +155,90 @@ def _annotations(reference: Reference) -> Iterator[str]:
         yield ""
 
 
+def _row(flag: Flag) -> tuple[str, str, str]:
+    return f"`{flag.dashed}`", _default(flag), _escaped(flag.description)
+
+
+def _programs_of_rows() -> dict[tuple[str, str, str], list[str]]:
+    """Return the programs that have each row of the tables of flags."""
+    programs: dict[tuple[str, str, str], list[str]] = {}
+    for program in PROGRAMS:
+        for flag in program.flags:
+            programs.setdefault(_row(flag), []).append(program.program)
+    return programs
+
+
+def _ignored(program: CommandLine[Any]) -> list[str]:
+    return [f"`{each.dashed}`" for group in program.core.ignored for each in group.flags]
+
+
+def _ignored_by_several() -> list[str]:
+    """Return the flags that both gas-extender and gas-plugin accept without effect."""
+    return [each for each in _ignored(EXTENDER) if each in _ignored(PLUGIN)]
+
+
+def _shared_flags() -> Iterator[str]:
+    """Return the table of the flags that several programs have with the same meaning."""
+    yield from ("### Several programs", "", "| flag | programs | default | meaning |", "|---|---|---|---|")
+    for (flag, default, meaning), programs in _programs_of_rows().items():
+        if len(programs) > 1:
+            having = "all" if len(programs) == len(PROGRAMS) else ", ".join(programs)
+            yield f"| {flag} | {having} | {default} | {meaning} |"
+    ignored = ", ".join(_ignored_by_several())
+    yield from ("", f"Accepted without effect, with a warning, by gas-extender and gas-plugin: {ignored}.")
+
+
 def _flags(program: CommandLine[Any]) -> Iterator[str]:
     group = ""
+    programs = _programs_of_rows()
     rows: list[tuple[str, str, str]] = []
     for flag in program.flags:
+        if len(programs[_row(flag)]) > 1:
+            continue
         if flag.group != group:
             group = flag.group
             rows.append((f"**{group}**", "", ""))
-        rows.append((f"`{flag.dashed}`", _default(flag), _escaped(flag.description)))
+        rows.append(_row(flag))
     yield from ("| flag | default | meaning |", "|---|---|---|")
-    yield from (f"| {' | '.join(row)} |".replace("|  |", "| |").replace("|  |", "| |") for row in rows)
+    yield from (_squeezed(row) for row in rows)
     yield ""
     if program.core.variables:
         yield from ("| environment variable | meaning |", "|---|---|")
         yield from (f"| `{name}` | {_escaped(description)} |" for name, description in program.core.variables.items())
         yield ""
-    if names := [f"`{each.dashed}`" for group in program.core.ignored for each in group.flags]:
+    if names := [each for each in _ignored(program) if each not in _ignored_by_several()]:
         yield from (f"Accepted without effect, with a warning: {', '.join(names)}.", "")
 
 
-def _options(options: Iterable[click.Option]) -> Iterator[str]:
-    """Return the table of the options of a command of kubectl gas, which are spelled as kubectl's."""
-    yield from ("| flag | default | meaning |", "|---|---|---|")
-    for option in options:
-        value = "" if option.is_flag else f" {_metavar(option)}"
-        names = [name for name in option.opts if name.startswith("--") or len(name) == 2]
-        named = f"`{', '.join(names)}{value}`"
-        yield f"| {named} | {_option_default(option)} | {_escaped(option.help or '')} |".replace("|  |", "| |")
+def _squeezed(cells: Iterable[str]) -> str:
+    """Return a row of a table, with one space in empty cells."""
+    return f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
+
+
+def _commands_options() -> Iterator[str]:
+    """Return the table of the options of all commands of kubectl gas, which are spelled as kubectl's."""
+    commands: dict[tuple[str, str, str], list[str]] = {}
+    for command in all_commands.loaded():
+        for option in command.params:
+            if isinstance(option, click.Option):
+                value = "" if option.is_flag else f" {_metavar(option)}"
+                names = [name for name in option.opts if name.startswith("--") or len(name) == 2]
+                row = (f"`{', '.join(names)}{value}`", _option_default(option), _escaped(option.help or ""))
+                commands.setdefault(row, []).append(str(command.name))
+    every = {name for having in commands.values() for name in having}
+    yield from ("| flag | commands | default | meaning |", "|---|---|---|---|")
+    for (flag, default, meaning), having in commands.items():
+        missing = sorted(every - set(having))
+        names_of_commands = f"all but {missing[0]}" if len(missing) == 1 else ", ".join(having)
+        yield _squeezed((flag, names_of_commands if missing else "all", default, meaning))
+
+
+def _metrics_table(rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = ["| metric and its labels | meaning |", "|---|---|"]
+    for name, kind, labels, meaning in rows:
+        marked = "Histogram. " if kind == "histogram" else ""
+        lines.append(f"| `{name}` {labels and f'({labels}) '}| {marked}{meaning} |")
+    return lines
 
 
 def _option_default(option: click.Option) -> str:
