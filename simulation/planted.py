@@ -13,7 +13,7 @@ class UnknownFault(GasError):
 
     def __init__(self, name: str) -> None:
         near = difflib.get_close_matches(name, [each.name for each in PLANTED], 3, 0.5)
-        rather = f"did you mean {' or '.join(map(repr, near))}" if near else "docs/simulation.md lists the names"
+        rather = f"did you mean {' or '.join(map(repr, near))}" if near else "simulation/planted.py lists the names"
         super().__init__(f"no planted fault has the name {name!r}; {rather}")
 
 

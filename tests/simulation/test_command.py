@@ -34,7 +34,7 @@ COMMAND = [sys.executable, "-m", "simulation"]
         (["--seed", "0", "--first", "0", "--terse"], "--seed runs one history; leave out --first and --terse"),
         (["--trace"], "--trace prints one history; add --seed"),
         (["--plant", "no receipt"], "no planted fault has the name 'no receipt'; did you mean 'no receipts'"),
-        (["--planted", "x"], "no planted fault has the name 'x'; docs/simulation.md lists the names"),
+        (["--planted", "x"], "no planted fault has the name 'x'; simulation/planted.py lists the names"),
         (["--planted", "--seed", "0"], "--planted knows its seeds; leave out --seed"),
         (["--planted", "--plant", "no receipts"], "--planted knows its seeds; leave out --plant"),
     ],
