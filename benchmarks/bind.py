@@ -16,7 +16,7 @@ from benchmarks.real_cluster import RealCluster, binaries
 from benchmarks.results import Figure, Results
 
 SIZE = Size(nodes=500, pods=2000)
-AT_ONCE = (1, 8, 32)
+AT_ONCE = (1, 32)
 ROUNDS = 3
 BINDS = 96
 """Binds of each extender in a round; a multiple of each number at once."""

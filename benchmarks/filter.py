@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import count, cycle, islice, repeat
 from statistics import median
-from typing import Any
 
 from benchmarks.clusters import CARDS, Object, Size, node_names, nodes, pod
 from benchmarks.drivers import Driver, Pair, ask_filter, at_once, medians
@@ -20,6 +19,7 @@ from gas.vocabularies.known import KNOWN
 
 SIZE = Size(nodes=5000, pods=20_000)
 ROUNDS = 25
+CONNECTIONS = 8
 CHURN_ROUNDS = 40
 SETTLE = 0.1
 """Seconds until a change of nodes has reached the extender."""
@@ -37,20 +37,16 @@ def warm() -> Results:
     all_names = node_names(SIZE)
     with stage(SIZE) as running:
         pair = running.pair()
-        for number, goal in ((1, None), (100, None), (500, None), (5000, Goal(1.5))):
+        for number, goal in ((1, None), (500, None), (5000, Goal(1.5))):
             body = question(all_names[:number])
             figures.append(_figure(f"{number:,} name{'s' * (number > 1)}, warm", pair, body, goal))
         figures.append(_figure("5,000 names, a shape never seen", pair, unseen(all_names), Goal(100)))
-        figures += [
-            _in_churn([running], pair, changed, goal) for changed, goal in ((1, None), (10, Goal(2)), (100, None))
-        ]
-        body = question(all_names)
-        for connections in (2, 8):
-            pairs = [running.pair() for _ in range(connections)]
-            ours, bare = at_once(pairs, body, ROUNDS)
-            figures.append(Figure(f"5,000 names, {connections} connections at once", ours, bare))
-            for each in pairs:
-                each.close()
+        figures += [_in_churn([running], pair, changed, goal) for changed, goal in ((10, Goal(2)), (100, None))]
+        pairs = [running.pair() for _ in range(CONNECTIONS)]
+        ours, bare = at_once(pairs, question(all_names), ROUNDS)
+        figures.append(Figure(f"5,000 names, {CONNECTIONS} connections at once", ours, bare))
+        for each in pairs:
+            each.close()
         body = _whole_nodes()
         figures.append(_figure("500 whole nodes in the body, warm", pair, body, None))
         _make_unlike(running)
@@ -102,24 +98,17 @@ def _scored(what: str, driver: Driver, bodies: Iterator[bytes], goal: Goal | Non
 
 
 def shapes() -> Results:
-    """Measure different shapes of pods: one or many in turn, cards, tiles and rules."""
+    """Measure different shapes of pods: many in turn, several cards, tiles, and nodes that are full."""
     figures = []
     all_names = node_names(SIZE)
     with stage(SIZE) as running:
         pair = running.pair()
-        for number in (1, 10, 1000):
-            bodies = [question(all_names, ONE_CARD | {"millicores": 200 + each}) for each in range(number)]
-            for body in bodies:
-                pair.ours.ask("filter", body)
-            figures.append(_figure(f"{number:,} shape{'s' * (number > 1)} in turn", pair, cycle(bodies), None))
-        for cards in (1, 2, 4, 8):
-            amounts = {"i915": cards, "millicores": 100 * cards}
-            figures += _warm_and_cold(f"{cards} card{'s' * (cards > 1)}", pair, amounts)
+        bodies = [question(all_names, ONE_CARD | {"millicores": 200 + each}) for each in range(1000)]
+        for body in bodies:
+            pair.ours.ask("filter", body)
+        figures.append(_figure("1,000 shapes in turn", pair, cycle(bodies), None))
+        figures += _warm_and_cold("8 cards", pair, {"i915": 8, "millicores": 800})
         figures += _warm_and_cold("2 cards with 4 tiles", pair, {"i915": 2, names.TILES: 4})
-        figures += _warm_and_cold(
-            "2 containers on the same card", pair, {"i915": 1}, {names.SAME_GPU: "main,other"}, containers=2
-        )
-        figures += _warm_and_cold("4 cards of one NUMA node", pair, {"i915": 4}, {names.ALLOCATE_SINGLE_NUMA: "1"})
         _fill_half(running)
         figures.append(_figure("half of the nodes full", pair, question(all_names, FULL_CARD), None))
         figures.append(_figure("half of the nodes full, never seen", pair, unseen(all_names, FULL_CARD), None))
@@ -128,26 +117,18 @@ def shapes() -> Results:
     return Results("shapes", title, figures)
 
 
-def question(
-    names_asked: Sequence[str],
-    amounts: dict[str, int] | None = None,
-    annotations: dict[str, str] | None = None,
-    *,
-    containers: int = 1,
-) -> bytes:
+def question(names_asked: Sequence[str], amounts: dict[str, int] | None = None) -> bytes:
     """Return the body of a filter."""
     asked = pod("asked", amounts or ONE_CARD)
-    asked["metadata"] |= {"uid": "benchmark", "annotations": annotations or {}}
-    if containers == 2:
-        asked["spec"]["containers"].append(asked["spec"]["containers"][0] | {"name": "other"})
+    asked["metadata"] |= {"uid": "benchmark", "annotations": {}}
     return json.dumps({"Pod": asked, "Nodes": None, "NodeNames": list(names_asked)}).encode()
 
 
-def unseen(names_asked: Sequence[str], amounts: dict[str, int] | None = None, **rules: Any) -> Iterator[bytes]:
+def unseen(names_asked: Sequence[str], amounts: dict[str, int] | None = None) -> Iterator[bytes]:
     """Yield the same filter for a little less memory each time: a byte less on each card."""
     asked = amounts or ONE_CARD
     most = asked.get("memory.max", 10**9)
-    return (question(names_asked, asked | {"memory.max": most - each * asked["i915"]}, **rules) for each in count(1))
+    return (question(names_asked, asked | {"memory.max": most - each * asked["i915"]}) for each in count(1))
 
 
 def _figure(what: str, pair: Pair, bodies: bytes | Iterator[bytes], goal: Goal | None) -> Figure:
@@ -158,13 +139,10 @@ def _figure(what: str, pair: Pair, bodies: bytes | Iterator[bytes], goal: Goal |
     return Figure(what, ours, bare, goal=goal)
 
 
-def _warm_and_cold(
-    what: str, pair: Pair, amounts: dict[str, int], annotations: dict[str, str] | None = None, *, containers: int = 1
-) -> list[Figure]:
+def _warm_and_cold(what: str, pair: Pair, amounts: dict[str, int]) -> list[Figure]:
     all_names = node_names(SIZE)
-    body = question(all_names, amounts, annotations, containers=containers)
-    cold = unseen(all_names, amounts, annotations=annotations, containers=containers)
-    return [_figure(what, pair, body, None), _figure(f"{what}, never seen", pair, cold, None)]
+    cold = unseen(all_names, amounts)
+    return [_figure(what, pair, question(all_names, amounts), None), _figure(f"{what}, never seen", pair, cold, None)]
 
 
 def _in_churn(stages: Sequence[Stage], pair: Pair, changed: int, goal: Goal | None) -> Figure:

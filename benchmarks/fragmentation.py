@@ -43,7 +43,7 @@ SETTLE = 60
 """Seconds in which the extender takes in all nodes."""
 
 MODEL = "example.com/model"
-PERCENTS = (100, 110, 130)
+PERCENT = 100
 POINTS = (80, 85, 90, 95, 100, 105, 110, 120, 130)
 
 GAS, GAS_GPU_PODS, FGD, BEST_FIT, RANDOM = "gas", "gas, GPU pods only", "FGD", "best fit", "random"
@@ -112,23 +112,24 @@ def results_of(
     def at(policy: str, percent: int) -> list[float]:
         return [curves[policy].at(percent) for curves in runs]
 
-    def figure(policy: str, percent: int) -> Figure:
-        values = at(policy, percent)
+    def figure(policy: str) -> Figure:
+        values = at(policy, PERCENT)
         return Figure(
-            f"{policy}, {percent} % of the GPUs asked for",
+            policy,
             mean(values),
-            None if policy == FGD else mean(at(FGD, percent)),
+            None if policy == FGD else mean(at(FGD, PERCENT)),
             unit="%",
-            goal=_goal(trace, policy, others) if percent == PERCENTS[0] else None,
+            goal=_goal(trace, policy, others),
             spread=(min(values), max(values)),
         )
 
     lines = [Line(policy, [(percent, mean(at(policy, percent))) for percent in POINTS]) for policy in POLICIES]
-    title = f"GPUs allocated, trace {trace.name}: {len(trace.nodes):,} nodes, {trace.capacity // WHOLE:,} GPUs"
+    size = f"{len(trace.nodes):,} nodes, {trace.capacity // WHOLE:,} GPUs"
+    title = f"GPUs allocated when {PERCENT} % were asked for, trace {trace.name}: {size}"
     return Results(
         f"fragmentation-{trace.name}",
         f"{title}, mean of {len(runs)} order{'s' * (len(runs) > 1)} of arrival (lowest to highest)",
-        [figure(policy, percent) for policy in POLICIES for percent in PERCENTS],
+        [figure(policy) for policy in POLICIES],
         ours="of all GPUs",
         other=FGD,
         notes=(

@@ -35,7 +35,7 @@ from gas.inspection.cluster import Cluster, matters
 from gas.inspection.gather import Where, connected
 from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.inspection.output import Look, written
-from gas.inspection.rows import card_report, pod_report
+from gas.inspection.rows import card_report
 from tests.e2e.ports import free_port
 from tests.e2e.programs import Program
 from tests.e2e.waiting import wait_for
@@ -228,7 +228,7 @@ def _command_seconds(kubeconfig: Path) -> float:
 
 
 async def _print_steps(kubeconfig: str) -> None:
-    """Do what ``top`` and ``pods`` do, and print the processor seconds of each step."""
+    """Do what ``top`` does, and print the processor seconds of each step."""
     gc.disable()  # as the commands do
     async with connected(Where(kubeconfig=kubeconfig)) as api:
         before = time.process_time()
@@ -237,10 +237,7 @@ async def _print_steps(kubeconfig: str) -> None:
         found = {"lists": time.process_time() - before}
     cluster, seconds = _timed(lambda: Cluster.of(nodes, pods))
     cards, made = _timed(lambda: card_report(cluster))
-    for name, form in (("top", "table"), ("top -o yaml", "yaml"), ("top -o json", "json")):
-        found[name] = seconds + made + _timed(lambda: written(cards, form, Look()))[1]  # noqa: B023
-    placed, made = _timed(lambda: pod_report(cluster, explains=False))
-    found["pods -A"] = seconds + made + _timed(lambda: written(placed, "table", Look()))[1]
+    found["top"] = seconds + made + _timed(lambda: written(cards, "table", Look()))[1]
     print(json.dumps(found))
 
 

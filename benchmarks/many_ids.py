@@ -50,12 +50,10 @@ class Case:
 
     what: str
     units: int
-    waiting: int = 1
 
 
 CASES = (
     Case("a pod of 8,138 ids", units=8138),
-    Case("one of 20 pods of 8,138 ids", units=8138, waiting=20),
     Case("a pod of 100 ids", units=100),
 )
 
@@ -113,20 +111,19 @@ class _Bench:
     async def measure(self, case: Case, free: Sequence[str]) -> dict[tuple[Case, str], Times]:
         """Measure all rounds of one case."""
         prefers, allocates = Times(), Times()
-        waiting = [(self._create(case.units, Card(1)), Card(1)) for _ in range(case.waiting)]
+        card = Card(1)
+        name = self._create(case.units, card)
         for turn in range(WARM_UP + ROUNDS):
             await asyncio.sleep(SETTLE)
-            name, card = waiting.pop(self._chance.randrange(len(waiting)))
             self._kubelet.show(NAMESPACE, name, {CONTAINER: []})
             await asyncio.to_thread(self._ask, case, card, free, prefers, allocates)
             self._server.api.delete(PODS, NAMESPACE, name, {"gracePeriodSeconds": 0})
             self._kubelet.drop(NAMESPACE, name)
             card = Card(turn % CARDS)
-            waiting.append((self._create(case.units, card), card))
+            name = self._create(case.units, card)
             if turn < WARM_UP:
                 prefers, allocates = Times(), Times()
-        for name, _ in waiting:
-            self._server.api.delete(PODS, NAMESPACE, name, {"gracePeriodSeconds": 0})
+        self._server.api.delete(PODS, NAMESPACE, name, {"gracePeriodSeconds": 0})
         return {(case, "GetPreferredAllocation"): prefers, (case, "Allocate"): allocates}
 
     def _ask(self, case: Case, card: Card, free: Sequence[str], prefers: Times, allocates: Times) -> None:

@@ -11,6 +11,7 @@ from benchmarks.results import Figure, Goal
 TIME_GOAL = Goal(3)
 MEMORY_GOAL = Goal(80)
 IDLE_GOAL = Goal(1)
+PREFERENCE = "GetPreferredAllocation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,10 @@ class Weight:
 
 
 def figures(results: Sequence[Result], ours: Weight, bare: Weight) -> Iterator[Figure]:
-    """Yield the median of each method in each case, the 99th percentile of its calls, and the cost of the processes."""
+    """Yield medians of preferences in each case, the 99th percentile of each method, and the cost of the processes."""
     for result in results:
-        yield _times(f"{result.method}, {result.case.what}, median", statistics.median, [result])
+        if result.method == PREFERENCE:
+            yield _times(f"{result.method}, {result.case.what}, median", statistics.median, [result])
     for method in dict.fromkeys(result.method for result in results):
         yield _times(f"{method}, 99th percentile", _p99, [each for each in results if each.method == method])
     yield Figure("resident memory", ours.memory, unit="MB", goal=MEMORY_GOAL)

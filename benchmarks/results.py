@@ -103,9 +103,14 @@ class Results:
         return rows
 
     def markdown(self, plots: str) -> str:
-        """Return the same for a page; ``plots`` is the folder of the plots, relative to the page."""
-        lines = [self.title + ".", "", "| " + " | ".join(self.headings) + " |", "|---|--:|--:|--:|--:|"]
-        lines += ["| " + " | ".join(figure.cells()) + " |" for figure in self.figures]
+        """Return the same for a page, without goals if there are none.
+
+        plots  folder of the plots, relative to the page
+        """
+        columns = 5 if any(figure.goal for figure in self.figures) else 4
+        rows = [self.headings, *(figure.cells() for figure in self.figures)]
+        first, *others = ("| " + " | ".join(row[:columns]) + " |" for row in rows)
+        lines = [self.title + ".", "", first, "|---|" + "--:|" * (columns - 1), *others]
         lines += ["", *(f"{note}  " for note in self.notes)]
         lines += [f"![{name}]({plots}/{name}.svg)" for name in self.plots]
         return "\n".join(lines).strip()

@@ -39,6 +39,8 @@ NEW = "new-"
 NONE = "none"
 ALL_VERBS = "gas, all verbs"
 NOT_BATCHED = "none, not batched"
+EXTENDER = "the extender"
+"""Name of the extender's program, whichever extender it is."""
 
 
 @dataclass(slots=True)
@@ -106,13 +108,13 @@ def scheduling(*, full: bool) -> Results:
 
 
 def _processor_time(way: str, ours: Found, bare: Found) -> list[Figure]:
-    """Return the processor time a pod of each program and of all together, beside that with the bare extender."""
-    figures = [
-        Figure(f"{way}: processor time a pod, {program}", median(times), median(bare.processor[program]))
-        for program, times in ours.processor.items()
-    ]
+    """Return the processor time a pod of the extender and of all programs, and that with the bare extender."""
+    own, own_of_bare = (median(each.processor[EXTENDER]) for each in (ours, bare))
     total, of_bare = (sum(map(median, each.processor.values())) for each in (ours, bare))
-    return [*figures, Figure(f"{way}: processor time a pod, all together", total, of_bare)]
+    return [
+        Figure(f"{way}: processor time a pod, {EXTENDER}", own, own_of_bare),
+        Figure(f"{way}: processor time a pod, all together", total, of_bare),
+    ]
 
 
 def ordinary() -> Results:
@@ -202,7 +204,7 @@ async def _round(
         await asyncio.sleep(1)
         programs = {each.name: each for each in (*cluster.programs, scheduler.program)}
         if extender is not None:
-            programs["the extender"] = extender
+            programs[EXTENDER] = extender
         before = {name: cpu_seconds(program.pid) for name, program in programs.items()}
         await asyncio.to_thread(cluster.fill, waiting)
         try:
