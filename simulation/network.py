@@ -96,7 +96,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What the conditions of the network make of one request; see `Condition`."""
+    """The fate of one request under the conditions of the network; see `Condition`."""
 
     delay: float
     hold: float

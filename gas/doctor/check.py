@@ -1,4 +1,4 @@
-"""What a part of the system declares for the doctor: its checks, and what they need to gather."""
+"""The declaration of a part of the system for the doctor: its checks, and what they need to gather."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorPart:
-    """What the doctor knows about one part of the system.
+    """One part of the system, as far as the doctor checks it.
 
     programs  whose pods its checks look at, besides those that all checks know
     """

@@ -60,7 +60,7 @@ class Observer:
 
 
 class Observers(Observer):
-    """Pass on to several observers what the decider reports, in their order."""
+    """Several observers as one: each is called in turn, in their order."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers

@@ -25,7 +25,7 @@ from gas.placement.refusal import Refusal
 from gas.vocabularies.protocol import BadNeed
 
 MOST_MORE = 10_000
-"""Further pods are counted up to this number: nobody with room for that many asks for more."""
+"""Further pods are counted up to this number: a larger number would help no administrator."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodNeeds:
-    """What a part needs of the DaemonSet's pod in addition to what every plugin needs.
+    """The demands of a part on the DaemonSet's pod in addition to what every plugin needs.
 
     host_pid      whether it must see the node's processes
     capabilities  of the container
@@ -73,7 +73,7 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """What the core gives to its parts.
+    """The core of the plugin, as far as parts use it.
 
     gpus          returns the cards of this node now
     pods          which have which cards
@@ -98,7 +98,7 @@ async def _at_once() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """What a part does while the program runs.
+    """The behaviour of a part while the program runs.
 
     tasks            run as long as the plugin does
     samples          returns the samples of the part's metrics

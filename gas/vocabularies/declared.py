@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginnings:
-    """Beginnings of the names of resources and annotations by which the API server knows certain pods."""
+    """Name beginnings of resources and annotations by which the API server knows certain pods."""
 
     resources: tuple[str, ...] = ()
     annotations: tuple[str, ...] = ()

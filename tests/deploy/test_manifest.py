@@ -1,4 +1,4 @@
-"""What `make manifest` writes is current, and deploy/gas.yaml holds all objects."""
+"""The files that `make manifest` writes are current, and deploy/gas.yaml holds all objects."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def lease(node: str = "gpu-1", renewed: str | None = "2027-01-15T07:59:55.000000
 def snapshot(**changes: Any) -> Snapshot:
     """Build a healthy cluster: one node, its plugin, an extender that works, one pod on card0.
 
-    What is no field of a Snapshot is something that a single check gathers for itself.
+    Names that are not fields of a Snapshot are facts that a single check gathers for itself.
     """
     usual = Snapshot(
         now=NOW,

@@ -76,7 +76,7 @@ class Endpoint:
 
 
 class Service(Forwarder):
-    """Pass each new connection on to an endpoint that is ready at that moment, or close it.
+    """Forward each new connection to an endpoint that is ready at that time, or close it.
 
     Connections that exist stay with their endpoint when it stops being ready, as in a real cluster.
 

@@ -23,7 +23,7 @@ def replaced(path: Path, text: str) -> None:
     replace_file(path, text, unfinished=path.with_name("unfinished"))
 
 
-KIND = FileKind(name="file", replace=replaced, unwritten="nobody reads it")
+KIND = FileKind(name="file", replace=replaced, unwritten="no program reads it")
 
 
 @asynccontextmanager

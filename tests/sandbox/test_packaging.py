@@ -1,4 +1,4 @@
-"""What is installed has no part of the sandbox: neither in the wheel nor in the image, nor is any imported."""
+"""Neither the wheel nor the image has any part of the sandbox, and no installed module imports it."""
 
 from __future__ import annotations
 

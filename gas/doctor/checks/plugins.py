@@ -43,7 +43,7 @@ class NodePlugin:
 
     @property
     def obeys_annotations(self) -> bool:
-        """Whether it is told to give pods the cards that their annotations name."""
+        """True if its flags make it give pods the cards that their annotations name."""
         return is_on(self.container, "resource-manager", default=self.program is PLUGIN)
 
 

@@ -41,7 +41,7 @@ _ALL_PROGRAMS = (*PROGRAMS, *(program for part in PARTS for program in part.prog
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookOptions:
-    """What to look at.
+    """The choice of what is looked at.
 
     control_plane     directory that stands for /etc/kubernetes
     manifest          of kube-scheduler; None for the usual one

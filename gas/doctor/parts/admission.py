@@ -147,7 +147,7 @@ class Webhook(Contact):
 
     @property
     def is_limited(self) -> bool:
-        """Whether it is called for the requests of some users only."""
+        """True if it is called for the requests of some users only."""
         return any(_LIMITED.match(each) for each in self.conditions)
 
     def edit(self, note: str) -> str:

@@ -27,7 +27,7 @@ class Allocator:
     matcher       records what containers get
     resolver      finds the container of a GetPreferredAllocation call
     environments  returns and records the variables that each container gets
-    pace          is told when kubelet begins or ends a call: it must not be asked for a list right then
+    pace          learns when kubelet begins or ends a call: it must not be asked for a list right then
     gpus          returns the cards that this node has now
     """
 

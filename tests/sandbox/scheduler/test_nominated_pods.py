@@ -1,4 +1,4 @@
-"""What the scheduler makes of pods that are nominated for a node."""
+"""The scheduler's treatment of pods that are nominated for a node."""
 
 from __future__ import annotations
 
