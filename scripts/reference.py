@@ -128,16 +128,19 @@ def page() -> str:
         "## Flags",
         "",
         "A flag takes one dash or two, and its value after `=` or a space: `-v=4`, `--port 9001`. A boolean takes a"
-        " value only after `=`: `--leader-elect=false`. If a flag is given several times, the last one wins unless its"
-        " row says otherwise. An unknown flag or an invalid value ends the program with status 2.",
+        " value only after `=`: `--leader-elect=false`, and is false by default. If a flag is given several times, the"
+        " last one wins unless its row says otherwise. An unknown flag or an invalid value ends the program with status 2.",
         "",
     ]
     parts += [*_shared_flags(), ""]
     for each in PROGRAMS:
         parts += [f"### {each.program}", "", *_flags(each)]
     parts += ["### kubectl gas", "", *_commands_options(), "", "## Metrics", ""]
-    parts += ["Metrics in `_total` are counters, all others gauges unless marked. Labels are in brackets.", ""]
-    for name, rows in metrics().items():
+    parts += [
+        "Metrics in `_total` are counters, all others gauges unless marked. Labels are in brackets.",
+        "",
+    ]
+    for name, rows in _metrics_of_one_or_all().items():
         parts += [f"### Metrics of {name}", "", *_metrics_table(rows), ""]
     return "\n".join(parts)
 
@@ -233,6 +236,20 @@ def _commands_options() -> Iterator[str]:
         yield _squeezed((flag, names_of_commands if missing else "all", default, meaning))
 
 
+def _metrics_of_one_or_all() -> dict[str, list[tuple[str, str, str, str]]]:
+    """Return the rows of `metrics`, with those that all programs have in one table of their own."""
+    by_program = metrics()
+    shared = set.intersection(*({_without_program(row) for row in rows} for rows in by_program.values()))
+    of_all = [(f"gas_extender_{row[0]}`, `gas_plugin_{row[0]}", *row[1:]) for row in sorted(shared)]
+    own = {name: [row for row in rows if _without_program(row) not in shared] for name, rows in by_program.items()}
+    return {"both programs": of_all, **own}
+
+
+def _without_program(row: tuple[str, str, str, str]) -> tuple[str, str, str, str]:
+    """Return a metric without ``gas_extender_`` or ``gas_plugin_``."""
+    return (row[0].split("_", 2)[2], *row[1:])
+
+
 def _metrics_table(rows: Iterable[Sequence[str]]) -> list[str]:
     lines = ["| metric and its labels | meaning |", "|---|---|"]
     for name, kind, labels, meaning in rows:
@@ -255,6 +272,8 @@ def _metavar(option: click.Option) -> str:
 
 def _default(flag: Flag) -> str:
     """Return the default as code if it is a value, in plain words if it is a description."""
+    if flag.default == "false":
+        return ""
     if flag.unset or not flag.default:
         return _escaped(flag.default_in_words)
     return f"`{flag.default}`"
