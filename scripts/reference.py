@@ -129,7 +129,8 @@ def page() -> str:
         "",
         "A flag takes one dash or two, and its value after `=` or a space: `-v=4`, `--port 9001`. A boolean takes a"
         " value only after `=`: `--leader-elect=false`, and is false by default. If a flag is given several times, the"
-        " last one wins unless its row says otherwise. An unknown flag or an invalid value ends the program with status 2.",
+        " last one wins unless its row says otherwise. An unknown flag or an invalid value ends the program with"
+        " status 2.",
         "",
     ]
     parts += [*_shared_flags(), ""]
