@@ -82,7 +82,6 @@ def scheduling(*, full: bool) -> Results:
             Goal(0.95, at_least=True),
         ),
         Figure("pods a second, the bare extender against none", rates["bare"], rates[NONE], "/s"),
-        Figure("pods a second, ours against none", rates["gas"], rates[NONE], "/s"),
         *_processor_time("gas", found["gas"], found["bare"]),
         *_processor_time(ALL_VERBS, found[ALL_VERBS], found["bare"]),
         Figure("extender's resident memory after these pods", median(found["gas"].resident), None, "MB", Goal(150)),
