@@ -99,9 +99,8 @@ def page() -> str:
         f"A value that is too long for one label continues in labels whose names end in 2, 3 and so on, except"
         f" `{names.CARDS}`. See [longer than 63 characters](nodes.md#longer-than-63-characters).",
         "",
-        f"Labels that telemetry writes, after the prefix `{names.TELEMETRY_PREFIX}POLICY/`:",
-        "",
-        *_table(("label", "value and effect"), names.TELEMETRY_LABELS),
+        f"[Labels that telemetry writes](nodes.md#telemetry-labels), after `{names.TELEMETRY_PREFIX}POLICY/`:"
+        f" {', '.join(f'`{label}`' for label in names.TELEMETRY_LABELS)}; value `{names.WHOLE_PCI_GROUP}`.",
         "",
         "## Annotations of nodes",
         "",

@@ -58,19 +58,16 @@ BOOKED_ANNOTATIONS = (CARD_AFFINITY, CARD_ANTI_AFFINITY, CARD_EXCLUSION, CARD_NA
 
 ASKING = Beginnings(resources=(PREFIX,))
 WRITTEN = WrittenNames(labels=(PREFIX,), resources=(PREFIX,), annotations=(CARD_CAPACITY,))
-_ANY_TEXT = f"any text, or `{WHOLE_PCI_GROUP}`:"
 TELEMETRY_LABELS = (
-    (DISABLE_CARD + "cardN", f"{_ANY_TEXT} no new container gets the card"),
-    (DESCHEDULE_CARD + "cardN", f"{_ANY_TEXT} the card's pods get the deschedule label"),
-    (PREFER_CARD, "`cardN`: this card is preferred"),
-    (DISABLE_TILE + "cardN_gtM", "any text: no new container gets the tile"),
-    (
-        DESCHEDULE_TILE + "cardN_gtM",
-        "any text: no new container gets the tile, and its pods get the deschedule label",
-    ),
-    (PREFER_TILE + "cardN", "`gtM`: this tile is preferred"),
+    DISABLE_CARD + "cardN",
+    DESCHEDULE_CARD + "cardN",
+    PREFER_CARD,
+    DISABLE_TILE + "cardN_gtM",
+    DESCHEDULE_TILE + "cardN_gtM",
+    PREFER_TILE + "cardN",
 )
-"""Names after the prefix of telemetry, and their values and effects, for the reference page."""
+"""Names after the prefix of telemetry, for the reference page."""
+
 REFERENCE = Reference(
     owner="Intel's",
     resources=(
