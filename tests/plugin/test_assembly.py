@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 from typing import Any
@@ -235,6 +236,7 @@ class TestMismatches:
     ) -> None:
         """They share a card, so no receipt is missing. Kubelet takes them up against ``gas-ts`` and says nothing."""
         list_pods, resolve, is_away = PodResources.pods, PodResolver.resolve, True
+        asked = asyncio.Event()
 
         async def pods(self: PodResources) -> Listing | None:
             return None if is_away else await list_pods(self)
@@ -243,6 +245,7 @@ class TestMismatches:
             return None
 
         async def resolve_when_both_are_known(self: PodResolver, request: PreferredRequest) -> Preference:
+            asked.set()
             await eventually(lambda: len(list(plugin.node.pods)) == 2)
             return await resolve(self, request)
 
@@ -254,10 +257,9 @@ class TestMismatches:
             sandbox_node(*fake_gpus(MAX_1550_XE, 1)) as node,
             node.running_plugin("--shared-dev-num=2") as plugin,
         ):
-            created = [
-                node.create(placed("a", "card0", wanting, tiles="card0:gt0", ts=2)),
-                node.create(placed("b", "card0", wanting, tiles="card0:gt1", ts=1)),
-            ]
+            created = [node.create(placed("a", "card0", wanting, tiles="card0:gt0", ts=2))]
+            await asked.wait()  # kubelet has taken the first one up
+            created.append(node.create(placed("b", "card0", wanting, tiles="card0:gt1", ts=1)))
             assert [await node.got(pod) for pod in created] == [["card0"], ["card0"]]
             masks = [given.env["ZE_AFFINITY_MASK"] for pod in created if (given := node.given(pod)) is not None]
             assert masks[0] == "1"

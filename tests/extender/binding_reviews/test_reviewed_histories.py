@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis.stateful import invariant, precondition, rule
 
 from gas.cluster.errors import ApiRefused
+from gas.extender.binding_reviews.bindings import LATEST_WRITE
 from gas.extender.readiness import NotReady
 from gas.ledger.ledger import State
 from tests.extender.binding_reviews.setting import Object, ReviewingDecider, binding, catch_up, kill, patched, reviewed
@@ -168,8 +169,10 @@ class ReviewedHistories(Histories):
     @precondition(lambda self: not self.cluster.away)
     @rule(seconds=st.sampled_from([1, 30, 100]))
     def a_moment_passes(self, seconds: int) -> None:
-        """After a moment, reviews alone book nothing."""
+        """After a moment, reviews alone book nothing. After a long one, the API server has given up every Binding."""
         self.decider.seconds += seconds
+        if seconds >= LATEST_WRITE:
+            self.in_flight.clear()
         self._run(self.decider.settle())
         nodes = {pod.uid: pod.node_name for pod in self.cluster.all()}
         for uid, booking in self.decider.ledger.bookings():
