@@ -10,12 +10,13 @@ import copy
 import io
 import json
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq, TaggedScalar
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 from ruamel.yaml.nodes import ScalarNode
 from ruamel.yaml.resolver import VersionedResolver
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, PlainScalarString, ScalarString
@@ -173,7 +174,9 @@ def _decoded(name: str, content: bytes) -> str:
 
 def _parsed(name: str, text: str) -> CommentedMap:
     try:
-        root = _yaml().load(text.replace("\r\n", "\n"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ReusedAnchorWarning)  # YAML allows it; an alias is refused below
+            root = _yaml().load(text.replace("\r\n", "\n"))
         if root is None:
             raise NotYaml(name, "is empty")
         if not isinstance(root, CommentedMap):
