@@ -61,7 +61,7 @@ PLANTED: tuple[PlantedFault, ...] = (
         "Binder._write",
         "X._start_settling(U, *A)\nraise CannotBind(M) from None",
         "X._decider.cancel(U)\nraise CannotBind(M) from None",
-        60,
+        80,
     ),
     PlantedFault("two leaders for a second", "LeaderElection.leads", "X < Y._deadline", "X < Y._duration + 1.0", 600),
     PlantedFault("a Lease that expires too early", "LeaderElection._has_expired", "X >= (Y or Z)", "X >= 7.0", 30),
@@ -73,7 +73,7 @@ PLANTED: tuple[PlantedFault, ...] = (
         "assembly._binder",
         "BindTimes(write_timeout=T)",
         "BindTimes()",
-        320,
+        820,
     ),
     PlantedFault(
         "pods that are missing in a list are kept", "Pods.complete", "for U in X:\n    Y._forget(U)", "pass", 40
@@ -123,7 +123,7 @@ PLANTED: tuple[PlantedFault, ...] = (
         140,
     ),
     PlantedFault(
-        "an older read is believed over the watch", "Pods.changed", "if P.uid in X._gone:\n    return", "pass", 140
+        "an older read is believed over the watch", "Pods.changed", "if P.uid in X._gone:\n    return", "pass", 390
     ),
     PlantedFault(
         "cards chosen before the wait for the API server",
@@ -165,7 +165,7 @@ PLANTED: tuple[PlantedFault, ...] = (
         "Company.has_affinity",
         "any(X.affinity == Y for Z in A)",
         "any(X.affinity for Z in A)",
-        160,
+        220,
     ),
     PlantedFault(
         "the name of a card is not booked", "Decider._with_name", "if X := Y.get(Z):\n    return A", "pass", 60
