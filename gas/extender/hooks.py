@@ -143,7 +143,7 @@ class OpenReviews(Protocol):
         """Return the nodes on which cards are reserved for such Bindings."""
 
     async def settle_on(self, nodes: Collection[str], *, patience: float) -> None:
-        """Return once no review for these nodes is open, or after so many seconds."""
+        """Return once no review for these nodes is open, or after ``patience`` seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,10 @@ from gas.placement.waste import WHOLE, Asked, Mix, Part, Shape, share_taken
 from gas.values.amounts import Amounts
 
 FIRST = 20
-"""After so many arrivals the first mix is made, and then one whenever there were half as many again."""
+"""Arrivals after which the first mix is made; the next ones follow whenever half as many again have arrived."""
 
 MOST_BETWEEN = 1000
-"""After so many more arrivals at the latest, the mix is made again. Making it more often gives out no more cards."""
+"""Arrivals after which the mix is made again at the latest. Making it more often gives out no more cards."""
 
 MEMORY = 4096.0
 """Arrivals that count. When more have come, each of them counts half, so that old habits are forgotten."""

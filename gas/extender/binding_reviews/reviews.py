@@ -188,7 +188,7 @@ class BindReviews:
         return frozenset(review.binding.node for review in opened if review is not None)
 
     async def settle_on(self, nodes: Collection[str], *, patience: float) -> None:
-        """Hurry the reviews for these nodes, and return once none is open, or after so many seconds."""
+        """Hurry the reviews for these nodes, and return once none is open, or after ``patience`` seconds."""
         opened = {uid: self._reviewed.opened(uid) for uid in list(self._following)}
         settling = [self.settled(uid) for uid, review in opened.items() if review and review.binding.node in nodes]
         with contextlib.suppress(TimeoutError):
