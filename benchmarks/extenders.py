@@ -5,13 +5,19 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from gas.daemon.flags import flags_of
+from gas.extender.command_line import COMMAND_LINE
 from tests.e2e.certificates import Authority
 from tests.e2e.extender import Extender
 from tests.e2e.ports import free_port
 from tests.e2e.programs import Program
 
-ALL_VERBS_FLAGS = ("--preemption", "--node-score=balance")
-"""The flags with which the extender serves all its verbs; the manifests set only the second one."""
+ALL_VERBS_FLAGS = tuple(
+    f"--{flag.name}{value}"
+    for flag in flags_of(COMMAND_LINE)
+    if (value := {"preemption": "", "node-score": "=balance"}.get(flag.name)) is not None
+)
+"""The flags with which the extender serves all the verbs that it has; the manifests set only --node-score."""
 
 
 class BareExtender:

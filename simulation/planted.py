@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from gas.values.errors import GasError
-from simulation.planting import PlantedFault
+from simulation.planting import ROOT, PlantedFault
 
 
 class UnknownFault(GasError):
@@ -25,7 +25,7 @@ def planted_fault(name: str) -> PlantedFault:
     return fault
 
 
-PLANTED: tuple[PlantedFault, ...] = (
+_FAULTS = (
     PlantedFault(
         "book in filter",
         "Filter.__call__",
@@ -66,7 +66,12 @@ PLANTED: tuple[PlantedFault, ...] = (
     PlantedFault("two leaders for a second", "LeaderElection.leads", "X < Y._deadline", "X < Y._duration + 1.0", 600),
     PlantedFault("a Lease that expires too early", "LeaderElection._has_expired", "X >= (Y or Z)", "X >= 7.0", 30),
     PlantedFault(
-        "a new leader that does not catch up", "Leadership._catch_up", "await X._catch_up_with_others()", "pass", 30
+        "a new leader that does not catch up",
+        "Leadership._catch_up",
+        "await X._catch_up_with_others()",
+        "pass",
+        30,
+        part="leadership",
     ),
     PlantedFault(
         "a leader that does not give its writes up",
@@ -98,14 +103,19 @@ PLANTED: tuple[PlantedFault, ...] = (
     PlantedFault(
         "the verdict of a node is not forgotten when it changes", "Verdicts.forget", "X.states.forget(Y)", "None", 30
     ),
-    PlantedFault("refused pods are not requeued", "Requeuer._has_refused_pods", "return X", "return False", 30),
-    PlantedFault("a new leader requeues nothing", "Requeuer.requeue_all", "X._freed.add(*A)", "None", 70),
+    PlantedFault(
+        "refused pods are not requeued", "Requeuer._has_refused_pods", "return X", "return False", 30, part="requeuing"
+    ),
+    PlantedFault(
+        "a new leader requeues nothing", "Requeuer.requeue_all", "X._freed.add(*A)", "None", 70, part="requeuing"
+    ),
     PlantedFault(
         "a reviewed Binding that does not demand the pod's version",
         "ReviewedBindings._given",
         'P.metadata.resource_version or ""',
         '""',
         130,
+        part="binding_reviews",
     ),
     PlantedFault(
         "cards of a review taken back without changing the pod's version",
@@ -113,6 +123,7 @@ PLANTED: tuple[PlantedFault, ...] = (
         "X in R.versions and Y < LATEST_WRITE",
         "False",
         130,
+        part="binding_reviews",
     ),
     PlantedFault("reviews of the previous leader are not ended", "Extender._catch_up", "await step()", "None", 330),
     PlantedFault(
@@ -176,6 +187,7 @@ PLANTED: tuple[PlantedFault, ...] = (
         "X.priority >= P.priority",
         "X.priority > P.priority",
         40,
+        part="preemption",
     ),
     PlantedFault(
         "all less important pods are evicted",
@@ -183,6 +195,7 @@ PLANTED: tuple[PlantedFault, ...] = (
         "Evictable(*A, **B, must_go=not X or Y, **C)",
         "Evictable(*A, **B, must_go=True, **C)",
         600,
+        part="preemption",
     ),
     PlantedFault("no receipts", "ReceiptWriter._missing", "X.append((P, R))", "None", 160),
     PlantedFault(
@@ -222,6 +235,7 @@ PLANTED: tuple[PlantedFault, ...] = (
         "X._has_caught_up = False\nX._stop_catching_up()\nif L:\n    A",
         "X._stop_catching_up()\nif L and not X._has_caught_up:\n    A",
         220,
+        part="leadership",
     ),
     PlantedFault(
         "the devices that were decided are not preferred",
@@ -255,7 +269,12 @@ PLANTED: tuple[PlantedFault, ...] = (
         30,
     ),
     PlantedFault(
-        "no room is kept for nominated pods", "Decider.reserved_for_others", "return F", "return NO_CARDS", 150
+        "no room is kept for nominated pods",
+        "Decider.reserved_for_others",
+        "return F",
+        "return NO_CARDS",
+        150,
+        part="preemption",
     ),
     PlantedFault(
         "a receipt for another pod of that name", "patch_pod_annotations", '{**A, "uid": X, **B}', "{**A, **B}", 320
@@ -282,9 +301,15 @@ PLANTED: tuple[PlantedFault, ...] = (
         "U in W or R.time > L",
         "U in W",
         220,
+        part="requeuing",
     ),
     PlantedFault(
-        "nodes with free cards are forgotten when a write fails", "Requeuer.run", "X._freed.put_back(F)", "None", 60
+        "nodes with free cards are forgotten when a write fails",
+        "Requeuer.run",
+        "X._freed.put_back(F)",
+        "None",
+        60,
+        part="requeuing",
     ),
     PlantedFault("a reservation that is taken back requeues nothing", "Decider.cancel", "X.cards_freed(N)", "None", 60),
     PlantedFault("a replica binds when it leads no more", "Binder._bind_once", "check_ready(X)", "None", 370),
@@ -295,13 +320,21 @@ PLANTED: tuple[PlantedFault, ...] = (
         "aiohttp.ClientTimeout(**A, sock_read=None, **B)",
         200,
     ),
-    PlantedFault("a repeated review forgets its version", "ReviewedBindings.give", "R.versions.add(V)", "None", 150),
+    PlantedFault(
+        "a repeated review forgets its version",
+        "ReviewedBindings.give",
+        "R.versions.add(V)",
+        "None",
+        150,
+        part="binding_reviews",
+    ),
     PlantedFault(
         "earlier reviews are left open if pods cannot be listed",
         "EarlierReviews.end",
         "L.warning(*A)",
         "return",
         400,
+        part="binding_reviews",
     ),
     PlantedFault(
         "a Binding of a pod without cards may bind the next one",
@@ -309,6 +342,7 @@ PLANTED: tuple[PlantedFault, ...] = (
         "ALLOWED if W.metadata.uid else R",
         "ALLOWED",
         210,
+        part="binding_reviews",
     ),
     PlantedFault(
         "a write that took the API server too long counts as refused",
@@ -336,4 +370,6 @@ PLANTED: tuple[PlantedFault, ...] = (
         30,
     ),
 )
-"""All of them."""
+
+PLANTED = tuple(each for each in _FAULTS if not each.part or (ROOT / "gas" / "extender" / each.part).exists())
+"""All of them; those of an optional part only while the extender has the part."""

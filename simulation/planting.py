@@ -50,6 +50,7 @@ class PlantedFault:
     pattern      the code that is replaced, which the definition has exactly once
     replacement  the code in its place
     within       number of seeds in which it must be found
+    part         folder of the extender's part that the fault is about, if it is about one
     """
 
     name: str
@@ -57,6 +58,7 @@ class PlantedFault:
     pattern: str
     replacement: str
     within: int
+    part: str = ""
 
     def changed(self) -> ChangedModule:
         """Return the module with the fault. Raises CannotPlant."""

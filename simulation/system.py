@@ -12,9 +12,10 @@ import msgspec
 
 from gas.cluster.connection import ApiServer as ApiConnection
 from gas.cluster.credentials import Address, Credentials, Login
+from gas.daemon.flags import flags_of
 from gas.extender.admission.app import AdmissionMetrics, admission_app
 from gas.extender.assembly import Extender
-from gas.extender.command_line import parse_flags
+from gas.extender.command_line import COMMAND_LINE, parse_flags
 from gas.extender.flags import Flags
 from gas.extender.metrics import Metrics
 from gas.extender.program import BODY_TIMEOUT
@@ -46,11 +47,11 @@ FINISH = 5.0
 
 @cache
 def extender_flags(*, webhooks: bool, mixed: bool, preemption: bool) -> Flags:
-    """Return the flags of the extenders."""
+    """Return the flags of the extenders. A part that has been removed from the product is not switched on."""
     arguments = ["--leader-elect", "--lease-namespace=kube-system"]
     if mixed:
         arguments.append("--vocabularies=intel,aliyun,koordinator,kubeshare,vendor")
-    if preemption:
+    if preemption and any(flag.name == "preemption" for flag in flags_of(COMMAND_LINE)):
         arguments.append("--preemption")
     if webhooks:
         arguments.append("--admission-port=9443")

@@ -112,8 +112,9 @@ def anchors(page: str) -> set[str]:
     return made | set(re.findall(r'<a id="([^"]+)">', page))
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
 def test_a_page_names_only_flags_that_exist(page: str) -> None:
+    """The changelog may name flags of the past."""
     known = set().union(*OWN_FLAGS.values(), *OTHERS_FLAGS.values(), IGNORED_FLAGS, {"h"})
     named = {match[1] for span in code_spans(PAGES[page]) if (match := re.match(r"--?([A-Za-z][\w-]*)", span))}
     assert named <= known
