@@ -279,7 +279,7 @@ class _InProcess(_Asked):
     """The decider of the extender, which decides the same from the same requests."""
 
     def __enter__(self) -> Self:
-        options = Options(vocabularies=DEFAULT, count_hosts=True)
+        options = Options(vocabularies=DEFAULT)
         self._decider = Decider(options, clock=lambda: 0.0)  # no search is cut short because this machine is busy
         self._scoring = Scoring(NodeScore.BALANCE, self._decider)
         self._decider.add(self._scoring.hooks)
@@ -290,12 +290,10 @@ class _InProcess(_Asked):
 
     def add_nodes(self, nodes: Sequence[Object]) -> None:
         for node in nodes:
-            for handler in self._decider.node_handlers:
-                handler.changed(msgspec.convert(node, Node))
+            self._decider.node_handlers.changed(msgspec.convert(node, Node))
 
     def add_pod(self, pod: Object) -> None:
-        for handler in self._decider.pod_handlers:
-            handler.changed(msgspec.convert(pod, HostPod))
+        self._decider.pod_handlers.changed(msgspec.convert(pod, HostPod))
 
     def filter(self, pod: Object, nodes: Sequence[str]) -> list[str]:
         self._now += 1

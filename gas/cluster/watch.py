@@ -18,7 +18,6 @@ from gas.values.errors import GasError
 from gas.values.timing import SYSTEM_TIMING, Timing
 
 T = TypeVar("T", bound=KubernetesObject)
-Object = TypeVar("Object")
 logger = logging.getLogger(__name__)
 
 _SILENCE = 90.0
@@ -37,33 +36,6 @@ _TURN = 0.02
 _FORBIDDEN_PAUSE = 30.0
 _VERSION_FROM_THE_FUTURE = "Too large resource version"
 """Message of an API server whose data was restored from an older backup. It never accepts the version again."""
-
-
-class Handlers(Generic[Object]):
-    """Several handlers that get what one watch shows, in their order."""
-
-    def __init__(self, *handlers: Handler[Object]) -> None:
-        self._handlers = handlers
-
-    def listed(self, objects: list[Object], /) -> None:
-        """Pass a part of a complete list on."""
-        for handler in self._handlers:
-            handler.listed(objects)
-
-    def complete(self, listed: list[ObjectId], /) -> None:
-        """Pass on that a list is complete."""
-        for handler in self._handlers:
-            handler.complete(listed)
-
-    def changed(self, obj: Object, /) -> None:
-        """Pass an object on that is new or has changed."""
-        for handler in self._handlers:
-            handler.changed(obj)
-
-    def deleted(self, obj: Object, /) -> None:
-        """Pass an object on that is gone."""
-        for handler in self._handlers:
-            handler.deleted(obj)
 
 
 class _UnknownLoss(GasError):

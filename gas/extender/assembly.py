@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.events import Events
 from gas.cluster.objects import bind_pod, get_pod
-from gas.cluster.watch import Handlers, Watch
+from gas.cluster.watch import Watch
 from gas.extender.announcer import Announcer
 from gas.extender.bind import Binder, BindTimes
 from gas.extender.card_names import random_name
@@ -66,7 +66,7 @@ class Extender:
         parts = [part for part in PARTS if part.is_on(flags)]
         reports = Reports(metrics)
         self.decider = decider = Decider(
-            options_of(flags, parts), reports, new_name=partial(random_name, timing.spread), clock=timing.monotonic
+            options_of(flags), reports, new_name=partial(random_name, timing.spread), clock=timing.monotonic
         )
         self.node_watch = watch_nodes(api, decider, timing)
         core = Core(
@@ -202,15 +202,12 @@ class Extender:
             metrics.watches.follow(kind, watch)
 
 
-def options_of(flags: Flags, parts: Sequence[Part] = ()) -> Options:
-    """Return the choices of an extender with these flags and parts that its decisions depend on."""
+def options_of(flags: Flags) -> Options:
+    """Return the choices of an extender with these flags that its decisions depend on."""
     return Options(
         vocabularies=Vocabularies(flags.vocabularies),
         need=NeedOptions(allowlist=flags.allowlist, denylist=flags.denylist, card_order=flags.order_of_cards),
         step_limit=flags.search_steps or DEFAULT_STEP_LIMIT,
-        count_hosts=any(part.counts_hosts for part in parts),
-        find_hopeless=any(part.find_hopeless for part in parts),
-        bound_names=frozenset[str]().union(*(part.bound_names for part in parts)),
     )
 
 
@@ -219,18 +216,13 @@ def watch_pods(api: ApiServer, decider: Decider, timing: Timing = SYSTEM_TIMING)
 
     It decodes no more of them than is needed: a large cluster has many pods without cards.
     """
-    handlers = decider.pod_handlers
-
-    def needed(pod: Any) -> bool:
-        return any(handler.needs(pod) for handler in handlers)
-
-    kind = HostPod if decider.options.count_hosts else Pod
-    return Watch(api, paths.pods(), kind, Handlers(*handlers), keep=needed, timing=timing)
+    kind = HostPod if decider.counts_hosts else Pod
+    return Watch(api, paths.pods(), kind, decider.pod_handlers, keep=decider.must_see, timing=timing)
 
 
 def watch_nodes(api: ApiServer, decider: Decider, timing: Timing = SYSTEM_TIMING) -> Watch[Node]:
     """Return the watch of the nodes."""
-    return Watch(api, paths.nodes(), Node, Handlers(*decider.node_handlers), timing=timing)
+    return Watch(api, paths.nodes(), Node, decider.node_handlers, timing=timing)
 
 
 def _built(part: Part, core: Core) -> Additions:

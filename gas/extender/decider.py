@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gas.decision.names import TIMESTAMP
 from gas.extender.card_names import random_name
 from gas.extender.decisions import Decisions
-from gas.extender.hooks import NO_CARDS, NO_HOOKS, Hooks, Observer, Observers, PodHandler, ReservedCards
+from gas.extender.hooks import NO_CARDS, NO_HOOKS, Hooks, Observer, Observers, ReservedCards
 from gas.extender.host_resources import HostResources
 from gas.extender.nodes import Nodes
 from gas.extender.pods import Pods
@@ -24,8 +25,8 @@ from gas.extender.unknown_memory import nodes_of_unknown_memory
 from gas.extender.verdicts import FITS, FITS_PREFERRED, Turns, Verdict, Verdicts, all_fit
 from gas.extender.wire import BindingArgs, FilterArgs
 from gas.ledger.ledger import Ledger
-from gas.objects.handler import Handler
-from gas.objects.stored import Node, Pod
+from gas.objects.handler import Handlers
+from gas.objects.stored import HostPod, Node, Pod
 from gas.placement.choice import Choice, footprint
 from gas.placement.detail import card_details
 from gas.placement.need import PodNeed
@@ -67,17 +68,11 @@ class Options:
     vocabularies  in which pods, nodes and annotations are read and written
     need          what pods may ask for
     step_limit    most steps of one search for cards
-    count_hosts   whether free CPU, memory and pod slots of nodes are counted as well
-    find_hopeless whether a filter names the nodes that could not hold a pod even if nothing were booked
-    bound_names   labels and annotations of bound pods that parts read, besides those of the vocabularies
     """
 
     vocabularies: Vocabularies
     need: NeedOptions = field(default_factory=NeedOptions)
     step_limit: int = DEFAULT_STEP_LIMIT
-    count_hosts: bool = False
-    find_hopeless: bool = False
-    bound_names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +81,7 @@ class FilterDecision:
 
     passing    names of the nodes that pass, in the order in which they were asked about
     failed     the other nodes, with the reason
-    hopeless   those of ``failed`` that could not hold the pod even if nothing were booked, with ``find_hopeless``
+    hopeless   those of ``failed`` that could not hold the pod even if nothing were booked, if a part asks for them
     gets_cards whether a bind of the pod will book cards
     refusals   how many nodes were refused, by kind of refusal
     refusal    what is remembered of the pod if no node passes, else None
@@ -108,7 +103,7 @@ class Decider:
     decisions   the last ones, which the verbs report
     filtering   how many filters are not finished: they may refuse a pod for cards that are free by now
     writing     annotations of the Bindings that the extender is writing now, by the pod's UID
-    hosts       fed only if ``count_hosts`` is chosen
+    hosts       fed only after `count_hosts`
     hooks       what parts add to decisions
     clock       returns seconds, for the time that one filter may take
     new_name    returns a random name for a card
@@ -141,28 +136,38 @@ class Decider:
             facts=self.nodes.facts,
             observer=self.observers,
             on_gone=self.refusals.drop,
-            names=options.bound_names,
         )
         self.hosts = HostResources(self.observers.capacity_changed)
-        if options.count_hosts:
-            self.observers.add([self.hosts])
+        self.counts_hosts = False
+        self.pod_handlers: Handlers[Any] = Handlers(self.pods)
+        self.node_handlers: Handlers[Node] = Handlers(self.nodes)
         self.verdicts = Verdicts(self.nodes, self.ledger, step_limit=options.step_limit, clock=clock)
 
     def add(self, hooks: Hooks) -> None:
         """Add what a part does at each decision. To be called before the first decision."""
         self.hooks += hooks
         self.observers.add(hooks.observers)
+        self.pod_handlers.add(*hooks.handlers)
+        self.pods.kept_names |= frozenset(hooks.bound_names)
 
-    @property
-    def pod_handlers(self) -> tuple[PodHandler, ...]:
-        """The handlers that the watch of the pods feeds, in the order in which they depend on each other."""
-        hosts: tuple[PodHandler, ...] = (self.hosts.pods,) if self.options.count_hosts else ()
-        return (*hosts, self.pods, *self.hooks.handlers)
+    def count_hosts(self, describe: Callable[[HostPod], Any] | None = None) -> None:
+        """Count free CPU, memory and pod slots of nodes, too. To be called before the first object is shown.
 
-    @property
-    def node_handlers(self) -> tuple[Handler[Node], ...]:
-        """The handlers that the watch of the nodes feeds."""
-        return (self.hosts.nodes, self.nodes) if self.options.count_hosts else (self.nodes,)
+        From then on, whole pods (`HostPod`) must be shown.
+
+        describe  returns what is to be kept of a pod that has a node; only one part can say that
+        """
+        if describe is not None:
+            self.hosts.pods.describe = describe
+        if not self.counts_hosts:
+            self.counts_hosts = True
+            self.observers.add([self.hosts])
+            self.pod_handlers.add(self.hosts.pods, first=True)
+            self.node_handlers.add(self.hosts.nodes, first=True)
+
+    def must_see(self, pod: Any) -> bool:
+        """Return whether any handler must be shown a pod as it is now."""
+        return any(handler.needs(pod) for handler in self.pod_handlers)
 
     def filter(self, args: FilterArgs, *, now: float) -> Turns[FilterDecision]:
         """Decide which of the named nodes have room for a pod, card by card. Books nothing.
@@ -202,8 +207,8 @@ class Decider:
         failed = {name: verdict.sentence for name, verdict in by_name.items() if verdict.refusal is not None}
         refusals = _kinds(verdicts) if failed else {}
         hopeless: Collection[str] = ()
-        if self.options.find_hopeless and failed:
-            hopeless = yield from self.verdicts.hopeless(need, failed, facts)
+        for find in self.hooks.hopeless if failed else ():
+            hopeless = yield from find(need, failed, facts)
         if len(failed) == len(by_name):
             kind = max(refusals, key=lambda each: refusals[each])
             refusal = self._pod_refusal(args.pod, need, by_name, facts, reserved=reserved, now=now, kind=kind)
@@ -346,7 +351,7 @@ class Decider:
         failed = dict.fromkeys(names, sentence)
         refusal = PodRefusal(pod.key, now, UnreadableNeed.kind, {sentence: len(failed)}, {}, is_final=True)
         self.refusals.keep(pod.uid, refusal)
-        hopeless = list(failed) if self.options.find_hopeless else []
+        hopeless = list(failed) if self.hooks.hopeless else []
         return FilterDecision([], failed, hopeless, refusals={UnreadableNeed.kind: 1}, refusal=refusal)
 
     def _pod_refusal(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -146,6 +146,12 @@ class OpenReviews(Protocol):
         """Return once no review for these nodes is open, or after ``patience`` seconds."""
 
 
+FindHopeless = Callable[
+    [PodNeed, Collection[str], Callable[[str], NodeFacts | None]], Generator[None, None, Collection[str]]
+]
+"""(need, failed nodes, facts of a node) -> some of these nodes; others get their turn in between."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
     """The additions of parts to decisions. Each tuple is empty while no part that is on has anything to add.
@@ -153,19 +159,24 @@ class Hooks:
     closing    each returns the cards that are reserved for others than a pod, by node, before it is decided about
     asked      each is called with a pod that wants cards, its need, and the nodes that are asked about
     choosing   each returns the need with which the cards of a pod (UID, need) are chosen on a node
+    hopeless   each returns which of the nodes that failed could not hold a pod even if nothing were booked; filters
+               name these only if there is one
     observers  learn what has happened
     handlers   get the pods that the watch shows, after the core has
     reviews    Bindings of other clients that were given cards
     books      each returns more content of /debug/books
+    bound_names  labels and annotations of bound pods that are kept besides those of the vocabularies
     """
 
     closing: tuple[Callable[[Pod], ReservedCards], ...] = ()
     asked: tuple[Callable[[Pod, PodNeed, Sequence[str]], None], ...] = ()
     choosing: tuple[Callable[[str, PodNeed, NodeFacts | None], PodNeed], ...] = ()
+    hopeless: tuple[FindHopeless, ...] = ()
     observers: tuple[Observer, ...] = ()
     handlers: tuple[PodHandler, ...] = ()
     reviews: tuple[OpenReviews, ...] = ()
     books: tuple[Callable[[], Mapping[str, object]], ...] = ()
+    bound_names: tuple[str, ...] = ()
 
     def __add__(self, more: Hooks) -> Hooks:
         return Hooks(**{each.name: getattr(self, each.name) + getattr(more, each.name) for each in fields(Hooks)})

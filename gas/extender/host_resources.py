@@ -7,8 +7,8 @@ decodes no more than their GPU requests.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from cachetools import LRUCache
 
@@ -63,115 +63,106 @@ class HostFree(NamedTuple):
     pods: int
 
 
-class _Assigned(NamedTuple):
-    """The node and requests of a pod; ``assumed`` until the watch shows it there."""
+class HostedPod(NamedTuple):
+    """A pod that has a node and has not ended.
+
+    details  what `HostPods.describe` returns for the pod; None until the watch shows it on its node
+    assumed  True until then
+    """
 
     node: str
     requests: SortedAmounts
+    details: Any = None
     assumed: bool = False
 
 
-class HostPods(Mirror[HostPod]):
-    """The sums of what pods request of their nodes: all pods that have a node and have not ended. Fed by a watch.
+class HostPods(Mirror[HostPod, HostedPod]):
+    """All pods that have a node and have not ended, and the sums of what they request of it. Fed by a watch.
 
     A pod that the extender is about to bind is counted from then on, since the watch shows it some milliseconds later.
-    ``on_change`` is called with the name of a node whose sums have changed.
+
+    on_change  is called with the name of a node whose sums have changed
+    describe   returns what a part has to know of a pod besides
     """
 
     def __init__(self, on_change: Callable[[str], None] = lambda _node: None) -> None:
-        self._assigned: dict[str, _Assigned] = {}
+        super().__init__()
+        self.describe: Callable[[HostPod], Any] = lambda _pod: None
         self._sums: dict[str, dict[str, int]] = {}
         self._shared: LRUCache[SortedAmounts, SortedAmounts] = LRUCache(MOST_SHARED_REQUESTS)
         self._on_change = on_change
 
-    def changed(self, pod: HostPod) -> None:
-        """Take in a pod that is new or was updated."""
+    def record(self, pod: HostPod) -> HostedPod | None:
         if pod.is_over:
-            self.forget(pod.uid)
-        elif pod.node_name:
-            self._count(pod.uid, pod.node_name, pod, assumed=False)
+            return None
+        if not pod.node_name:
+            return self.records.get(pod.uid)  # it may be assumed
+        return HostedPod(sys.intern(pod.node_name), self._requests(pod), self.describe(pod))
 
     def assume(self, pod: Pod, node: str) -> None:
         """Count a pod that is about to be bound, unless it is counted already."""
-        if pod.uid not in self._assigned:
-            self._count(pod.uid, node, pod, assumed=True)
+        if pod.uid not in self.records:
+            self.put(pod.uid, HostedPod(sys.intern(node), self._requests(pod), assumed=True))
 
     def cancel(self, uid: str) -> None:
         """Stop counting a pod that was not bound after all; one that the watch has shown on its node stays."""
-        assigned = self._assigned.get(uid)
+        assigned = self.records.get(uid)
         if assigned is not None and assigned.assumed:
-            self.forget(uid)
+            self.put(uid, None)
 
     def requested(self, uid: str) -> SortedAmounts | None:
         """Return what a pod with a node requests, None if it is not known."""
-        assigned = self._assigned.get(uid)
+        assigned = self.records.get(uid)
         return None if assigned is None else assigned.requests
 
     def sums(self, node: str) -> Amounts:
         """Return what the pods of a node request together: a view, to be read at once and not kept."""
         return self._sums.get(node, {})
 
+    def details(self, uid: str) -> Any:
+        """Return what `describe` returned for a pod; None if the watch has not shown it on a node."""
+        hosted = self.records.get(uid)
+        return None if hosted is None else hosted.details
+
     def needs(self, pod: HostPod) -> bool:
         """Return whether a pod has a node or is counted, so that its end must not be missed."""
-        return bool(pod.node_name) or pod.uid in self._assigned
+        return bool(pod.node_name) or pod.uid in self.records
 
-    def _count(self, uid: str, node: str, pod: Pod, *, assumed: bool) -> None:
-        requests = pod_requests(pod)
-        requests = self._shared.setdefault(requests, requests)
-        known = self._assigned.get(uid)
-        self._assigned[uid] = _Assigned(sys.intern(node), requests, assumed)
-        if known is not None and (known.node, known.requests) == (node, requests):
+    def replaced(self, _uid: str, old: HostedPod | None, new: HostedPod | None) -> None:
+        if old is not None and new is not None and old[:2] == new[:2]:
             return
-        if known is not None:
-            self._take(known)
-            if known.node != node:
-                self._on_change(known.node)
-        add(self._sums.setdefault(node, {}), requests)
-        self._on_change(node)
+        if old is not None:
+            sums = self._sums[old.node]
+            take_away(sums, old.requests)
+            if not sums:
+                del self._sums[old.node]
+        if new is not None:
+            add(self._sums.setdefault(new.node, {}), new.requests)
+        for node in dict.fromkeys(each.node for each in (old, new) if each is not None):
+            self._on_change(node)
 
-    def forget(self, uid: str) -> None:
-        if (assigned := self._assigned.pop(uid, None)) is not None:
-            self._take(assigned)
-            self._on_change(assigned.node)
-
-    def _take(self, assigned: _Assigned) -> None:
-        sums = self._sums[assigned.node]
-        take_away(sums, assigned.requests)
-        if not sums:
-            del self._sums[assigned.node]
-
-    def known(self) -> Collection[str]:
-        return self._assigned.keys()
+    def _requests(self, pod: Pod) -> SortedAmounts:
+        requests = pod_requests(pod)
+        return self._shared.setdefault(requests, requests)
 
 
-class HostNodes(MirrorByName[Node]):
+class HostNodes(MirrorByName[Node, SortedAmounts]):
     """The resources that each node offers to pods, from ``status.allocatable``. Fed by a watch.
 
     ``on_change`` is called with the name of a node that now offers something else.
     """
 
     def __init__(self, on_change: Callable[[str], None] = lambda _node: None) -> None:
-        self._allocatable: dict[str, SortedAmounts] = {}
+        super().__init__()
         self._shared: LRUCache[SortedAmounts, SortedAmounts] = LRUCache(MOST_SHARED_REQUESTS)
         self._on_change = on_change
 
-    def changed(self, node: Node) -> None:
-        """Take in a node that is new or was updated."""
+    def record(self, node: Node) -> SortedAmounts:
         amounts = sorted_amounts(node_allocatable(node))
-        if self._allocatable.get(node.name) != amounts:
-            self._allocatable[node.name] = self._shared.setdefault(amounts, amounts)
-            self._on_change(node.name)
+        return self._shared.setdefault(amounts, amounts)
 
-    def allocatable(self, node: str) -> SortedAmounts | None:
-        """Return what a node offers, None if it is not known."""
-        return self._allocatable.get(node)
-
-    def forget(self, name: str) -> None:
-        if self._allocatable.pop(name, None) is not None:
-            self._on_change(name)
-
-    def known(self) -> Collection[str]:
-        return self._allocatable.keys()
+    def replaced(self, name: str, _old: SortedAmounts | None, _new: SortedAmounts | None) -> None:
+        self._on_change(name)
 
 
 class HostResources(Observer):
@@ -193,7 +184,7 @@ class HostResources(Observer):
 
     def free(self, node: str) -> HostFree | None:
         """Return the free CPU, memory and pod slots of a node, None if it is not known."""
-        offered = self.nodes.allocatable(node)
+        offered = self.nodes.records.get(node)
         if offered is None:
             return None
         there, taken = dict(offered), self.pods.sums(node)
@@ -206,7 +197,7 @@ class HostResources(Observer):
 
     def free_amounts(self, node: str) -> dict[str, int] | None:
         """Return what is free of every resource that a node offers, None if it is not known."""
-        offered = self.nodes.allocatable(node)
+        offered = self.nodes.records.get(node)
         if offered is None:
             return None
         taken = self.pods.sums(node)

@@ -97,9 +97,6 @@ class Part:
     metrics        those that it registers when it is built
     permissions    returns those that it needs besides the core's, by its flags and the extender's namespace
     verbs          names of the verbs that it serves
-    counts_hosts   whether it needs free CPU, memory and pod slots of nodes, so that whole pods are decoded
-    find_hopeless  whether filters name the nodes that could not hold a pod even if nothing were booked
-    bound_names    labels and annotations of bound pods that it reads
     """
 
     is_on: Callable[[Flags], bool]
@@ -109,6 +106,3 @@ class Part:
     metrics: tuple[Metric, ...] = ()
     permissions: Callable[[Flags, str], frozenset[Permission]] = _no_permissions
     verbs: frozenset[str] = frozenset()
-    counts_hosts: bool = False
-    find_hopeless: bool = False
-    bound_names: frozenset[str] = frozenset()

@@ -78,7 +78,7 @@ class Pods:
     in_trouble   bound GPU pods whose annotations are not what is booked, by UID
     facts        returns what is known of a node
     on_gone      is called with the UID of a pod that does not wait, bound or gone
-    names        labels and annotations of bound pods that are kept besides those of the vocabularies
+    kept_names   labels and annotations of bound pods that are kept
     """
 
     def __init__(
@@ -89,7 +89,6 @@ class Pods:
         facts: Callable[[str], NodeFacts | None] = lambda _node: None,
         observer: Observer | None = None,
         on_gone: Callable[[str], None] = lambda _uid: None,
-        names: frozenset[str] = frozenset(),
     ) -> None:
         self.waiting: dict[str, Pod] = {}
         self.in_trouble: dict[str, BoundPod] = {}
@@ -100,7 +99,7 @@ class Pods:
         self._needs: LRUCache[PodNeed, PodNeed] = LRUCache(MOST_SHARED)
         self._ledger = ledger
         self._vocabularies = vocabularies
-        self._names = vocabularies.metadata | names
+        self.kept_names = vocabularies.metadata
         self._facts = facts
         self._observer = observer or Observer()
         self._on_gone = on_gone
@@ -345,7 +344,7 @@ class Pods:
             self._observer.cards_freed(booking.node)
 
     def _cut_down(self, pod: Pod) -> Pod:
-        names = self._names
+        names = self.kept_names
         return Pod(
             metadata=ObjectMeta(
                 name=pod.metadata.name,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import replace as with_fields
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -23,7 +22,7 @@ from gas.inspection.node_rules import exclusion, node_rules
 from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.inspection.use import MeasuredUse
 from gas.ledger.ledger import Booking
-from gas.objects.handler import Handler
+from gas.objects.handler import Handlers
 from gas.objects.stored import ObjectId
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.values import card_records
@@ -95,7 +94,7 @@ def options_of(flags: Flags) -> Options:
 class Objects(Generic[T]):
     """The objects of one kind by key, passed on to handlers as they come. ``version`` rises with each change."""
 
-    def __init__(self, key: Callable[[T | ObjectId], str], handlers: Sequence[Handler[Any]]) -> None:
+    def __init__(self, key: Callable[[T | ObjectId], str], handlers: Handlers[Any]) -> None:
         self._key: Callable[[T | ObjectId], str] = key
         self._handlers = handlers
         self.by_key: dict[str, T] = {}
@@ -106,8 +105,7 @@ class Objects(Generic[T]):
         for each in objects:
             self.by_key[self._key(each)] = each
         self.version += 1
-        for handler in self._handlers:
-            handler.listed(objects)
+        self._handlers.listed(objects)
 
     def complete(self, listed: list[ObjectId]) -> None:
         """Forget the objects that are not in the complete list."""
@@ -115,22 +113,19 @@ class Objects(Generic[T]):
         for key in self.by_key.keys() - there:
             del self.by_key[key]
         self.version += 1
-        for handler in self._handlers:
-            handler.complete(listed)
+        self._handlers.complete(listed)
 
     def changed(self, obj: T) -> None:
         """Add or replace an object that is new or was updated."""
         self.by_key[self._key(obj)] = obj
         self.version += 1
-        for handler in self._handlers:
-            handler.changed(obj)
+        self._handlers.changed(obj)
 
     def deleted(self, obj: T) -> None:
         """Forget an object."""
         self.by_key.pop(self._key(obj), None)
         self.version += 1
-        for handler in self._handlers:
-            handler.deleted(obj)
+        self._handlers.deleted(obj)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +152,9 @@ class Cluster:
         self, settings: PlacementSettings, observer: Observer | None = None, *, counts_hosts: bool = False
     ) -> None:
         self.settings = settings
-        options = with_fields(settings.options, count_hosts=counts_hosts)
-        self.decider = Decider(options, observer, clock=lambda: 0.0)
+        self.decider = Decider(settings.options, observer, clock=lambda: 0.0)
+        if counts_hosts:
+            self.decider.count_hosts()
         self.nodes: Objects[InspectedNode] = Objects(lambda node: node.name, self.decider.node_handlers)
         self.pods: Objects[InspectedPod] = Objects(lambda pod: pod.uid, self.decider.pod_handlers)
         self.use: dict[tuple[str, Card], MeasuredUse] = {}
@@ -224,7 +220,7 @@ class Cluster:
     @property
     def counts_hosts(self) -> bool:
         """True if free CPU, memory and pod slots of nodes are known."""
-        return self.decider.options.count_hosts
+        return self.decider.counts_hosts
 
     def rules(self, pod: InspectedPod) -> Mapping[str, str]:
         """Return each node by name with the rule of Kubernetes that keeps the pod off it; empty if none does.

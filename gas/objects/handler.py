@@ -1,14 +1,15 @@
-"""The receiver of what a watch shows of one kind of object."""
+"""The receivers of what a watch shows of one kind of object."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Collection
+from collections.abc import Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from gas.objects.stored import ObjectId
 
 Object = TypeVar("Object")
+Record = TypeVar("Record")
 
 
 class Handler(Protocol[Object]):
@@ -30,48 +31,85 @@ class Handler(Protocol[Object]):
         """Forget an object that is gone or no longer selected. This was its last state."""
 
 
-class Mirror(abc.ABC, Generic[Object]):
-    """A handler that remembers something of each object, under its UID or its name."""
+class Handlers(Generic[Object]):
+    """The views of one kind of object: each gets what the kind's one watch shows, in their order."""
 
-    @abc.abstractmethod
+    def __init__(self, *handlers: Handler[Object]) -> None:
+        self._handlers = list(handlers)
+
+    def add(self, *handlers: Handler[Object], first: bool = False) -> None:
+        """Add views that depend on the others, or that the others depend on. To be called before the watch runs."""
+        self._handlers[0 if first else len(self._handlers) :] = [*handlers, *(self._handlers if first else ())]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._handlers)
+
+    def listed(self, objects: list[Object], /) -> None:
+        for handler in self._handlers:
+            handler.listed(objects)
+
+    def complete(self, listed: list[ObjectId], /) -> None:
+        for handler in self._handlers:
+            handler.complete(listed)
+
     def changed(self, obj: Object, /) -> None:
-        """Learn of an object that is new or has changed."""
+        for handler in self._handlers:
+            handler.changed(obj)
+
+    def deleted(self, obj: Object, /) -> None:
+        for handler in self._handlers:
+            handler.deleted(obj)
+
+
+class Mirror(abc.ABC, Generic[Object, Record]):
+    """A handler that keeps one record of each object that it is about, under the object's UID.
+
+    records  by key; to be read only
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[str, Record] = {}
+        self.records: Mapping[str, Record] = self._records
 
     @abc.abstractmethod
-    def known(self) -> Collection[str]:
-        """Return the keys of the objects of which something is remembered."""
+    def record(self, obj: Object, /) -> Record | None:
+        """Return what to keep of an object, None if nothing."""
 
-    @abc.abstractmethod
-    def forget(self, key: str) -> None:
-        """Forget an object, known or not."""
+    def replaced(self, key: str, old: Record | None, new: Record | None, /) -> None:
+        """Update the sums and indexes that are made from the records: one is new, differs, or is gone."""
 
-    @staticmethod
-    def key(obj: Any) -> str:
-        """Return what an object is remembered under: its UID."""
+    def key(self, obj: Any) -> str:
+        """Return what an object or an id is kept under."""
         uid: str | None = obj.uid
         return uid or ""
 
+    def put(self, key: str, new: Record | None) -> None:
+        """Keep another record of an object, or none."""
+        old = self._records.pop(key, None) if new is None else self._records.get(key)
+        if new is not None:
+            self._records[key] = new
+        if old != new:
+            self.replaced(key, old, new)
+
     def listed(self, objects: list[Object], /) -> None:
-        """Learn of a part of a complete list."""
         for each in objects:
             self.changed(each)
 
     def complete(self, listed: list[ObjectId], /) -> None:
-        """Forget the objects that are not in the complete list."""
         there = {self.key(each) for each in listed}
-        for key in [each for each in self.known() if each not in there]:
-            self.forget(key)
+        for key in [each for each in self._records if each not in there]:
+            self.put(key, None)
+
+    def changed(self, obj: Object, /) -> None:
+        self.put(self.key(obj), self.record(obj))
 
     def deleted(self, obj: Object, /) -> None:
-        """Forget an object."""
-        self.forget(self.key(obj))
+        self.put(self.key(obj), None)
 
 
-class MirrorByName(Mirror[Object]):
-    """A handler that remembers something of each object under its name."""
+class MirrorByName(Mirror[Object, Record]):
+    """A handler that keeps one record of each object under its name."""
 
-    @staticmethod
-    def key(obj: Any) -> str:
-        """Return the object's name."""
+    def key(self, obj: Any) -> str:
         name: str = obj.name
         return name

@@ -125,16 +125,14 @@ class DrivenDecider(Decider):
 
     def list_pods(self, pods: list[Pod]) -> None:
         """Take in a complete list, as the watch does."""
-        for handler in self.pod_handlers:
-            list_all(handler, pods)
+        list_all(self.pod_handlers, pods)
 
     def see(self, event: str, pod: Pod) -> None:
         """Take in a watch event."""
-        for handler in self.pod_handlers:
-            if event == "DELETED":
-                handler.deleted(pod)
-            else:
-                handler.changed(pod)
+        if event == "DELETED":
+            self.pod_handlers.deleted(pod)
+        else:
+            self.pod_handlers.changed(pod)
 
     def follow(self, nodes: Iterable[Node]) -> None:
         """List the cluster, and take in all changes at once from now on."""

@@ -338,15 +338,12 @@ def test_the_sums_are_those_of_the_pods_after_any_history(events: list[tuple[str
         assert hosts.free(node) == HostFree(99_000 - counted[node], 0, 99 - slots[node])
 
 
-COUNTING = Options(vocabularies=DEFAULT, count_hosts=True)
-
-
 def test_a_bind_counts_the_pod_on_its_node_and_a_failed_one_takes_it_back() -> None:
-    decider = Decider(COUNTING)
+    decider = Decider(Options(vocabularies=DEFAULT))
+    decider.count_hosts()
     node = node_json("n", cards=1)
     node["status"]["allocatable"] |= {"cpu": "4", "pods": "10"}
-    for handler in (decider.nodes, decider.hosts.nodes):
-        list_all(handler, [msgspec.convert(node, Node)])
+    decider.node_handlers.changed(msgspec.convert(node, Node))
     pod = host_pod(box(cpu=1, **{"gpu.intel.com/i915": 1}), uid="u")
     args = BindingArgs("pod", "default", "u", "n")
     decider.reserve(args, pod, now=1.0)
@@ -359,14 +356,15 @@ def test_a_bind_counts_the_pod_on_its_node_and_a_failed_one_takes_it_back() -> N
 
 def test_hosts_are_not_counted_unless_asked_for() -> None:
     decider = Decider(Options(vocabularies=DEFAULT))
-    assert (decider.pod_handlers, decider.node_handlers) == ((decider.pods,), (decider.nodes,))
+    assert (*decider.pod_handlers, *decider.node_handlers) == (decider.pods, decider.nodes)
 
 
 async def test_the_watches_feed_all_pods_with_a_node(tmp_path: Path) -> None:
     async with ApiServer() as server:
         kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", server.url, token="any")
         api = await connect(str(kubeconfig), explicit=True)
-        decider = Decider(COUNTING)
+        decider = Decider(Options(vocabularies=DEFAULT))
+        decider.count_hosts()
         hosts = decider.hosts
         node = node_json("n", cards=1)
         for amounts in node["status"].values():

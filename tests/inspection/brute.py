@@ -57,7 +57,7 @@ class Brute:
         facts = self._cluster.decider.nodes.facts(name)
         assert facts is not None
         sums = NodeSums()
-        offered = dict(self._cluster.decider.hosts.nodes.allocatable(name) or ())
+        offered = dict(self._cluster.decider.hosts.nodes.records.get(name) or ())
         for each, (node, held) in state.items():
             if node == name:
                 sums.put(each, held)

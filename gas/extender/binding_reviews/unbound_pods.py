@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import NamedTuple
 
 from gas.objects.handler import Mirror
@@ -14,14 +14,16 @@ from gas.objects.stored import Pod
 class UnboundPod(NamedTuple):
     """A pod without a node.
 
+    key          ``namespace/name``
     wants_cards  whether it asks for cards in any vocabulary
     """
 
+    key: str
     uid: str
     wants_cards: bool
 
 
-class UnboundPods(Mirror[Pod]):
+class UnboundPods(Mirror[Pod, UnboundPod]):
     """The pods without a node, those that ask for no cards included. Fed by the watch of the pods.
 
     A pod that is not here was bound, is gone, or is so new that the watch has not shown it.
@@ -30,14 +32,14 @@ class UnboundPods(Mirror[Pod]):
     """
 
     def __init__(self, is_gpu_pod: Callable[[Pod], bool]) -> None:
+        super().__init__()
         self._is_gpu_pod = is_gpu_pod
         self._by_key: dict[str, UnboundPod] = {}
-        self._keys: dict[str, str] = {}
         self._arrived = asyncio.Event()
 
     def needs(self, pod: Pod) -> bool:
         """Return whether a pod must be shown here: while it has no node, and once more afterwards."""
-        return not pod.node_name or pod.uid in self._keys
+        return not pod.node_name or pod.uid in self.records
 
     def find(self, key: str, uid: str = "") -> UnboundPod | None:
         """Return the pod of a name (``namespace/name``), None if none is known or if it has another UID."""
@@ -54,20 +56,15 @@ class UnboundPods(Mirror[Pod]):
                 return pod
         return None
 
-    def changed(self, pod: Pod, /) -> None:
-        """Take in a pod that is new or was updated."""
-        if pod.node_name or pod.is_over:
-            self.forget(pod.uid)
-        else:
-            if (before := self._by_key.get(pod.key)) is not None and before.uid != pod.uid:
-                self.forget(before.uid)
-            self._keys[pod.uid] = pod.key
-            self._by_key[pod.key] = UnboundPod(pod.uid, self._is_gpu_pod(pod))
+    def record(self, pod: Pod) -> UnboundPod | None:
+        return None if pod.node_name or pod.is_over else UnboundPod(pod.key, pod.uid, self._is_gpu_pod(pod))
+
+    def replaced(self, uid: str, old: UnboundPod | None, new: UnboundPod | None) -> None:
+        if new is not None:
+            before = self._by_key.get(new.key)
+            self._by_key[new.key] = new
+            if before is not None and before.uid != uid:
+                self.put(before.uid, None)
             self._arrived.set()
-
-    def forget(self, uid: str) -> None:
-        if (key := self._keys.pop(uid, None)) is not None and self._by_key[key].uid == uid:
-            del self._by_key[key]
-
-    def known(self) -> Collection[str]:
-        return self._keys.keys()
+        elif old is not None and self._by_key[old.key].uid == uid:
+            del self._by_key[old.key]

@@ -6,7 +6,7 @@ Fed by watches, and only while the extender preempts pods.
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from cachetools import LRUCache
@@ -54,47 +54,23 @@ def assigned_pod(pod: Pod, node: str) -> AssignedPod:
     )
 
 
-class AssignedPods(Mirror[HostPod]):
-    """The pods that have a node and have not ended, by UID. Fed by a watch."""
+class Describe:
+    """Called with a pod that has a node, returns what `gas.extender.host_resources.HostPods` keeps of it."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, AssignedPod] = {}
         self._shared: LRUCache[Labels, Mapping[str, str]] = LRUCache(MOST_SHARED_LABELS)
 
-    def changed(self, pod: HostPod) -> None:
-        """Take in a pod that is new or was updated."""
-        self._pods.pop(pod.uid, None)
-        if not pod.node_name or pod.is_over:
-            return
+    def __call__(self, pod: HostPod) -> AssignedPod:
         labels = pod.metadata.labels or {}
         shared = self._shared.setdefault(tuple(labels.items()), labels)
-        self._pods[pod.uid] = assigned_pod(pod, pod.node_name)._replace(labels=shared)
-
-    def needs(self, pod: HostPod) -> bool:
-        """Return whether a pod has a node, or had one when it was last seen."""
-        return bool(pod.node_name) or pod.uid in self._pods
-
-    def get(self, uid: str) -> AssignedPod | None:
-        """Return a pod, None if it is not known."""
-        return self._pods.get(uid)
-
-    def known(self) -> Collection[str]:
-        return self._pods.keys()
-
-    def forget(self, key: str) -> None:
-        """Forget a pod."""
-        self._pods.pop(key, None)
+        return assigned_pod(pod, pod.node_name)._replace(labels=shared)
 
 
-class DisruptionBudgets(Mirror[DisruptionBudget]):
+class DisruptionBudgets(Mirror[DisruptionBudget, DisruptionBudget]):
     """The disruption budgets of the cluster. Fed by a watch."""
 
-    def __init__(self) -> None:
-        self._budgets: dict[str, DisruptionBudget] = {}
-
-    def changed(self, budget: DisruptionBudget) -> None:
-        """Take in a budget that is new or was updated."""
-        self._budgets[budget.uid] = budget
+    def record(self, budget: DisruptionBudget) -> DisruptionBudget:
+        return budget
 
     def of(self, pod: AssignedPod) -> list[DisruptionBudget]:
         """Return the budgets that count the eviction of a pod, as kube-scheduler finds them.
@@ -106,20 +82,13 @@ class DisruptionBudgets(Mirror[DisruptionBudget]):
             return []
         return [
             budget
-            for budget in self._budgets.values()
+            for budget in self.records.values()
             if (budget.metadata.namespace or "default") == pod.namespace
             and pod.name not in ((budget.status.disrupted_pods if budget.status else None) or {})
             and budget.spec is not None
             and budget.spec.selector is not None
             and selects(budget.spec.selector, pod.labels)
         ]
-
-    def known(self) -> Collection[str]:
-        return self._budgets.keys()
-
-    def forget(self, key: str) -> None:
-        """Forget a budget."""
-        self._budgets.pop(key, None)
 
 
 def allowed_disruptions(budget: DisruptionBudget) -> int:

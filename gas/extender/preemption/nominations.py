@@ -15,8 +15,9 @@ from cachetools import LRUCache
 from gas.extender.decider import Decider
 from gas.extender.hooks import Observer
 from gas.extender.host_resources import pod_requests
-from gas.extender.preemption.disruption import AssignedPods
+from gas.extender.preemption.disruption import AssignedPod
 from gas.ledger.ledger import NodeSums
+from gas.objects.handler import Mirror
 from gas.objects.stored import HostPod, ObjectId, Pod
 from gas.placement.card_rules import closed_cards
 from gas.placement.choice import Choice, Footprint, footprint
@@ -57,7 +58,7 @@ class Kept(NamedTuple):
     footprint: Footprint
 
 
-class Nominations(Observer):
+class Nominations(Mirror[HostPod, Nominated], Observer):
     """The nominated pods, and the cards that are kept for each. Fed by a watch.
 
     The cards are those that the preempt response was based on, as long as the pod can have them after all pods of lower
@@ -67,46 +68,29 @@ class Nominations(Observer):
     A node on which room is no longer kept is reported as one on which cards are free.
     """
 
-    def __init__(self, decider: Decider, assigned: AssignedPods) -> None:
+    def __init__(self, decider: Decider) -> None:
+        super().__init__()
         self._nodes = decider.nodes
         self._ledger = decider.ledger
-        self._assigned = assigned
+        self._pods = decider.hosts.pods
         self._read_need = decider.need
         self._step_limit = decider.options.step_limit
         self._on_given_up = decider.observers.cards_freed
-        self._nominated: dict[str, Nominated] = {}
         self._on_node: dict[str, set[str]] = {}
         self._kept: dict[str, tuple[frozenset[str], list[Kept]]] = {}
         self._chosen: LRUCache[str, Mapping[str, Footprint]] = LRUCache(MOST_REMEMBERED)
 
-    def listed(self, pods: list[HostPod]) -> None:
-        """Take in a part of a complete list."""
-        for pod in pods:
-            self.changed(pod)
-
     def complete(self, listed: list[ObjectId]) -> None:
-        """Forget the pods that are not in the complete list."""
-        there = {pod.uid for pod in listed}
-        for uid in [uid for uid in self._nominated if uid not in there]:
-            self._drop(uid)
+        super().complete(listed)
         self._kept.clear()
 
     def changed(self, pod: HostPod) -> None:
-        """Take in a pod that is new or was updated."""
-        if pod.node_name:
-            self.node_changed(pod.node_name)  # it may be leaving now
-        is_out = pod.node_name or pod.is_over or pod.metadata.deletion_timestamp is not None
-        node = "" if is_out else pod.nominated_node
-        known = self._nominated.get(pod.uid)
-        if known is not None and (known.node, known.priority) != (node, pod.priority):
-            self._drop(pod.uid)
-        if node:
-            self._add(pod, node)
+        self.node_changed(pod.node_name)  # it may be leaving now
+        super().changed(pod)
 
     def deleted(self, pod: HostPod) -> None:
-        """Forget a pod."""
         self.node_changed(pod.node_name)
-        self._drop(pod.uid)
+        super().deleted(pod)
         self._chosen.pop(pod.uid, None)
 
     def node_changed(self, node: str) -> None:
@@ -115,7 +99,7 @@ class Nominations(Observer):
 
     def needs(self, pod: HostPod) -> bool:
         """Return whether a pod has a node, or is nominated for one, so that its end must not be missed."""
-        return bool(pod.node_name or pod.nominated_node) or pod.uid in self._nominated
+        return bool(pod.node_name or pod.nominated_node) or pod.uid in self.records
 
     def chosen(self, uid: str, footprints: Mapping[str, Footprint]) -> None:
         """Remember the cards that a pod will get, by the node that kube-scheduler may nominate it for."""
@@ -149,31 +133,33 @@ class Nominations(Observer):
     def __iter__(self) -> Iterator[Kept]:
         return (kept for node in self._on_node for kept in self.on(node))
 
-    def _add(self, pod: HostPod, node: str) -> None:
+    def record(self, pod: HostPod) -> Nominated | None:
+        node = pod.nominated_node
+        if not node or pod.node_name or pod.is_over or pod.metadata.deletion_timestamp is not None:
+            return None
         try:
             need = self._read_need(pod)
         except BadNeed:
             need = None
-        nominated = Nominated(pod.uid, pod.key, node, pod.priority, need, pod_requests(pod))
-        if nominated != self._nominated.get(pod.uid):
-            self._nominated[pod.uid] = nominated
-            self._on_node.setdefault(node, set()).add(pod.uid)
-            self.node_changed(node)
+        return Nominated(pod.uid, pod.key, node, pod.priority, need, pod_requests(pod))
 
-    def _drop(self, uid: str) -> None:
-        if (nominated := self._nominated.pop(uid, None)) is None:
-            return
-        uids = self._on_node[nominated.node]
-        uids.discard(uid)
-        if not uids:
-            del self._on_node[nominated.node]
-        self.node_changed(nominated.node)
-        self._on_given_up(nominated.node)
+    def replaced(self, uid: str, old: Nominated | None, new: Nominated | None) -> None:
+        if old is not None:
+            uids = self._on_node[old.node]
+            uids.discard(uid)
+            if not uids:
+                del self._on_node[old.node]
+        if new is not None:
+            self._on_node.setdefault(new.node, set()).add(uid)
+            self.node_changed(new.node)
+        if old is not None and (new is None or (old.node, old.priority) != (new.node, new.priority)):
+            self.node_changed(old.node)
+            self._on_given_up(old.node)
 
     def _find(self, node: str, waiting: Collection[str]) -> list[Kept]:
         """Return the cards of these nominated pods of a node, so that those of none are in the way of another's."""
         facts = self._nodes.facts(node)
-        nominated = (self._nominated[uid] for uid in waiting)
+        nominated = (self.records[uid] for uid in waiting)
         found: list[Kept] = []
         for each in sorted(nominated, key=lambda each: (-each.priority, each.uid)):
             cards = self._cards_of(each, facts.inventory, found) if facts is not None else Footprint()
@@ -186,7 +172,7 @@ class Nominations(Observer):
         kept = [each.footprint for each in before]
         sums, without_lower = (self._ledger.sums(nominated.node, kept) for _ in range(2))
         for uid, booking in self._ledger.on_node(nominated.node).items():
-            pod = self._assigned.get(uid)
+            pod: AssignedPod | None = self._pods.details(uid)
             if pod is not None and pod.priority < nominated.priority:
                 without_lower.take(uid, booking.footprint)
                 if pod.leaving:

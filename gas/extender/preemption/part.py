@@ -54,6 +54,4 @@ PREEMPTION = Part(
     build=_build,
     permissions=lambda _flags, _namespace: permissions_on("poddisruptionbudgets", "list", "watch", group="policy"),
     verbs=frozenset({"preempt"}),
-    counts_hosts=True,
-    find_hopeless=True,
 )

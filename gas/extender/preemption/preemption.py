@@ -13,7 +13,13 @@ from gas.extender.debug import cards_json
 from gas.extender.decider import Decider
 from gas.extender.hooks import Hooks
 from gas.extender.host_resources import pod_requests
-from gas.extender.preemption.disruption import AssignedPods, DisruptionBudgets, allowed_disruptions, assigned_pod
+from gas.extender.preemption.disruption import (
+    AssignedPod,
+    Describe,
+    DisruptionBudgets,
+    allowed_disruptions,
+    assigned_pod,
+)
 from gas.extender.preemption.nominations import Nominations
 from gas.extender.preemption.wire import PreemptArgs, Proposal
 from gas.extender.verdicts import PATIENCE, Turns
@@ -35,13 +41,13 @@ LOWEST_PRIORITY = -(2**31)
 class Preemption:
     """Decide which pods leave, from what watches brought in.
 
-    assigned, budgets, nominations  fed by watches
+    budgets, nominations  fed by watches
     """
 
     def __init__(self, decider: Decider) -> None:
-        self.assigned = AssignedPods()
+        decider.count_hosts(describe=Describe())
         self.budgets = DisruptionBudgets()
-        self.nominations = Nominations(decider, self.assigned)
+        self.nominations = Nominations(decider)
         self._decider = decider
         self._nodes = decider.nodes
         self._ledger = decider.ledger
@@ -55,7 +61,8 @@ class Preemption:
         return Hooks(
             closing=(self.nominations.kept_from,),
             observers=(self.nominations,),
-            handlers=(self.assigned, self.nominations),
+            handlers=(self.nominations,),
+            hopeless=(self._decider.verdicts.hopeless,),
             books=(self.books,),
         )
 
@@ -183,7 +190,7 @@ class Preemption:
         positions: dict[tuple[str | None, str], int] = {}
         found: list[tuple[tuple[int, str], Evictable]] = []
         for uid in dict.fromkeys((*proposal.uids, *bookings)):
-            seen = self.assigned.get(uid)
+            seen: AssignedPod | None = self._hosts.pods.details(uid)
             if seen is None and uid in proposal.uids and (bound_just_now := self._pods.waiting.get(uid)) is not None:
                 seen = assigned_pod(bound_just_now, node)  # the watch does not show it on its node yet
             if seen is None or seen.node != node:

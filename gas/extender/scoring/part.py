@@ -51,5 +51,4 @@ SCORING = Part(
     is_on=lambda flags: flags.of(ScoringFlags).node_score is not NodeScore.NONE,
     build=_build,
     verbs=frozenset({"prioritize"}),
-    counts_hosts=True,
 )

@@ -312,7 +312,7 @@ class Scores(Observer):
         if (pool := self._pools.get(node)) is None:
             if (facts := self._nodes.facts(node)) is None:
                 return None
-            host = dict(self._hosts.nodes.allocatable(node) or ())
+            host = dict(self._hosts.nodes.records.get(node) or ())
             memory = host.get(MEMORY, 0)
             pool = self._pools[node] = _shared_pool(
                 tuple(sorted(sorted_amounts(amounts) for amounts in facts.inventory.capacity.values())),

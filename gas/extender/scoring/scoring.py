@@ -25,6 +25,7 @@ class Scoring:
     """
 
     def __init__(self, policy: NodeScore, decider: Decider) -> None:
+        decider.count_hosts()
         self._decider = decider
         self.scores = Scores(policy, decider)
         self._has_learned = False

@@ -12,7 +12,7 @@ from prometheus_client import Counter
 
 from gas.decision.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE, DESCHEDULED_BY_US
 from gas.extender.decider import Decider
-from gas.extender.hooks import Observer
+from gas.extender.hooks import Hooks, Observer
 from gas.extender.pods import BoundPod
 from gas.extender.reports import NodeQueue
 from gas.objects.stored import Pod
@@ -86,6 +86,11 @@ class Descheduler(Observer):
 
     def bound_pod_gone(self, uid: str) -> None:
         self.labelled.discard(uid)
+
+    @property
+    def hooks(self) -> Hooks:
+        """Its additions to every decision."""
+        return Hooks(observers=(self,), bound_names=(DESCHEDULE_POD_LABEL, DESCHEDULED_BY_US))
 
     async def run(self) -> NoReturn:
         """Compare nodes as they change, until cancelled."""

@@ -6,8 +6,6 @@ from functools import partial
 
 from gas.daemon.metric import CounterMetric, GaugeMetric
 from gas.daemon.permissions import permissions_on
-from gas.decision.names import DESCHEDULE_POD_LABEL, DESCHEDULED_BY_US
-from gas.extender.hooks import Hooks
 from gas.extender.part import Additions, Core, Part
 
 DESCHEDULED_PODS = GaugeMetric("gas_extender_descheduled_pods", "Pods that have the deschedule label now.")
@@ -29,7 +27,7 @@ def _build(core: Core) -> Additions:
         acts=core.may_act,
     )
     DESCHEDULED_PODS.register(core.metrics.registry).set_function(lambda: len(descheduler.labelled))
-    return Additions(hooks=Hooks(observers=(descheduler,)), tasks=(descheduler.run,))
+    return Additions(hooks=descheduler.hooks, tasks=(descheduler.run,))
 
 
 TELEMETRY = Part(
@@ -37,5 +35,4 @@ TELEMETRY = Part(
     build=_build,
     metrics=(DESCHEDULED_PODS, DESCHEDULE_PATCHES),
     permissions=lambda _flags, _namespace: permissions_on("pods", "patch"),
-    bound_names=frozenset({DESCHEDULE_POD_LABEL, DESCHEDULED_BY_US}),
 )

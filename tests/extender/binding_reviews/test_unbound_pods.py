@@ -28,8 +28,8 @@ def made(name: str = "a", uid: str = "u1", *, gpus: int = 0, **fields: Any) -> P
 def test_a_pod_is_known_by_name_until_it_is_bound() -> None:
     known = pods()
     known.changed(made(gpus=1))
-    assert known.find("default/a") == UnboundPod("u1", wants_cards=True)
-    assert known.find("default/a", "u1") == UnboundPod("u1", wants_cards=True)
+    assert known.find("default/a") == UnboundPod("default/a", "u1", wants_cards=True)
+    assert known.find("default/a", "u1") == UnboundPod("default/a", "u1", wants_cards=True)
     assert known.find("default/a", "u2") is None
     assert known.needs(made(node="n1"))
     known.changed(made(node="n1"))
@@ -42,7 +42,7 @@ def test_late_news_of_an_earlier_pod_of_the_name_does_not_hide_the_later_one() -
     known.changed(made(uid="u1"))
     known.changed(made(uid="u2", gpus=1))
     known.deleted(made(uid="u1"))
-    assert known.find("default/a") == UnboundPod("u2", wants_cards=True)
+    assert known.find("default/a") == UnboundPod("default/a", "u2", wants_cards=True)
 
 
 def test_a_complete_list_forgets_the_others() -> None:
@@ -50,7 +50,7 @@ def test_a_complete_list_forgets_the_others() -> None:
     known.changed(made())
     list_all(known, [made("b", "u2")])
     assert known.find("default/a") is None
-    assert known.find("default/b") == UnboundPod("u2", wants_cards=False)
+    assert known.find("default/b") == UnboundPod("default/b", "u2", wants_cards=False)
 
 
 EVENTS = st.lists(

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from gas.extender.decider import CannotBind, Decider, FilterDecision, Options
-from gas.extender.preemption.part import PREEMPTION
 from gas.extender.preemption.preemption import Preemption
 from gas.extender.preemption.wire import PreemptArgs, Proposal
 from gas.extender.wire import BindingArgs, FilterArgs
@@ -21,8 +20,6 @@ from tests.extender.at_once import at_once
 PREEMPTING = Options(
     vocabularies=DEFAULT,
     need=NeedOptions(allowlist=True, denylist=True),
-    count_hosts=PREEMPTION.counts_hosts,
-    find_hopeless=PREEMPTION.find_hopeless,
 )
 
 
@@ -77,19 +74,14 @@ class PreemptingCluster:
     def add_node(self, name: str = "n", *, cards: int = 2, cpu: str = "64", pods: str = "110", **fields: Any) -> None:
         sent = node_json(name, cards=cards, **fields)
         sent["status"]["allocatable"] |= {"cpu": cpu, "memory": "256Gi", "pods": pods}
-        for handler in self.decider.node_handlers:
-            handler.changed(msgspec.convert(sent, Node))
+        self.decider.node_handlers.changed(msgspec.convert(sent, Node))
 
     def see(self, sent: dict[str, Any]) -> None:
         """Take in a pod that is new or was updated."""
         self.pods[sent["metadata"]["name"]] = sent
         pod = msgspec.convert(sent, HostPod)
-        if self._needs(pod):
-            for handler in self.decider.pod_handlers:
-                handler.changed(pod)
-
-    def _needs(self, pod: HostPod) -> bool:
-        return any(handler.needs(pod) for handler in self.decider.pod_handlers)
+        if self.decider.must_see(pod):
+            self.decider.pod_handlers.changed(pod)
 
     def bind(self, sent: dict[str, Any], node: str = "n") -> None:
         """Bind a pod and show it on its node. Raises CannotBind."""
@@ -118,9 +110,8 @@ class PreemptingCluster:
 
     def delete(self, name: str) -> None:
         pod = msgspec.convert(self.pods.pop(name), HostPod)
-        if self._needs(pod):
-            for handler in self.decider.pod_handlers:
-                handler.deleted(pod)
+        if self.decider.must_see(pod):
+            self.decider.pod_handlers.deleted(pod)
 
     def filter(self, sent: Mapping[str, Any], *names: str) -> FilterDecision:
         args = FilterArgs(msgspec.convert(dict(sent), HostPod), list(names) or ["n"], None)

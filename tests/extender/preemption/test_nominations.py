@@ -336,8 +336,7 @@ def test_a_list_without_a_nominated_pod_gives_its_room_up(cluster: PreemptingClu
     preempt_for_high(cluster)
     cluster.delete("low")
     cluster.pods.pop("high")
-    for handler in cluster.decider.pod_handlers:
-        list_all(handler, [msgspec.convert(sent, HostPod) for sent in cluster.pods.values()])
+    list_all(cluster.decider.pod_handlers, [msgspec.convert(sent, HostPod) for sent in cluster.pods.values()])
     assert cluster.fits(equal())
 
 

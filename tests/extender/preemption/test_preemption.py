@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gas.extender.decider import Decider
 from gas.extender.filter import Filter
 from gas.extender.host_resources import pod_requests
 from gas.extender.metrics import Metrics
@@ -21,7 +21,7 @@ from gas.extender.pending_binds import PendingBinds
 from gas.extender.preemption.wire import Proposal
 from gas.extender.wire import BindingArgs
 from gas.ledger.eviction_cost import violating
-from gas.objects.stored import DisruptionBudget, HostPod
+from gas.objects.stored import DisruptionBudget, HostPod, Node
 from gas.placement.choice import Choice
 from gas.placement.place import place
 from tests.builders import container, node_json
@@ -284,7 +284,7 @@ async def test_a_node_that_could_never_hold_the_pod_is_unresolvable(
     full: PreemptingCluster, pod: dict[str, Any], hopeless: bool
 ) -> None:
     for _ in range(2):  # the second response comes from what is remembered
-        response = await filtered(full, {"Pod": pod, "NodeNames": ["n", "unknown"]})
+        response = await filtered(full.decider, {"Pod": pod, "NodeNames": ["n", "unknown"]})
         assert response["NodeNames"] == []
         has_need = "gas-card-order" not in pod["metadata"].get("annotations", {})
         assert set(response["FailedAndUnresolvableNodes"]) == ({"n"} if hopeless else set()) | (
@@ -293,27 +293,27 @@ async def test_a_node_that_could_never_hold_the_pod_is_unresolvable(
         assert response["FailedNodes"].keys() | response["FailedAndUnresolvableNodes"].keys() == {"n", "unknown"}
         assert not response["FailedNodes"].keys() & response["FailedAndUnresolvableNodes"].keys()
     described = node_json("n", cards=2, i915=20, millicores=2000, memory_max=2 * MEMORY)
-    response = await filtered(full, {"Pod": pod, "Nodes": {"items": [described]}})
+    response = await filtered(full.decider, {"Pod": pod, "Nodes": {"items": [described]}})
     assert set(response["FailedAndUnresolvableNodes"]) == ({"n"} if hopeless else set())
 
 
 async def test_a_hopeless_node_is_named_beside_one_that_passes(full: PreemptingCluster) -> None:
     full.add_node("m", cards=2, i915=20, millicores=4000, memory_max=2 * MEMORY)
-    response = await filtered(full, {"Pod": priority_pod("p", share(1500)), "NodeNames": ["n", "m"]})
+    response = await filtered(full.decider, {"Pod": priority_pod("p", share(1500)), "NodeNames": ["n", "m"]})
     assert response["NodeNames"] == ["m"]
     assert list(response["FailedAndUnresolvableNodes"]) == ["n"]
 
 
 async def test_without_preemption_every_refused_node_is_in_failed_nodes() -> None:
-    cluster = PreemptingCluster(replace(PREEMPTING, find_hopeless=False))
-    cluster.add_node()
-    response = await filtered(cluster, {"Pod": priority_pod("p", share(1001)), "NodeNames": ["n"]})
+    decider = Decider(PREEMPTING)
+    decider.nodes.changed(msgspec.convert(node_json("n", cards=2), Node))
+    response = await filtered(decider, {"Pod": priority_pod("p", share(1001)), "NodeNames": ["n"]})
     assert (list(response["FailedNodes"]), response["FailedAndUnresolvableNodes"]) == (["n"], {})
 
 
-async def filtered(cluster: PreemptingCluster, request: dict[str, Any]) -> dict[str, Any]:
+async def filtered(decider: Decider, request: dict[str, Any]) -> dict[str, Any]:
     verb = Filter(
-        cluster.decider,
+        decider,
         PendingBinds(patience=0.0),
         Metrics("1"),
         why_not_ready=lambda: None,
@@ -357,7 +357,7 @@ def test_the_pods_that_a_budget_covers(
         DisruptionBudget,
     )
     list_all(cluster.preemption.budgets, [found])
-    assert bool(cluster.preemption.budgets.of(cluster.preemption.assigned.get("p"))) == selected
+    assert bool(cluster.preemption.budgets.of(cluster.decider.hosts.pods.details("p"))) == selected
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ def test_a_budget_that_covers_no_pod(spec: dict[str, Any]) -> None:
     cluster = PreemptingCluster()
     cluster.add_node()
     cluster.run("p", labels={"app": "x"})
-    pod = cluster.preemption.assigned.get("p")
+    pod = cluster.decider.hosts.pods.details("p")
     found = msgspec.convert(
         {"metadata": {"name": "b", "namespace": "default", "uid": "b"}, "spec": spec}, DisruptionBudget
     )
@@ -508,7 +508,7 @@ def free_after(cluster: PreemptingCluster, high: Mapping[str, Any], node: str, g
     """Return what is free of the resources that a pod requests, once it is on the node and the others are gone."""
     requests = {name: dict(pod_requests(msgspec.convert(sent, HostPod))) for name, sent in cluster.pods.items()}
     there = [name for name, sent in cluster.pods.items() if sent["spec"].get("nodeName") == node and name not in gone]
-    offered = dict(cluster.decider.hosts.nodes.allocatable(node) or ())
+    offered = dict(cluster.decider.hosts.nodes.records.get(node) or ())
     wanted = dict(pod_requests(msgspec.convert(dict(high), HostPod)))
     return {
         name: offered.get(name, 0) - amount - sum(requests[other].get(name, 0) for other in there)
@@ -518,10 +518,7 @@ def free_after(cluster: PreemptingCluster, high: Mapping[str, Any], node: str, g
 
 def violations(cluster: PreemptingCluster, gone: Sequence[str]) -> int:
     budgets = [
-        found
-        for label in "ab"
-        for found in cluster.preemption.budgets._budgets.values()
-        if found.metadata.name == label
+        found for label in "ab" for found in cluster.preemption.budgets.records.values() if found.metadata.name == label
     ]
     allowed = [found.status.disruptions_allowed for found in budgets]
     of_pods = []

@@ -30,8 +30,7 @@ class Preempting(ReviewingDecider):
         self.add(self.preemption.hooks)
         sent = node_json("n", cards=2)
         sent["status"]["allocatable"] |= {"cpu": "64", "memory": "256Gi", "pods": "110"}
-        for handler in self.node_handlers:
-            handler.changed(msgspec.convert(sent, Node))
+        self.node_handlers.changed(msgspec.convert(sent, Node))
         self.cluster.on_change = self.see_as_the_watch_does
         for pod in (LOW, HIGH, WAITS):
             self.cluster.add(pod)
@@ -45,9 +44,7 @@ class Preempting(ReviewingDecider):
         )
 
     def see_as_the_watch_does(self, _event: str, pod: Pod) -> None:
-        whole = msgspec.convert(self.cluster.pods[pod.key], HostPod)
-        for handler in self.pod_handlers:
-            handler.changed(whole)
+        self.pod_handlers.changed(msgspec.convert(self.cluster.pods[pod.key], HostPod))
 
     async def victims(self) -> Any:
         """Return what goes from the node so that the pod of high priority fits."""
@@ -92,8 +89,7 @@ async def test_a_review_that_comes_right_before_the_search_evicts_no_pod(decider
     async def then_another_review(*args: Any, **options: Any) -> None:
         await settle(*args, **options)
         decider.cluster.remove("default/waits")
-        for handler in decider.pod_handlers:
-            handler.deleted(msgspec.convert(WAITS, HostPod))
+        decider.pod_handlers.deleted(msgspec.convert(WAITS, HostPod))
         await reviewed(decider, binding(other, "n"))
 
     decider.bind_reviews.settle_on = then_another_review  # type: ignore[method-assign]

@@ -17,7 +17,7 @@ class HistoriesWithScores(Histories):
     """Do the same while nodes are scored, so that cards are chosen by what pods have asked for."""
 
     def _decider(self) -> DrivenDecider:
-        decider = DrivenDecider(self.cluster, options=Options(vocabularies=DEFAULT, count_hosts=True))
+        decider = DrivenDecider(self.cluster, options=Options(vocabularies=DEFAULT))
         scoring = Scoring(NodeScore.BALANCE, decider)
         decider.add(scoring.hooks)
         for number in range(FIRST):

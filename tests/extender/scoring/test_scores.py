@@ -33,7 +33,7 @@ from tests.extender.cluster import Cluster
 from tests.extender.decider import DrivenDecider
 from tests.listed import list_all
 
-COUNTING = Options(vocabularies=DEFAULT, count_hosts=True)
+COUNTING = Options(vocabularies=DEFAULT)
 
 
 def gpu_node(name: str, *, cards: int = 2, cpu: int = 32, memory: str = "256Gi", **more: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,9 +11,8 @@ from prometheus_client import CollectorRegistry
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable
 from gas.extender.decider import Decider
-from gas.extender.hooks import Hooks
 from gas.extender.telemetry.descheduler import Descheduler
-from gas.extender.telemetry.part import DESCHEDULE_PATCHES, TELEMETRY
+from gas.extender.telemetry.part import DESCHEDULE_PATCHES
 from gas.objects.stored import Node, Pod
 from gas.values.errors import GasError
 from tests.builders import container, node_json, pod
@@ -46,7 +44,7 @@ class Descheduling:
         self.marks: dict[str, dict[str, str]] = {}
         self.shown: dict[str, Callable[..., Pod]] = {}
         self.registry = CollectorRegistry()
-        self.decider = Decider(replace(OPTIONS, bound_names=TELEMETRY.bound_names))
+        self.decider = Decider(OPTIONS)
         self.nodes = self.decider.nodes
         self.pods = self.decider.pods
         self.descheduler = Descheduler(
@@ -57,7 +55,7 @@ class Descheduling:
             retry_pause=0.0,
             idle_pause=0.0,
         )
-        self.decider.add(Hooks(observers=(self.descheduler,)))
+        self.decider.add(self.descheduler.hooks)
 
     def node(self, labels: Mapping[str, str] | None = None, *, with_capacity: bool = True, **fields: Any) -> None:
         seen = node_json("n1", labels=labels, **fields)

@@ -267,7 +267,7 @@ async def test_the_used_card_with_the_least_left_is_taken_and_an_idle_card_only_
 # contract S1.10
 async def test_the_best_node_is_the_one_on_whose_card_least_is_left() -> None:
     nodes = [sharing_node(name) for name in ("n1", "n2", "n3")]
-    decider = following(nodes, options=Options(vocabularies=VOCABULARIES, count_hosts=True))
+    decider = following(nodes, options=Options(vocabularies=VOCABULARIES))
     scoring = Scoring(NodeScore.BALANCE, decider)
     decider.add(scoring.hooks)
     for name, node, request_ in (("a", "n1", "0.4"), ("b", "n2", "0.5"), ("c", "n2", "0.9"), ("d", "n3", "0.8")):
