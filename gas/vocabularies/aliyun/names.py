@@ -15,7 +15,7 @@ UNITS = GPU_MEM.removeprefix(PREFIX)
 
 # Pod annotations, written with the Binding.
 INDEX = "ALIYUN_COM_GPU_MEM_IDX"
-"""The number N of ``cardN``."""
+"""The index of the card among the node's cards with memory: 0 to ``gpu-count`` - 1, whatever N ``cardN`` has."""
 ID = "ALIYUN_GPU_ID"
 """The same; the name in Aliyun's document, where its code has the one above."""
 POD = "ALIYUN_COM_GPU_MEM_POD"
@@ -42,7 +42,7 @@ REFERENCE = Reference(
         Row(GPU_COUNT, "the plugin writes", "cards"),
     ),
     pod_annotations=(
-        Row(INDEX, "the extender", "N of `cardN`"),
+        Row(INDEX, "the extender", "index of the card among the node's cards with memory, from 0"),
         Row(ID, "the extender", "the same"),
         Row(POD, "the extender", "units of memory of the pod"),
         Row(CARD, "the extender", "units of memory of the card"),

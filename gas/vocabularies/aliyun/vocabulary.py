@@ -101,16 +101,12 @@ class AliyunChoices(ChoiceAnnotations):
 
     def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
         card = next(card for each in choice.containers for card in each.cards)
-        written = {
-            names.INDEX: str(int(card)),
-            names.ID: str(int(card)),
-            names.POD: str(_units_of_pod(need)),
-            names.ASSUME_TIME: str(time_ns),
-            names.ASSIGNED: "false",
-        }
-        amounts = node.inventory.capacity.get(card, {}) if node is not None else {}
-        if names.UNITS in amounts:
-            written[names.CARD] = str(amounts[names.UNITS])
+        written = {names.POD: str(_units_of_pod(need)), names.ASSUME_TIME: str(time_ns), names.ASSIGNED: "false"}
+        cards = _counted_cards(node)
+        if node is not None and card in cards:
+            index = str(cards.index(card))
+            written |= {names.INDEX: index, names.ID: index}
+            written[names.CARD] = str(node.inventory.capacity[card][names.UNITS])
         return written
 
     def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
@@ -118,8 +114,9 @@ class AliyunChoices(ChoiceAnnotations):
             if not (text := pod.annotations.get(name)):
                 continue
             if _INDEX.fullmatch(text) is None:
-                raise MalformedAnnotation(name, f"expected the number of a card, found {quoted(text)}")
-            card = Card(int(text))
+                raise MalformedAnnotation(name, f"expected the index of a card, found {quoted(text)}")
+            cards = _counted_cards(node)
+            card = cards[int(text)] if int(text) < len(cards) else Card(int(text))
             return Choice(tuple(ContainerChoice((card,) if each.count else ()) for each in need.containers))
         return None
 
@@ -165,7 +162,9 @@ class AliyunNodes:
                     " so pods get no memory of this node; set the same --aliyun-unit for both"
                 )
                 return {card: {} for card, _ in recorded}
-        return {card: self._amounts(memory // self.unit.bytes, memory) if total else {} for card, memory in recorded}
+        if not total:
+            return {card: {MEMORY_MAX: memory} if memory else {} for card, memory in recorded}
+        return {card: self._amounts(memory // self.unit.bytes, memory) for card, memory in recorded}
 
     def _counted_capacity(self, count: int, total: int, problems: list[str]) -> dict[Card, Mapping[str, int]]:
         """Return an equal part of the memory for each card."""
@@ -216,7 +215,7 @@ class AliyunDevices(DeviceOffer):
             return {}
         units = {each.name: requested(each, names.GPU_MEM) for each in need_facts(pod).containers}
         return {
-            names.INDEX: str(int(cards[0].card)),
+            **{name: text for name in (names.INDEX,) if (text := pod.annotations.get(name))},
             names.CARD: str((cards[0].memory or 0) // self.unit.bytes),
             names.POD: pod.annotations.get(names.POD) or str(sum(units.values())),
             names.CONTAINER: str(units.get(container, 0)),
@@ -273,6 +272,16 @@ def _units_of_pod(need: PodNeed) -> int:
         if container.role is not Role.INIT:
             kept += units
     return max(kept, most)
+
+
+def _counted_cards(node: NodeFacts | None) -> list[Card]:
+    """Return the cards of a node that have memory, in the order that indexes count.
+
+    While kubelet offers none, because the plugin is away, no card has units and its bytes tell.
+    """
+    capacity = node.inventory.capacity if node is not None else {}
+    having = {name: sorted(card for card in capacity if name in capacity[card]) for name in (names.UNITS, MEMORY_MAX)}
+    return having[names.UNITS] or having[MEMORY_MAX]
 
 
 def _units(recorded: Iterable[tuple[Card, int]], unit: MemoryUnit) -> int:

@@ -143,6 +143,44 @@ async def test_one_write_binds_the_pod_and_carries_every_annotation() -> None:
     assert len(time) == 19
 
 
+# contract A1.9, A1.22
+@pytest.mark.parametrize("numbers", [(1, 2), (0, 3), (2, 1000)])
+async def test_the_index_counts_the_nodes_cards_whatever_their_numbers_are(numbers: tuple[int, int]) -> None:
+    """card0 is often the display of the board. Aliyun's tools use the index as that of one of gpu-count cards."""
+    memory = [CARD * MIB if number in numbers else 0 for number in range(max(numbers) + 1)]
+    node = stating(memory=memory, gpu_mem=2 * CARD, gpu_count=2)
+    first, second = (wanting(CARD, name) for name in ("first", "second"))
+    decider = following([node], bound(300, 1, "of-the-original"), first, second)
+    assert booked_memory(decider) == {numbers[1]: 300}
+    assert await decider.bind(first, "n1") == ""
+    written = annotations_of(decider, "first")
+    assert written["gas-container-cards"] == f"card{numbers[0]}"
+    assert (written["ALIYUN_COM_GPU_MEM_IDX"], written["ALIYUN_GPU_ID"]) == ("0", "0")
+    decider.cluster.end("default/of-the-original", "Succeeded")
+    assert await decider.bind(second, "n1") == ""
+    assert annotations_of(decider, "second")["ALIYUN_COM_GPU_MEM_IDX"] == "1"
+
+
+# contract A1.22
+async def test_a_pod_of_the_original_stays_on_its_card_while_the_plugin_is_away_and_the_node_unknown() -> None:
+    memory = [0, CARD * MIB, CARD * MIB]
+    offered, away = (stating(memory=memory, gpu_mem=units, gpu_count=2) for units in (2 * CARD, 0))
+    decider = following([], bound(300, 1, "of-the-original"))
+    for node in (offered, away, offered):
+        decider.nodes.changed(decoded(node))
+        assert booked_memory(decider) == {2: 300}
+    assert booked_memory(following([away], bound(300, 1, "of-the-original"))) == {2: 300}
+
+
+# contract A1.22
+async def test_of_a_pod_bound_before_an_upgrade_the_cards_count_and_not_the_index() -> None:
+    """Until 1.0 the index was the N of cardN."""
+    earlier = bound(300, 2, "earlier")
+    earlier["metadata"]["annotations"] |= {"gas-ts": "1", "gas-container-cards": "card2"}
+    node = stating(memory=[0, CARD * MIB, CARD * MIB], gpu_mem=2 * CARD, gpu_count=2)
+    assert booked_memory(following([node], earlier)) == {2: 300}
+
+
 # contract A1.11
 async def test_a_pod_that_no_card_has_room_for_is_neither_bound_nor_annotated() -> None:
     decider = following([aliyun_node()], bound(CARD, 0, "a"), bound(CARD, 1, "b"), asked := wanting(1))
@@ -224,7 +262,7 @@ async def test_an_annotation_that_names_no_card_is_reported_and_not_booked(text:
     assert decider.reports.mismatches == [
         (
             "default/wrong",
-            "its cards are not booked: annotation ALIYUN_COM_GPU_MEM_IDX: expected the number of a card, found"
+            "its cards are not booked: annotation ALIYUN_COM_GPU_MEM_IDX: expected the index of a card, found"
             f" {text!r}",
         )
     ]
