@@ -1,8 +1,8 @@
 """Write what is generated in deploy/: ``make manifest``. A test checks that every file is current.
 
 deploy/gas.yaml, one file that `kubectl apply -f` installs, is made of the overlay `both`. A chart must be complete, so
-it has copies of files that stand elsewhere. `scripts.vocabulary_files` and `scripts.scheduler_configurations` make the
-others.
+it has copies of files that stand elsewhere. `scripts.vocabulary_files`, `scripts.scheduler_configurations` and
+`scripts.roles` make the others.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from scripts.roles import role_files
 from scripts.scheduler_configurations import scheduler_configurations
 from scripts.vocabulary_files import vocabulary_files
 
@@ -85,7 +86,7 @@ def _files(directory: Path) -> Iterator[Path]:
             yield resource
 
 
-_STEPS = (vocabulary_files, scheduler_configurations, _copies, _one_file)
+_STEPS = (vocabulary_files, scheduler_configurations, role_files, _copies, _one_file)
 """What is written, in this order: later files are made of earlier ones."""
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,12 +14,15 @@ from prometheus_client import CollectorRegistry
 from configurator.flags import Flags as ConfiguratorFlags
 from gas.commands import all_commands
 from gas.daemon.flags import CommandLine, Flag
+from gas.daemon.permissions import Permission
 from gas.decision import names as decision
 from gas.extender.admission.app import AdmissionMetrics
 from gas.extender.command_line import COMMAND_LINE as EXTENDER
+from gas.extender.command_line import parse_flags
 from gas.extender.gauges import GAUGES
 from gas.extender.metrics import Metrics as ExtenderMetrics
 from gas.extender.parts import PARTS
+from gas.extender.permissions import permissions_of
 from gas.inspection.page.flags import Flags as PageFlags
 from gas.plugin.flags import COMMAND_LINE as PLUGIN
 from gas.plugin.metrics import Metrics as PluginMetrics
@@ -27,6 +31,7 @@ from gas.values import card_records
 from gas.vocabularies.declared import Reference
 from gas.vocabularies.intel import names
 from gas.vocabularies.known import KNOWN
+from scripts.roles import NAMESPACE, VERBS, permissions_by_flag
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 
@@ -142,7 +147,24 @@ def page() -> str:
     ]
     for name, rows in _metrics_of_one_or_all().items():
         parts += [f"### Metrics of {name}", "", *_metrics_table(rows), ""]
-    return "\n".join(parts)
+    parts += ["## Permissions", "", "What the extender needs on the API server.", ""]
+    parts += _table(("resource", "verbs", "with"), _permission_rows())
+    return "\n".join([*parts, ""])
+
+
+def _permission_rows() -> Iterator[tuple[str, str, str]]:
+    for flag, permissions in {"": permissions_of(parse_flags([]), NAMESPACE), **permissions_by_flag()}.items():
+        for (group, resource, place), each in groupby(sorted(permissions, key=_object_of), key=_object_of):
+            where = " in the Lease's namespace" if place else ""
+            yield (
+                f"{resource}{group and '.'}{group}",
+                ", ".join(sorted((one.verb for one in each), key=VERBS.index)),
+                (f"`--{flag}`{where}" if flag else "any flags"),
+            )
+
+
+def _object_of(permission: Permission) -> tuple[str, str, str]:
+    return permission.group, permission.resource, permission.namespace
 
 
 def _owners() -> str:

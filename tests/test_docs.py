@@ -18,7 +18,7 @@ from gas.values.card_records import ANNOTATION
 from gas.values.cards import Card
 from gas.vocabularies.intel import names
 from scripts.reference import NODE_ANNOTATIONS, NODE_LABELS, POD_ANNOTATIONS, PROGRAMS, metrics
-from tests.e2e.accounts import FULL_RULES, PLUGIN_RULES
+from tests.e2e.accounts import PLUGIN_RULES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -219,38 +219,9 @@ def test_the_troubleshooting_page_has_the_exact_sentence(refused: refusal.Refusa
     assert f"`{refused}`" in TROUBLESHOOTING
 
 
-def test_the_roles_of_the_pages_and_manifests_are_those_that_the_end_to_end_tests_use() -> None:
-    deployed = next(yaml.safe_load_all((DEPLOY / "extender" / "role.yaml").read_text(encoding="utf-8")))["rules"]
-    for_flags = [
-        rule
-        for block in blocks(EXTENDER, "yaml")
-        if "apiGroups" in block
-        for rule in yaml.safe_load(_as_rules(block))["rules"]
-    ]
-    assert [rule["resources"] for rule in for_flags] == [
-        ["poddisruptionbudgets"],
-        ["pods"],
-        ["sharepods"],
-        ["sharepods/status"],
-        ["sharepods/finalizers"],
-        ["leases"],
-    ]
-    allowed: dict[tuple[str, ...], set[str]] = {}
-    for rule in FULL_RULES:
-        for resource in rule["resources"]:
-            allowed.setdefault((*rule["apiGroups"], resource), set()).update(rule["verbs"])
-    for rule in (*deployed, *for_flags):
-        for resource in rule["resources"]:
-            assert set(rule["verbs"]) <= allowed[(*rule["apiGroups"], resource)]
-
-
 def test_the_plugins_role_is_the_one_that_the_end_to_end_tests_use() -> None:
     role = next(yaml.safe_load_all((DEPLOY / "plugin" / "role.yaml").read_text(encoding="utf-8")))
     assert role["rules"] == list(PLUGIN_RULES)
-
-
-def _as_rules(block: str) -> str:
-    return block if block.startswith("rules:") else f"rules:\n{block}"
 
 
 FOLDERS = ("gas", "configurator", "deploy", "examples", "tests", "scripts", "benchmarks", "simulation", "docs")

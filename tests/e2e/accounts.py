@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gas.extender.permissions import CORE
+from scripts.roles import permissions_by_flag, rules_of
 from tests.e2e.kube_api import KubeApi
 
 Rule = dict[str, Any]
@@ -19,20 +21,10 @@ ORIGINAL_RULES: tuple[Rule, ...] = (
 
 FULL_RULES: tuple[Rule, ...] = (
     *ORIGINAL_RULES,
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
-    {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": ["list", "watch"]},
-    {
-        "apiGroups": ["coordination.k8s.io"],
-        "resources": ["leases"],
-        "verbs": ["get", "create", "update", "patch"],
-    },
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]},
-    {"apiGroups": ["kubeshare.nthu"], "resources": ["sharepods"], "verbs": ["get", "list", "watch", "patch"]},
-    {"apiGroups": ["kubeshare.nthu"], "resources": ["sharepods/status"], "verbs": ["patch"]},
-    {"apiGroups": ["kubeshare.nthu"], "resources": ["sharepods/finalizers"], "verbs": ["update"]},
+    *rules_of(CORE.union(*permissions_by_flag().values())),
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "patch"]},
 )
-"""All rules of the extender: also to write events, with --preemption to watch PodDisruptionBudgets, with
---leader-elect to hold its Lease, and with --sharepods to make the pods of SharePods."""
+"""All rules of an extender with all its parts, and its Lease in any namespace."""
 
 
 PLUGIN_RULES: tuple[Rule, ...] = (

@@ -13,8 +13,8 @@
 {{- end -}}
 
 {{- /* Whether the extender serves preempt: it does, unless extender.flags.preemption is false. */ -}}
-{{- define "gas.preemption" -}}
-{{- if hasKey .Values.extender.flags "preemption" }}{{ .Values.extender.flags.preemption }}{{ else }}true{{ end -}}
+{{- define "gas.isOn" -}}
+{{- if hasKey .root.Values.extender.flags .flag }}{{ get .root.Values.extender.flags .flag }}{{ else }}{{ has .flag (list "preemption") }}{{ end -}}
 {{- end -}}
 
 {{- /* The resources of the extender's vocabularies: kube-scheduler asks the extender about pods that request one. */ -}}
@@ -45,7 +45,7 @@
   "nodeCacheCapable" true
   "tlsConfig" (dict "insecure" false "certFile" "/gas/client/tls.crt" "keyFile" "/gas/client/tls.key" "caFile" "/gas/client/ca.crt")
 -}}
-{{- if eq (include "gas.preemption" .) "true" }}{{ $_ := set $ours "preemptVerb" "scheduler/preempt" }}{{ end -}}
+{{- if eq (include "gas.isOn" (dict "root" . "flag" "preemption")) "true" }}{{ $_ := set $ours "preemptVerb" "scheduler/preempt" }}{{ end -}}
 {{- if ne (get .Values.extender.flags "node-score" | default "balance") "none" -}}
 {{- $_ := set $ours "prioritizeVerb" "scheduler/prioritize" -}}
 {{- end -}}

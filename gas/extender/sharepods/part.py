@@ -43,11 +43,13 @@ def _build(core: Core) -> Additions:
 
 
 def _permissions(_flags: Flags, _namespace: str) -> frozenset[Permission]:
+    """Return those of the controller; finalizers: to own pods where the API server checks owner references."""
     group = "kubeshare.nthu"
     return (
         permissions_on("pods", "create")
         | permissions_on("sharepods", "get", "list", "watch", "patch", group=group)
         | permissions_on("sharepods/status", "patch", group=group)
+        | permissions_on("sharepods/finalizers", "update", group=group)
     )
 
 

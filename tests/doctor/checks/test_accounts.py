@@ -68,6 +68,7 @@ def test_the_permissions_follow_the_flags_of_the_program() -> None:
         "watch sharepods",
         "patch sharepods",
         "patch sharepods/status",
+        "update sharepods/finalizers",
     }
     assert needed(PLUGIN) - needed(PLUGIN, "--write-node=nfd") == {
         "get nodes",
