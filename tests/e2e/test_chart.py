@@ -180,6 +180,7 @@ REFUSED = (
         "certificates.extraNames={a.example}",
         "certificates.extraNames: no effect without certificates.source=job or cert-manager",
     ),
+    ("page.use=true", "page.use: no effect without page.enabled=true"),
     ("plugin.cleanUp=true,plugin.enabled=false", "plugin.cleanUp: no effect without plugin.enabled=true"),
     ("plugin.nvidia.enabled=true,plugin.enabled=false", "plugin.nvidia.enabled: no effect without plugin.enabled=true"),
     ("scheduler.enabled=true,scheduler.name=default-scheduler", "would place the same pods"),
