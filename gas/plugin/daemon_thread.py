@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
-from typing import TypeVar
+import time
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, wait
+from typing import Generic, TypeVar
+
+from gas.values.errors import GasError
 
 _Result = TypeVar("_Result")
+
+
+class NoReply(GasError):
+    """A call has not returned in time."""
 
 
 def start_daemon_thread(work: Callable[[], _Result], *, name: str) -> Future[_Result]:
@@ -32,3 +39,40 @@ def start_daemon_thread(work: Callable[[], _Result], *, name: str) -> Future[_Re
 async def in_a_daemon_thread(work: Callable[[], _Result], *, name: str) -> _Result:
     """Return the result of the work, or raise its error. If the waiting is cancelled, the work goes on."""
     return await asyncio.wrap_future(start_daemon_thread(work, name=name))
+
+
+async def wait_while_stuck(work: asyncio.Future[_Result], slow: float, on_slow: Callable[[], None]) -> _Result:
+    """Return the result of the work, or raise its error; call ``on_slow`` if that takes more than ``slow`` seconds."""
+    try:
+        await asyncio.wait((work,), timeout=slow)
+        if not work.done():
+            on_slow()
+        return await work
+    finally:
+        work.cancel()
+
+
+class Questions(Generic[_Result]):
+    """Questions to a driver, each in a thread of its own. While one has no reply, its key is not asked again."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._asked: dict[Hashable, Future[_Result]] = {}
+
+    def ask(self, key: Hashable, call: Callable[[], _Result]) -> bool:
+        """Begin a call, unless an earlier one of this key has not been replied to. Return whether it began."""
+        if is_new := key not in self._asked:
+            self._asked[key] = start_daemon_thread(call, name=self._name)
+        return is_new
+
+    def reply(self, key: Hashable, deadline: float) -> _Result:
+        """Return the result of a call, also of an earlier one. Raises its error, or NoReply at the deadline.
+
+        deadline  by `time.monotonic`
+        """
+        asked = self._asked[key]
+        wait((asked,), max(0.0, deadline - time.monotonic()))
+        if not asked.done():
+            raise NoReply("the driver does not reply")
+        del self._asked[key]
+        return asked.result()

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from gas.plugin.daemon_thread import in_a_daemon_thread
+from gas.plugin.daemon_thread import in_a_daemon_thread, wait_while_stuck
 from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
@@ -140,18 +140,14 @@ class PublishedFile:
 
     async def _check(self, text: str) -> None:
         checking = asyncio.ensure_future(in_a_daemon_thread(lambda: self._ensure(text), name="file"))
+        slow = f"writing {self._path} has taken over {self._slow:g} s; its disk does not respond"
         try:
-            await asyncio.wait((checking,), timeout=self._slow)
-            if not checking.done():
-                self._report(f"writing {self._path} has taken over {self._slow:g} s; its disk does not respond")
-            if await checking:
+            if await wait_while_stuck(checking, self._slow, lambda: self._report(slow)):
                 logger.info("wrote %s", self._path)
         except GasError as error:
             self._report(str(error))
         else:
             self.trouble = None
-        finally:
-            checking.cancel()
 
     def _report(self, trouble: str) -> None:
         if trouble != self.trouble:

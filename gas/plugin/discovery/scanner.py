@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from gas.plugin.daemon_thread import in_a_daemon_thread
+from gas.plugin.daemon_thread import in_a_daemon_thread, wait_while_stuck
 from gas.values.card_facts import CardFacts, Scan
 from gas.values.cards import Card
 from gas.values.quoted import listed
@@ -78,11 +78,13 @@ class Scanner:
         """Scan, and report changes."""
         reading = asyncio.ensure_future(self._off_loop(self._read))
         try:
-            found = await self._finish(reading)
+            found = await wait_while_stuck(reading, self._slow, self._report_stuck)
         except Exception:
             self.faults += 1
             logger.exception("the cards of this node could not be scanned; the last scan stays")
             return
+        finally:
+            self.stuck = None
         first = self.finished == 0
         self.finished += 1
         scan = self._memory.update(found, self._clock())
@@ -93,17 +95,9 @@ class Scanner:
         if first or scan != before:
             self._on_change(scan)
 
-    async def _finish(self, reading: asyncio.Future[Scan]) -> Scan:
-        """Wait for a scan, and report it while it is stuck. Raises the scan's error."""
-        try:
-            await asyncio.wait((reading,), timeout=self._slow)
-            if not reading.done():
-                self.stuck = f"scanning the cards of this node has taken over {self._slow:g} s; a card does not respond"
-                logger.error("%s", self.stuck)
-            return await reading
-        finally:
-            reading.cancel()
-            self.stuck = None
+    def _report_stuck(self) -> None:
+        self.stuck = f"scanning the cards of this node has taken over {self._slow:g} s; a card does not respond"
+        logger.error("%s", self.stuck)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gas.plugin.card_pods import CardPod
-from gas.plugin.daemon_thread import in_a_daemon_thread
+from gas.plugin.daemon_thread import in_a_daemon_thread, wait_while_stuck
 from gas.plugin.usage.pod_usage import CardUse, KnownCard, PodUsages
 from gas.plugin.usage.process_walk import ProcessWalker, Walk
 from gas.values.amounts import MEMORY_MAX
@@ -117,7 +117,7 @@ class UsageMonitor:
         started = self._clock()
         walking = asyncio.ensure_future(in_a_daemon_thread(partial(self._timed, frozenset(pods)), name="usage"))
         try:
-            walk = await self._finish(walking)
+            walk = await wait_while_stuck(walking, self._slow, self._note_stuck)
         except GasError as error:
             self._note_trouble(str(error))
             return
@@ -139,17 +139,10 @@ class UsageMonitor:
             for card in sorted({*used, *requested}):
                 yield PodCardUse(pod, card, used.get(card, CardUse()), requested.get(card))
 
-    async def _finish(self, walking: asyncio.Future[Walk]) -> Walk:
-        """Wait for a walk, and report it while it is stuck. Raises the walk's error."""
-        try:
-            await asyncio.wait((walking,), timeout=self._slow)
-            if not walking.done():
-                self._note_trouble(
-                    f"reading the processes of this node has taken over {self._slow:g} s; a driver does not respond"
-                )
-            return await walking
-        finally:
-            walking.cancel()
+    def _note_stuck(self) -> None:
+        self._note_trouble(
+            f"reading the processes of this node has taken over {self._slow:g} s; a driver does not respond"
+        )
 
     def _timed(self, pods: Collection[str]) -> Walk:
         started = time.thread_time()
