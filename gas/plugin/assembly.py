@@ -14,8 +14,7 @@ from gas.cluster.connection import ApiServer
 from gas.plugin.devices.allocation import Allocation, Presentation, monitoring_allocation
 from gas.plugin.devices.device_ids import AllocateRequest, short_name
 from gas.plugin.devices.device_lists import ListTooLong, monitored, monitoring_resources
-from gas.plugin.discovery.card_source import CardSource, read_all
-from gas.plugin.discovery.local_memory import MemoryReader
+from gas.plugin.discovery.card_source import CardRules, CardSource, read_all
 from gas.plugin.discovery.render_node import Query, memory_regions
 from gas.plugin.discovery.scanner import IN_A_THREAD, Scanner, ScanOnce
 from gas.plugin.discovery.sysfs import SysfsCards, fake_tree_warning
@@ -46,8 +45,16 @@ def sysfs_cards(flags: Flags, environment: Environment, *, query: Query = memory
     """Return the core's sources of this node's cards. ``query`` asks a driver how much memory its card has."""
     if SYSFS.name not in flags.card_sources:
         return ()
-    memory = MemoryReader(environment.memory_override, environment.memory_reserved, query)
-    return (SysfsCards(flags.prefix, allow_ids=flags.allow_ids, deny_ids=flags.deny_ids, memory=memory),)
+    return (SysfsCards(flags.prefix, _card_rules(flags, environment), query),)
+
+
+def _card_rules(flags: Flags, environment: Environment) -> CardRules:
+    return CardRules(
+        allow_ids=flags.allow_ids,
+        deny_ids=flags.deny_ids,
+        memory_override=environment.memory_override,
+        memory_reserved=environment.memory_reserved,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +173,7 @@ class Plugin:
         flags = self._flags
         return Core(
             flags=flags,
-            environment=environment,
+            card_rules=_card_rules(flags, environment),
             gpus=self._gpus,
             pods=self.node.pods,
             events=self.node.events,

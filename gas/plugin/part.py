@@ -15,8 +15,7 @@ from gas.daemon.flags import PartFlags
 if TYPE_CHECKING:
     from gas.plugin.card_pods import CardPods
     from gas.plugin.devices.allocation import EditAllocation, Presentation
-    from gas.plugin.discovery.card_source import CardSource
-    from gas.plugin.environment import Environment
+    from gas.plugin.discovery.card_source import CardRules, CardSource
     from gas.plugin.flags import Flags
     from gas.plugin.kubelet.device_server import PreStart
     from gas.plugin.node.node_events import Events
@@ -81,7 +80,7 @@ class Core:
     """
 
     flags: Flags
-    environment: Environment
+    card_rules: CardRules
     gpus: Callable[[], Collection[CardFacts]]
     pods: CardPods
     events: Events

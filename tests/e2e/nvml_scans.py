@@ -16,9 +16,9 @@ _SCANS = """
 import json, sys
 from dataclasses import asdict
 from pathlib import Path
-from gas.plugin.nvml.nvml_cards import NvmlCards, NvmlOptions
+from gas.plugin.nvml.nvml_cards import NvmlCards
 from gas.plugin.nvml.nvml_library import Nvml
-cards = NvmlCards(Path(sys.argv[1]), Nvml(), NvmlOptions(), within=float(sys.argv[2]))
+cards = NvmlCards(Path(sys.argv[1]), Nvml(), within=float(sys.argv[2]))
 for _ in sys.stdin:
     found = cards.read()
     said = {"gpus": [asdict(gpu) for gpu in found.gpus], "problems": found.problems, "broken": sorted(found.broken)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gas.plugin.discovery.local_memory import MemoryReader
+from gas.plugin.discovery.card_source import CardRules
 from gas.plugin.discovery.render_node import Query, memory_regions
 from gas.plugin.discovery.sysfs import SysfsCards
 from gas.values.card_facts import CardFacts, MemorySource, Scan
@@ -51,10 +51,8 @@ def scan(*gpus: CardFacts, **fields: Any) -> Scan:
 def read_gpus(
     root: Path,
     *,
-    memory_override: int | None = None,
-    memory_reserved: int = 0,
     query: Query = memory_regions,
-    **lists: frozenset[str],
+    **rules: Any,
 ) -> Scan:
     """Scan a tree once. Its render nodes are no devices, so no driver can be asked without another ``query``."""
-    return SysfsCards(root, memory=MemoryReader(memory_override, memory_reserved, query), **lists).read()
+    return SysfsCards(root, CardRules(**rules), query).read()

@@ -25,7 +25,6 @@ from gas.placement import (
     place,
     sorted_amounts,
 )
-from gas.plugin.discovery.local_memory import MemoryReader
 from gas.plugin.discovery.render_node import CannotAsk, Query
 from gas.plugin.discovery.sysfs import SysfsCards
 from gas.values.amounts import parse_quantity
@@ -53,7 +52,7 @@ async def stock_node(kernel: StockKernel, query: Query, *flags: str) -> AsyncIte
     async with sandbox_node(*gpus) as node:
         for gpu in gpus:
             kernel.write(node.tree, gpu)
-        sources = (SysfsCards(node.tree, memory=MemoryReader(query=query)),)
+        sources = (SysfsCards(node.tree, query=query),)
         async with node.running_plugin(*flags, sources=sources):
             yield node
 
@@ -142,7 +141,7 @@ async def test_a_driver_that_does_not_reply_hides_no_card_and_its_late_reply_cou
     kernel = STOCK_KERNELS[-1]
     gpus = fake_gpus(kernel.model, 3)
     async with sandbox_node(*gpus) as node:
-        sources = (SysfsCards(node.tree, memory=MemoryReader(query=query, within=0.05)),)
+        sources = (SysfsCards(node.tree, query=query, within=0.05),)
         async with node.running_plugin(sources=sources) as plugin:
             try:
                 await eventually(lambda: node.allocatable().get(kernel.model.driver) == "3")

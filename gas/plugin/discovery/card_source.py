@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from gas.values.card_facts import CardFacts, Scan
@@ -10,6 +11,36 @@ from gas.values.cards import Card
 
 MEMORY_FIELDS = ("memory", "memory_size", "memory_source", "memory_fault")
 """The fields of `CardFacts` that are about memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardRules:
+    """The administrator's choices about the cards of every source.
+
+    allow_ids        PCI device ids in the form of `gas.plugin.discovery.card_models`: only these cards; if empty, all
+    deny_ids         PCI device ids of cards to leave out
+    memory_override  bytes of a card whose memory no source states
+    memory_reserved  bytes of a card that pods do not get; not subtracted from the override
+    """
+
+    allow_ids: frozenset[str] = frozenset()
+    deny_ids: frozenset[str] = frozenset()
+    memory_override: int | None = None
+    memory_reserved: int = 0
+
+    def admit(self, device_id: str) -> bool:
+        """Return whether a card with this PCI device id is used."""
+        return device_id not in self.deny_ids and (not self.allow_ids or device_id in self.allow_ids)
+
+    def usable(self, amount: int, report: Callable[[str], None]) -> int | None:
+        """Return what pods may use of a card's bytes; None if it is nothing. ``report`` takes a problem's sentence."""
+        left = amount - self.memory_reserved
+        if left < 0:
+            report(f"{self.memory_reserved} bytes are reserved of the {amount} it has; pods cannot request its memory")
+        return left if left > 0 else None
+
+
+ALL_CARDS = CardRules()
 
 
 class CardSource(Protocol):

@@ -15,18 +15,18 @@ card with memory of its own may be at the address of integrated GPUs in a virtua
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
-from concurrent.futures import Future, wait
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
-from gas.plugin.daemon_thread import start_daemon_thread
+from gas.plugin.daemon_thread import NoReply, Questions
 from gas.plugin.discovery.card_models import is_integrated
-from gas.plugin.discovery.render_node import CannotAsk, Query, memory_regions
+from gas.plugin.discovery.card_source import MEMORY_FIELDS, CardRules
+from gas.plugin.discovery.render_node import CannotAsk, Query
 from gas.plugin.discovery.sysfs_files import UnreadableFile, is_there, read_number, read_text
-from gas.values.card_facts import MOST_MEMORY, MemorySource
+from gas.values.card_facts import MOST_MEMORY, CardFacts, MemorySource
+from gas.values.cards import Card
 from gas.values.quoted import quoted
 
 FULL_WINDOW_MODELS = frozenset({"0x56a0", "0x56a1", "0x56a2", "0x56c0"})
@@ -46,47 +46,8 @@ _SMALLEST_WINDOW = 2**30
 """Bytes. A smaller window never shows all the memory of a card."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardPlace:
-    """Where to read about a card, and what is known of it already.
-
-    directory    its directory in ``/sys/class/drm``
-    tiles        number of its tiles
-    tile_names   names of the tiles' directories in ``device``, which xe has
-    render_node  its render node under ``/dev/dri``; None if it has none
-    """
-
-    directory: Path
-    driver: str
-    device_id: str
-    pci_address: str
-    tiles: int
-    tile_names: tuple[str, ...]
-    render_node: Path | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """How much memory a card has.
-
-    amount    bytes of the whole card that pods may use; None if it is unknown, shared or completely reserved
-    size      bytes of the whole card, with what is reserved; None if neither sysfs nor the driver states it
-    fault     why it is unknown and what to do; empty if it is known
-    unread    whether a source failed that may have worked before, so that an earlier amount is better than this one
-    """
-
-    amount: int | None
-    source: MemorySource
-    size: int | None = None
-    fault: str = ""
-    unread: bool = False
-
-
-class _Question(NamedTuple):
-    """A question to the driver of a card, which a thread of its own waits for."""
-
-    card: CardPlace
-    reply: Future[tuple[int, ...]]
+_Identity = tuple[Card, str, str, str]
+"""A card, its driver, device id and PCI address."""
 
 
 class MemoryReader:
@@ -94,38 +55,36 @@ class MemoryReader:
 
     A driver that does not reply in time hides no other card: its thread waits on, and a later `read` finds the reply.
 
-    override  bytes of a card whose memory no other source states
-    reserved  bytes of a card that pods do not get; not subtracted from the override
-    query     asks a driver; may block as long as a card does not respond
-    within    seconds to wait for a driver
+    root    the directory of ``/sys`` and ``/dev``
+    query   asks a driver; may block as long as a card does not respond
+    within  seconds to wait for a driver
     """
 
-    def __init__(
-        self,
-        override: int | None = None,
-        reserved: int = 0,
-        query: Query = memory_regions,
-        *,
-        within: float = REPLY_WITHIN,
-    ) -> None:
-        self._override = override
-        self._reserved = reserved
+    def __init__(self, root: Path, rules: CardRules, query: Query, *, within: float) -> None:
+        self._root = root
+        self._rules = rules
         self._query = query
         self._within = within
-        self._replies: dict[Path, tuple[CardPlace, tuple[int, ...]]] = {}
-        self._questions: dict[Path, _Question] = {}
+        self._replies: dict[_Identity, tuple[int, ...]] = {}
+        self._questions: Questions[tuple[_Identity, tuple[int, ...]]] = Questions("driver")
 
-    def read(self, card: CardPlace, report: Callable[[str], None]) -> Memory:
-        """Return the memory of a card. ``report`` takes a sentence about each problem."""
+    def read(self, gpu: CardFacts, tile_names: Collection[str], report: Callable[[str], None]) -> CardFacts:
+        """Return the card with its memory.
+
+        tile_names  names of the tiles' directories in ``device``, which xe has
+        report      takes a sentence about each problem
+        """
         failures: list[str] = []
         reasons: list[str] = []
-        for source, read in (
-            (MemorySource.SYSFS, _from_sysfs),
-            (MemorySource.QUERY, self._from_driver),
-            (MemorySource.BAR, _from_window),
-        ):
+        directory = self._root / "sys/class/drm" / str(gpu.card)
+        sources: tuple[tuple[MemorySource, Callable[[], int | None]], ...] = (
+            (MemorySource.SYSFS, lambda: _from_sysfs(directory, gpu.tiles, tile_names)),
+            (MemorySource.QUERY, lambda: self._from_driver(gpu)),
+            (MemorySource.BAR, lambda: _from_window(directory / "device", gpu.device_id)),
+        )
+        for source, read in sources:
             try:
-                found = read(card)
+                found = read()
             except UnreadableFile as error:
                 failures.append(str(error))
                 continue
@@ -133,91 +92,81 @@ class MemoryReader:
                 reasons.append(str(error))
                 continue
             if found == 0 and source is MemorySource.QUERY:
-                return self._of_integrated()
+                return self._of_integrated(gpu)
             if source is MemorySource.SYSFS and not found:
                 reasons.append("sysfs does not state it" if found is None else "sysfs states 0 bytes")
             elif found is not None:
                 for failure in failures:
                     report(f"{failure}; its memory is known from another source: {source}")
-                return Memory(amount=self._left(found, report), source=source, size=found)
-        return self._without_source(card, failures, reasons, report)
+                usable = self._rules.usable(found, report)
+                return replace(gpu, memory=usable, memory_source=source, memory_size=found)
+        return self._without_source(gpu, failures, reasons, report)
 
-    def forget_others(self, directories: Collection[Path]) -> None:
+    def forget_others(self, cards: Collection[Card]) -> None:
         """Forget the replies about all cards but these: another card may come in the place of one that is gone."""
-        for directory in self._replies.keys() - set(directories):
-            del self._replies[directory]
-        for directory in self._questions.keys() - set(directories):
-            del self._questions[directory]
+        self._replies = {asked: reply for asked, reply in self._replies.items() if asked[0] in cards}
 
-    def _from_driver(self, card: CardPlace) -> int | None:
+    def _from_driver(self, gpu: CardFacts) -> int:
         """Return the bytes of all tiles; 0 for an integrated GPU. Raises CannotAsk, UnreadableFile."""
-        if card.render_node is None:
+        node = next((name for name in gpu.device_nodes if name.startswith("renderD")), None)
+        if node is None:
             raise CannotAsk("it has no render node under /dev/dri")
-        asked, reply = self._replies.get(card.directory, (None, ()))
-        if asked != card:
-            reply = self._ask(card, card.render_node)
-            self._replies[card.directory] = (card, reply)
-        return _checked(sum(reply), "memory regions")
+        identity = (gpu.card, gpu.driver, gpu.device_id, gpu.pci_address)
+        while identity not in self._replies:
+            is_new = self._questions.ask(
+                node, lambda: (identity, self._query(self._root / "dev/dri" / node, gpu.driver))
+            )
+            try:
+                # A driver that has not replied to an earlier question is not waited for again.
+                asked, reply = self._questions.reply(node, time.monotonic() + self._within if is_new else 0.0)
+            except NoReply:
+                raise UnreadableFile(
+                    f"the driver has not replied on /dev/dri/{node} within {self._within:g} s"
+                ) from None
+            if asked == identity:  # else it is a late reply about an earlier card in this place
+                self._replies[identity] = reply
+        return _checked(sum(self._replies[identity]), "memory regions")
 
-    def _ask(self, card: CardPlace, node: Path) -> tuple[int, ...]:
-        """Return the driver's reply, also one to an earlier question. Raises its error; UnreadableFile without a reply.
-
-        A driver that has not replied to an earlier question is neither asked nor waited for again.
-        """
-        question = self._questions.get(card.directory)
-        if question is None or (question.card != card and question.reply.done()):
-            reply = start_daemon_thread(partial(self._query, node, card.driver), name="driver")
-            question = self._questions[card.directory] = _Question(card, reply)
-            wait((question.reply,), self._within)
-        if question.card != card or not question.reply.done():
-            raise UnreadableFile(f"the driver has not replied on /dev/dri/{node.name} within {self._within:g} s")
-        del self._questions[card.directory]
-        return question.reply.result()
-
-    def _left(self, amount: int, report: Callable[[str], None]) -> int | None:
-        """Return what pods may use; None if it is nothing."""
-        left = amount - self._reserved
-        if left < 0:
-            report(f"{self._reserved} bytes are reserved of the {amount} it has; pods cannot request its memory")
-        return left if left > 0 else None
-
-    def _of_integrated(self) -> Memory:
-        if self._override is not None:
-            return Memory(amount=self._override, source=MemorySource.OVERRIDE)
-        return Memory(amount=None, source=MemorySource.SHARED)
+    def _of_integrated(self, gpu: CardFacts) -> CardFacts:
+        override = self._rules.memory_override
+        source = MemorySource.SHARED if override is None else MemorySource.OVERRIDE
+        return replace(gpu, memory=override, memory_source=source)
 
     def _without_source(
-        self, card: CardPlace, failures: list[str], reasons: list[str], report: Callable[[str], None]
-    ) -> Memory:
-        """Return the memory of a card of which no source states it.
+        self, gpu: CardFacts, failures: list[str], reasons: list[str], report: Callable[[str], None]
+    ) -> CardFacts:
+        """Return a card of which no source states the memory.
 
         failures  sources that exist and could not be read
         reasons   why no other source states it
         """
-        if not failures and (self._override is not None or is_integrated(card.device_id)):
-            return self._of_integrated()
-        instead = "is unknown" if self._override is None else f"counts as {self._override} bytes"
+        override = self._rules.memory_override
+        if not failures and (override is not None or is_integrated(gpu.device_id)):
+            return self._of_integrated(gpu)
+        instead = "is unknown" if override is None else f"counts as {override} bytes"
         for failure in failures:
             report(f"{failure}; unless it was read before, the memory {instead}")
-        if self._override is not None:
-            return Memory(amount=self._override, source=MemorySource.OVERRIDE, unread=True)
+        if failures:
+            gpu = replace(gpu, unread=gpu.unread.union(MEMORY_FIELDS))
+        if override is not None:
+            return self._of_integrated(gpu)
         fault = (
             f"its memory is unknown: {', and '.join(failures or reasons)}; pods that "
             "request memory do not get this card; let the plugin open its render node, or set GPU_MEMORY_OVERRIDE"
         )
         if not failures:
             report(fault)
-        return Memory(amount=None, source=MemorySource.UNKNOWN, fault=fault, unread=bool(failures))
+        return replace(gpu, memory_source=MemorySource.UNKNOWN, memory_fault=fault)
 
 
-def _from_sysfs(card: CardPlace) -> int | None:
+def _from_sysfs(directory: Path, tiles: int, tile_names: Collection[str]) -> int | None:
     """Return the bytes of all tiles that Intel's out-of-tree drivers state. Raises UnreadableFile."""
-    if (per_tile := read_number(card.directory / "lmem_total_bytes", "lmem_total_bytes")) is not None:
-        return _checked(per_tile * card.tiles, "lmem_total_bytes")
+    if (per_tile := read_number(directory / "lmem_total_bytes", "lmem_total_bytes")) is not None:
+        return _checked(per_tile * tiles, "lmem_total_bytes")
     amounts: list[int | None] = []
-    for name in card.tile_names:
+    for name in tile_names:
         place = f"device/{name}/physical_vram_size_bytes"
-        amount = read_number(card.directory / place, place)
+        amount = read_number(directory / place, place)
         amounts.append(None if amount is None else _checked(amount, place))
     known = [amount for amount in amounts if amount is not None]
     if not known:
@@ -227,14 +176,13 @@ def _from_sysfs(card: CardPlace) -> int | None:
     return _checked(sum(known), "physical_vram_size_bytes")
 
 
-def _from_window(card: CardPlace) -> int | None:
+def _from_window(device: Path, device_id: str) -> int | None:
     """Return the bytes of the PCI window if it shows all of the card's memory; else None. Raises UnreadableFile.
 
     ``resource2_resize`` (Linux 6.1 and later) lists the sizes that the card's window can have, as a mask in which bit 0
     stands for 1 MiB. The largest one shows all of the memory. The window of a virtual function says nothing.
     """
-    device = card.directory / "device"
-    if card.device_id not in FULL_WINDOW_MODELS or is_there(device / "physfn"):
+    if device_id not in FULL_WINDOW_MODELS or is_there(device / "physfn"):
         return None
     windows = read_text(device / "resource", "device/resource")
     sizes = read_text(device / "resource2_resize", "device/resource2_resize")

@@ -13,8 +13,9 @@ from pathlib import Path, PurePosixPath
 from uuid import UUID, uuid5
 
 from gas.plugin.discovery.card_models import model_of, parse_pci_id
-from gas.plugin.discovery.card_source import MEMORY_FIELDS
-from gas.plugin.discovery.local_memory import CardPlace, Memory, MemoryReader
+from gas.plugin.discovery.card_source import ALL_CARDS, MEMORY_FIELDS, CardRules
+from gas.plugin.discovery.local_memory import REPLY_WITHIN, MemoryReader
+from gas.plugin.discovery.render_node import Query, memory_regions
 from gas.plugin.discovery.sysfs_files import (
     UnreadableFile,
     entries,
@@ -39,7 +40,6 @@ _SERIAL_NUMBERS = UUID("3f5c1e0a-6f0b-5d6e-9a3e-0d6a5b8b7c11")
 _CONTROL_NODE = re.compile(r"controlD[0-9]+", re.ASCII)
 _TILE_OF_CARD = re.compile(r"gt[0-9]+", re.ASCII)
 _TILE_OF_DEVICE = re.compile(r"tile[0-9]+", re.ASCII)
-_RENDER_NODE = re.compile(r"renderD[0-9]+", re.ASCII)
 _MEI_NODE = re.compile(r"mei[0-9]+", re.ASCII)
 FAKE_TREE_MARKER = "gas-fake-gpus"
 """Name of the file at the root of a generated tree."""
@@ -55,10 +55,9 @@ def fake_tree_warning(root: Path) -> str | None:
 class SysfsCards:
     """The GPUs of this node that the kernel shows in sysfs: a `CardSource`.
 
-    root       the directory of ``/sys`` and ``/dev``; it does not appear in the result
-    allow_ids  PCI device ids in the form of `parse_pci_id`: only these cards; if empty, all
-    deny_ids   PCI device ids of cards to leave out
-    memory     reads how much memory a card has
+    root    the directory of ``/sys`` and ``/dev``; it does not appear in the result
+    query   asks a driver how much memory its card has; may block as long as the card does not respond
+    within  seconds to wait for a driver
     """
 
     drivers = DRIVERS
@@ -66,15 +65,14 @@ class SysfsCards:
     def __init__(
         self,
         root: Path,
+        rules: CardRules = ALL_CARDS,
+        query: Query = memory_regions,
         *,
-        allow_ids: frozenset[str] = frozenset(),
-        deny_ids: frozenset[str] = frozenset(),
-        memory: MemoryReader,
+        within: float = REPLY_WITHIN,
     ) -> None:
         self._root = root
-        self._allow_ids = allow_ids
-        self._deny_ids = deny_ids
-        self._memory = memory
+        self._rules = rules
+        self._memory = MemoryReader(root, rules, query, within=within)
 
     def read(self) -> Scan:
         """Scan the whole node once. Never raises, whatever the tree contains."""
@@ -91,19 +89,15 @@ class SysfsCards:
         for card in sorted(_cards(names)):
             reader = _CardReader(self._root, card, self._memory, problems)
             try:
-                gpu = reader.read(self._allow_ids, self._deny_ids, by_path)
+                gpu = reader.read(self._rules, by_path)
             except UnreadableFile as error:
                 reader.report(f"{error}; the card is left out")
                 broken.add(card)
                 continue
             if gpu is not None:
                 gpus.append(gpu)
-        self._memory.forget_others([_directory(self._root, gpu.card) for gpu in gpus])
+        self._memory.forget_others([gpu.card for gpu in gpus])
         return Scan(gpus=tuple(gpus), problems=tuple(problems), broken=frozenset(broken))
-
-
-def _directory(root: Path, card: Card) -> Path:
-    return root / "sys/class/drm" / str(card)
 
 
 def _cards(names: Iterable[str]) -> Iterable[Card]:
@@ -130,7 +124,7 @@ class _CardReader:
         self._root = root
         self._card = card
         self._memory = memory
-        self._directory = _directory(root, card)
+        self._directory = root / "sys/class/drm" / str(card)
         self._device = self._directory / "device"
         self._problems = problems
         self._unread: set[str] = set()
@@ -140,12 +134,12 @@ class _CardReader:
         self._problems.append(f"{self._card}: {sentence}")
         self._unread.update(unread)
 
-    def read(self, allow_ids: frozenset[str], deny_ids: frozenset[str], by_path: tuple[str, ...]) -> CardFacts | None:
+    def read(self, rules: CardRules, by_path: tuple[str, ...]) -> CardFacts | None:
         """Return the card; None if the plugin does not handle it. Raises UnreadableFile if that is unclear."""
         if not self._is_intel():
             return None
         device_id = self._device_id()
-        if device_id in deny_ids or (allow_ids and device_id not in allow_ids):
+        if not rules.admit(device_id):
             return None
         if (driver := self._driver()) is None or self._is_left_to_the_host():
             return None
@@ -153,18 +147,7 @@ class _CardReader:
         in_device = self._names(self._device, "device", "tiles", *MEMORY_FIELDS, "mei")
         tiles = self._tiles(in_device)
         address = self._pci_address()
-        memory = self._memory_of(
-            CardPlace(
-                directory=self._directory,
-                driver=driver,
-                device_id=device_id,
-                pci_address=address,
-                tiles=tiles,
-                tile_names=tuple(name for name in in_device if _TILE_OF_DEVICE.fullmatch(name) is not None),
-                render_node=self._render_node(device_nodes),
-            )
-        )
-        return CardFacts(
+        facts = CardFacts(
             card=self._card,
             driver=driver,
             device_id=device_id,
@@ -173,10 +156,6 @@ class _CardReader:
             uuid=self._uuid(),
             numa_node=self._numa_node(),
             tiles=tiles,
-            memory=memory.amount,
-            memory_size=memory.size,
-            memory_source=memory.source,
-            memory_fault=memory.fault,
             device_nodes=device_nodes,
             by_path=self._by_path(address, by_path),
             mei=self._mei(in_device),
@@ -184,6 +163,8 @@ class _CardReader:
             healthy=bool(device_nodes),
             unread=frozenset(self._unread),
         )
+        tile_names = [name for name in in_device if _TILE_OF_DEVICE.fullmatch(name) is not None]
+        return self._memory.read(facts, tile_names, self.report)
 
     def _is_intel(self) -> bool:
         if not is_there(self._directory):
@@ -236,18 +217,6 @@ class _CardReader:
         count = sum(_TILE_OF_CARD.fullmatch(name) is not None for name in in_card)
         count += sum(_TILE_OF_DEVICE.fullmatch(name) is not None for name in in_device)
         return count or 1
-
-    def _memory_of(self, place: CardPlace) -> Memory:
-        memory = self._memory.read(place, self.report)
-        if memory.unread:
-            self._unread.update(MEMORY_FIELDS)
-        return memory
-
-    def _render_node(self, device_nodes: tuple[str, ...]) -> Path | None:
-        for name in device_nodes:
-            if _RENDER_NODE.fullmatch(name) is not None:
-                return self._root / "dev/dri" / name
-        return None
 
     def _numa_node(self) -> int | None:
         try:

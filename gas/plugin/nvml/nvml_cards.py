@@ -14,23 +14,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotYet
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Generic, TypeVar
 
-from gas.plugin.daemon_thread import start_daemon_thread
-from gas.plugin.discovery.card_source import MEMORY_FIELDS
+from gas.plugin.daemon_thread import NoReply, Questions
+from gas.plugin.discovery.card_source import ALL_CARDS, MEMORY_FIELDS, CardRules
 from gas.plugin.discovery.sysfs_files import UnreadableFile, is_there, read_numa_node
-from gas.plugin.nvml.nvml_interface import NvmlCard, NvmlFault, NvmlLibrary
+from gas.plugin.nvml.nvml_library import Nvml, NvmlCard, NvmlFault
 from gas.plugin.nvml.part import Access
 from gas.values.card_facts import MOST_MEMORY, CardFacts, MemorySource, Scan
 from gas.values.card_records import is_model
 from gas.values.cards import Card
-from gas.values.errors import GasError, InvalidValue
+from gas.values.errors import InvalidValue
 from gas.values.quoted import quoted
 
 DRIVER = "nvidia"
@@ -60,79 +57,37 @@ _MOST_CARDS = 255
 _NVIDIA = 0x10DE
 
 
-class NoReply(GasError):
-    """A call has not returned in time."""
-
-
-_Key = TypeVar("_Key", str, int)
-_Result = TypeVar("_Result")
-
-
-class _Questions(Generic[_Key, _Result]):
-    """A set of calls in threads of their own, by key. While one has not returned, its key is not asked again."""
-
-    def __init__(self) -> None:
-        self._asked: dict[_Key, Future[_Result]] = {}
-
-    def ask(self, key: _Key, call: Callable[[], _Result]) -> None:
-        """Begin a call, unless an earlier one of this key has not returned."""
-        if key not in self._asked:
-            self._asked[key] = start_daemon_thread(call, name=f"nvml-{key}")
-
-    def reply(self, key: _Key, deadline: float) -> _Result:
-        """Return the result of the call, also of an earlier one. Raises its error, or NoReply at the deadline."""
-        try:
-            result = self._asked[key].result(max(0.0, deadline - time.monotonic()))
-        except NotYet:
-            if not self._asked[key].done():
-                raise NoReply("the driver does not reply") from None
-            del self._asked[key]
-            raise
-        except BaseException:
-            del self._asked[key]
-            raise
-        del self._asked[key]
-        return result
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NvmlOptions:
-    """The administrator's choices about NVIDIA's cards.
-
-    first_number       number of the card with the minor number 0
-    allow_ids          PCI device ids: only these cards; if empty, all
-    deny_ids           PCI device ids of cards to leave out
-    memory_override    bytes of a card that states no memory
-    memory_reserved    bytes of a card that pods do not get; not subtracted from the override
-    """
-
-    access: Access = Access.VARIABLE
-    first_number: int = 0
-    allow_ids: frozenset[str] = frozenset()
-    deny_ids: frozenset[str] = frozenset()
-    memory_override: int | None = None
-    memory_reserved: int = 0
-
-
 class NvmlCards:
     """NVIDIA's cards of this node: a `CardSource`.
 
-    root     the directory of ``/sys`` and ``/dev``; it does not appear in the result
-    library  is called in other threads only
-    within   seconds to wait for the cards
+    root          the directory of ``/sys`` and ``/dev``; it does not appear in the result
+    library       is called in other threads only
+    first_number  number of the card with the minor number 0
+    within        seconds to wait for the cards
     """
 
     drivers = (DRIVER,)
 
-    def __init__(self, root: Path, library: NvmlLibrary, options: NvmlOptions, *, within: float = REPLY_WITHIN) -> None:
+    def __init__(
+        self,
+        root: Path,
+        library: Nvml,
+        rules: CardRules = ALL_CARDS,
+        *,
+        access: Access = Access.VARIABLE,
+        first_number: int = 0,
+        within: float = REPLY_WITHIN,
+    ) -> None:
         self._root = root
         self._library = library
-        self._options = options
+        self._rules = rules
+        self._access = access
+        self._first_number = first_number
         self._within = within
-        self._counts: _Questions[str, int] = _Questions()
-        self._cards: _Questions[int, NvmlCard] = _Questions()
-        self._pairs: _Questions[str, dict[tuple[str, str], bool]] = _Questions()
-        self._failures: _Questions[str, dict[str, str]] = _Questions()
+        self._counts: Questions[int] = Questions("nvml-count")
+        self._cards: Questions[NvmlCard] = Questions("nvml-card")
+        self._pairs: Questions[dict[tuple[str, str], bool]] = Questions("nvml-switches")
+        self._failures: Questions[dict[str, str]] = Questions("nvml-failures")
         self._must_reopen = False
         self._failed: dict[str, str] = {}
         self._at_index: dict[int, Card] = {}
@@ -190,7 +145,7 @@ class NvmlCards:
                 if isinstance(error, NvmlFault) and error.is_closed:
                     self._must_reopen = True
                 continue
-            if not self._is_wanted(described):
+            if not self._rules.admit(_device_id(described)):
                 continue
             if card in found:
                 problems.append(f"{card}: two cards are /dev/nvidia{described.minor}; only the first one counts")
@@ -212,12 +167,7 @@ class NvmlCards:
             raise InvalidValue(f"UUID: expected GPU- and 32 hexadecimal digits in groups, found {quoted(card.uuid)}")
         if not 0 <= card.minor <= _LAST_MINOR:
             raise InvalidValue(f"minor number: expected 0 to {_LAST_MINOR}, found {card.minor}")
-        return Card(self._options.first_number + card.minor)
-
-    def _is_wanted(self, card: NvmlCard) -> bool:
-        device_id = _device_id(card)
-        allowed = self._options.allow_ids
-        return device_id not in self._options.deny_ids and (not allowed or device_id in allowed)
+        return Card(self._first_number + card.minor)
 
     def _note_failures(self, deadline: float, problems: list[str]) -> None:
         """Take up what cards have reported since the last scan; a card that has failed stays so."""
@@ -267,7 +217,7 @@ class NvmlCards:
         if (failure := self._failed.get(described.uuid)) is not None:
             faults.append(f"{failure}; reset it, then restart the plugin")
         nodes: tuple[str, ...] = ()
-        if self._options.access is Access.NODES:
+        if self._access is Access.NODES:
             nodes = tuple(
                 name for name in (f"nvidia{described.minor}", *_CONTROL_NODES) if is_there(self._root / "dev" / name)
             )
@@ -277,7 +227,7 @@ class NvmlCards:
         peers = {other for other, each in found.items() if other != card and each.pci in described.peers}
         if described.on_switch:
             peers |= {other for other, each in found.items() if other != card and each.on_switch}
-        is_by_name = self._options.access is Access.CDI
+        is_by_name = self._access is Access.CDI
         facts = CardFacts(
             card=card,
             driver=DRIVER,
@@ -303,7 +253,7 @@ class NvmlCards:
                 " memory do not get this card; restart the node, or set GPU_MEMORY_OVERRIDE"
             )
             problems.append(f"{facts.card}: {fault}")
-            override = self._options.memory_override
+            override = self._rules.memory_override
             return replace(
                 facts,
                 memory=override,
@@ -318,13 +268,8 @@ class NvmlCards:
                 f"{facts.card}: NVML states {usable} bytes of memory, and stated {least} before; the smaller amount"
                 " counts until the plugin restarts"
             )
-        left = least - self._options.memory_reserved
-        if left < 0:
-            problems.append(
-                f"{facts.card}: {self._options.memory_reserved} bytes are reserved of the {least} it has; pods cannot"
-                " request its memory"
-            )
-        return replace(facts, memory=left if left > 0 else None, memory_size=total, memory_source=MemorySource.QUERY)
+        left = self._rules.usable(least, lambda sentence: problems.append(f"{facts.card}: {sentence}"))
+        return replace(facts, memory=left, memory_size=total, memory_source=MemorySource.QUERY)
 
     def _with_numa_node(self, facts: CardFacts, problems: list[str]) -> CardFacts:
         """Return the card with its NUMA node, which sysfs states for every PCI device."""

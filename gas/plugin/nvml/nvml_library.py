@@ -1,13 +1,17 @@
-"""NVIDIA's management library (NVML): its calls and errors as those of `gas.plugin.nvml.nvml_interface`."""
+"""The few calls of NVIDIA's management library (NVML) that the plugin needs, with values as types and errors as one.
+
+Every call may block for as long as the driver does, so callers use threads of their own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pynvml
 
-from gas.plugin.nvml.nvml_interface import Failure, NvmlCard, NvmlFault
+from gas.values.errors import GasError
 
 _MOST_EVENTS = 64
 """Events that are read at a time. More would come from a card that fails without end."""
@@ -35,14 +39,75 @@ _ADVICE = {
 """Error code -> a sentence about its cause and what to do, where NVML's own words do not say it."""
 
 
+class NvmlFault(GasError):
+    """A call of NVML failed.
+
+    code       NVML's own number of the error; None if the library returned something that cannot be
+    is_lost    whether the card no longer responds to its driver
+    is_closed  whether the library must be opened again
+    """
+
+    def __init__(
+        self, sentence: str, *, code: int | None = None, is_lost: bool = False, is_closed: bool = False
+    ) -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.is_lost = is_lost
+        self.is_closed = is_closed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvmlCard:
+    """One card as NVML describes it, unchecked.
+
+    index      NVML's own number, which may change whenever the driver is loaded
+    minor      N of ``/dev/nvidiaN``
+    pci        domain, bus and device
+    pci_ids    PCI device id in the upper 16 bits, that of the vendor in the lower ones
+    total      bytes of its memory
+    reserved   bytes of it that the driver and the firmware keep
+    has_mig    whether it is divided into MIG instances
+    peers      ``pci`` of the cards at the other ends of its active NVLinks
+    on_switch  whether an active NVLink leads to an NVSwitch
+    """
+
+    index: int
+    uuid: str
+    minor: int
+    pci: tuple[int, int, int]
+    pci_ids: int
+    model: str
+    total: int
+    reserved: int
+    has_mig: bool = False
+    peers: tuple[tuple[int, int, int], ...] = ()
+    on_switch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failure that a card has reported since the last call.
+
+    xid  number of the driver's message; None for memory with an error of two bits
+    """
+
+    uuid: str
+    xid: int | None
+
+    @property
+    def sentence(self) -> str:
+        return "its memory had an error of two bits" if self.xid is None else f"it reported Xid {self.xid}"
+
+
 class Nvml:
-    """The library ``libnvidia-ml.so.1`` of the driver: an `NvmlLibrary`."""
+    """The library ``libnvidia-ml.so.1`` of the driver. All methods but `open` need it open, and raise NvmlFault."""
 
     def __init__(self) -> None:
         self._events: Any = None
         self._is_open = False
 
     def open(self) -> None:
+        """Load and initialise the library. Does nothing if it is open. Raises NvmlFault."""
         if self._is_open:
             return
         _call(pynvml.nvmlInitWithFlags, 0)
@@ -52,6 +117,7 @@ class Nvml:
             self._register(index)
 
     def close(self) -> None:
+        """Let the next `open` initialise the library again. Never raises."""
         if not self._is_open:
             return
         self._is_open = False
@@ -63,9 +129,11 @@ class Nvml:
                 continue
 
     def count(self) -> int:
+        """Return the number of cards, with those that have failed."""
         return int(_call(pynvml.nvmlDeviceGetCount))
 
     def card(self, index: int) -> NvmlCard:
+        """Return one card."""
         device = _call(pynvml.nvmlDeviceGetHandleByIndex, index)
         pci = _call(pynvml.nvmlDeviceGetPciInfo, device)
         total, reserved = _memory(device)
@@ -86,11 +154,13 @@ class Nvml:
         )
 
     def share_a_switch(self, one: str, other: str) -> bool:
+        """Return whether data between two cards, by UUID, passes PCIe switches only, not the processor's bridge."""
         devices = [_call(pynvml.nvmlDeviceGetHandleByUUID, uuid) for uuid in (one, other)]
         level = _optional(pynvml.nvmlDeviceGetTopologyCommonAncestor, *devices)
         return level is not None and level <= pynvml.NVML_TOPOLOGY_MULTIPLE
 
     def failures(self) -> Sequence[Failure]:
+        """Return what cards have reported since the last call, or since `open`. Does not wait."""
         found: list[Failure] = []
         while self._events is not None and len(found) < _MOST_EVENTS:
             try:

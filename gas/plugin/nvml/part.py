@@ -36,18 +36,12 @@ class NvmlFlags(PartFlags):
 
 
 def _build(core: Core, flags: NvmlFlags) -> Hooks:
-    from gas.plugin.nvml.nvml_cards import FIRST_BESIDE_OTHERS, NvmlCards, NvmlOptions
+    from gas.plugin.nvml.nvml_cards import FIRST_BESIDE_OTHERS, NvmlCards
     from gas.plugin.nvml.nvml_library import Nvml
 
-    options = NvmlOptions(
-        access=flags.nvidia_access,
-        first_number=0 if core.flags.card_sources == {SOURCE.name} else FIRST_BESIDE_OTHERS,
-        allow_ids=core.flags.allow_ids,
-        deny_ids=core.flags.deny_ids,
-        memory_override=core.environment.memory_override,
-        memory_reserved=core.environment.memory_reserved,
-    )
-    return Hooks(sources=(NvmlCards(core.flags.prefix, Nvml(), options),))
+    first_number = 0 if core.flags.card_sources == {SOURCE.name} else FIRST_BESIDE_OTHERS
+    cards = NvmlCards(core.flags.prefix, Nvml(), core.card_rules, access=flags.nvidia_access, first_number=first_number)
+    return Hooks(sources=(cards,))
 
 
 NVML = Part(

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from gas.plugin.discovery.local_memory import MemoryReader
 from gas.plugin.discovery.render_node import CannotAsk
 from gas.plugin.discovery.sysfs import SysfsCards
 from gas.plugin.discovery.sysfs_files import UnreadableFile
@@ -229,14 +228,14 @@ class TestStockKernels:
     def test_a_card_is_asked_once(self, tmp_path: Path, tree: Callable[[Model], FakeGpu]) -> None:
         tree(STOCK_FLEX)
         drivers = Drivers((16 * GIB,))
-        cards = SysfsCards(tmp_path, memory=MemoryReader(query=drivers))
+        cards = SysfsCards(tmp_path, query=drivers)
         assert [known(cards.read()) for _ in range(3)] == [(16 * GIB, MemorySource.QUERY)] * 3
         assert len(drivers.asked) == 1
 
     def test_a_driver_that_fails_is_asked_again(self, tmp_path: Path, tree: Callable[[Model], FakeGpu]) -> None:
         tree(STOCK_FLEX)
         failure = UnreadableFile("cannot ask /dev/dri/renderD128 for its memory regions: Input/output error")
-        cards = SysfsCards(tmp_path, memory=MemoryReader(query=Drivers(failure, (16 * GIB,))))
+        cards = SysfsCards(tmp_path, query=Drivers(failure, (16 * GIB,)))
         first = cards.read()
         assert known(first) == (None, MemorySource.UNKNOWN)
         assert first.gpus[0].unread == {"memory", "memory_size", "memory_source", "memory_fault"}
@@ -247,7 +246,7 @@ class TestStockKernels:
         self, tmp_path: Path, tree: Callable[[Model], FakeGpu]
     ) -> None:
         gpu = tree(STOCK_FLEX)
-        cards = SysfsCards(tmp_path, memory=MemoryReader(query=Drivers((16 * GIB,), (6 * GIB,))))
+        cards = SysfsCards(tmp_path, query=Drivers((16 * GIB,), (6 * GIB,)))
         cards.read()
         link = card_directory(tmp_path, gpu)
         target = link.readlink()
@@ -259,7 +258,7 @@ class TestStockKernels:
     def test_a_driver_that_does_not_reply_hides_no_other_card(self, tmp_path: Path) -> None:
         write_tree(tmp_path, fake_gpus(STOCK_FLEX, 3))
         drivers = HangingDrivers("renderD129", reply=(16 * GIB,))
-        cards = SysfsCards(tmp_path, memory=MemoryReader(query=drivers, within=0.05))
+        cards = SysfsCards(tmp_path, query=drivers, within=0.05)
         first = cards.read()
         assert [gpu.memory for gpu in first.gpus] == [16 * GIB, None, 16 * GIB]
         silent = "the driver has not replied on /dev/dri/renderD129 within 0.05 s"
@@ -279,7 +278,7 @@ class TestStockKernels:
         """The first scan asks for a card that is replaced before its driver replies."""
         gpu = tree(STOCK_FLEX)
         drivers = HangingDrivers("renderD128", reply=(16 * GIB,))
-        cards = SysfsCards(tmp_path, memory=MemoryReader(query=drivers, within=0.05))
+        cards = SysfsCards(tmp_path, query=drivers, within=0.05)
         cards.read()
         (device_directory(tmp_path, gpu) / "device").write_text(ARC_A770.device_id)
         assert known(cards.read()) == (None, MemorySource.UNKNOWN)
@@ -293,7 +292,7 @@ class TestStockKernels:
     ) -> None:
         tree(ARC_B580)
         drivers = HangingDrivers("renderD128", reply=CannotAsk(NOT_OPENED))
-        cards = SysfsCards(tmp_path, memory=MemoryReader(query=drivers, within=0.05))
+        cards = SysfsCards(tmp_path, query=drivers, within=0.05)
         cards.read()
         drivers.reply_now()
         assert cards.read().problems == (f"card0: {UNKNOWN}",)

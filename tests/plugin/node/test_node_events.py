@@ -11,7 +11,6 @@ from typing import cast
 import pytest
 
 from gas.cluster.events import Events, Involved
-from gas.plugin.discovery.local_memory import MemoryReader
 from gas.plugin.discovery.render_node import CannotAsk
 from gas.plugin.discovery.sysfs import SysfsCards
 from gas.plugin.node import node_events
@@ -86,7 +85,7 @@ def nothing(node: Path, driver: str) -> tuple[int, ...]:
 class TestReasons:
     async def test_fake_cards_and_unknown_memory(self) -> None:
         async with sandbox_node(*fake_gpus(ARC_B580, 1)) as node:
-            sources = (SysfsCards(node.tree, memory=MemoryReader(query=nothing)),)
+            sources = (SysfsCards(node.tree, query=nothing),)
             async with node.running_plugin(sources=sources):
                 await is_repeated(node, "GPUMemoryUnknown")
                 await is_repeated(node, "FakeGPUs")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gas.plugin.nvml.nvml_interface import Failure, NvmlCard, NvmlFault
+from gas.plugin.nvml.nvml_library import Failure, Nvml, NvmlCard, NvmlFault
 
 GIB = 2**30
 
@@ -34,7 +34,7 @@ LOST = NvmlFault("nvmlDeviceGetHandleByIndex: GPU is lost", code=15, is_lost=Tru
 
 
 @dataclass
-class FakeNvml:
+class FakeNvml(Nvml):
     """The library with these cards.
 
     faults   index of a card, ``open``, ``count`` or ``failures`` -> the error of its call

@@ -9,8 +9,8 @@ from typing import Any
 from gas.plugin.assembly import sysfs_cards
 from gas.plugin.environment import Environment
 from gas.plugin.flags import parse_flags
-from gas.plugin.nvml.nvml_cards import FIRST_BESIDE_OTHERS, NvmlCards, NvmlOptions
-from gas.plugin.nvml.nvml_interface import Failure
+from gas.plugin.nvml.nvml_cards import FIRST_BESIDE_OTHERS, NvmlCards
+from gas.plugin.nvml.nvml_library import Failure
 from gas.values.card_records import ANNOTATION
 from gas.vocabularies.selection import parse_vocabularies
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
@@ -24,7 +24,7 @@ ALL = parse_vocabularies("intel,aliyun,vendor")
 
 
 def nvml(node: SandboxNode, library: FakeNvml, **options: Any) -> NvmlCards:
-    return NvmlCards(node.tree, library, NvmlOptions(**options))
+    return NvmlCards(node.tree, library, **options)
 
 
 def allocatable(node: SandboxNode) -> dict[str, str]:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from gas.plugin.discovery.card_source import CardRules
 from gas.plugin.discovery.scanner import CardMemory
 from gas.plugin.flags import parse_flags
-from gas.plugin.nvml.nvml_cards import NvmlCards, NvmlOptions
-from gas.plugin.nvml.nvml_interface import Failure, NvmlFault
+from gas.plugin.nvml.nvml_cards import NvmlCards
+from gas.plugin.nvml.nvml_library import Failure, NvmlFault
 from gas.plugin.nvml.part import NVML, Access, NvmlFlags
 from gas.values.card_facts import CardFacts, MemorySource, Scan
 from gas.values.cards import Card
@@ -22,7 +23,7 @@ WITHIN = 0.2
 
 
 def cards_of(library: FakeNvml, root: Path = Path("/nowhere"), **options: Any) -> NvmlCards:
-    return NvmlCards(root, library, NvmlOptions(**options), within=WITHIN)
+    return NvmlCards(root, library, within=WITHIN, **options)
 
 
 def only(found: Scan) -> CardFacts:
@@ -201,13 +202,13 @@ def test_memory_never_grows() -> None:
 
 def test_an_amount_of_the_administrator_counts_only_if_the_card_states_none() -> None:
     library = FakeNvml([nvml_card(0), nvml_card(1, total=0)])
-    found = cards_of(library, memory_override=GIB, memory_reserved=2 * GIB).read()
+    found = cards_of(library, rules=CardRules(memory_override=GIB, memory_reserved=2 * GIB)).read()
     assert [gpu.memory for gpu in found.gpus] == [77 * GIB, GIB]
     assert [gpu.memory_source for gpu in found.gpus] == [MemorySource.QUERY, MemorySource.OVERRIDE]
 
 
 def test_nothing_is_left_of_a_card_that_is_reserved_completely() -> None:
-    found = cards_of(FakeNvml([nvml_card(0)]), memory_reserved=100 * GIB).read()
+    found = cards_of(FakeNvml([nvml_card(0)]), rules=CardRules(memory_reserved=100 * GIB)).read()
     assert only(found).memory is None
     assert found.problems == (
         f"card0: {100 * GIB} bytes are reserved of the {79 * GIB} it has; pods cannot request its memory",
@@ -255,15 +256,15 @@ def test_two_cards_with_one_minor_number_are_one() -> None:
 
 def test_more_cards_than_a_node_can_have_are_ignored() -> None:
     library = FakeNvml([nvml_card(minor) for minor in range(255)] + [nvml_card(3)])
-    found = NvmlCards(Path("/nowhere"), library, NvmlOptions(), within=30).read()
+    found = NvmlCards(Path("/nowhere"), library, within=30).read()
     assert len(found.gpus) == 255
     assert found.problems == ("NVML: expected at most 255 cards, found 256; the others are ignored",)
 
 
 def test_cards_are_chosen_by_their_pci_device_ids() -> None:
     library = FakeNvml([nvml_card(0), nvml_card(1, pci_ids=0x20B010DE)])
-    assert only(cards_of(library, allow_ids=frozenset({"0x20b0"})).read()).card == Card(1)
-    assert only(cards_of(library, deny_ids=frozenset({"0x20b0"})).read()).card == Card(0)
+    assert only(cards_of(library, rules=CardRules(allow_ids=frozenset({"0x20b0"}))).read()).card == Card(1)
+    assert only(cards_of(library, rules=CardRules(deny_ids=frozenset({"0x20b0"}))).read()).card == Card(0)
 
 
 def test_links_join_cards_to_their_peers_and_all_on_a_switch() -> None:
