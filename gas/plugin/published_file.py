@@ -12,7 +12,6 @@ import logging
 import os
 import stat
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,23 +38,25 @@ class FileFault(GasError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileKind:
-    """The kind of a file, for sentences about it and for writing it.
+    """The kind of a file, for sentences about it.
 
-    name       ``"CDI file"``
-    replace    replaces the file with one of this text, as a whole or not at all; raises OSError
-    unwritten  what follows while it cannot be written
-    unremoved  what follows while it cannot be removed, with what to do
+    name             ``"CDI file"``
+    unwritten        what follows while it cannot be written
+    unremoved        what follows while it cannot be removed, with what to do
+    makes_directory  whether its directory is made if it does not exist
     """
 
     name: str
-    replace: Callable[[Path, str], None]
     unwritten: str
     unremoved: str = "remove it by hand"
+    makes_directory: bool = False
 
     def write(self, path: Path, text: str) -> None:
         """Replace the file with one of this text. Raises FileFault."""
         try:
-            self.replace(path, text)
+            if self.makes_directory:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, text)
         except OSError as error:
             raise FileFault(
                 f"cannot write the {self.name} {path}: {error.strerror}; {self.unwritten}."
@@ -203,12 +204,15 @@ def has_text(path: Path, text: str) -> bool:
         os.close(descriptor)
 
 
-def replace_file(path: Path, text: str, *, unfinished: Path) -> None:
+def replace_file(path: Path, text: str) -> None:
     """Replace the file with one of this text, as a whole or not at all. Raises OSError.
 
-    unfinished  where the text is written first, in the same file system
+    The text is written first in a directory next to it: container runtimes and NFD read files, but no directories.
     """
     require_plain_file(path)
+    aside = path.parent / f".{path.name}.unfinished"
+    aside.mkdir(exist_ok=True)
+    unfinished = aside / path.name
     try:
         with unfinished.open("w", encoding="ascii") as file:
             file.write(text)
@@ -217,6 +221,7 @@ def replace_file(path: Path, text: str, *, unfinished: Path) -> None:
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+        aside.rmdir()
 
 
 def require_plain_file(path: Path) -> None:

@@ -3,27 +3,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import threading
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
 
-from gas.plugin.published_file import FileKind, PublishedFile, replace_file
+from gas.plugin import published_file
+from gas.plugin.published_file import FileFault, FileKind, PublishedFile, replace_file
 from tests.plugin.scripted_kubelet import eventually
 
 PATIENCE = 20
 
 
-def replaced(path: Path, text: str) -> None:
-    """Replace a file as parts do."""
-    replace_file(path, text, unfinished=path.with_name("unfinished"))
-
-
-KIND = FileKind(name="file", replace=replaced, unwritten="no program reads it")
+KIND = FileKind(name="file", unwritten="no program reads it")
 
 
 @asynccontextmanager
@@ -59,14 +55,15 @@ async def test_waiting_for_the_first_check_has_a_limit(tmp_path: Path) -> None:
     assert time.monotonic() - began < PATIENCE
 
 
-async def test_an_equal_text_is_not_written_again(tmp_path: Path) -> None:
+async def test_an_equal_text_is_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
 
     def write(path: Path, text: str) -> None:
         written.append(text)
-        replaced(path, text)
+        replace_file(path, text)
 
-    async with running(PublishedFile(tmp_path / "file", replace(KIND, replace=write), retry=0.01)) as published:
+    monkeypatch.setattr(published_file, "replace_file", write)
+    async with running(PublishedFile(tmp_path / "file", KIND, retry=0.01)) as published:
         await publishes(published, "one\n")
         await asyncio.sleep(0.1)
         published.want("two\n")
@@ -109,15 +106,16 @@ async def test_other_than_plain_files_stay_and_block_nothing(tmp_path: Path, wha
 async def test_a_disk_that_hangs_is_reported_and_stops_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gas.plugin.published_file.LAST_CHECK", 0.05)
+    monkeypatch.setattr(published_file, "LAST_CHECK", 0.05)
     answers = threading.Event()
     file = tmp_path / "file"
 
     def write(path: Path, text: str) -> None:
         answers.wait(PATIENCE)
-        replaced(path, text)
+        replace_file(path, text)
 
-    async with running(PublishedFile(file, replace(KIND, replace=write), slow=0.01)) as published:
+    monkeypatch.setattr(published_file, "replace_file", write)
+    async with running(PublishedFile(file, KIND, slow=0.01)) as published:
         published.want("one\n")
         await eventually(lambda: published.trouble is not None)
         assert published.trouble == f"writing {file} has taken over 0.01 s; its disk does not respond"
@@ -151,7 +149,7 @@ class TestTwoThatPublishTheSameFile:
         async with running(PublishedFile(file, KIND, retry=0.01)) as published:
             await publishes(published, "one\n")
             published.hold()
-            replaced(file, "another's\n")
+            replace_file(file, "another's\n")
             published.want("two\n")
             await asyncio.sleep(0.1)
             assert file.read_text() == "another's\n"
@@ -172,3 +170,74 @@ class TestTwoThatPublishTheSameFile:
         file.write_text("another's\n")
         await PublishedFile(file, KIND).end()
         assert file.exists()
+
+
+class TestWriting:
+    @staticmethod
+    @contextmanager
+    def full_disk() -> Iterator[None]:
+        """Limit the size of files that this process writes to a few bytes."""
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4, limits[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    # contract P5.6
+    def test_a_reader_sees_the_old_or_the_new_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "made" / "file"
+        kind = FileKind(name="file", unwritten="", makes_directory=True)
+        kind.write(path, "old\n")
+        with path.open() as reader:
+            kind.write(path, "new\n")
+            assert reader.read() == "old\n"
+        assert path.read_text() == "new\n"
+        assert list(path.parent.iterdir()) == [path], "nothing else is left"
+
+    def test_files_left_by_a_killed_program_do_not_matter(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        aside = tmp_path / ".file.unfinished"
+        aside.mkdir()
+        (aside / "file").write_text("half of i")
+        KIND.write(path, "a=1\n")
+        assert path.read_text() == "a=1\n"
+        assert list(tmp_path.iterdir()) == [path]
+
+    def test_a_full_disk_keeps_the_old_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        KIND.write(path, "old\n")
+        with self.full_disk(), pytest.raises(FileFault) as error:
+            KIND.write(path, "something longer\n")
+        assert str(error.value) == (
+            f"cannot write the file {path}: File too large; no program reads it."
+            f" {tmp_path} must be a directory of the node that this program may write to"
+        )
+        assert path.read_text() == "old\n"
+        assert list(tmp_path.iterdir()) == [path]
+
+    @pytest.mark.parametrize(
+        ("folder", "makes_directory", "why"),
+        [
+            pytest.param("nowhere", False, "No such file or directory", id="no-directory"),
+            pytest.param("file", False, "Not a directory", id="a-file-in-its-place"),
+            pytest.param("file", True, "must be a directory of the node", id="a-file-where-it-would-be-made"),
+            pytest.param("loop", False, "Too many levels of symbolic links", id="a-link-to-itself"),
+        ],
+    )
+    def test_a_directory_that_cannot_be_written_is_an_error(
+        self, tmp_path: Path, folder: str, makes_directory: bool, why: str
+    ) -> None:
+        (tmp_path / "file").touch()
+        (tmp_path / "loop").symlink_to("loop")
+        kind = FileKind(name="file", unwritten="", makes_directory=makes_directory)
+        with pytest.raises(FileFault, match=why):
+            kind.write(tmp_path / folder / "gpus.txt", "a=1\n")
+
+    # contract P5.6
+    def test_a_file_is_removed_once(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        KIND.write(path, "a=1\n")
+        for _ in range(2):
+            KIND.remove(path)
+        assert list(tmp_path.iterdir()) == []

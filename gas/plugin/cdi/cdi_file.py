@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 
 from gas.plugin.devices.allocation import Allocation, Presentation, by_path_mounts, card_nodes
 from gas.plugin.devices.device_ids import short_name
-from gas.plugin.published_file import FileKind, replace_file
+from gas.plugin.published_file import FileKind
 from gas.values.card_facts import CardFacts
 
 CDI_KIND = "gpu.intel.com/card"
@@ -51,13 +50,7 @@ def cdi_text(gpus: Iterable[CardFacts], presentation: Presentation) -> str:
     return msgspec.json.format(msgspec.json.encode(spec), indent=2).decode() + "\n"
 
 
-def _replace(path: Path, text: str) -> None:
-    """Replace the file. Runtimes read only files that end in .json or .yaml, so they ignore the unfinished one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, text, unfinished=path.with_name(f".{path.name}.new"))
-
-
-CDI_FILE = FileKind(name="CDI file", replace=_replace, unwritten="runtimes do not know the cards")
+CDI_FILE = FileKind(name="CDI file", unwritten="runtimes do not know the cards", makes_directory=True)
 
 
 def with_cdi_names(

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 
-from gas.plugin.published_file import FileKind, PublishedFile, replace_file
+from gas.plugin.published_file import FileKind, PublishedFile
 from gas.values.card_records import ANNOTATION
 from gas.vocabularies.protocol import NodeDescription
 
@@ -28,19 +27,8 @@ def feature_text(labels: Mapping[str, str], resources: Mapping[str, int]) -> str
     return "".join(f"{name}={value}\n" for name, value in sorted(features.items()))
 
 
-def _replace(path: Path, text: str) -> None:
-    """Replace the file, written first in a directory next to it: NFD reads every file there, but no directories."""
-    aside = path.parent / f".{path.name}.new"
-    aside.mkdir(exist_ok=True)
-    try:
-        replace_file(path, text, unfinished=aside / path.name)
-    finally:
-        aside.rmdir()
-
-
 FEATURE_FILE = FileKind(
     name="NFD feature file",
-    replace=_replace,
     unwritten="NFD keeps what it read before",
     unremoved="NFD still reads it, so remove it by hand",
 )

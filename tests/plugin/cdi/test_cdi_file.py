@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import pytest
 
-from gas.plugin.cdi.cdi_file import CDI_FILE, cdi_text, with_cdi_names
+from gas.plugin.cdi.cdi_file import cdi_text, with_cdi_names
 from gas.plugin.devices.allocation import Allocation, Presentation, card_allocation
-from gas.plugin.published_file import FileFault
 from gas.values.card_facts import CardFacts
 from tests.plugin.gpus import nvidia_gpu
 from tests.plugin.linked_gpus import linked_gpu as gpu
@@ -64,29 +63,3 @@ def test_cards_are_named_in_the_field_or_in_an_annotation(gpus: list[CardFacts],
     annotated = named("gpu.intel.com/i915", gpus, as_annotation=True)
     expected = {"cdi.k8s.io/gas-plugin_i915": names} if names else {}
     assert (annotated.cdi, annotated.annotations) == ((), expected)
-
-
-def test_the_file_is_replaced_whole_and_its_directory_made(tmp_path: Path) -> None:
-    path = tmp_path / "cdi" / "cards.json"
-    for text in ("old", "new"):
-        CDI_FILE.write(path, text)
-    assert [each.name for each in path.parent.iterdir()] == ["cards.json"]
-    assert path.read_text() == "new"
-    for _ in range(2):
-        CDI_FILE.remove(path)
-    assert list(path.parent.iterdir()) == []
-
-
-def test_a_full_disk_is_an_error_and_the_old_file_stays(tmp_path: Path) -> None:
-    path = tmp_path / "cards.json"
-    CDI_FILE.write(path, "old")
-    (tmp_path / ".cards.json.new").symlink_to("/dev/full")
-    with pytest.raises(FileFault, match=r"cannot write the CDI file .*: No space left on device"):
-        CDI_FILE.write(path, "new")
-    assert path.read_text() == "old"
-
-
-def test_a_missing_directory_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "cdi").write_text("a file")
-    with pytest.raises(FileFault, match="must be a directory of the node"):
-        CDI_FILE.write(tmp_path / "cdi" / "cards.json", "{}")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gas.plugin.flags import parse_flags
+from gas.plugin.nfd.nfd_file import feature_text
 from gas.plugin.nfd.part import NFD, NfdFlags
 from gas.plugin.published_file import FileFault
 from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, FakeGpu, fake_gpus
@@ -14,6 +15,7 @@ from tests.plugin.node_of_sandbox import sandbox_node
 from tests.plugin.scripted_kubelet import eventually
 
 FLEX = fake_gpus(FLEX_170, 4)
+GPU = "gpu.intel.com/"
 UNLIKE = (*fake_gpus(FLEX_170, 1), *fake_gpus(MAX_1550_XE, 1, first=1))
 
 
@@ -83,3 +85,17 @@ def test_uninstall_removes_the_file_or_says_why_it_cannot(tmp_path: Path) -> Non
     file.mkdir()
     with pytest.raises(FileFault, match=f"cannot remove the NFD feature file {file}: not a plain file; NFD still"):
         NFD.clean_up(flags)
+
+
+# contract P5.6
+def test_labels_and_resources_are_lines_of_name_and_value() -> None:
+    text = feature_text(
+        {GPU + "gpu-numbers": "0.1", GPU + "gpu-numbers2": "Z2"}, {GPU + "tiles": 2, GPU + "memory.max": 5}
+    )
+    assert text == (
+        "gpu.intel.com/gpu-numbers=0.1\n"
+        "gpu.intel.com/gpu-numbers2=Z2\n"
+        "gpu.intel.com/memory.max=5\n"
+        "gpu.intel.com/tiles=2\n"
+    )
+    assert feature_text({}, {}) == ""
