@@ -15,7 +15,7 @@ from functools import partial
 from gas.daemon.command import own_version, quiet_end_on_signals, run_command, run_daemon
 from gas.plugin.environment import Environment
 from gas.plugin.flags import COMMAND_LINE, Flags, parse_flags
-from gas.plugin.limits.dmem import Limits
+from gas.plugin.limits.limit_files import Dmem, Limits
 from gas.plugin.limits.part import MEMORY_LIMITS, build_limits
 from gas.plugin.program import run_plugin
 
@@ -23,7 +23,7 @@ CARD = "GAS_E2E_CARD"
 MIB = 2**20
 
 
-class Pids:
+class Pids(Dmem):
     """The controller ``pids`` under the interface of ``dmem``. Its root has no capacity, so another file stands in."""
 
     name = "pids"

@@ -1,4 +1,8 @@
-"""Write limits into the cgroups of pods, and only what differs from what is there."""
+"""Limit device memory by the cgroup controller ``dmem``: write what differs into the cgroups of pods.
+
+Source: Documentation/admin-guide/cgroup-v2.rst and kernel/cgroup/dmem.c of Linux 6.14. A region is named
+``drm/0000:03:00.0/vram0``, and a card with several tiles has several. Only the root has the file with their capacities.
+"""
 
 from __future__ import annotations
 
@@ -9,53 +13,90 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gas.plugin.limits.dmem import Controller, Limits, MalformedLimits
 from gas.values.errors import GasError
+from gas.values.quoted import quoted
 
+Limits = Mapping[str, int | None]
+"""Bytes by region; None for a region without a limit."""
+
+_UNLIMITED = "max"
 _GONE = {errno.ENOENT, errno.ENODEV}
 _LARGEST = 64 * 1024
-
-
 _POD = re.compile(r"(?:.*-)?pod(?P<uid>[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?")
 _DEEPEST = 8
-_SLICE = ".slice"
 
 
-class PodCgroups:
-    """The cgroups of pods below a root. Where pods are is remembered, so that the next one is found at once.
+class MalformedLimits(GasError):
+    """A file of the controller has another form than the kernel writes."""
 
-    root  normally ``/sys/fs/cgroup``
+
+class Dmem:
+    """The names and the text of the controller's files.
+
+    name      of the controller, as in ``cgroup.controllers``
+    capacity  name of the file with the regions, in the root
+    limits    name of the file with the limits, in every other cgroup
     """
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self._parents: set[Path] = set()
+    name = "dmem"
+    capacity = "dmem.capacity"
+    limits = "dmem.max"
 
-    def find(self, uid: str) -> Path | None:
-        """Return the cgroup of a pod; None if it has none (yet)."""
-        if (found := self._known(uid)) is not None:
-            return found
-        self._parents = {path.parent for path in self.all()}
-        return self._known(uid)
+    def parse_capacity(self, text: str) -> Mapping[str, int]:
+        """Return the bytes of each region. Raises MalformedLimits."""
+        return {region: _bytes(value) for region, value in _lines(text)}
 
-    def all(self) -> Iterator[Path]:
-        """Yield the cgroups of all pods. Groups below them are made in containers and not looked at."""
-        for directory, names, _ in os.walk(self.root):
-            path = Path(directory)
-            if len(path.relative_to(self.root).parts) >= _DEEPEST:
-                names.clear()
-            yield from (path / name for name in names if _POD.fullmatch(name))
-            names[:] = [name for name in names if not _POD.fullmatch(name)]
+    def parse_limits(self, text: str) -> Limits:
+        """Return the limits of a cgroup. Raises MalformedLimits."""
+        return {region: None if value == _UNLIMITED else _bytes(value) for region, value in _lines(text)}
 
-    def _known(self, uid: str) -> Path | None:
-        for parent in self._parents:
-            if parent.name.endswith(_SLICE):
-                name = f"{parent.name.removesuffix(_SLICE)}-pod{uid.replace('-', '_')}{_SLICE}"
-            else:
-                name = f"pod{uid}"
-            if (path := parent / name).is_dir():
-                return path
-        return None
+    def format_limit(self, region: str, limit: int | None) -> str:
+        """Return the text to write for one region. The kernel takes one region with each write."""
+        return f"{region} {_UNLIMITED if limit is None else limit}\n"
+
+
+DMEM = Dmem()
+
+
+def regions_of(pci_address: str, capacity: Mapping[str, int]) -> dict[str, int]:
+    """Return the regions on the card and their bytes, without memory that the driver keeps for itself (``stolen``)."""
+    prefix = f"drm/{pci_address}/vram"
+    return {
+        region: size
+        for region, size in capacity.items()
+        if region.startswith(prefix) and (region == prefix or region[len(prefix) :].isdigit())
+    }
+
+
+def _lines(text: str) -> list[tuple[str, str]]:
+    lines: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        region, _, value = line.partition(" ")
+        if not region or not value:
+            raise MalformedLimits(f"expected a region and an amount in each line, found {quoted(line)}")
+        lines.append((region, value))
+    return lines
+
+
+def _bytes(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 20):
+        raise MalformedLimits(f"expected bytes, found {quoted(text)}")
+    return int(text)
+
+
+def pod_cgroups(root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the cgroups of all pods below a root, with the pods' UIDs as far as they are in their names.
+
+    Groups below them are made in containers and not looked at.
+    """
+    for directory, names, _ in os.walk(root):
+        path = Path(directory)
+        if len(path.relative_to(root).parts) >= _DEEPEST:
+            names.clear()
+        for name, match in [(name, _POD.fullmatch(name)) for name in names]:
+            if match is not None:
+                yield match["uid"].replace("_", "-"), path / name
+                names.remove(name)
 
 
 class NoLimits(GasError):
@@ -81,10 +122,9 @@ class Outcome:
 class LimitFiles:
     """The files of one controller below the root of the cgroups."""
 
-    def __init__(self, root: Path, controller: Controller) -> None:
+    def __init__(self, root: Path, controller: Dmem) -> None:
         self._root = root
         self._controller = controller
-        self._cgroups = PodCgroups(root)
 
     def capacity(self) -> Mapping[str, int]:
         """Return the bytes of each region of the node. Raises NoLimits."""
@@ -106,9 +146,10 @@ class LimitFiles:
         """
         limited, refused, missing = set[str](), set[str](), set[str]()
         faults: dict[str, None] = {}
+        cgroups = dict(pod_cgroups(self._root))
         for uid, limits in wanted.items():
             is_limited = any(limit is not None for limit in limits.values())
-            if (cgroup := self._cgroups.find(uid)) is None:
+            if (cgroup := cgroups.get(uid)) is None:
                 missing |= {uid} if is_limited else set()
                 continue
             try:
@@ -128,7 +169,7 @@ class LimitFiles:
     def clear(self) -> None:
         """Remove all limits of cards' memory from all pods. Raises NoLimits for the first that cannot be removed."""
         regions = [region for region in self.capacity() if region.startswith("drm/")]
-        for cgroup in self._cgroups.all():
+        for _, cgroup in pod_cgroups(self._root):
             try:
                 if (cgroup / self._controller.limits).exists():
                     self._apply(cgroup, dict.fromkeys(regions))
@@ -181,7 +222,7 @@ class LimitFiles:
         return f"memory limits of pods cannot be set: {name}: {_reason(error)}{advice}; pods run without them"
 
 
-def clear_limits(root: Path, controller: Controller) -> None:
+def clear_limits(root: Path, controller: Dmem) -> None:
     """Remove all limits below a root; nothing where the kernel has no such controller. Raises NoLimits."""
     if (root / controller.capacity).exists():
         LimitFiles(root, controller).clear()

@@ -16,8 +16,7 @@ from functools import partial
 from gas.plugin.card_pods import CardPod, CardPods
 from gas.plugin.daemon_thread import in_a_daemon_thread
 from gas.plugin.devices.device_ids import AllocateRequest
-from gas.plugin.limits.dmem import Limits, regions_of
-from gas.plugin.limits.limit_files import LimitFiles, Outcome
+from gas.plugin.limits.limit_files import LimitFiles, Limits, Outcome, regions_of
 from gas.values.amounts import MEMORY_MAX
 from gas.values.card_facts import CardFacts
 from gas.values.errors import GasError

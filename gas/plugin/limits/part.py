@@ -13,7 +13,7 @@ from gas.plugin.part import Core, Hooks, MetricRow, Part, PodNeeds
 
 if TYPE_CHECKING:
     from gas.plugin.flags import Flags
-    from gas.plugin.limits.dmem import Controller
+    from gas.plugin.limits.limit_files import Dmem
 
 
 class MemoryLimitsOf(StrEnum):
@@ -51,10 +51,9 @@ METRICS = (
 )
 
 
-def build_limits(core: Core, _flags: LimitFlags, controller: Controller | None = None) -> Hooks:
+def build_limits(core: Core, _flags: LimitFlags, controller: Dmem | None = None) -> Hooks:
     """Build the part. ``controller`` stands in for the kernel's in tests."""
-    from gas.plugin.limits.dmem import DMEM
-    from gas.plugin.limits.limit_files import LimitFiles
+    from gas.plugin.limits.limit_files import DMEM, LimitFiles
     from gas.plugin.limits.memory_limits import MemoryLimits
 
     files = LimitFiles(_cgroups(core.flags), controller or DMEM)
@@ -74,8 +73,7 @@ def build_limits(core: Core, _flags: LimitFlags, controller: Controller | None =
 
 def _uninstall(core: Flags, own: LimitFlags) -> None:
     if own.memory_limits is MemoryLimitsOf.POD:
-        from gas.plugin.limits.dmem import DMEM
-        from gas.plugin.limits.limit_files import clear_limits
+        from gas.plugin.limits.limit_files import DMEM, clear_limits
 
         clear_limits(_cgroups(core), DMEM)
 

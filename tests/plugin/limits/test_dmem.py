@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.plugin.limits.dmem import DMEM, MalformedLimits, regions_of
+from gas.plugin.limits.limit_files import DMEM, MalformedLimits, regions_of
 
 # As in Documentation/admin-guide/cgroup-v2.rst.
 CAPACITY = "drm/0000:03:00.0/vram0 8514437120\ndrm/0000:03:00.0/stolen 67108864\n"

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gas.plugin.limits.dmem import DMEM
-from gas.plugin.limits.limit_files import LimitFiles, NoLimits, PodCgroups, clear_limits
+from gas.plugin.limits.limit_files import DMEM, LimitFiles, NoLimits, clear_limits
 from tests.plugin.limits.kernel import CARD0, CARD1, MIB, Kernel, region
 from tests.plugin.pods_for_plugin import container_id, pod_uid
 
@@ -42,20 +41,8 @@ def test_a_pod_is_found_wherever_kubelet_puts_it(kernel: Kernel, path: str) -> N
     kernel.add("system.slice/kubelet.service")
     kernel.add(f"kubepods/burstable/pod{B}/{container_id(1)}/kubepods/pod{A}")  # made in a container
     cgroup = kernel.add(path)
-    assert PodCgroups(kernel.root).find(A) == cgroup
     assert LimitFiles(kernel.root, DMEM).apply({A: BOTH}).limited == {A}
     assert kernel.of(cgroup) == {region(CARD0): str(100 * MIB)}
-
-
-def test_a_pod_that_comes_later_is_found(kernel: Kernel) -> None:
-    cgroups = PodCgroups(kernel.root)
-    assert cgroups.find(A) is None
-    first = kernel.add(f"kubepods/burstable/pod{A}")
-    assert cgroups.find(A) == first
-    second = kernel.add(f"kubepods/pod{B}")
-    assert cgroups.find(B) == second
-    first.rename(kernel.root / "gone")
-    assert cgroups.find(A) is None
 
 
 def test_only_what_differs_is_written(kernel: Kernel) -> None:
@@ -80,9 +67,12 @@ def test_the_controller_is_enabled_from_the_root_down(kernel: Kernel) -> None:
 
 def test_a_pod_without_cgroup_and_one_without_limit(kernel: Kernel) -> None:
     kernel.add(f"kubepods/pod{A}")
-    outcome = LimitFiles(kernel.root, DMEM).apply({A: {region(CARD0): None}, B: BOTH})
+    files = LimitFiles(kernel.root, DMEM)
+    outcome = files.apply({A: {region(CARD0): None}, B: BOTH})
     assert not outcome.limited
     assert (outcome.missing, outcome.faults) == (frozenset({B}), ())
+    kernel.add(f"kubepods/pod{B}")
+    assert files.apply({B: BOTH}).limited == {B}, "it comes later"
 
 
 def test_a_pod_may_end_meanwhile(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,7 @@ import pytest
 
 from gas.plugin.card_pods import Holder
 from gas.plugin.devices.device_ids import AllocateRequest, Ids
-from gas.plugin.limits.dmem import DMEM, Limits
-from gas.plugin.limits.limit_files import LimitFiles, Outcome
+from gas.plugin.limits.limit_files import DMEM, LimitFiles, Limits, Outcome
 from gas.plugin.limits.memory_limits import LimitTimes, MemoryLimits, wanted_limits
 from gas.plugin.matching.gpu_pods import GpuPod
 from gas.values.card_facts import CardFacts
