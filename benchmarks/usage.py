@@ -16,9 +16,10 @@ from uuid import UUID
 from benchmarks.processes import resident_bytes
 from benchmarks.real_cluster import ComponentsMissing
 from benchmarks.results import Figure, Goal, Results
-from gas.plugin.usage.pod_usage import KnownCard, PodUsages
+from gas.plugin.usage.pod_usage import PodUsages
 from gas.plugin.usage.process_walk import RECHECK, RECHECK_ALL, ProcessWalker
 from gas.plugin.usage.usage_monitor import INTERVAL, PAUSE
+from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
 
 PODS = 250
@@ -110,7 +111,7 @@ async def _measure(proc: Path) -> tuple[list[float], float, float]:
     walker = ProcessWalker(proc, pause=lambda: time.sleep(PAUSE))
     usages = PodUsages()
     pods = {_uid(number) for number in range(PODS)}
-    cards = {ADDRESS: KnownCard(Card(0), None)}
+    cards = {ADDRESS: CardFacts(card=Card(0), driver="xe", device_id="")}
     seconds: list[float] = []
 
     def walk() -> None:

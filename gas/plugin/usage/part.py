@@ -64,8 +64,7 @@ _WHILE_OFF = (
 
 
 def _build(core: Core, _flags: UsageFlags) -> Hooks:
-    from gas.plugin.usage.usage_monitor import UsageMonitor
-    from gas.plugin.usage.usage_report import usage_json, usage_samples
+    from gas.plugin.usage.usage_monitor import UsageMonitor, usage_json, usage_samples
 
     def report(pod: CardPod, sentence: str) -> None:
         core.events.on_pod(pod, "GPUMemoryOverRequest", sentence)

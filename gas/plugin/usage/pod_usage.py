@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from gas.plugin.usage.fdinfo import Client, EngineTime
 from gas.plugin.usage.process_walk import SeenClient
+from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
 
 FORGET_AFTER = 300.0
@@ -50,18 +51,6 @@ class CardUse:
     engines: Mapping[str, EngineUse] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class KnownCard:
-    """A card of this node. ``memory`` is all that it has, in bytes; None if it is unknown."""
-
-    card: Card
-    memory: int | None
-
-    def can_hold(self, client: Client) -> bool:
-        """Return whether the memory of a client is possible. Buffers may count twice, and the size be a little low."""
-        return self.memory is None or client.memory <= _TOLERANCE * self.memory
-
-
 @dataclass(slots=True)
 class _Progress:
     """The last reading of a client's engine that was not below an earlier one."""
@@ -79,6 +68,11 @@ class _Record:
     engines: dict[str, _Progress] = field(default_factory=dict)
 
 
+def _can_hold(gpu: CardFacts, client: Client) -> bool:
+    """Return whether the memory of a client is possible. Buffers may count twice, and the size be a little low."""
+    return gpu.memory_size is None or client.memory <= _TOLERANCE * gpu.memory_size
+
+
 class PodUsages:
     """The use of every pod, updated by each walk.
 
@@ -93,7 +87,7 @@ class PodUsages:
         self._seconds: dict[tuple[str, Card, str], float] = {}
 
     def update(
-        self, seen: Iterable[SeenClient], *, pods: Collection[str], cards: Mapping[str, KnownCard], now: float
+        self, seen: Iterable[SeenClient], *, pods: Collection[str], cards: Mapping[str, CardFacts], now: float
     ) -> None:
         """Take over one walk.
 
@@ -104,12 +98,12 @@ class PodUsages:
         self._forget(pods, now)
         clients: dict[ClientKey, list[Client]] = {}
         owners: dict[ClientKey, set[str]] = {}
-        for process, client in seen:
-            known = cards.get(client.pci_address)
-            if process.pod in pods and known is not None and known.can_hold(client):
+        for pod, client in seen:
+            gpu = cards.get(client.pci_address)
+            if pod in pods and gpu is not None and _can_hold(gpu, client):
                 key = (client.pci_address, client.id)
                 clients.setdefault(key, []).append(client)
-                owners.setdefault(key, set()).add(process.pod)
+                owners.setdefault(key, set()).add(pod)
         memory: dict[tuple[str, Card], int] = {}
         count: dict[tuple[str, Card], int] = {}
         busy: dict[tuple[str, Card, str], float] = {}
@@ -124,7 +118,7 @@ class PodUsages:
                 engine = (record.pod, card, name)
                 self._seconds[engine] = self._seconds.get(engine, 0.0) + seconds
                 busy[engine] = min(busy.get(engine, 0.0) + share, 1.0)
-        self.pods = self._summary(memory, count, busy, {known.card: known.memory for known in cards.values()})
+        self.pods = self._summary(memory, count, busy, {gpu.card: gpu.memory_size for gpu in cards.values()})
 
     def _forget(self, pods: Collection[str], now: float) -> None:
         """Forget pods that are gone, and clients of them or not seen for long."""

@@ -37,53 +37,27 @@ _CGROUP_SIZE = 16 * 1024
 # The paths of one container in /proc/PID/cgroup, as kubelet and the runtimes make them:
 #
 #   /kubepods/burstable/podUID/ID                                                      cgroupfs, containerd
-#   /kubepods/burstable/podUID/crio-ID                                                 cgroupfs, CRI-O
 #   /kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podUID.slice/cri-containerd-ID.scope     systemd
-#   /kubepods.slice/kubepods-podUID.slice/crio-ID.scope/container                      systemd, CRI-O, crun
 #   /system.slice/containerd.service/kubepods-podUID.slice:cri-containerd:ID           systemd in kubelet alone
 #
 # systemd's names have ``_`` in place of the ``-`` in a UID. The beginning differs: kubelet may have a root of its own,
 # and a reader in a cgroup namespace sees ``/../../podUID/ID``. A process of a container may have created groups below.
 _POD = re.compile(
     rb"(?:^|/)(?:[^/]*-)?pod(?P<uid>[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?"
-    rb"(?:[/:](?P<scope>[^/]*)|$)"
+    rb"(?:[/:]|$)"
 )
-_CONTAINER = re.compile(rb"(?:(?:cri-containerd|crio|docker)[-:])?(?P<id>[0-9a-f]{64})(?:\.scope)?")
 
 
-class PodProcess(NamedTuple):
-    """The pod and the container that a process belongs to.
-
-    pod        UID of the pod
-    container  the runtime's id of the container; empty if the path does not say
-    """
-
-    pod: str
-    container: str
-
-
-def pod_process(content: bytes) -> PodProcess | None:
-    """Return the pod and the container of a process; None if it belongs to no pod.
+def pod_of_process(content: bytes) -> str | None:
+    """Return the UID of the pod that a process belongs to, from its cgroups; None if it belongs to no pod.
 
     The first part of a path that names a pod counts, because kubelet makes it; parts below it are made in containers,
     which may call them what they like. With cgroup version 1 there is a path for each hierarchy: if they name
     different pods, the process counts for none of them.
     """
-    found: PodProcess | None = None
-    for line in content.split(b"\n"):
-        _, _, path = line.partition(b":")[2].partition(b":")
-        if (match := _POD.search(path)) is None:
-            continue
-        pod = match["uid"].decode().replace("_", "-")
-        container = _CONTAINER.fullmatch(match["scope"] or b"")
-        name = container["id"].decode() if container else ""
-        if found is None:
-            found = PodProcess(pod, name)
-        elif found.pod != pod:
-            return None
-        elif not found.container:
-            found = PodProcess(pod, name)
-    return found
+    paths = (line.partition(b":")[2].partition(b":")[2] for line in content.split(b"\n"))
+    pods = {match["uid"].decode().replace("_", "-") for match in map(_POD.search, paths) if match is not None}
+    return pods.pop() if len(pods) == 1 else None
 
 
 class CannotWalk(GasError):
@@ -91,9 +65,9 @@ class CannotWalk(GasError):
 
 
 class SeenClient(NamedTuple):
-    """A client of a card, as one process has it open. Several processes, even of several pods, may have the same."""
+    """A client of a card, as a process of a pod has it open. Several, even of several pods, may have the same."""
 
-    process: PodProcess
+    pod: str
     client: Client
 
 
@@ -126,7 +100,7 @@ class _Known:
     turn: int
     walks: int = 0
     identity: tuple[int, int] | None = None
-    process: PodProcess | None = None
+    pod: str | None = None
     opened: int | None = None
     files: list[str] | None = None
 
@@ -196,7 +170,7 @@ class ProcessWalker:
         self._known[entry.name] = known
         known.turn += 1
         known.walks += 1
-        is_of_pod = known.process is not None and known.process.pod in pods
+        is_of_pod = known.pod in pods
         if known.files or known.may_be_due or (is_of_pod and known.files is None):
             with _directory(entry.name, root) as directory:
                 self._read(directory, known, pods, found)
@@ -210,8 +184,8 @@ class ProcessWalker:
         is_new = identity != known.identity
         if is_new or known.may_be_due:
             known.identity = identity
-            known.process = pod_process(self._content("cgroup", directory, _CGROUP_SIZE))
-        if known.process is None or known.process.pod not in pods:
+            known.pod = pod_of_process(self._content("cgroup", directory, _CGROUP_SIZE))
+        if known.pod is None or known.pod not in pods:
             known.files = None
             return
         is_due = is_new or (known.may_be_due and known.is_due(_open_files(directory)))
@@ -220,10 +194,10 @@ class ProcessWalker:
             names = _descriptors(directory)
         else:
             names = known.files
-        known.files = [name for name in names if self._is_client(directory, name, known.process, found)]
+        known.files = [name for name in names if self._is_client(directory, name, known.pod, found)]
         found.processes += 1
 
-    def _is_client(self, directory: int, name: str, process: PodProcess, found: _Findings) -> bool:
+    def _is_client(self, directory: int, name: str, pod: str, found: _Findings) -> bool:
         """Read one open file of a process. Return whether it is a DRM file, and so worth reading in the next walk."""
         try:
             content = self._content(f"fdinfo/{name}", directory, LARGEST)
@@ -239,10 +213,10 @@ class ProcessWalker:
         try:
             client = parse_fdinfo(content)
         except MalformedFdinfo as malformed:
-            found.problems.setdefault(f"a client of a card in pod {process.pod} is left out: {malformed}")
+            found.problems.setdefault(f"a client of a card in pod {pod} is left out: {malformed}")
         else:
             if client is not None:
-                found.clients.append(SeenClient(process, client))
+                found.clients.append(SeenClient(pod, client))
         return True
 
     def _step(self) -> None:

@@ -1,4 +1,4 @@
-"""Measure the use of the cards by the pods of this node every few seconds, and report pods that use too much memory."""
+"""Measure the use of the cards by the pods of this node every few seconds, report and show it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from gas.plugin.card_pods import CardPod
 from gas.plugin.daemon_thread import in_a_daemon_thread, wait_while_stuck
-from gas.plugin.usage.pod_usage import CardUse, KnownCard, PodUsages
+from gas.plugin.part import Sample
+from gas.plugin.usage.pod_usage import CardUse, PodUsages
 from gas.plugin.usage.process_walk import ProcessWalker, Walk
 from gas.values.amounts import MEMORY_MAX
 from gas.values.card_facts import CardFacts
@@ -124,7 +128,7 @@ class UsageMonitor:
         self.walks += 1
         self._walked_at, self.walked = self._clock(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._note_problems(walk, pods.values())
-        cards = {gpu.pci_address: KnownCard(gpu.card, gpu.memory_size) for gpu in self._gpus() if gpu.pci_address}
+        cards = {gpu.pci_address: gpu for gpu in self._gpus() if gpu.pci_address}
         self._usages.update(walk.clients, pods=pods.keys(), cards=cards, now=started)
         self._report_pods()
 
@@ -202,3 +206,63 @@ def _mib(amount: int | None, *, up: bool = False) -> str:
     """Format bytes as MiB; rounded so that more than requested never reads as the same amount."""
     mib = (amount or 0) / 2**20
     return f"{math.ceil(mib) if up else math.floor(mib)} MiB"
+
+
+def usage_json(monitor: UsageMonitor) -> bytes:
+    """Return the body of ``/usage``.
+
+    walked    when the processes were last read, RFC 3339; null before the first time
+    interval  seconds between two readings
+    trouble   why there are no current results; null if there are
+    problems  what could not be read the last time
+    pods      namespace, name, UID and cards. Of each card: ``memoryUsed`` and ``memoryRequested`` in bytes, the latter
+              null if the pod was not given the card; ``clients``, how many clients of the card the pod has open; and
+              ``engines`` by class: ``busy``, the share of the last interval, and ``seconds`` in total
+    """
+    return msgspec.json.encode(
+        {
+            "walked": monitor.walked or None,
+            "interval": INTERVAL,
+            "trouble": monitor.trouble,
+            "problems": monitor.problems,
+            "pods": [_pod(list(uses)) for _, uses in groupby(monitor.uses, key=lambda use: use.pod.uid)],
+        }
+    )
+
+
+def _pod(uses: list[PodCardUse]) -> dict[str, object]:
+    namespace, _, name = uses[0].pod.key.partition("/")
+    return {
+        "namespace": namespace,
+        "name": name,
+        "uid": uses[0].pod.uid,
+        "cards": {
+            str(card): {
+                "memoryUsed": use.memory,
+                "memoryRequested": requested,
+                "clients": use.clients,
+                "engines": {
+                    engine: {"busy": round(spent.busy, 4), "seconds": round(spent.seconds, 3)}
+                    for engine, spent in use.engines.items()
+                },
+            }
+            for _, card, use, requested in uses
+        },
+    }
+
+
+def usage_samples(monitor: UsageMonitor) -> Iterator[Sample]:
+    """Yield the samples of `gas.plugin.usage.part.METRICS`."""
+    uses = list(monitor.uses)
+    for pod, card, use, requested in uses:
+        namespace, _, name = pod.key.partition("/")
+        place = (namespace, name, str(card))
+        yield "gas_plugin_pod_memory_used_bytes", place, use.memory
+        if requested is not None:
+            yield "gas_plugin_pod_memory_requested_bytes", place, requested
+        for engine, spent in use.engines.items():
+            yield "gas_plugin_pod_engine_seconds_total", (*place, engine), spent.seconds
+    yield "gas_plugin_pods_over_memory_request", (), len({use.pod.uid for use in uses if use.is_over})
+    yield "gas_plugin_usage_walks_total", (), monitor.walks
+    yield "gas_plugin_usage_cpu_seconds_total", (), monitor.cpu_seconds
+    yield "gas_plugin_usage_problems", (), len(monitor.problems)

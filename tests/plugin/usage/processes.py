@@ -12,11 +12,11 @@ CARD0, CARD1 = "0000:03:00.0", "0000:04:00.0"
 MIB = 2**20
 
 
-def cgroup(pod: int | None, container: int = 1) -> str:
+def cgroup(pod: int | None) -> str:
     """Return ``/proc/PID/cgroup`` of a process of a container, or of the node itself."""
     if pod is None:
         return "0::/system.slice/sshd.service\n"
-    return f"0::/kubepods/burstable/pod{pod_uid(pod)}/{container_id(container)}\n"
+    return f"0::/kubepods/burstable/pod{pod_uid(pod)}/{container_id(1)}\n"
 
 
 def xe(client: int = 1, *, address: str = CARD0, vram: int = 0, cycles: int = 0, total: int = 0) -> str:
@@ -44,12 +44,12 @@ class Processes:
         proc.mkdir(parents=True, exist_ok=True)
         (proc / "meminfo").write_text("MemTotal: 1 kB\n")
 
-    def add(self, pid: int, pod: int | None, *files: str, container: int = 1, cgroup_text: str = "") -> Path:
+    def add(self, pid: int, pod: int | None, *files: str, cgroup_text: str = "") -> Path:
         """Add a process with these fdinfo texts, in place of one with the same id."""
         shutil.rmtree(self.proc / str(pid), ignore_errors=True)
         directory = self.proc / str(pid)
         (directory / "fdinfo").mkdir(parents=True)
-        (directory / "cgroup").write_text(cgroup_text or cgroup(pod, container))
+        (directory / "cgroup").write_text(cgroup_text or cgroup(pod))
         self.write(pid, dict(enumerate(files, start=3)))
         return directory
 

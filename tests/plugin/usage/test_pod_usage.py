@@ -11,17 +11,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from gas.plugin.usage.fdinfo import Client, EngineTime
-from gas.plugin.usage.pod_usage import FORGET_AFTER, CardUse, EngineUse, KnownCard, PodUsages
-from gas.plugin.usage.process_walk import PodProcess, SeenClient
+from gas.plugin.usage.pod_usage import FORGET_AFTER, CardUse, EngineUse, PodUsages
+from gas.plugin.usage.process_walk import SeenClient
 from gas.values.cards import Card
+from tests.plugin.gpus import gpu
 from tests.plugin.usage.processes import CARD0, CARD1
 
-CARDS = {CARD0: KnownCard(Card(0), 1000), CARD1: KnownCard(Card(1), None)}
+CARDS = {CARD0: gpu(0, memory_size=1000), CARD1: gpu(1, memory_size=None)}
 PODS = ("a", "b", "c")
 
 
 def seen(pod: str, client: int, memory: int = 0, *, card: str = CARD0, **engines: EngineTime) -> SeenClient:
-    return SeenClient(PodProcess(pod, ""), Client(card, client, memory, engines))
+    return SeenClient(pod, Client(card, client, memory, engines))
 
 
 def ns(busy: float, capacity: int = 1) -> EngineTime:
@@ -213,9 +214,7 @@ class UsageHistories(RuleBasedStateMachine):
 
     def _check(self, readings: list[SeenClient]) -> None:
         counted = {
-            (each.client.pci_address, each.client.id): each.client.memory
-            for each in readings
-            if each.process.pod in self.pods
+            (each.client.pci_address, each.client.id): each.client.memory for each in readings if each.pod in self.pods
         }
         by_card = {CARD0: 0, CARD1: 0}
         for (address, _), memory in counted.items():
@@ -225,12 +224,12 @@ class UsageHistories(RuleBasedStateMachine):
             total = sum(use.memory for use in uses)
             assert total <= by_card[address], "no client counts twice"
             assert sum(use.clients for use in uses) == sum(place == address for place, _ in counted)
-            if known.memory is None:
+            if known.memory_size is None:
                 assert total == by_card[address], "no client is left out"
         for pod, cards in self.usages.pods.items():
             assert pod in self.pods
             for card, use in cards.items():
-                own = [each for each in readings if each.process.pod == pod]
+                own = [each for each in readings if each.pod == pod]
                 own = [each for each in own if CARDS[each.client.pci_address].card == card]
                 assert use.clients <= len({each.client.id for each in own}), "no client of another pod"
         shown = {

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from gas.plugin.usage import process_walk
-from gas.plugin.usage.process_walk import MOST_FILES, RECHECK, CannotWalk, PodProcess, ProcessWalker, Walk
+from gas.plugin.usage.process_walk import MOST_FILES, RECHECK, CannotWalk, ProcessWalker, Walk
 from tests.broken_files import BREAKS, break_file
-from tests.plugin.pods_for_plugin import container_id, pod_uid
+from tests.plugin.pods_for_plugin import pod_uid
 from tests.plugin.usage.processes import MIB, PLAIN_FILE, Processes, cgroup, xe
 
 A, B = pod_uid(1), pod_uid(2)
@@ -28,7 +28,7 @@ def processes(tmp_path: Path) -> Processes:
 
 def found(walk: Walk) -> list[tuple[str, int, int]]:
     """Return pod, client and MiB of each client that was found, sorted."""
-    return sorted((seen.process.pod, seen.client.id, seen.client.memory // MIB) for seen in walk.clients)
+    return sorted((seen.pod, seen.client.id, seen.client.memory // MIB) for seen in walk.clients)
 
 
 @pytest.fixture
@@ -63,12 +63,11 @@ def test_only_the_directory_of_all_processes_may_be_a_link(processes: Processes,
     assert (found(walk), walk.processes) == ([(A, 1, 5)], 1)
 
 
-def test_clients_of_the_pods_are_found_with_their_containers(processes: Processes) -> None:
-    processes.add(10, 1, PLAIN_FILE, xe(1, vram=5), xe(2, vram=6), container=7)
-    processes.add(11, 2, xe(3, vram=7), container=8)
+def test_clients_of_the_pods_are_found(processes: Processes) -> None:
+    processes.add(10, 1, PLAIN_FILE, xe(1, vram=5), xe(2, vram=6))
+    processes.add(11, 2, xe(3, vram=7))
     walk = ProcessWalker(processes.proc).walk({A, B})
     assert found(walk) == [(A, 1, 5), (A, 2, 6), (B, 3, 7)]
-    assert {seen.process.container for seen in walk.clients} == {container_id(7), container_id(8)}
     assert (walk.processes, walk.problems) == (2, ())
 
 
@@ -153,14 +152,14 @@ def test_through_the_handle_of_an_ended_process_nothing_is_read(monkeypatch: pyt
         with scan(directory) as entries:
             yield [entry for entry in entries if entry.name == str(victim.pid) or "fdinfo" in entry.path]
 
-    def end(content: bytes) -> PodProcess | None:
+    def end(content: bytes) -> str:
         assert content == Path(f"/proc/{victim.pid}/cgroup").read_bytes()
         victim.kill()
         ended.append(victim.wait())
-        return PodProcess(A, "")
+        return A
 
     monkeypatch.setattr(os, "scandir", only_the_victim)
-    monkeypatch.setattr(process_walk, "pod_process", end)
+    monkeypatch.setattr(process_walk, "pod_of_process", end)
     walk = ProcessWalker(Path("/proc")).walk({A})
     assert ended
     assert (walk.clients, walk.processes, walk.problems) == ((), 0, ())

@@ -16,8 +16,7 @@ from gas.plugin.metrics import Metrics
 from gas.plugin.usage import usage_monitor
 from gas.plugin.usage.part import METRICS, USAGE
 from gas.plugin.usage.process_walk import ProcessWalker, Walk
-from gas.plugin.usage.usage_monitor import OUTDATED, REPORT_AGAIN, UsageMonitor
-from gas.plugin.usage.usage_report import usage_json, usage_samples
+from gas.plugin.usage.usage_monitor import OUTDATED, REPORT_AGAIN, UsageMonitor, usage_json, usage_samples
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
 from tests.builders import container
