@@ -37,7 +37,7 @@ COPIES = {
     "sharepods.yaml": "components/sharepods/definition.yaml",
     "webhooks.yaml": "components/admission/webhooks.yaml",
 }
-"""Files of the chart -> the files of deploy/ that they are copies of."""
+"""Files of the chart -> the files of deploy/ that they are copies of; that of an optional part goes with the part."""
 
 
 def main() -> None:
@@ -57,6 +57,7 @@ def _copies() -> dict[Path, str]:
     return {
         deploy / "chart/files" / name: (deploy / original).read_text(encoding="utf-8")
         for name, original in COPIES.items()
+        if (deploy / original).exists()
     }
 
 

@@ -61,15 +61,6 @@ def test_the_permissions_follow_the_flags_of_the_program() -> None:
         "get leases gas one",
         "update leases gas one",
     }
-    assert needed(EXTENDER, "--sharepods", "--vocabularies=intel,kubeshare") - plain == {
-        "create pods",
-        "get sharepods",
-        "list sharepods",
-        "watch sharepods",
-        "patch sharepods",
-        "patch sharepods/status",
-        "update sharepods/finalizers",
-    }
     assert needed(PLUGIN) - needed(PLUGIN, "--write-node=nfd") == {
         "get nodes",
         "list nodes",
