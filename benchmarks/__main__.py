@@ -4,56 +4,57 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import filter as filter_benchmark
-from benchmarks import inspection, page
-from benchmarks.admission import admission
-from benchmarks.bind import bind
-from benchmarks.bind_review import bind_review
-from benchmarks.churn import churn
-from benchmarks.cold_start import cold_start
+from benchmarks import page
 from benchmarks.fragmentation import Others, chosen_traces, fragmentation
-from benchmarks.growth import growth
-from benchmarks.many_ids import many_ids
-from benchmarks.placement import placement
-from benchmarks.plugin import plugin
 from benchmarks.real_cluster import ComponentsMissing
 from benchmarks.results import Results
 from benchmarks.scheduler_replay import through_scheduler
-from benchmarks.scheduling import ordinary, scheduling
-from benchmarks.start_growth import start_growth
-from benchmarks.usage import usage
 
-BENCHMARKS: Mapping[str, Callable[[bool], Results]] = {
-    "filter": lambda _full: filter_benchmark.warm(),
-    "prioritize": lambda _full: filter_benchmark.prioritize(),
-    "vocabularies": lambda _full: filter_benchmark.vocabularies(),
-    "shapes": lambda _full: filter_benchmark.shapes(),
-    "growth": lambda _full: growth(),
-    "start-growth": lambda _full: start_growth(),
-    "placement": lambda _full: placement(),
-    "churn": lambda _full: churn(),
-    "bind": lambda _full: bind(),
-    "bind-review": lambda _full: bind_review(),
-    "scheduling": lambda full: scheduling(full=full),
-    "ordinary": lambda _full: ordinary(),
-    "admission": lambda _full: admission(),
-    "cold-start": lambda full: cold_start(full=full),
-    "plugin": lambda _full: plugin(),
-    "many-ids": lambda _full: many_ids(),
-    "usage": lambda _full: usage(),
-    "page": lambda _full: inspection.page(),
+_ALL = {
+    "filter": "filter.warm",
+    "prioritize": "filter.prioritize",
+    "vocabularies": "filter.vocabularies",
+    "shapes": "filter.shapes",
+    "growth": "growth.growth",
+    "start-growth": "start_growth.start_growth",
+    "placement": "placement.placement",
+    "churn": "churn.churn",
+    "bind": "bind.bind",
+    "bind-review": "bind_review.bind_review",
+    "scheduling": "scheduling.scheduling",
+    "ordinary": "scheduling.ordinary",
+    "admission": "admission.admission",
+    "cold-start": "cold_start.cold_start",
+    "plugin": "plugin.plugin",
+    "many-ids": "many_ids.many_ids",
+    "usage": "usage.usage",
+    "page": "inspection.page",
 }
-"""Name -> the measurement; its argument is whether it shall have its full size."""
+"""Name -> module and function of the measurement."""
+
+BENCHMARKS = {name: place for name, place in _ALL.items() if find_spec(f"benchmarks.{place.partition('.')[0]}")}
+"""Those whose module is there: the measurement of an optional part goes with the part."""
+
+WITH_FULL_SIZE = {"scheduling", "cold-start"}
 
 FRAGMENTATION = "fragmentation"
 """A measurement with results for each trace."""
 
 SEEDS, FULL_SEEDS = 2, 10
+
+
+def measured(name: str, *, full: bool) -> Results:
+    """Return the results of one of BENCHMARKS, in its full size if it has one and it is asked for."""
+    module, _, function = BENCHMARKS[name].partition(".")
+    measure: Callable[..., Results] = getattr(import_module(f"benchmarks.{module}"), function)
+    return measure(full=full) if name in WITH_FULL_SIZE else measure()
 
 
 def _write(console: Console, results: Results) -> None:
@@ -107,7 +108,7 @@ def main() -> None:
                     for trace in chosen_traces(arguments.traces, arguments.trace)
                 )
             else:
-                all_results = [BENCHMARKS[name](arguments.full)]
+                all_results = [measured(name, full=arguments.full)]
             for results in all_results:
                 console.print(results.table())
                 if arguments.write:
