@@ -28,9 +28,9 @@ from gas.ledger.ledger import Ledger
 from gas.objects.handler import Handlers
 from gas.objects.stored import HostPod, Node, Pod
 from gas.placement.choice import Choice, footprint
-from gas.placement.detail import card_details
 from gas.placement.need import PodNeed
 from gas.placement.place import DEFAULT_STEP_LIMIT
+from gas.placement.reason import card_details
 from gas.placement.refusal import PreferredElsewhere, Refusal, UnknownNode, UnreadableNeed
 from gas.placement.stranded import shapes_of
 from gas.values.errors import GasError

@@ -29,10 +29,10 @@ from gas.ledger.ledger import Booking
 from gas.ledger.victims import Node, smallest_victims
 from gas.placement.candidates import usable_cards
 from gas.placement.choice import Choice
-from gas.placement.detail import card_details
 from gas.placement.inventory import UNUSED, Inventory, Usage, free_amount
 from gas.placement.need import PodNeed
 from gas.placement.place import place
+from gas.placement.reason import card_details
 from gas.placement.refusal import Refusal, Shortage
 from gas.values.amounts import MalformedQuantity, SortedAmounts, describe, gigabytes, is_bytes, parse_rounded_up
 from gas.values.cards import Card

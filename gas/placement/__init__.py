@@ -7,12 +7,12 @@ has an example.
 
 from gas.placement.choice import Choice, ContainerChoice, Footprint, footprint
 from gas.placement.company import NO_COMPANY, Company
-from gas.placement.detail import card_details
 from gas.placement.inventory import UNUSED, Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.order import NATURAL, BestFit, CardOrder, FewestContainers, LeastUsed, UsedFirst
 from gas.placement.place import DEFAULT_STEP_LIMIT, place
 from gas.placement.ratio import Ratio
+from gas.placement.reason import card_details
 from gas.placement.refusal import Refusal, SearchLimitHit
 from gas.values.amounts import sorted_amounts
 from gas.values.cards import Card, Tile

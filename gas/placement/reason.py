@@ -1,8 +1,4 @@
-"""The reason why a pod does not fit a node: leave out one possible obstacle after the other, and see what helps.
-
-Called only when it is certain that the pod does not fit. A mistake here gives a less helpful sentence, never a wrong
-placement.
-"""
+"""Why a pod does not fit a node: the reason, and for a pod that waits, what each card has free."""
 
 from __future__ import annotations
 
@@ -13,6 +9,7 @@ from gas.placement.candidates import card_groups, usable_cards
 from gas.placement.card_rules import CARD_RULES, CardRule, closed_cards
 from gas.placement.free_capacity import FreeCapacity
 from gas.placement.inventory import Inventory, Usage
+from gas.placement.linked import pairs
 from gas.placement.need import ContainerNeed, PodNeed, Scope
 from gas.placement.plan import Plan, Request, plan_of
 from gas.placement.ratio import Wanted, name_of
@@ -29,7 +26,7 @@ from gas.placement.refusal import (
     Shortage,
 )
 from gas.placement.solve import Unsolved, solve
-from gas.values.amounts import TILES
+from gas.values.amounts import TILES, gigabytes, is_bytes
 from gas.values.cards import Card
 
 _STEP_FRACTION = 10
@@ -62,7 +59,12 @@ class _Obstacle:
 
 
 def reason(need: PodNeed, inventory: Inventory, usage: Usage, step_limit: int) -> Refusal:
-    """Return the refusal for a pod that does not fit; ``step_limit`` is that of the search that found so."""
+    """Return the refusal for a pod that does not fit: leave out one obstacle after the other, and see what helps.
+
+    A mistake here gives a less helpful sentence, never a wrong placement.
+
+    step_limit  that of the search that found so
+    """
     question = _Question(need, inventory, usage, step_limit // _STEP_FRACTION)
     if (refusal := _impossible(need, inventory)) is not None:
         return refusal
@@ -229,3 +231,51 @@ _OBSTACLES = (
     _Obstacle(_on_any_numa_groups, _no_numa_group),
     _Obstacle(_without_links, _no_linked_pairs),
 )
+
+
+def card_details(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[str, ...]:
+    """Describe the node's cards in their order: ``"card0: 3.0 of 8.0 GB of memory.max free, 5.0 needed"``.
+
+    The needed amount is the most that one container, or the containers that share a card, want of one card. Count
+    resources are left out unless they are short. The result is empty for a pod that wants no card.
+    """
+    if not need.wants_cards:
+        return ()
+    plan = plan_of(need)
+    free = FreeCapacity(plan, inventory, usage, inventory.cards, by_tile=need.linked)
+    linked: set[Card] = set()
+    if need.linked:
+        found = (pairs(request, inventory.cards, inventory.links, free) for request in plan.requests)
+        linked = {card for picks in found for pick in picks for card in pick.cards}
+
+    closed = [(rule, rule.closed(need, inventory, usage)) for rule in CARD_RULES]
+
+    def detail(card: Card) -> str:
+        parts = [rule.detail(need, usage) for rule, cards in closed if card in cards]
+        if need.linked and card not in linked:
+            parts.append("no free link to a card with room")
+        most: dict[str, int] = {}
+        for request in plan.requests:
+            for name, amount in free.takes(request, card).items():
+                most[name] = max(most.get(name, 0), amount)
+        for place, name in enumerate(plan.names):
+            left = free.free(card, place)
+            if name not in need.count_resources or left < most[name]:
+                capacity = inventory.capacity[card].get(name, 0)
+                parts.append(_numbers(name, max(left, 0), capacity, most[name]))
+        if not parts:
+            parts.append("has room")
+        return f"{card}: {'; '.join(parts)}"
+
+    return tuple(detail(card) for card in inventory.cards)
+
+
+def _numbers(name: str, free: int, capacity: int, needed: int) -> str:
+    """Compare free and needed, in bytes where rounding to gigabytes would hide the difference."""
+    if capacity <= 0:
+        return f"has no {name}"
+    if not is_bytes(name):
+        return f"{free} of {capacity} {name} free, {needed} needed"
+    if gigabytes(free) == gigabytes(needed) and free != needed:
+        return f"{free} of {capacity} bytes of {name} free, {needed} needed"
+    return f"{gigabytes(free)} of {gigabytes(capacity)} GB of {name} free, {gigabytes(needed)} needed"

@@ -1,8 +1,8 @@
 """The refusals: one type for each reason why a pod does not fit a node; each writes its own sentence.
 
 kube-scheduler counts equal reasons of all nodes in one event of 1,024 characters. So a sentence names the need and the
-kind of shortage, is the same for nodes that are alike, and lists no cards. `gas.placement.detail` has the numbers card
-by card. The refusals of rules that close single cards are in `gas.placement.card_rules`.
+kind of shortage, is the same for nodes that are alike, and lists no cards. `card_details` in `gas.placement.reason` has
+the numbers card by card. The refusals of rules that close single cards are in `gas.placement.card_rules`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It backtracks over the requests and, for one request, over the sets of its cards. Four things keep it small:
 
-- Interchangeable cards are tried once (`symmetry`).
+- Interchangeable cards are tried once (`SymmetryClasses`).
 - A state from which nothing was found is remembered.
 - `CapacityBound` sees early that the free capacity cannot be enough.
 - `StepBudget` ends the search. That must not be taken for "does not fit", see `StepBudget.ran_out`.
@@ -10,16 +10,124 @@ It backtracks over the requests and, for one request, over the sets of its cards
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gas.placement.candidates import Candidates
 from gas.placement.free_capacity import FreeCapacity, Pick, Picks
-from gas.placement.kubelet_reuse import EMPTY, Pool, follows_reuse, pool_after
-from gas.placement.linked import Links, pairs
+from gas.placement.linked import Links, are_linked_alike, pairs
+from gas.placement.need import Role
 from gas.placement.plan import Plan, Request
-from gas.placement.symmetry import SymmetryClasses
 from gas.values.cards import Card
+
+Pool = frozenset[Card]
+"""The cards that a pod's ended init containers had, and that no sidecar or app container has got since."""
+EMPTY: Pool = frozenset()
+
+
+def follows_reuse(pool: Pool, cards: Iterable[Card]) -> bool:
+    """Return whether kubelet can give exactly these cards to a container that starts with this pool.
+
+    Kubelet serves every container from the pool first, without asking. A container that wants at least as many cards as
+    the pool has gets the whole pool, and one that wants fewer gets some of it, of kubelet's choice. A choice that does
+    not follow this rule would differ from what the containers get. Kubelet's own pool has device ids, of which a shared
+    card has several, so this says what to aim at, and a receipt corrects the ledger if kubelet gave something else.
+    """
+    given = frozenset(cards)
+    return pool <= given if len(pool) <= len(given) else given <= pool
+
+
+def pool_after(pool: Pool, role: Role, cards: Iterable[Card]) -> Pool:
+    """Return the pool after a container of this role got its cards."""
+    return pool | frozenset(cards) if role is Role.INIT else pool - frozenset(cards)
+
+
+_BITS = 16
+"""The bits that count one kind of load; no pod has 65,536 containers with cards."""
+
+
+class SymmetryClasses:
+    """A number for each card; cards with equal numbers can be swapped in any result.
+
+    The number combines what the card had free at first with how often this pod has put each kind of load on it. Loads
+    are added, so their order does not matter. Requests with the same takes are one kind of load. A request that the
+    search does not place itself, and one whose containers share a card, is a kind of its own, because the search looks
+    up its cards again later.
+    """
+
+    __slots__ = ("_kinds", "_load", "_tiles")
+
+    def __init__(
+        self,
+        plan: Plan,
+        cards: Sequence[Card],
+        links: Links | None,
+        free: FreeCapacity,
+        fixed: Mapping[int, tuple[Pick, ...]],
+    ) -> None:
+        kinds: dict[Hashable, int] = {}
+        self._kinds: list[int] = []
+        for request in plan.requests:
+            alone = request.index in fixed or len(request.positions) > 1
+            load = request.takes, request.parts
+            kind = (request.index, load) if alone else load
+            self._kinds.append(kinds.setdefault(kind, len(kinds)))
+        among = links and [link for link in links if link.one.card in cards and link.other.card in cards]
+        indexes = sorted({end.index for link in among or () for end in link})
+        self._tiles = {index: place for place, index in enumerate(indexes)}
+        self._load = dict(zip(cards, _initial_classes(cards, among, free), strict=True))
+        for request in plan.requests:
+            for pick in fixed.get(request.index, ()):
+                self.take(request, pick)
+
+    def of(self, pick: Pick, pool: Pool) -> Hashable:
+        """Return the class of a pick; picks of one class are interchangeable for a container with this reuse pool."""
+        if not pick.tiles:
+            (card,) = pick.cards
+            return self._load[card], card in pool
+        ends = ((self._load[card], card in pool, tile) for card, tile in zip(pick.cards, pick.tiles, strict=True))
+        return tuple(sorted(ends))
+
+    def state(self, pool: Pool) -> Hashable:
+        """Return the state of all cards; it is equal for states that differ only by swapping interchangeable cards."""
+        if not pool:
+            return tuple(sorted(self._load.values()))
+        return tuple(sorted((load, card in pool) for card, load in self._load.items()))
+
+    def take(self, request: Request, pick: Pick) -> None:
+        for card, unit in self._units(request, pick):
+            self._load[card] += unit
+
+    def give_back(self, request: Request, pick: Pick) -> None:
+        for card, unit in self._units(request, pick):
+            self._load[card] -= unit
+
+    def _units(self, request: Request, pick: Pick) -> Collection[tuple[Card, int]]:
+        """Return what a pick adds to the number of each of its cards."""
+        kind = self._kinds[request.index]
+        if not pick.tiles:
+            return [(card, 1 << (_BITS * (1 + kind))) for card in pick.cards]
+        return [
+            (card, 1 << (_BITS * (1 + kind * len(self._tiles) + self._tiles[tile])))
+            for card, tile in zip(pick.cards, pick.tiles, strict=True)
+        ]
+
+
+def _initial_classes(cards: Sequence[Card], links: Links | None, free: FreeCapacity) -> list[int]:
+    """Return the class of each card before the pod takes anything.
+
+    Cards of one class have the same free capacity and, if ``links`` is given, the same links.
+    """
+    by_state: dict[Hashable, list[tuple[Card, int]]] = {}
+    numbers: list[int] = []
+    for card in cards:
+        alike = by_state.setdefault(free.state(card), [])
+        number = next((seen for other, seen in alike if links is None or are_linked_alike(links, card, other)), None)
+        if number is None:
+            number = len(numbers)
+            alike.append((card, number))
+        numbers.append(number)
+    return numbers
 
 
 class StepBudget:
@@ -159,7 +267,7 @@ class Search:
     links         None for a pod whose cards need not be linked
     free          a result stays taken from it; without a result it is unchanged
     follow_reuse  place the containers in the order in which kubelet starts them, and only as kubelet's reuse would
-                  (`kubelet_reuse`); otherwise the order is that of ``Plan.requests``
+                  (`follows_reuse`); otherwise the order is that of ``Plan.requests``
     fixed         the picks of requests that are placed already and taken from ``free``
     """
 

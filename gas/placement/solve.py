@@ -2,7 +2,7 @@
 
 A pod without init containers is placed by first fit, which gives what the original gives (contract E6.7). If that finds
 nothing, the complete search places it. A pod with init containers prefers what kubelet would give it anyway
-(`kubelet_reuse`), so it gets the result of the first of these steps that has one:
+(`follows_reuse`), so it gets the result of the first of these steps that has one:
 
 1. App containers by first fit as if there were no init containers, then the sidecars with them by first fit, then a
    search for the init containers so that all containers follow kubelet's reuse.

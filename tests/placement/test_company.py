@@ -9,11 +9,11 @@ import pytest
 
 from gas.placement.choice import footprint
 from gas.placement.company import NO_COMPANY, Company
-from gas.placement.detail import card_details
 from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.order import FewestContainers
 from gas.placement.place import place
+from gas.placement.reason import card_details
 from gas.placement.refusal import Refusal
 from gas.values.cards import Card
 from tests.placement.builders import amounts, booked, cards, container, given, init, link, node, placed, pod

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gas.placement.detail import card_details
 from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
+from gas.placement.reason import card_details
 from tests.placement.builders import GB, amounts, booked, cards, container, link, node, pod
 
 CARD = amounts(i915=2, memory=8 * GB)

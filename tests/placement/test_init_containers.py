@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gas.placement.inventory import UNUSED, Inventory, Usage
-from gas.placement.kubelet_reuse import follows_reuse, pool_after
 from gas.placement.need import PodNeed, Role, Scope
+from gas.placement.search import follows_reuse, pool_after
 from gas.values.cards import Card
 from tests.placement.builders import amounts, booked, cards, container, init, node, placed, pod, sidecar
 

@@ -9,11 +9,11 @@ import pytest
 
 from gas.placement.choice import footprint
 from gas.placement.company import Company
-from gas.placement.detail import card_details
 from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Scope
 from gas.placement.order import BestFit, FewestContainers
 from gas.placement.place import place
+from gas.placement.reason import card_details
 from gas.placement.refusal import Refusal
 from gas.values.cards import Card
 from tests.placement.builders import amounts, booked, cards, container, init, node, placed, pod, sidecar

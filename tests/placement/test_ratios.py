@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from gas.placement.choice import Choice, ContainerChoice, footprint
-from gas.placement.detail import card_details
 from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.order import BestFit, LeastUsed
 from gas.placement.place import place
 from gas.placement.ratio import Ratio
+from gas.placement.reason import card_details
 from gas.values.amounts import sorted_amounts
 from gas.values.cards import Card
 from gas.values.errors import InvalidValue
