@@ -16,7 +16,7 @@ from gas.values.card_facts import MemorySource
 from gas.values.card_records import ANNOTATION, parse_card_records
 from gas.values.cards import Card
 from gas.vocabularies.intel import names
-from gas.vocabularies.intel.card_labels import read_cards
+from gas.vocabularies.intel.node_labels import read_cards
 
 CHECK = "node-resources"
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from gas.values.amounts import Amounts, MalformedQuantity, parse_quantity
 from gas.values.cards import Card
 from gas.vocabularies.intel import names
-from gas.vocabularies.intel.entries import EntryFaults, read_card
+from gas.vocabularies.intel.label_text import EntryFaults, read_card
 
 _RESOURCE = re.compile(r"[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?", re.ASCII)
 

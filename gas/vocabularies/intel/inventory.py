@@ -11,8 +11,7 @@ from gas.values.cards import Card
 from gas.values.quoted import listed, quoted
 from gas.vocabularies.intel import names
 from gas.vocabularies.intel.card_capacity import parse_card_capacity
-from gas.vocabularies.intel.card_labels import read_cards, read_links, read_numa_groups, read_pci_groups
-from gas.vocabularies.intel.telemetry_labels import read_telemetry
+from gas.vocabularies.intel.node_labels import Telemetry, read_cards, read_links, read_numa_groups, read_pci_groups
 from gas.vocabularies.node_parts import allocatable_resources
 from gas.vocabularies.protocol import NodeFacts
 
@@ -42,20 +41,20 @@ def read_node(node: Node) -> NodeFacts:
     pci_groups = read_pci_groups(labels, cards, problems)
     numa_groups = read_numa_groups(labels, cards, problems)
     links = read_links(labels, cards, tiles, problems)
-    telemetry = read_telemetry(labels, tiles, pci_groups, problems)
+    telemetry = Telemetry(labels, tiles, pci_groups, problems)
     return NodeFacts(
         inventory=Inventory(
             capacity=capacity,
-            disabled=telemetry.disabled,
-            closed_tiles=telemetry.closed_tiles,
+            disabled=frozenset(telemetry.disabled),
+            closed_tiles={card: frozenset(closed) for card, closed in sorted(telemetry.closed_tiles.items())},
             preferred_card=telemetry.preferred_card,
-            preferred_tiles=telemetry.preferred_tiles,
+            preferred_tiles={card: tuple(first) for card, first in sorted(telemetry.preferred_tiles.items())},
             numa_groups=numa_groups,
             links=links,
             boards=tuple(dict.fromkeys(tuple(sorted(board)) for board in pci_groups.values())),
         ),
-        deschedule_cards=telemetry.deschedule_cards,
-        deschedule_tiles=telemetry.deschedule_tiles,
+        deschedule_cards=frozenset(telemetry.deschedule_cards),
+        deschedule_tiles=frozenset(telemetry.deschedule_tiles),
         problems=tuple(problems),
     )
 

@@ -1,17 +1,18 @@
-"""A pod's need, from its containers' requests and its annotations."""
+"""A pod's need, from its containers' requests and its annotations, and what is wrong with a new pod beyond it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from gas.objects.stored import Pod
 from gas.placement.company import Company
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.values.amounts import MAX_AMOUNT
 from gas.values.card_records import card_name
 from gas.values.cards import Card
-from gas.values.quoted import listed, quoted
+from gas.values.quoted import listed, most_similar, quoted
 from gas.vocabularies.intel import names
 from gas.vocabularies.pod_parts import (
     card_company,
@@ -22,7 +23,7 @@ from gas.vocabularies.pod_parts import (
     readable_labels,
     with_preferences,
 )
-from gas.vocabularies.protocol import LONGEST_SENTENCE, BadNeed, ContainerFacts, NeedFacts, NeedOptions
+from gas.vocabularies.protocol import LONGEST_SENTENCE, AdmissionChecks, BadNeed, ContainerFacts, NeedFacts, NeedOptions
 
 _COUNT_RESOURCES = frozenset(names.COUNT_RESOURCES)
 _CARD_ITSELF = re.compile(r"card[0-9]+|([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII | re.IGNORECASE)
@@ -268,3 +269,56 @@ def _check_same(request: _Request) -> None:
             f"{who} asks for monitoring, which cannot be combined with a shared card; "
             "remove the monitoring request or take the container out of gas-same-gpu"
         )
+
+
+_SWITCHES = (names.ALLOCATE_XELINK, names.ALLOCATE_SINGLE_NUMA)
+"""Annotations that are in force whatever their value is."""
+_OFF = frozenset({"false", "no", "off", "0"})
+
+
+class IntelAdmission(AdmissionChecks):
+    """Refuse amounts without a card, and warn of annotations without effect. There are no defaults."""
+
+    def faults(self, pod: Pod) -> list[str]:
+        return list(_amounts_without_cards(pod))
+
+    def warnings(self, pod: Pod, options: NeedOptions) -> list[str]:
+        return list(_without_effect(pod, options))
+
+
+def _amounts_without_cards(pod: Pod) -> Iterator[str]:
+    """Yield a sentence for each container that asks for parts of a card, and for no card.
+
+    A filter lets such a pod pass, as the original does: nothing is booked for it, and it gets no card.
+    """
+    counts = [names.PREFIX + name for name in names.COUNT_RESOURCES]
+    no_amounts = {*counts, *(names.PREFIX + name for name in names.MONITORING_RESOURCES)}
+    for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
+        requests = container.requests
+        if any(is_positive(requests.get(name, 0), if_unreadable=True) for name in counts):
+            continue
+        amounts = [
+            name
+            for name in sorted(requests.keys() - no_amounts)
+            if name.startswith(names.PREFIX) and is_positive(requests[name], if_unreadable=False)
+        ]
+        if amounts:
+            who = f"container {quoted(container.name)} asks for"
+            misspelt = next(((name, count) for name in amounts if (count := most_similar(name, counts))), None)
+            if misspelt is not None:
+                yield f"{who} {quoted(misspelt[0])} but for no card; did you mean {misspelt[1]}?"
+            else:
+                add = f"add {' or '.join(counts)} to the container, or remove the request"
+                yield f"{who} {quoted(amounts[0])} but for no card; {add}"
+
+
+def _without_effect(pod: Pod, options: NeedOptions) -> Iterator[str]:
+    for name, is_obeyed, flag in (
+        (names.ALLOW, options.allowlist, "--enableAllowlist"),
+        (names.DENY, options.denylist, "--enableDenylist"),
+    ):
+        if pod.annotations.get(name) and not is_obeyed:
+            yield f"annotation {name} has no effect, because the extender runs without {flag}"
+    for name in _SWITCHES:
+        if (text := pod.annotations.get(name, "")).strip().lower() in _OFF:
+            yield f"annotation {name} is in force with every value, also {quoted(text)}; remove it to switch it off"

@@ -9,17 +9,17 @@ from gas.objects.stored import Node, Pod, Quantity
 from gas.placement.need import PodNeed
 from gas.values.card_facts import CardFacts
 from gas.vocabularies.intel import names
-from gas.vocabularies.intel.admission import IntelAdmission
-from gas.vocabularies.intel.affinity_mask import AFFINITY_MASK, container_mask
-from gas.vocabularies.intel.inventory import read_node
-from gas.vocabularies.intel.need import read_booked_need, read_need
-from gas.vocabularies.intel.node_description import (
+from gas.vocabularies.intel.devices import (
+    AFFINITY_MASK,
     SUMMED_RESOURCES,
     card_capacity,
+    container_mask,
     is_node_label,
     node_labels,
     node_resources,
 )
+from gas.vocabularies.intel.inventory import read_node
+from gas.vocabularies.intel.need import IntelAdmission, read_booked_need, read_need
 from gas.vocabularies.pod_parts import is_positive, requests_under
 from gas.vocabularies.protocol import (
     DeviceOffer,

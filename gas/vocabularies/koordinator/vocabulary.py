@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 
+import msgspec
+
+from gas.decision.text import LONGEST, MalformedAnnotation
 from gas.objects.stored import Node, Pod, Quantity
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.inventory import Inventory
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.placement.order import DEFAULT_ORDER
-from gas.placement.ratio import Ratio
-from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD, sorted_amounts
+from gas.placement.ratio import PERCENT, Ratio
+from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD, Amounts, sorted_amounts
 from gas.values.card_facts import MOST_MEMORY, CardFacts
 from gas.values.card_records import MOST_RECORDS
 from gas.values.cards import Card
 from gas.values.quoted import quoted
 from gas.vocabularies.koordinator import names, rules
-from gas.vocabularies.koordinator.admission import KoordinatorAdmission
-from gas.vocabularies.koordinator.allocated import MILLICORES_OF_CORE, format_allocated, parse_allocated
+from gas.vocabularies.koordinator.rules import KoordinatorAdmission
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
 from gas.vocabularies.pod_parts import (
     PREFERENCES,
@@ -38,6 +40,60 @@ from gas.vocabularies.protocol import (
     NodeFacts,
     Vocabulary,
 )
+
+_MILLICORES_OF_CORE = MILLICORES_OF_A_CARD // rules.OF_A_CARD
+
+
+class _Device(msgspec.Struct):
+    minor: int
+    resources: dict[str, str] = {}
+
+
+class _Read(msgspec.Struct):
+    """A device as Koordinator wrote it: of its other fields, none says which card it is."""
+
+    minor: int
+
+
+class _Devices(msgspec.Struct):
+    gpu: list[_Read] | None = None
+
+
+def format_allocated(amounts: Mapping[Card, Amounts], capacity: Mapping[Card, Amounts]) -> str:
+    """Return the text of the annotation.
+
+    amounts   what the pod takes of each of its cards
+    capacity  what each card has; the percentage of a card whose memory is not known is left out
+    """
+    devices = []
+    for card, taken in sorted(amounts.items()):
+        memory, has = taken.get(MEMORY_MAX, 0), capacity.get(card, {}).get(MEMORY_MAX, 0)
+        resources = {
+            names.full_name(names.CORE): taken.get(MILLICORES, 0) // _MILLICORES_OF_CORE,
+            names.full_name(names.MEMORY): memory,
+        }
+        if has:
+            # Rounded up: a part of a card was rounded down to bytes, and must read as the percentage that it was.
+            resources[names.full_name(names.MEMORY_RATIO)] = -(-memory * PERCENT // has)
+        devices.append(_Device(int(card), {name: str(amount) for name, amount in resources.items()}))
+    return msgspec.json.encode({"gpu": devices}).decode()
+
+
+def parse_allocated(text: str) -> tuple[Card, ...]:
+    """Return the cards that the annotation names. Raises MalformedAnnotation."""
+    if len(text) > LONGEST:
+        raise MalformedAnnotation(names.ALLOCATED, f"expected at most {LONGEST} characters, found {len(text)}")
+    try:
+        devices = msgspec.json.decode(text, type=_Devices).gpu or ()
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MalformedAnnotation(
+            names.ALLOCATED, f'expected JSON such as {{"gpu":[{{"minor":0}}]}}, found {quoted(text)}: {error}'
+        ) from None
+    minors = [device.minor for device in devices]
+    if len(minors) > MOST_RECORDS or len(set(minors)) < len(minors) or any(not 0 <= each < 10**9 for each in minors):
+        raise MalformedAnnotation(names.ALLOCATED, f"expected different numbers of cards, found {quoted(text)}")
+    return tuple(Card(minor) for minor in minors)
+
 
 RESOURCES = tuple(map(names.full_name, names.RESOURCES))
 _SHARED = names.full_name(names.SHARED)
@@ -205,7 +261,7 @@ def _container_need(container: ContainerFacts, amounts: Mapping[str, int]) -> Co
         return ContainerNeed(container.name, role=container.role)
     per_card = {names.SHARED: 1}
     if share.core:
-        per_card[MILLICORES] = share.core * MILLICORES_OF_CORE
+        per_card[MILLICORES] = share.core * _MILLICORES_OF_CORE
     if share.memory:
         per_card[MEMORY_MAX] = share.memory
     ratios = (Ratio(MEMORY_MAX, share.memory_ratio),) if share.memory_ratio else ()

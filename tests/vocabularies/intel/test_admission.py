@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gas.decision.names import WRITTEN_ANNOTATIONS
 from gas.vocabularies.intel import names
-from gas.vocabularies.intel.admission import IntelAdmission
+from gas.vocabularies.intel.need import IntelAdmission
 from gas.vocabularies.known import DEFAULT
 from gas.vocabularies.pod_checks import PodChecks
 from gas.vocabularies.pod_parts import PREFERENCES

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.vocabularies.intel.split_label import UnsplittableText, joined_label, split_value
+from gas.vocabularies.intel.label_text import UnsplittableText, joined_label, split_value
 
 NAME = "gpu.intel.com/gpu-numbers"
 LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", re.ASCII)

@@ -1,14 +1,15 @@
-"""The node labels about cards: which cards there are, which belong together, and which tiles are linked."""
+"""The node labels about cards: which there are, which belong together, which are linked, and what telemetry says."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gas.placement.inventory import Link
 from gas.values.cards import Card, Tile
+from gas.values.quoted import listed, quoted
 from gas.vocabularies.intel import names
-from gas.vocabularies.intel.entries import EntryFaults, read_card, read_number
-from gas.vocabularies.intel.split_label import joined_label
+from gas.vocabularies.intel.label_text import EntryFaults, joined_label, read_card, read_number
 
 
 def read_cards(labels: Mapping[str, str], problems: list[str]) -> tuple[Card, ...]:
@@ -147,3 +148,89 @@ def _ends(entry: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
         case [[int(one), int(one_tile)], [int(other), int(other_tile)]] if one != other:
             return (one, one_tile), (other, other_tile)
     return None
+
+
+_ABOUT_CARD = re.compile(
+    rf"(?P<what>{names.DISABLE_CARD}|{names.DESCHEDULE_CARD}|{names.PREFER_TILE})(?P<card>card[0-9]+)",
+    re.ASCII,
+)
+_ABOUT_TILE = re.compile(
+    rf"(?P<what>{names.DISABLE_TILE}|{names.DESCHEDULE_TILE})(?P<card>card[0-9]+)_gt(?P<tile>[0-9]{{1,9}})",
+    re.ASCII,
+)
+_TILE = re.compile(r"gt([0-9]{1,9})", re.ASCII)
+
+
+class Telemetry:
+    """All labels that telemetry writes about a node's cards, ``telemetry.aware.scheduling.POLICY/gas-…``, together.
+
+    Labels about cards and tiles that the node does not have are ignored, because nodes change while policies stay; so
+    every card and tile in the result exists. Labels of several policies are read in the order of their names.
+    """
+
+    def __init__(
+        self,
+        labels: Mapping[str, str],
+        tiles: Mapping[Card, int],
+        pci_groups: Mapping[Card, frozenset[Card]],
+        problems: list[str],
+    ) -> None:
+        """Read the labels; invalid ones are added to ``problems``.
+
+        tiles       how many tiles each card has; every card of the node is a key
+        pci_groups  by card, all cards of its board
+        """
+        self.disabled: set[Card] = set()
+        self.deschedule_cards: set[Card] = set()
+        self.closed_tiles: dict[Card, set[int]] = {}
+        self.deschedule_tiles: set[Tile] = set()
+        self.preferred_card: Card | None = None
+        self.preferred_tiles: dict[Card, list[int]] = {}
+        self._tiles = tiles
+        self._pci_groups = pci_groups
+        self._problems = problems
+        unknown: list[str] = []
+        for label in sorted(label for label in labels if label.startswith(names.TELEMETRY_PREFIX)):
+            policy, _, name = label.removeprefix(names.TELEMETRY_PREFIX).partition("/")
+            where = f"label {name} of telemetry policy {quoted(policy)}"
+            if name.startswith("gas-") and not self._take(name, labels[label], where):
+                unknown.append(name)
+        if unknown:
+            problems.append(
+                f"telemetry label {listed(unknown)}: expected names such as"
+                " gas-disable-card0, gas-tile-disable-card0_gt1 or gas-prefer-gpu; it is ignored"
+            )
+
+    def _take(self, name: str, value: str, where: str) -> bool:
+        """Add what a label says. Returns False if its name is not known."""
+        if name == names.PREFER_CARD:
+            self._prefer_card(value, where)
+        elif (match := _ABOUT_CARD.fullmatch(name)) and (card := read_card(match["card"])) is not None:
+            if card in self._tiles:
+                self._about_card(match["what"], card, value, where)
+        elif (match := _ABOUT_TILE.fullmatch(name)) and (card := read_card(match["card"])) is not None:
+            if (tile := Tile(card, int(match["tile"]))).index < self._tiles.get(card, 0):
+                self.closed_tiles.setdefault(card, set()).add(tile.index)
+                if match["what"] == names.DESCHEDULE_TILE:
+                    self.deschedule_tiles.add(tile)
+        else:
+            return False
+        return True
+
+    def _prefer_card(self, value: str, where: str) -> None:
+        if (card := read_card(value)) is None:
+            self._problems.append(f"{where}: expected a card name such as card0, found {quoted(value)}")
+        elif self.preferred_card is None and card in self._tiles:
+            self.preferred_card = card
+
+    def _about_card(self, what: str, card: Card, value: str, where: str) -> None:
+        if what == names.PREFER_TILE:
+            if (match := _TILE.fullmatch(value)) is None:
+                self._problems.append(f"{where}: expected a tile name such as gt0, found {quoted(value)}")
+            elif (tile := int(match[1])) < self._tiles[card]:
+                preferred = self.preferred_tiles.setdefault(card, [])
+                if tile not in preferred:
+                    preferred.append(tile)
+            return
+        whole_board = self._pci_groups.get(card) if value == names.WHOLE_PCI_GROUP else None
+        (self.disabled if what == names.DISABLE_CARD else self.deschedule_cards).update(whole_board or (card,))
