@@ -281,7 +281,7 @@ _FAULTS = (
     ),
     PlantedFault(
         "the webhook for new pods states no memory for shares",
-        "kubeshare.admission._amounts",
+        "kubeshare.request._amounts",
         "{**A, N.MEMORY: X, **B}",
         '{**A, N.MEMORY: "0", **B}',
         60,

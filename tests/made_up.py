@@ -27,6 +27,7 @@ from gas.vocabularies.protocol import (
     NeedOptions,
     NodeDescription,
     NodeFacts,
+    PodReader,
     Vocabulary,
 )
 
@@ -39,8 +40,7 @@ SLICES_OF_A_CARD = 10
 MILLICORES_OF_A_SLICE = 100
 
 
-class MadeUpPods:
-    metadata: frozenset[str] = frozenset()
+class MadeUpPods(PodReader):
     resources = (SLICE,)
     asking = Beginnings(resources=(SLICE,))
 

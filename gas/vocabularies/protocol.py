@@ -117,19 +117,16 @@ class NeedFacts:
 
 
 class PodReader(Protocol):
-    """Recognize pods, and turn facts about a pod into its need."""
+    """Recognize pods, and turn facts about a pod into its need.
 
-    @property
-    def metadata(self) -> frozenset[str]:
-        """Names of the annotations and labels that `booked_need` depends on, in addition to containers."""
+    resources  full names of which every pod with cards requests one: kube-scheduler asks about these
+    asking     beginnings of which every pod that `matches` has one: the API server asks webhooks about these pods
+    metadata   names of the annotations and labels that `booked_need` depends on, in addition to containers
+    """
 
-    @property
-    def resources(self) -> tuple[str, ...]:
-        """Full names of the resources of which every pod with cards requests one: kube-scheduler asks about these."""
-
-    @property
-    def asking(self) -> Beginnings:
-        """Beginnings of which every pod that `matches` has one: the API server asks webhooks about these pods."""
+    resources: tuple[str, ...]
+    asking: Beginnings
+    metadata: frozenset[str] = frozenset()
 
     def matches(self, pod: Pod) -> bool:
         """Return whether the pod asks for anything in this vocabulary. Called for every pod of the cluster."""
@@ -187,14 +184,12 @@ class DeviceOffer(Protocol):
     Resources are full names, such as ``gpu.intel.com/i915``. A vocabulary that inherits from this class states only
     what it has: without its own methods it offers no monitoring, writes nothing and gives no variables.
 
-    written  the names that `describe` and `after_allocate` write: the plugin's admission policy allows these
+    resources  all that give cards to a container
+    written    the names that `describe` and `after_allocate` write: the plugin's admission policy allows these
     """
 
+    resources: tuple[str, ...]
     written: WrittenNames = WrittenNames()
-
-    @property
-    def resources(self) -> tuple[str, ...]:
-        """All resources that give cards to a container."""
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         """Return how many device ids of which of `resources` a card is offered with."""

@@ -42,6 +42,7 @@ from gas.vocabularies.protocol import (
     NeedOptions,
     NodeDescription,
     NodeFacts,
+    PodReader,
     Vocabulary,
 )
 
@@ -55,11 +56,10 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class AliyunPods:
+class AliyunPods(PodReader):
     """Pods that request ``aliyun.com/gpu-mem``; all their containers get the same card."""
 
     unit: MemoryUnit
-    metadata: frozenset[str] = frozenset()
     resources: tuple[str, ...] = (names.GPU_MEM,)
     asking: Beginnings = names.ASKING
 

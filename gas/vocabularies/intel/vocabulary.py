@@ -28,6 +28,7 @@ from gas.vocabularies.protocol import (
     NeedOptions,
     NodeDescription,
     NodeFacts,
+    PodReader,
     Vocabulary,
 )
 
@@ -35,7 +36,7 @@ _RELEVANT_LABELS = (names.PREFIX, names.TELEMETRY_PREFIX)
 _MONITORING = names.PREFIX + "monitoring"
 
 
-class IntelPods:
+class IntelPods(PodReader):
     """Pods that request a resource under ``gpu.intel.com/``."""
 
     metadata: frozenset[str] = frozenset(names.BOOKED_ANNOTATIONS)

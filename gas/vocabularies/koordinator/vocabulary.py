@@ -38,6 +38,7 @@ from gas.vocabularies.protocol import (
     NeedOptions,
     NodeDescription,
     NodeFacts,
+    PodReader,
     Vocabulary,
 )
 
@@ -102,10 +103,9 @@ _COUNTING = tuple(map(names.full_name, (names.SHARED, names.MEMORY_RATIO, names.
 """Resources of which a node has 100 for each card; nodes of earlier releases of Koordinator lack the first."""
 
 
-class KoordinatorPods:
+class KoordinatorPods(PodReader):
     """Pods that request shares of cards under ``koordinator.sh/gpu``; misspelt names are reported with the webhooks."""
 
-    metadata: frozenset[str] = frozenset()
     resources = RESOURCES
     asking = names.ASKING
 

@@ -16,7 +16,7 @@ from gas.objects.json_patch import applied
 from gas.objects.stored import NewPod, ObjectMeta
 from gas.values.errors import GasError
 from gas.vocabularies.kubeshare import names
-from gas.vocabularies.kubeshare.admission import KubeShareAdmission
+from gas.vocabularies.kubeshare.request import KubeShareAdmission
 from gas.vocabularies.kubeshare.vocabulary import KubeSharePods
 from gas.vocabularies.pod_parts import need_facts
 from gas.vocabularies.protocol import BadNeed, NeedOptions

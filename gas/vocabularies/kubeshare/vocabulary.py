@@ -17,9 +17,9 @@ from gas.values.card_records import ANNOTATION
 from gas.values.cards import Card
 from gas.values.quoted import quoted
 from gas.vocabularies.kubeshare import names
-from gas.vocabularies.kubeshare.admission import KubeShareAdmission
 from gas.vocabularies.kubeshare.request import (
     Asking,
+    KubeShareAdmission,
     Share,
     asking_containers,
     bearer,
@@ -48,6 +48,7 @@ from gas.vocabularies.protocol import (
     NeedOptions,
     NodeDescription,
     NodeFacts,
+    PodReader,
     Vocabulary,
 )
 
@@ -65,7 +66,7 @@ class UsedThenBestFit(CardOrder):
 USED_THEN_BEST_FIT = UsedThenBestFit()
 
 
-class KubeSharePods:
+class KubeSharePods(PodReader):
     """Pods with KubeShare's annotations or with ``kubeshare/vgpu``; all their containers get the same card.
 
     A container may ask for several cards by ``kubeshare/vgpu``. It then takes the pod's share of each of them.

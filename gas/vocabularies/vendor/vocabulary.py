@@ -36,6 +36,7 @@ from gas.vocabularies.protocol import (
     NeedFacts,
     NeedOptions,
     NodeFacts,
+    PodReader,
     Vocabulary,
 )
 
@@ -65,10 +66,9 @@ KINDS = (
 _COUNTS = frozenset(kind.counted for kind in KINDS)
 
 
-class VendorPods:
+class VendorPods(PodReader):
     """Pods that request whole cards."""
 
-    metadata: frozenset[str] = frozenset()
     resources = tuple(kind.resource for kind in KINDS)
     asking = Beginnings(resources=resources)
 
