@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from gas.placement.choice import Choice
 from gas.placement.inventory import UNUSED, Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role
@@ -73,6 +75,13 @@ def given(answer: Choice | Refusal) -> str:
         )
         for one in answer.containers
     )
+
+
+def case(
+    name: str, need: PodNeed, inventory: Inventory, *expected: object, usage: Usage = UNUSED
+) -> pytest.ParameterSet:
+    """Return a row of a table with the columns need, inventory, usage and what is expected."""
+    return pytest.param(need, inventory, usage, *expected, id=name)
 
 
 def placed(need: PodNeed, inventory: Inventory, usage: Usage = UNUSED, **rest: Any) -> str:

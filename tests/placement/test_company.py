@@ -16,7 +16,7 @@ from gas.placement.place import place
 from gas.placement.reason import card_details
 from gas.placement.refusal import Refusal
 from gas.values.cards import Card
-from tests.placement.builders import amounts, booked, cards, container, given, init, link, node, placed, pod
+from tests.placement.builders import amounts, booked, cards, case, container, given, init, link, node, placed, pod
 
 CARD = amounts(i915=10, millicores=1000)
 RED, GREEN, BLUE = Company(affinity="red"), Company(anti_affinity="green"), Company(exclusion="blue")
@@ -35,107 +35,98 @@ def pods(of: Mapping[int, Collection[Company]], **millicores: int) -> Usage:
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [
-        pytest.param(
+        case(
+            "affinity-takes-a-card-with-the-same-value",
             pod(container(), company=RED),
             node(CARD, like=3),
-            pods({0: [NO_COMPANY], 1: [RED]}),
             "1",
-            id="affinity-takes-a-card-with-the-same-value",
+            usage=pods({0: [NO_COMPANY], 1: [RED]}),
         ),
-        pytest.param(
+        case(
+            "affinity-prefers-company-to-an-idle-card",
             pod(container(), company=RED),
             node(CARD, like=3),
-            pods({1: [RED]}),
             "1",
-            id="affinity-prefers-company-to-an-idle-card",
+            usage=pods({1: [RED]}),
         ),
-        pytest.param(
+        case(
+            "the-order-counts-among-the-cards-with-company",
             pod(container(), company=RED, order=FewestContainers()),
             node(CARD, like=3),
-            pods({1: [RED, RED, RED], 2: [RED, RED]}),
             "2",
-            id="the-order-counts-among-the-cards-with-company",
+            usage=pods({1: [RED, RED, RED], 2: [RED, RED]}),
         ),
-        pytest.param(
+        case(
+            "affinity-takes-an-idle-card-if-the-company-has-no-room",
             pod(container(millicores=600), company=RED),
             node(CARD, like=3),
-            pods({0: [Company(affinity="yellow")], 1: [RED]}, card1=500),
             "2",
-            id="affinity-takes-an-idle-card-if-the-company-has-no-room",
+            usage=pods({0: [Company(affinity="yellow")], 1: [RED]}, card1=500),
         ),
-        pytest.param(
+        case(
+            "each-of-several-cards-keeps-the-rule",
             pod(container(2), company=RED),
             node(CARD, like=3),
-            pods({0: [RED], 1: [NO_COMPANY]}),
             "0,2",
-            id="each-of-several-cards-keeps-the-rule",
+            usage=pods({0: [RED], 1: [NO_COMPANY]}),
         ),
-        pytest.param(
+        case(
+            "a-pod-without-labels-may-join-affinity-and-anti-affinity",
             pod(container()),
             node(CARD, like=2),
-            pods({0: [RED], 1: [GREEN]}),
             "0",
-            id="a-pod-without-labels-may-join-affinity-and-anti-affinity",
+            usage=pods({0: [RED], 1: [GREEN]}),
         ),
-        pytest.param(
+        case(
+            "anti-affinity-avoids-the-same-value-only",
             pod(container(), company=GREEN),
             node(CARD, like=3),
-            pods({0: [GREEN], 1: [Company(anti_affinity="yellow"), NO_COMPANY]}),
             "1",
-            id="anti-affinity-avoids-the-same-value-only",
+            usage=pods({0: [GREEN], 1: [Company(anti_affinity="yellow"), NO_COMPANY]}),
         ),
-        pytest.param(
+        case(
+            "exclusion-joins-only-its-own-value",
             pod(container(), company=BLUE),
             node(CARD, like=4),
-            pods({0: [NO_COMPANY], 1: [Company(exclusion="grey")], 2: [BLUE, Company(affinity="x", exclusion="blue")]}),
             "2",
-            id="exclusion-joins-only-its-own-value",
+            usage=pods(
+                {0: [NO_COMPANY], 1: [Company(exclusion="grey")], 2: [BLUE, Company(affinity="x", exclusion="blue")]}
+            ),
         ),
-        pytest.param(
-            pod(container()),
-            node(CARD, like=2),
-            pods({0: [BLUE]}),
-            "1",
-            id="no-exclusion-counts-as-a-value",
-        ),
-        pytest.param(
+        case("no-exclusion-counts-as-a-value", pod(container()), node(CARD, like=2), "1", usage=pods({0: [BLUE]})),
+        case(
+            "exclusion-looks-at-all-pods-of-a-card",
             pod(container(), company=BLUE),
             node(CARD, like=3),
-            pods({0: [BLUE, NO_COMPANY], 1: [NO_COMPANY]}),
             "2",
-            id="exclusion-looks-at-all-pods-of-a-card",
+            usage=pods({0: [BLUE, NO_COMPANY], 1: [NO_COMPANY]}),
         ),
-        pytest.param(
+        case(
+            "containers-of-one-pod-may-share-a-card-whatever-its-labels",
             pod(init(), container(), container(), company=Company(affinity="a", anti_affinity="b", exclusion="c")),
             node(CARD, like=2),
-            UNUSED,
             "0 | 0 | 0",
-            id="containers-of-one-pod-may-share-a-card-whatever-its-labels",
         ),
-        pytest.param(
+        case(
+            "with-nearness-the-first-card-has-company",
             pod(container(2), company=RED, near=True),
             node(CARD, like=4, boards=((Card(0), Card(1)), (Card(2), Card(3)))),
-            pods({3: [RED]}),
             "3,2",
-            id="with-nearness-the-first-card-has-company",
+            usage=pods({3: [RED]}),
         ),
-        pytest.param(
+        case(
+            "with-linked-pairs",
             pod(container(2, tiles=1), company=BLUE, linked=True),
-            node(
-                amounts(i915=2, tiles=1),
-                like=4,
-                links=(link((0, 0), (1, 0)), link((2, 0), (3, 0))),
-            ),
-            pods({0: [NO_COMPANY]}),
+            node(amounts(i915=2, tiles=1), like=4, links=(link((0, 0), (1, 0)), link((2, 0), (3, 0)))),
             "2:0,3:0",
-            id="with-linked-pairs",
+            usage=pods({0: [NO_COMPANY]}),
         ),
-        pytest.param(
+        case(
+            "with-a-deny-list",
             pod(container(), company=RED, denied=cards(1)),
             node(CARD, like=3),
-            pods({0: [NO_COMPANY], 1: [RED]}),
             "2",
-            id="with-a-deny-list",
+            usage=pods({0: [NO_COMPANY], 1: [RED]}),
         ),
     ],
 )

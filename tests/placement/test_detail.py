@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gas.placement.inventory import UNUSED, Inventory, Usage
+from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.reason import card_details
-from tests.placement.builders import GB, amounts, booked, cards, container, link, node, pod
+from tests.placement.builders import GB, amounts, booked, cards, case, container, link, node, pod
 
 CARD = amounts(i915=2, memory=8 * GB)
 
@@ -15,60 +15,58 @@ CARD = amounts(i915=2, memory=8 * GB)
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [
-        pytest.param(
+        case(
+            "one-sentence-for-each-card",
             pod(container(memory=5 * GB)),
             node(CARD, like=2),
-            booked(amounts(memory=5 * GB)),
             (
                 "card0: 3.0 of 8.0 GB of memory.max free, 5.0 needed",
                 "card1: 8.0 of 8.0 GB of memory.max free, 5.0 needed",
             ),
-            id="one-sentence-for-each-card",
+            usage=booked(amounts(memory=5 * GB)),
         ),
-        pytest.param(
+        case(
+            "exact-bytes-where-rounding-would-hide-the-difference",
             pod(container(memory=5 * GB)),
             node(CARD),
-            booked(amounts(memory=3 * GB + 1)),
             ("card0: 4999999999 of 8000000000 bytes of memory.max free, 5000000000 needed",),
-            id="exact-bytes-where-rounding-would-hide-the-difference",
+            usage=booked(amounts(memory=3 * GB + 1)),
         ),
-        pytest.param(
+        case(
+            "the-count-resource-only-where-it-is-short",
             pod(container(), container(2)),
             node(amounts(i915=1), amounts(i915=1)),
-            booked(amounts(i915=1)),
             ("card0: 0 of 1 i915 free, 1 needed", "card1: has room"),
-            id="the-count-resource-only-where-it-is-short",
+            usage=booked(amounts(i915=1)),
         ),
-        pytest.param(
+        case(
+            "the-largest-need-and-never-a-negative-amount-free",
             pod(container(millicores=5), container(millicores=7)),
             node(amounts(i915=9, millicores=9), amounts(i915=9)),
-            booked(amounts(millicores=12)),
             ("card0: 0 of 9 millicores free, 7 needed", "card1: has no millicores"),
-            id="the-largest-need-and-never-a-negative-amount-free",
+            usage=booked(amounts(millicores=12)),
         ),
-        pytest.param(
+        case(
+            "why-a-card-may-not-be-used",
             pod(container(memory=GB), allowed=cards(0, 1), denied=cards(1)),
             node(CARD, like=3, disabled=cards(0)),
-            UNUSED,
             (
                 "card0: disabled by a telemetry label; 8.0 of 8.0 GB of memory.max free, 1.0 needed",
                 "card1: in the deny list; 8.0 of 8.0 GB of memory.max free, 1.0 needed",
                 "card2: not in the allow list; 8.0 of 8.0 GB of memory.max free, 1.0 needed",
             ),
-            id="why-a-card-may-not-be-used",
         ),
-        pytest.param(
+        case(
+            "links",
             pod(container(2, tiles=1), linked=True),
             node(amounts(i915=9, tiles=2), like=3, links=(link((0, 0), (1, 0)),)),
-            UNUSED,
             (
                 "card0: 2 of 2 tiles free, 1 needed",
                 "card1: 2 of 2 tiles free, 1 needed",
                 "card2: no free link to a card with room; 2 of 2 tiles free, 1 needed",
             ),
-            id="links",
         ),
-        pytest.param(pod(container(0)), node(CARD), UNUSED, (), id="a-pod-that-wants-no-card"),
+        case("a-pod-that-wants-no-card", pod(container(0)), node(CARD), ()),
     ],
 )
 def test_card_details(need: PodNeed, inventory: Inventory, usage: Usage, expected: tuple[str, ...]) -> None:

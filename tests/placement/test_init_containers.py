@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gas.placement.inventory import UNUSED, Inventory, Usage
+from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import PodNeed, Role, Scope
 from gas.placement.search import follows_reuse, pool_after
 from gas.values.cards import Card
-from tests.placement.builders import amounts, booked, cards, container, init, node, placed, pod, sidecar
+from tests.placement.builders import amounts, booked, cards, case, container, init, node, placed, pod, sidecar
 
 CARD = amounts(i915=10, millicores=1000)
 
@@ -17,89 +17,73 @@ CARD = amounts(i915=10, millicores=1000)
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [
-        pytest.param(
+        case(
+            "the-card-of-an-ended-init-container-is-free-again",
             pod(init(millicores=1000), init(millicores=1000), container(millicores=1000)),
             node(CARD),
-            UNUSED,
             "0 | 0 | 0",
-            id="the-card-of-an-ended-init-container-is-free-again",
         ),
-        pytest.param(
+        case(
+            "a-sidecar-runs-beside-later-init-containers",
             pod(sidecar(millicores=600), init(millicores=500), container(millicores=300)),
             node(CARD),
-            UNUSED,
             "each of 3 containers fits alone, but not all together (1100 millicores in total)",
-            id="a-sidecar-runs-beside-later-init-containers",
         ),
-        pytest.param(
+        case(
+            "a-sidecar-does-not-run-beside-earlier-init-containers",
             pod(init(millicores=500), sidecar(millicores=600), container(millicores=400)),
             node(CARD),
-            UNUSED,
             "0 | 0 | 0",
-            id="a-sidecar-does-not-run-beside-earlier-init-containers",
         ),
-        pytest.param(
+        case(
+            "app-containers-choose-before-a-sidecar",
             pod(sidecar(millicores=600), container(millicores=500)),
             node(CARD, like=2),
-            UNUSED,
             "1 | 0",
-            id="app-containers-choose-before-a-sidecar",
         ),
-        pytest.param(
+        case(
+            "the-init-container-gets-the-card-that-kubelet-will-reuse",
             pod(init(millicores=500), container(millicores=500)),
             node(CARD, like=3),
-            booked(amounts(millicores=600)),
             "1 | 1",
-            id="the-init-container-gets-the-card-that-kubelet-will-reuse",
+            usage=booked(amounts(millicores=600)),
         ),
-        pytest.param(
+        case(
+            "which-is-that-of-the-first-app-container",
             pod(init(), container(millicores=600), container(millicores=600)),
             node(CARD, like=2),
-            UNUSED,
             "0 | 0 | 1",
-            id="which-is-that-of-the-first-app-container",
         ),
-        pytest.param(
+        case(
+            "or-that-of-a-sidecar-that-starts-before-it",
             pod(init(millicores=600), sidecar(millicores=600), container(millicores=600)),
             node(CARD, like=2),
-            UNUSED,
             "1 | 1 | 0",
-            id="or-that-of-a-sidecar-that-starts-before-it",
         ),
-        pytest.param(
-            pod(init(2), container(2)),
-            node(CARD, like=3),
-            UNUSED,
-            "0,1 | 0,1",
-            id="all-cards-of-the-init-container-are-reused",
-        ),
-        pytest.param(
+        case("all-cards-of-the-init-container-are-reused", pod(init(2), container(2)), node(CARD, like=3), "0,1 | 0,1"),
+        case(
+            "cards-that-a-smaller-container-leaves-go-to-the-next",
             pod(init(2), container(), container(2)),
             node(CARD, like=3),
-            UNUSED,
             "0,1 | 0 | 0,1",
-            id="cards-that-a-smaller-container-leaves-go-to-the-next",
         ),
-        pytest.param(
+        case(
+            "the-app-container-follows-where-the-init-container-needs-another-card",
             pod(init(millicores=1000), container(millicores=500)),
             node(amounts(i915=10, millicores=500), CARD),
-            UNUSED,
             "1 | 1",
-            id="the-app-container-follows-where-the-init-container-needs-another-card",
         ),
-        pytest.param(
+        case(
+            "a-pod-that-cannot-follow-the-reuse-is-placed-anyway",
             pod(init(millicores=1000), container(memory=5)),
             node(amounts(i915=10, millicores=500, memory=5), CARD),
-            UNUSED,
             "1 | 0",
-            id="a-pod-that-cannot-follow-the-reuse-is-placed-anyway",
         ),
-        pytest.param(
+        case(
+            "within-one-numa-group",
             pod(init(2), sidecar(), container(), scope=Scope.NUMA),
             node(CARD, like=4, numa_groups=((Card(3),), (Card(0), Card(2)))),
-            UNUSED,
             "0,2 | 0 | 2",
-            id="within-one-numa-group",
         ),
     ],
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gas.placement.inventory import UNUSED, Inventory, Usage
+from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import PodNeed, Scope
 from gas.values.cards import Card
-from tests.placement.builders import amounts, booked, container, init, link, node, placed, pod, sidecar
+from tests.placement.builders import amounts, booked, case, container, init, link, node, placed, pod, sidecar
 
 CARD = amounts(i915=4, millicores=1000, tiles=2)
 CHAIN = (link((0, 0), (1, 0)), link((2, 0), (3, 0)), link((1, 1), (2, 1)))
@@ -17,96 +17,82 @@ CHAIN = (link((0, 0), (1, 0)), link((2, 0), (3, 0)), link((1, 1), (2, 1)))
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [
-        pytest.param(
+        case(
+            "the-first-card-with-a-link-and-its-other-end",
             pod(container(2, tiles=1), linked=True),
             node(CARD, like=4, links=CHAIN),
-            UNUSED,
             "0:0,1:0",
-            id="the-first-card-with-a-link-and-its-other-end",
         ),
-        pytest.param(
-            pod(container(4, tiles=1), linked=True),
-            node(CARD, like=4, links=CHAIN),
-            UNUSED,
-            "0:0,1:0,2:0,3:0",
-            id="pair-by-pair",
+        case(
+            "pair-by-pair", pod(container(4, tiles=1), linked=True), node(CARD, like=4, links=CHAIN), "0:0,1:0,2:0,3:0"
         ),
-        pytest.param(
+        case(
+            "a-tile-of-an-earlier-container-is-not-free",
             pod(container(2, tiles=1), container(2, tiles=1), linked=True),
             node(CARD, like=4, links=CHAIN),
-            UNUSED,
             "0:0,1:0 | 1:1,2:1",
-            id="a-tile-of-an-earlier-container-is-not-free",
         ),
-        pytest.param(
+        case(
+            "a-closed-tile-at-the-far-end-is-not-free",
             pod(container(2, tiles=1), linked=True),
             node(CARD, like=4, links=CHAIN, closed_tiles={Card(1): frozenset({0})}),
-            UNUSED,
             "1:1,2:1",
-            id="a-closed-tile-at-the-far-end-is-not-free",
         ),
-        pytest.param(
+        case(
+            "a-booked-tile-is-not-free",
             pod(container(2, tiles=1), linked=True),
             node(CARD, like=4, links=CHAIN),
-            booked(amounts(tiles=1), tiles={0: {0}}),
             "1:1,2:1",
-            id="a-booked-tile-is-not-free",
+            usage=booked(amounts(tiles=1), tiles={0: {0}}),
         ),
-        pytest.param(
+        case(
+            "the-far-card-needs-room-as-well",
             pod(container(2, millicores=500, tiles=1), linked=True),
             node(CARD, like=4, links=CHAIN),
-            booked({}, amounts(millicores=600)),
             "2:0,3:0",
-            id="the-far-card-needs-room-as-well",
+            usage=booked({}, amounts(millicores=600)),
         ),
-        pytest.param(
+        case(
+            "the-far-card-must-be-usable",
             pod(container(2, tiles=1), denied=frozenset({Card(1)}), linked=True),
             node(CARD, like=4, links=CHAIN),
-            UNUSED,
             "2:0,3:0",
-            id="the-far-card-must-be-usable",
         ),
-        pytest.param(
+        case(
+            "the-preferred-card-first",
             pod(container(2, tiles=1), linked=True),
             node(CARD, like=4, links=CHAIN, preferred_card=Card(2)),
-            UNUSED,
             "2:0,3:0",
-            id="the-preferred-card-first",
         ),
-        pytest.param(
+        case(
+            "links-from-their-left-side-first",
             pod(container(2, tiles=1), linked=True),
             node(CARD, like=3, links=(link((2, 1), (0, 0)),), disabled=frozenset({Card(1)})),
-            UNUSED,
             "2:1,0:0",
-            id="links-from-their-left-side-first",
         ),
-        pytest.param(
+        case(
+            "the-search-takes-another-pair-if-the-first-is-a-dead-end",
             pod(container(4, tiles=1), linked=True),
             node(CARD, like=4, links=(link((0, 0), (1, 0)), link((0, 1), (2, 0)), link((1, 1), (3, 0)))),
-            UNUSED,
             "0:1,2:0,1:1,3:0",
-            id="the-search-takes-another-pair-if-the-first-is-a-dead-end",
         ),
-        pytest.param(
+        case(
+            "cards-with-equal-capacity-but-other-links-are-not-interchangeable",
             pod(container(4, tiles=1), linked=True),
             node(CARD, like=4, links=(link((0, 0), (1, 0)), link((0, 0), (2, 0)), link((1, 0), (3, 0)))),
-            UNUSED,
             "0:0,2:0,1:0,3:0",
-            id="cards-with-equal-capacity-but-other-links-are-not-interchangeable",
         ),
-        pytest.param(
+        case(
+            "the-tiles-of-an-ended-init-container-are-free-again",
             pod(init(2, tiles=1), sidecar(2, tiles=1), container(2, tiles=1), linked=True),
             node(CARD, like=2, links=(link((0, 0), (1, 0)), link((0, 1), (1, 1)))),
-            UNUSED,
             "0:0,1:0 | 0:1,1:1 | 0:0,1:0",
-            id="the-tiles-of-an-ended-init-container-are-free-again",
         ),
-        pytest.param(
+        case(
+            "both-ends-in-one-numa-group",
             pod(container(2, tiles=1), linked=True, scope=Scope.NUMA),
             node(CARD, like=4, links=CHAIN, numa_groups=((Card(1), Card(2)), (Card(3),))),
-            UNUSED,
             "1:1,2:1",
-            id="both-ends-in-one-numa-group",
         ),
     ],
 )

@@ -9,7 +9,7 @@ from gas.placement.need import PodNeed, Scope
 from gas.placement.order import FewestContainers, LeastUsed
 from gas.placement.place import place
 from gas.values.cards import Card
-from tests.placement.builders import amounts, booked, cards, container, init, link, node, placed, pod, sidecar
+from tests.placement.builders import amounts, booked, cards, case, container, init, link, node, placed, pod, sidecar
 
 CARD = amounts(i915=10, millicores=1000)
 FEWEST = FewestContainers()
@@ -51,110 +51,100 @@ LOADS = containers(3, 1, 2, 2, 0, 4, 4, 4)
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [
-        pytest.param(
-            pod(container(2), order=FEWEST, near=True), EIGHT, LOADS, "4,5", id="the-group-of-the-first-card-wins"
-        ),
-        pytest.param(pod(container(2), order=FEWEST), EIGHT, LOADS, "4,1", id="without-nearness-the-load-alone-counts"),
-        pytest.param(pod(container(4), order=FEWEST, near=True), EIGHT, LOADS, "4,5,6,7", id="the-whole-group"),
-        pytest.param(
+        case("the-group-of-the-first-card-wins", pod(container(2), order=FEWEST, near=True), EIGHT, "4,5", usage=LOADS),
+        case("without-nearness-the-load-alone-counts", pod(container(2), order=FEWEST), EIGHT, "4,1", usage=LOADS),
+        case("the-whole-group", pod(container(4), order=FEWEST, near=True), EIGHT, "4,5,6,7", usage=LOADS),
+        case(
+            "a-used-up-group-is-left-for-the-least-loaded-of-the-others",
             pod(container(5), order=FEWEST, near=True),
             EIGHT,
-            LOADS,
             "4,5,6,7,1",
-            id="a-used-up-group-is-left-for-the-least-loaded-of-the-others",
+            usage=LOADS,
         ),
-        pytest.param(
+        case(
+            "a-node-that-says-nothing-of-its-cards-is-served-by-load-alone",
             pod(container(3), order=FEWEST, near=True),
             node(CARD, like=4),
-            containers(2, 0, 1, 1),
             "1,2,3",
-            id="a-node-that-says-nothing-of-its-cards-is-served-by-load-alone",
+            usage=containers(2, 0, 1, 1),
         ),
-        pytest.param(
+        case(
+            "of-equally-loaded-first-cards-one-with-a-neighbour",
             pod(container(2), near=True),
             node(CARD, like=3, links=joined((1, 2))),
-            UNUSED,
             "1,2",
-            id="of-equally-loaded-first-cards-one-with-a-neighbour",
         ),
-        pytest.param(
+        case(
+            "of-equally-loaded-first-cards-the-one-whose-neighbours-are-least-loaded",
             pod(container(2), order=FEWEST, near=True),
             node(CARD, like=4, boards=groups((0, 1), (2, 3))),
-            containers(0, 2, 0, 1),
             "2,3",
-            id="of-equally-loaded-first-cards-the-one-whose-neighbours-are-least-loaded",
+            usage=containers(0, 2, 0, 1),
         ),
-        pytest.param(
+        case(
+            "then-the-lowest-index",
             pod(container(2), order=FEWEST, near=True),
             node(CARD, like=4, boards=groups((0, 1), (2, 3))),
-            UNUSED,
             "0,1",
-            id="then-the-lowest-index",
         ),
-        pytest.param(
+        case(
+            "neighbours-do-not-matter-to-a-pod-of-one-card",
             pod(container(1), near=True),
             node(CARD, like=3, links=joined((1, 2))),
-            UNUSED,
             "0",
-            id="neighbours-do-not-matter-to-a-pod-of-one-card",
         ),
-        pytest.param(
+        case(
+            "a-link-before-a-board-before-a-numa-node",
             pod(container(4), near=True),
             node(CARD, like=5, links=joined((0, 4)), boards=groups((0, 3, 4)), numa_groups=groups((0, 2, 3, 4), (1,))),
-            UNUSED,
             "0,4,3,2",
-            id="a-link-before-a-board-before-a-numa-node",
         ),
-        pytest.param(
+        case(
+            "it-combines-with-any-order",
             pod(container(2), near=True, order=LeastUsed("millicores")),
             node(CARD, like=4, numa_groups=groups((0, 1), (2, 3))),
-            booked(amounts(millicores=5), amounts(millicores=9), amounts(millicores=6), amounts(millicores=5)),
             "3,2",
-            id="it-combines-with-any-order",
+            usage=booked(amounts(millicores=5), amounts(millicores=9), amounts(millicores=6), amounts(millicores=5)),
         ),
-        pytest.param(
+        case(
+            "the-preferred-card-stays-the-first-one",
             pod(container(2), near=True),
             node(CARD, like=4, preferred_card=Card(3), boards=groups((0, 1), (2, 3))),
-            UNUSED,
             "3,2",
-            id="the-preferred-card-stays-the-first-one",
         ),
-        pytest.param(
+        case(
+            "a-full-neighbour-never-makes-the-pod-wait",
             pod(container(2, millicores=800), near=True),
             node(CARD, like=4, boards=groups((0, 1), (2, 3))),
-            booked({}, amounts(millicores=500), amounts(millicores=500)),
             "0,3",
-            id="a-full-neighbour-never-makes-the-pod-wait",
+            usage=booked({}, amounts(millicores=500), amounts(millicores=500)),
         ),
-        pytest.param(
+        case(
+            "the-pods-other-containers-stay-near-too",
             pod(container(), container(), near=True),
             node(amounts(i915=1), like=4, boards=groups((0, 3))),
-            UNUSED,
             "0 | 3",
-            id="the-pods-other-containers-stay-near-too",
         ),
-        pytest.param(
+        case(
+            "the-first-card-counts-as-close-as-the-closest-other",
             pod(container(), container(), order=FEWEST, near=True),
             node(CARD, like=4, boards=groups((0, 3))),
-            UNUSED,
             "0 | 3",
-            id="the-first-card-counts-as-close-as-the-closest-other",
         ),
-        pytest.param(
+        case(
+            "a-sidecar-after-the-app-containers",
             pod(sidecar(), container(), near=True),
             node(amounts(i915=1), like=4, boards=groups((2, 3))),
-            UNUSED,
             "3 | 2",
-            id="a-sidecar-after-the-app-containers",
         ),
-        pytest.param(
+        case(
+            "an-init-container-near-to-the-app-containers-card",
             pod(init(2), container(), near=True),
             node(amounts(i915=1), like=4, boards=groups((0, 3))),
-            UNUSED,
             "0,3 | 0",
-            id="an-init-container-near-to-the-app-containers-card",
         ),
-        pytest.param(
+        case(
+            "linked-pairs-near-to-each-other",
             pod(container(2, tiles=1), container(2, tiles=1), linked=True, near=True),
             node(
                 amounts(i915=1, tiles=1),
@@ -162,16 +152,13 @@ LOADS = containers(3, 1, 2, 2, 0, 4, 4, 4)
                 links=(link((0, 0), (1, 0)), link((2, 0), (3, 0)), link((4, 0), (5, 0))),
                 boards=groups((0, 1, 4, 5), (2, 3)),
             ),
-            UNUSED,
             "0:0,1:0 | 4:0,5:0",
-            id="linked-pairs-near-to-each-other",
         ),
-        pytest.param(
+        case(
+            "lists-and-numa-nodes-are-hard",
             pod(container(2), near=True, denied=cards(1), scope=Scope.NUMA),
             node(CARD, like=5, boards=groups((0, 1, 4)), numa_groups=groups((0, 1, 2), (3, 4))),
-            UNUSED,
             "0,2",
-            id="lists-and-numa-nodes-are-hard",
         ),
     ],
 )

@@ -16,7 +16,7 @@ from gas.placement.place import place
 from gas.placement.reason import card_details
 from gas.placement.refusal import Refusal
 from gas.values.cards import Card
-from tests.placement.builders import amounts, booked, cards, container, init, node, placed, pod, sidecar
+from tests.placement.builders import amounts, booked, cards, case, container, init, node, placed, pod, sidecar
 
 CARD = amounts(i915=10, millicores=1000)
 TILED = amounts(i915=10, tiles=2)
@@ -25,58 +25,57 @@ TILED = amounts(i915=10, tiles=2)
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [
-        pytest.param(
+        case(
+            "a-card-with-room-for-both",
             pod(container(millicores=600), container(millicores=300), scope=Scope.CARD),
             node(CARD, like=3),
-            booked(amounts(millicores=300)),
             "1 | 1",
-            id="a-card-with-room-for-both",
+            usage=booked(amounts(millicores=300)),
         ),
-        pytest.param(
+        case(
+            "init-containers-and-sidecars-too-each-at-its-time",
             pod(
                 init(millicores=900), sidecar(millicores=100), container(0), container(millicores=800), scope=Scope.CARD
             ),
             node(CARD, like=2),
-            booked(amounts(millicores=200)),
             "1 | 1 |  | 1",
-            id="init-containers-and-sidecars-too-each-at-its-time",
+            usage=booked(amounts(millicores=200)),
         ),
-        pytest.param(
+        case(
+            "an-init-container-is-over-before-the-next-one-starts",
             pod(init(millicores=900), container(millicores=900), scope=Scope.CARD),
             node(CARD, like=2),
-            booked(amounts(millicores=100)),
             "0 | 0",
-            id="an-init-container-is-over-before-the-next-one-starts",
+            usage=booked(amounts(millicores=100)),
         ),
-        pytest.param(
+        case(
+            "in-the-order-of-the-need",
             pod(container(millicores=200), container(millicores=200), scope=Scope.CARD, order=BestFit("millicores")),
             node(CARD, like=4),
-            booked(amounts(millicores=100), amounts(millicores=700), amounts(millicores=600)),
             "2 | 2",
-            id="in-the-order-of-the-need",
+            usage=booked(amounts(millicores=100), amounts(millicores=700), amounts(millicores=600)),
         ),
-        pytest.param(
+        case(
+            "nearness-does-not-matter",
             pod(container(), container(), scope=Scope.CARD, near=True, order=FewestContainers()),
             node(CARD, like=3, boards=((Card(1), Card(2)),)),
-            UNUSED,
             "0 | 0",
-            id="nearness-does-not-matter",
         ),
-        pytest.param(
+        case(
+            "the-preferred-card-first",
             pod(container(), container(), scope=Scope.CARD),
             node(CARD, like=3, preferred_card=Card(2)),
-            UNUSED,
             "2 | 2",
-            id="the-preferred-card-first",
         ),
-        pytest.param(
+        case(
+            "with-tiles-and-a-deny-list",
             pod(container(tiles=1), container(tiles=1), scope=Scope.CARD, denied=cards(1)),
             node(TILED, like=3),
-            booked(amounts(tiles=1), tiles={0: {0}}),
             "2:0 | 2:1",
-            id="with-tiles-and-a-deny-list",
+            usage=booked(amounts(tiles=1), tiles={0: {0}}),
         ),
-        pytest.param(
+        case(
+            "no-card-for-all",
             pod(
                 container(millicores=100),
                 container(millicores=100),
@@ -85,23 +84,20 @@ TILED = amounts(i915=10, tiles=2)
                 same_card=frozenset({0, 1}),
             ),
             node(CARD, like=2),
-            UNUSED,
             "no card has room for all 3 containers together (1100 millicores in total)",
-            id="no-card-for-all",
         ),
-        pytest.param(
+        case(
+            "no-card-for-a-sidecar-beside-the-others",
             pod(sidecar(millicores=700), container(millicores=400), scope=Scope.CARD),
             node(CARD, like=2),
-            UNUSED,
             "no card has room for all 2 containers together (1100 millicores in total)",
-            id="no-card-for-a-sidecar-beside-the-others",
         ),
-        pytest.param(
+        case(
+            "the-scope-is-not-in-the-way-of-one-container",
             pod(container(millicores=700), scope=Scope.CARD),
             node(CARD, like=2),
-            booked(amounts(millicores=400), amounts(millicores=400)),
             "no card has 700 millicores free",
-            id="the-scope-is-not-in-the-way-of-one-container",
+            usage=booked(amounts(millicores=400), amounts(millicores=400)),
         ),
     ],
 )

@@ -21,7 +21,7 @@ from gas.placement.order import (
 from gas.placement.place import place
 from gas.values.cards import Card
 from gas.values.errors import InvalidValue
-from tests.placement.builders import GB, amounts, booked, cards, container, init, node, placed, pod, sidecar
+from tests.placement.builders import GB, amounts, booked, cards, case, container, init, node, placed, pod, sidecar
 
 CARD = amounts(i915=10, millicores=1000, memory=8 * GB)
 
@@ -30,74 +30,51 @@ CARD = amounts(i915=10, millicores=1000, memory=8 * GB)
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [
-        pytest.param(pod(container()), node(CARD, like=4), UNUSED, "0", id="the-first-card"),
-        pytest.param(
-            pod(container()),
-            Inventory(capacity={Card(2): CARD, Card(10): CARD}),
-            UNUSED,
-            "2",
-            id="card2-before-card10",
-        ),
-        pytest.param(
+        case("the-first-card", pod(container()), node(CARD, like=4), "0"),
+        case("card2-before-card10", pod(container()), Inventory(capacity={Card(2): CARD, Card(10): CARD}), "2"),
+        case(
+            "two-cards-with-3-GB-free-are-not-one-card-with-5-GB",
             pod(container(memory=5 * GB)),
             node(CARD, like=2),
-            booked(amounts(memory=5 * GB)),
             "1",
-            id="two-cards-with-3-GB-free-are-not-one-card-with-5-GB",
+            usage=booked(amounts(memory=5 * GB)),
         ),
-        pytest.param(
-            pod(container(memory=3 * GB)),
-            node(CARD, like=2),
-            booked(amounts(memory=5 * GB)),
-            "0",
-            id="an-exact-fit",
+        case(
+            "an-exact-fit", pod(container(memory=3 * GB)), node(CARD, like=2), "0", usage=booked(amounts(memory=5 * GB))
         ),
-        pytest.param(
-            pod(container(2), container(2)),
-            node(CARD, like=3),
-            UNUSED,
-            "0,1 | 0,1",
-            id="a-card-once-per-container",
-        ),
-        pytest.param(
+        case("a-card-once-per-container", pod(container(2), container(2)), node(CARD, like=3), "0,1 | 0,1"),
+        case(
+            "later-containers-see-what-earlier-ones-took",
             pod(container(millicores=600), container(0), container(millicores=600)),
             node(CARD, like=2),
-            UNUSED,
             "0 |  | 1",
-            id="later-containers-see-what-earlier-ones-took",
         ),
-        pytest.param(
+        case(
+            "a-need-of-0-does-not-fit-a-card-without-the-resource",
             pod(container(millicores=0)),
             node(amounts(i915=1), CARD),
-            UNUSED,
             "1",
-            id="a-need-of-0-does-not-fit-a-card-without-the-resource",
         ),
-        pytest.param(
+        case(
+            "a-need-of-0-does-not-fit-a-card-with-0-of-the-resource",
             pod(container(millicores=0)),
             node(amounts(i915=1, millicores=0), CARD),
-            UNUSED,
             "1",
-            id="a-need-of-0-does-not-fit-a-card-with-0-of-the-resource",
         ),
-        pytest.param(
+        case(
+            "a-card-that-shrank-below-what-is-booked-is-full",
             pod(container(millicores=0)),
             node(CARD, like=2),
-            booked(amounts(millicores=1001)),
             "1",
-            id="a-card-that-shrank-below-what-is-booked-is-full",
+            usage=booked(amounts(millicores=1001)),
         ),
-        pytest.param(pod(container(xe=1)), node(amounts(i915=1, xe=1)), UNUSED, "0", id="any-resource-name"),
-        pytest.param(pod(container(), allowed=cards(1, 7)), node(CARD, like=3), UNUSED, "1", id="only-allowed-cards"),
-        pytest.param(pod(container(), denied=cards(0)), node(CARD, like=3), UNUSED, "1", id="no-denied-card"),
-        pytest.param(
-            pod(container(), allowed=cards(0, 1), denied=cards(0)),
-            node(CARD, like=3),
-            UNUSED,
-            "1",
-            id="denied-wins-over-allowed",
+        case("any-resource-name", pod(container(xe=1)), node(amounts(i915=1, xe=1)), "0"),
+        case("only-allowed-cards", pod(container(), allowed=cards(1, 7)), node(CARD, like=3), "1"),
+        case("no-denied-card", pod(container(), denied=cards(0)), node(CARD, like=3), "1"),
+        case(
+            "denied-wins-over-allowed", pod(container(), allowed=cards(0, 1), denied=cards(0)), node(CARD, like=3), "1"
         ),
-        pytest.param(pod(container()), node(CARD, like=2, disabled=cards(0)), UNUSED, "1", id="no-disabled-card"),
+        case("no-disabled-card", pod(container()), node(CARD, like=2, disabled=cards(0)), "1"),
     ],
 )
 def test_the_first_usable_card_with_room(need: PodNeed, inventory: Inventory, usage: Usage, expected: str) -> None:
@@ -125,42 +102,23 @@ def test_a_preferred_card_is_tried_first(need: PodNeed, usage: Usage, expected: 
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [
-        pytest.param(
-            pod(container(0), container(2)),
-            node(CARD, like=3, preferred_card=Card(2)),
-            UNUSED,
-            True,
-            id="any-container-has-it",
-        ),
-        pytest.param(pod(container()), node(CARD, like=2), UNUSED, False, id="the-node-prefers-none"),
-        pytest.param(
-            pod(container()),
-            node(CARD, like=2, preferred_card=Card(9)),
-            UNUSED,
-            False,
-            id="the-node-does-not-have-it",
-        ),
-        pytest.param(
+        case("any-container-has-it", pod(container(0), container(2)), node(CARD, like=3, preferred_card=Card(2)), True),
+        case("the-node-prefers-none", pod(container()), node(CARD, like=2), False),
+        case("the-node-does-not-have-it", pod(container()), node(CARD, like=2, preferred_card=Card(9)), False),
+        case(
+            "it-is-full",
             pod(container(millicores=1)),
             node(CARD, like=2, preferred_card=Card(1)),
-            booked({}, amounts(millicores=1000)),
             False,
-            id="it-is-full",
+            usage=booked({}, amounts(millicores=1000)),
         ),
-        pytest.param(
+        case(
+            "ignored-with-another-order",
             pod(container(), order=LeastUsed("millicores")),
             node(CARD, like=2, preferred_card=Card(0)),
-            UNUSED,
             False,
-            id="ignored-with-another-order",
         ),
-        pytest.param(
-            pod(container(0)),
-            node(CARD, like=2, preferred_card=Card(0)),
-            UNUSED,
-            False,
-            id="the-pod-wants-no-card",
-        ),
+        case("the-pod-wants-no-card", pod(container(0)), node(CARD, like=2, preferred_card=Card(0)), False),
     ],
 )
 def test_a_choice_states_if_the_pod_got_the_preferred_card(
@@ -175,53 +133,50 @@ def test_a_choice_states_if_the_pod_got_the_preferred_card(
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "order", "expected"),
     [
-        pytest.param(
+        case(
+            "least-used-first-equals-in-natural-order",
             pod(container(2)),
             node(CARD, like=4),
-            booked(amounts(millicores=2), amounts(millicores=1), amounts(millicores=1)),
             LeastUsed("millicores"),
             "3,1",
-            id="least-used-first-equals-in-natural-order",
+            usage=booked(amounts(millicores=2), amounts(millicores=1), amounts(millicores=1)),
         ),
-        pytest.param(
+        case(
+            "amounts-that-the-pod-has-taken-so-far-count",
             pod(container(millicores=300), container(millicores=100), container(millicores=100)),
             node(CARD, like=2),
-            UNUSED,
             LeastUsed("millicores"),
             "0 | 1 | 1",
-            id="amounts-that-the-pod-has-taken-so-far-count",
         ),
-        pytest.param(
+        case(
+            "a-resource-that-the-pod-does-not-want",
             pod(container(), container()),
             node(CARD, like=2),
-            booked(amounts(memory=GB)),
             LeastUsed("memory.max"),
             "1 | 1",
-            id="a-resource-that-the-pod-does-not-want",
+            usage=booked(amounts(memory=GB)),
         ),
-        pytest.param(
+        case(
+            "the-preferred-card-is-ignored",
             pod(container()),
             node(CARD, like=3, preferred_card=Card(2)),
-            UNUSED,
             LeastUsed("millicores"),
             "0",
-            id="the-preferred-card-is-ignored",
         ),
-        pytest.param(
+        case(
+            "a-closed-tile-that-a-pod-holds-counts-once",
             pod(container()),
             node(amounts(i915=1, tiles=4), like=3, closed_tiles={Card(0): frozenset({0, 1})}),
-            booked(amounts(tiles=1), amounts(tiles=2), amounts(tiles=2), tiles={0: {1}, 1: {0, 1}, 2: {0, 1}}),
             LeastUsed("tiles"),
             "0",
-            id="a-closed-tile-that-a-pod-holds-counts-once",
+            usage=booked(amounts(tiles=1), amounts(tiles=2), amounts(tiles=2), tiles={0: {1}, 1: {0, 1}, 2: {0, 1}}),
         ),
-        pytest.param(
+        case(
+            "a-closed-tile-counts-as-used",
             pod(container()),
             node(amounts(i915=1, tiles=4), like=2, closed_tiles={Card(0): frozenset({0})}),
-            UNUSED,
             LeastUsed("tiles"),
             "1",
-            id="a-closed-tile-counts-as-used",
         ),
     ],
 )
@@ -244,105 +199,88 @@ def with_containers(*counts: int) -> Usage:
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "order", "expected"),
     [
-        pytest.param(
+        case(
+            "best-fit-takes-the-card-with-the-least-left-that-has-room",
             pod(container(memory=8138)),
             node(amounts(i915=10, memory=16276), like=4),
-            booked(amounts(memory=4069), amounts(memory=8138), amounts(memory=12207)),
             BestFit("memory.max"),
             "1",
-            id="best-fit-takes-the-card-with-the-least-left-that-has-room",
+            usage=booked(amounts(memory=4069), amounts(memory=8138), amounts(memory=12207)),
         ),
-        pytest.param(
+        case(
+            "best-fit-counts-what-is-left-not-what-is-used-and-then-the-lowest-index",
             pod(container(memory=10)),
             node(amounts(i915=10, memory=40), amounts(i915=10, memory=20), amounts(i915=10, memory=20)),
-            booked(amounts(memory=10)),
             BestFit("memory.max"),
             "1",
-            id="best-fit-counts-what-is-left-not-what-is-used-and-then-the-lowest-index",
+            usage=booked(amounts(memory=10)),
         ),
-        pytest.param(
+        case(
+            "best-fit-counts-what-the-pod-has-taken-so-far",
             pod(container(millicores=300), container(millicores=300), container(millicores=300)),
             node(CARD, like=2),
-            booked({}, amounts(millicores=500)),
             BestFit("millicores"),
             "1 | 0 | 0",
-            id="best-fit-counts-what-the-pod-has-taken-so-far",
+            usage=booked({}, amounts(millicores=500)),
         ),
-        pytest.param(
+        case(
+            "a-closed-tile-is-not-left",
             pod(container(tiles=1)),
             node(amounts(i915=1, tiles=4), like=3, closed_tiles={Card(1): frozenset({0, 1})}),
-            booked(amounts(tiles=1), tiles={0: {1}}),
             BestFit("tiles"),
             "1:2",
-            id="a-closed-tile-is-not-left",
+            usage=booked(amounts(tiles=1), tiles={0: {1}}),
         ),
-        pytest.param(
+        case(
+            "the-card-with-the-fewest-containers",
             pod(container()),
             node(CARD, like=4),
-            with_containers(2, 0, 1, 1),
             FEWEST,
             "1",
-            id="the-card-with-the-fewest-containers",
+            usage=with_containers(2, 0, 1, 1),
         ),
-        pytest.param(
+        case(
+            "of-equal-ones-the-lowest-index",
             pod(container()),
             node(CARD, like=4),
-            with_containers(2, 1, 1, 1),
             FEWEST,
             "1",
-            id="of-equal-ones-the-lowest-index",
+            usage=with_containers(2, 1, 1, 1),
         ),
-        pytest.param(
+        case(
+            "containers-of-the-pod-count",
             pod(container(), container(), container()),
             node(CARD, like=2),
-            with_containers(1, 0),
             FEWEST,
             "1 | 0 | 1",
-            id="containers-of-the-pod-count",
+            usage=with_containers(1, 0),
         ),
-        pytest.param(
+        case(
+            "each-container-of-a-shared-card-counts",
             pod(container(), container(), container(), same_card=frozenset({0, 1})),
             node(CARD, like=2),
-            with_containers(1, 0),
             FEWEST,
             "1 | 1 | 0",
-            id="each-container-of-a-shared-card-counts",
+            usage=with_containers(1, 0),
         ),
-        pytest.param(
+        case(
+            "an-init-container-is-over-before-the-next-one-starts",
             pod(init(), container(2), container()),
             node(CARD, like=2),
-            UNUSED,
             FEWEST,
             "0 | 0,1 | 0",
-            id="an-init-container-is-over-before-the-next-one-starts",
         ),
-        pytest.param(
-            pod(sidecar(), container()),
-            node(CARD, like=2),
-            UNUSED,
-            FEWEST,
-            "1 | 0",
-            id="a-sidecar-runs-beside-the-others",
-        ),
-        pytest.param(
-            pod(container(2)), node(CARD, like=4), with_containers(0, 0, 3, 1), USED, "2,3", id="used-cards-first"
-        ),
-        pytest.param(
+        case("a-sidecar-runs-beside-the-others", pod(sidecar(), container()), node(CARD, like=2), FEWEST, "1 | 0"),
+        case("used-cards-first", pod(container(2)), node(CARD, like=4), USED, "2,3", usage=with_containers(0, 0, 3, 1)),
+        case(
+            "a-card-that-the-pod-has-taken-is-used",
             pod(container(millicores=600), container(millicores=300)),
             node(CARD, like=2),
-            booked(amounts(millicores=500)),
             USED,
             "1 | 1",
-            id="a-card-that-the-pod-has-taken-is-used",
+            usage=booked(amounts(millicores=500)),
         ),
-        pytest.param(
-            pod(container()),
-            node(CARD, like=3, preferred_card=Card(2)),
-            UNUSED,
-            USED,
-            "0",
-            id="the-preferred-card-is-ignored",
-        ),
+        case("the-preferred-card-is-ignored", pod(container()), node(CARD, like=3, preferred_card=Card(2)), USED, "0"),
     ],
 )
 def test_other_orders(need: PodNeed, inventory: Inventory, usage: Usage, order: CardOrder, expected: str) -> None:

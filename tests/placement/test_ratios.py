@@ -16,7 +16,7 @@ from gas.placement.reason import card_details
 from gas.values.amounts import sorted_amounts
 from gas.values.cards import Card
 from gas.values.errors import InvalidValue
-from tests.placement.builders import GB, amounts, booked, container, link, node, placed, pod
+from tests.placement.builders import GB, amounts, booked, case, container, link, node, placed, pod
 
 SMALL, LARGE = amounts(i915=10, millicores=1000, memory=8 * GB), amounts(i915=10, millicores=1000, memory=16 * GB)
 HALF, QUARTER = (Ratio("memory.max", percent) for percent in (50, 25))
@@ -38,91 +38,83 @@ def takes(need: PodNeed, inventory: Inventory, usage: Usage = UNUSED, **options:
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [
-        pytest.param(pod(part(HALF)), node(SMALL), UNUSED, {0: {"memory.max": 4 * GB}}, id="half-of-8-GB"),
-        pytest.param(pod(part(HALF)), node(LARGE), UNUSED, {0: {"memory.max": 8 * GB}}, id="half-of-16-GB"),
-        pytest.param(
+        case("half-of-8-GB", pod(part(HALF)), node(SMALL), {0: {"memory.max": 4 * GB}}),
+        case("half-of-16-GB", pod(part(HALF)), node(LARGE), {0: {"memory.max": 8 * GB}}),
+        case(
+            "half-of-each-of-two-unlike-cards",
             pod(part(HALF, count=2)),
             node(SMALL, LARGE),
-            UNUSED,
             {0: {"memory.max": 4 * GB}, 1: {"memory.max": 8 * GB}},
-            id="half-of-each-of-two-unlike-cards",
         ),
-        pytest.param(
+        case(
+            "a-card-with-a-larger-remainder-may-be-too-full",
             pod(part(HALF)),
             node(LARGE, SMALL, LARGE),
-            booked(amounts(memory=8 * GB + 1), amounts(memory=4 * GB + 1)),
             {2: {"memory.max": 8 * GB}},
-            id="a-card-with-a-larger-remainder-may-be-too-full",
+            usage=booked(amounts(memory=8 * GB + 1), amounts(memory=4 * GB + 1)),
         ),
-        pytest.param(
+        case(
+            "a-smaller-card-may-have-room",
             pod(part(HALF)),
             node(LARGE, SMALL),
-            booked(amounts(memory=9 * GB)),
             {1: {"memory.max": 4 * GB}},
-            id="a-smaller-card-may-have-room",
+            usage=booked(amounts(memory=9 * GB)),
         ),
-        pytest.param(
+        case(
+            "containers-of-one-card",
             pod(part(HALF), part(QUARTER), part(Ratio("memory.max", 25))),
             node(SMALL),
-            UNUSED,
             {0: {"memory.max": 8 * GB}},
-            id="containers-of-one-card",
         ),
-        pytest.param(
+        case(
+            "beside-an-absolute-amount",
             pod(part(HALF), container(memory=4 * GB)),
             node(SMALL),
-            UNUSED,
             {0: {"memory.max": 8 * GB}},
-            id="beside-an-absolute-amount",
         ),
-        pytest.param(
+        case(
+            "parts-are-added-before-they-are-rounded-down",
             pod(part(HALF), part(HALF)),
             node(amounts(i915=2, memory=7)),
-            UNUSED,
             {0: {"memory.max": 7}},
-            id="parts-are-added-before-they-are-rounded-down",
         ),
-        pytest.param(
+        case(
+            "an-init-container-is-over-before-the-next-one-starts",
             pod(part(Ratio("memory.max", 75), role=Role.INIT), part(HALF)),
             node(SMALL),
-            UNUSED,
             {0: {"memory.max": 6 * GB}},
-            id="an-init-container-is-over-before-the-next-one-starts",
         ),
-        pytest.param(
+        case(
+            "a-sidecar-runs-beside-the-others",
             pod(part(QUARTER, role=Role.SIDECAR), part(HALF, role=Role.INIT), part(HALF)),
             node(SMALL),
-            UNUSED,
             {0: {"memory.max": 6 * GB}},
-            id="a-sidecar-runs-beside-the-others",
         ),
-        pytest.param(
+        case(
+            "containers-that-share-a-card",
             pod(part(QUARTER), part(HALF), same_card=frozenset({0, 1})),
             node(SMALL, SMALL),
-            booked(amounts(memory=3 * GB)),
             {1: {"memory.max": 6 * GB}},
-            id="containers-that-share-a-card",
+            usage=booked(amounts(memory=3 * GB)),
         ),
-        pytest.param(
+        case(
+            "in-an-order-of-cards",
             pod(part(HALF), order=BestFit("memory.max")),
             node(LARGE, SMALL, LARGE),
-            booked(amounts(memory=8 * GB)),
             {0: {"memory.max": 8 * GB}},
-            id="in-an-order-of-cards",
+            usage=booked(amounts(memory=8 * GB)),
         ),
-        pytest.param(
+        case(
+            "what-the-pod-has-taken-counts-in-an-order",
             pod(part(QUARTER), part(QUARTER), order=LeastUsed("memory.max")),
             node(SMALL, LARGE),
-            UNUSED,
             {0: {"memory.max": 2 * GB}, 1: {"memory.max": 4 * GB}},
-            id="what-the-pod-has-taken-counts-in-an-order",
         ),
-        pytest.param(
+        case(
+            "of-linked-cards",
             pod(part(HALF, count=2, tiles=1), linked=True),
             node({**SMALL, "tiles": 1}, {**LARGE, "tiles": 1}, {**SMALL, "tiles": 1}, links=(link((1, 0), (2, 0)),)),
-            UNUSED,
             {1: {"memory.max": 8 * GB, "tiles": 1}, 2: {"memory.max": 4 * GB, "tiles": 1}},
-            id="of-linked-cards",
         ),
     ],
 )
@@ -165,64 +157,61 @@ def test_millicores_in_proportion_to_memory(
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "sentence", "details"),
     [
-        pytest.param(
+        case(
+            "percent",
             pod(part(HALF)),
             node(SMALL, LARGE),
-            booked(amounts(memory=5 * GB), amounts(memory=9 * GB)),
             "no card has 50 percent of memory.max free",
             (
                 "card0: 3.0 of 8.0 GB of memory.max free, 4.0 needed",
                 "card1: 7.0 of 16.0 GB of memory.max free, 8.0 needed",
             ),
-            id="percent",
+            usage=booked(amounts(memory=5 * GB), amounts(memory=9 * GB)),
         ),
-        pytest.param(
+        case(
+            "together-with-an-amount",
             pod(part(HALF, millicores=500)),
             node(SMALL, SMALL),
-            booked(amounts(memory=5 * GB), amounts(millicores=900)),
             "no card has 500 millicores and 50 percent of memory.max free together",
             (
                 "card0: 3.0 of 8.0 GB of memory.max free, 4.0 needed; 1000 of 1000 millicores free, 500 needed",
                 "card1: 8.0 of 8.0 GB of memory.max free, 4.0 needed; 100 of 1000 millicores free, 500 needed",
             ),
-            id="together-with-an-amount",
+            usage=booked(amounts(memory=5 * GB), amounts(millicores=900)),
         ),
-        pytest.param(
+        case(
+            "not-together",
             pod(part(HALF), part(Ratio("memory.max", 75))),
             node(SMALL),
-            UNUSED,
             "each of 2 containers fits alone, but not all together (125 percent of memory.max in total)",
             ("card0: 8.0 of 8.0 GB of memory.max free, 6.0 needed",),
-            id="not-together",
         ),
-        pytest.param(
+        case(
+            "more-than-a-card",
             pod(part(Ratio("memory.max", 150))),
             node(SMALL),
-            UNUSED,
             "no card has 150 percent of memory.max free",
             ("card0: 8.0 of 8.0 GB of memory.max free, 12.0 needed",),
-            id="more-than-a-card",
         ),
-        pytest.param(
+        case(
+            "a-card-without-the-resource",
             pod(part(HALF)),
             node(amounts(i915=1)),
-            UNUSED,
             "no card of the node has any memory.max (see the events of the node)",
             ("card0: has no memory.max",),
-            id="a-card-without-the-resource",
         ),
-        pytest.param(
+        case(
+            "in-proportion",
             pod(share(5 * GB)),
             node(SMALL),
-            booked(amounts(millicores=900)),
             "no card has millicores in proportion to 5.0 GB of memory.max free",
             ("card0: 8.0 of 8.0 GB of memory.max free, 5.0 needed; 100 of 1000 millicores free, 625 needed",),
-            id="in-proportion",
+            usage=booked(amounts(millicores=900)),
         ),
-        pytest.param(
+        case(
+            "links",
             pod(part(HALF, count=2, tiles=1), linked=True),
             node({**SMALL, "tiles": 1}, {**SMALL, "tiles": 1}, {**SMALL, "tiles": 1}, links=(link((0, 0), (1, 0)),)),
-            booked(amounts(memory=5 * GB)),
             "no free linked pair of cards with 50 percent of memory.max free each",
             (
                 "card0: no free link to a card with room; 3.0 of 8.0 GB of memory.max free, 4.0 needed;"
@@ -232,7 +221,7 @@ def test_millicores_in_proportion_to_memory(
                 "card2: no free link to a card with room; 8.0 of 8.0 GB of memory.max free, 4.0 needed;"
                 " 1 of 1 tiles free, 1 needed",
             ),
-            id="links",
+            usage=booked(amounts(memory=5 * GB)),
         ),
     ],
 )

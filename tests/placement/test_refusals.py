@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gas.placement.inventory import UNUSED, Inventory, Usage
+from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Scope
 from gas.placement.place import place
 from gas.placement.refusal import NoTimeLeft, PreferredElsewhere, Refusal, SearchLimitHit, UnknownNode, UnreadableNeed
 from gas.values.cards import Card
-from tests.placement.builders import GB, amounts, booked, cards, container, link, node, pod
+from tests.placement.builders import GB, amounts, booked, cards, case, container, link, node, pod
 
 CARD = amounts(i915=10, millicores=1000, memory=8 * GB)
 TILED = amounts(i915=10, millicores=1000, tiles=2)
@@ -20,279 +20,264 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "kind", "sentence"),
     [
-        pytest.param(pod(container()), node(), UNUSED, "no-cards", "the node has no known GPU card", id="no-cards"),
-        pytest.param(
+        case("no-cards", pod(container()), node(), "no-cards", "the node has no known GPU card"),
+        case(
+            "resource-unknown-there",
             pod(container(xe=1)),
             node(CARD),
-            UNUSED,
             "resource-not-on-node",
             "no card of the node has any xe",
-            id="resource-unknown-there",
         ),
-        pytest.param(
+        case(
+            "none-of-the-resource-there",
             pod(container(xe=1)),
             node({**CARD, "xe": 0}),
-            UNUSED,
             "resource-not-on-node",
             "no card of the node has any xe",
-            id="none-of-the-resource-there",
         ),
-        pytest.param(
+        case(
+            "cards-whose-memory-is-unknown",
             pod(container(memory=5 * GB)),
             node(amounts(i915=10)),
-            UNUSED,
             "resource-not-on-node",
             "no card of the node has any memory.max (see the events of the node)",
-            id="cards-whose-memory-is-unknown",
         ),
-        pytest.param(
+        case(
+            "more-cards-than-there-are",
             pod(container(4)),
             node(CARD, like=2),
-            UNUSED,
             "fewer-cards-than-wanted",
             "container 'container' asks for 4 cards, but the node has 2",
-            id="more-cards-than-there-are",
         ),
-        pytest.param(
+        case(
+            "only-the-resource-that-is-short-on-every-card-is-named",
             pod(container(memory=5 * GB, millicores=1)),
             node(CARD, like=2),
-            booked(amounts(memory=4 * GB), amounts(memory=4 * GB)),
             "no-room",
             "no card has 5.0 GB of memory.max free",
-            id="only-the-resource-that-is-short-on-every-card-is-named",
+            usage=booked(amounts(memory=4 * GB), amounts(memory=4 * GB)),
         ),
-        pytest.param(
+        case(
+            "cards-too-small",
             pod(container(memory=9 * GB)),
             node(CARD),
-            UNUSED,
             "no-room",
             "no card has 9.0 GB of memory.max free",
-            id="cards-too-small",
         ),
-        pytest.param(
+        case(
+            "only-together-short",
             pod(container(memory=5 * GB, millicores=500)),
             node(CARD, like=2),
-            booked(amounts(memory=5 * GB), FULL),
             "no-room",
             "no card has 500 millicores and 5.0 GB of memory.max free together",
-            id="only-together-short",
+            usage=booked(amounts(memory=5 * GB), FULL),
         ),
-        pytest.param(
+        case(
+            "the-count-resource-is-named-if-it-is-part-of-the-shortage",
             pod(container(memory=1, millicores=500)),
             node(CARD, like=2),
-            booked(amounts(i915=10), FULL),
             "no-room",
             "no card has 1 i915 and 500 millicores free together",
-            id="the-count-resource-is-named-if-it-is-part-of-the-shortage",
+            usage=booked(amounts(i915=10), FULL),
         ),
-        pytest.param(
+        case(
+            "the-count-resource-alone-short",
             pod(container(millicores=500)),
             node(CARD, like=2),
-            booked(amounts(i915=10), amounts(i915=10)),
             "no-room",
             "no card has 1 i915 free",
-            id="the-count-resource-alone-short",
+            usage=booked(amounts(i915=10), amounts(i915=10)),
         ),
-        pytest.param(
+        case(
+            "the-count-resource-is-not-named-beside-another",
             pod(container(millicores=500)),
             node(CARD, like=1),
-            booked(amounts(i915=10, millicores=1000)),
             "no-room",
             "no card has 500 millicores free",
-            id="the-count-resource-is-not-named-beside-another",
+            usage=booked(amounts(i915=10, millicores=1000)),
         ),
-        pytest.param(
+        case(
+            "one-card-short",
             pod(container(2, millicores=500)),
             node(CARD, like=2),
-            booked(FULL),
             "no-room",
             "needs 2 cards with 500 millicores free each, found 1",
-            id="one-card-short",
+            usage=booked(FULL),
         ),
-        pytest.param(
+        case(
+            "two-cards-short",
             pod(container(2, millicores=500)),
             node(CARD, like=2),
-            booked(FULL, FULL),
             "no-room",
             "needs 2 cards with 500 millicores free each, found none",
-            id="two-cards-short",
+            usage=booked(FULL, FULL),
         ),
-        pytest.param(
+        case(
+            "three-of-four",
             pod(container(4, millicores=500)),
             node(CARD, like=4),
-            booked(FULL),
             "no-room",
             "needs 4 cards with 500 millicores free each, found 3",
-            id="three-of-four",
+            usage=booked(FULL),
         ),
-        pytest.param(
+        case(
+            "tiles",
             pod(container(tiles=2)),
             node(TILED, like=2, closed_tiles={Card(0): frozenset({0})}),
-            booked({}, amounts(tiles=1), tiles={1: {1}}),
             "no-room",
             "no card has 2 tiles free",
-            id="tiles",
+            usage=booked({}, amounts(tiles=1), tiles={1: {1}}),
         ),
-        pytest.param(
+        case(
+            "one-tile",
             pod(container(tiles=1)),
             node(TILED),
-            booked(amounts(tiles=2), tiles={0: {0, 1}}),
             "no-room",
             "no card has 1 tile free",
-            id="one-tile",
+            usage=booked(amounts(tiles=2), tiles={0: {0, 1}}),
         ),
-        pytest.param(
+        case(
+            "the-only-card-that-fits-is-disabled",
             pod(container(millicores=500)),
             node(CARD, like=2, disabled=cards(0)),
-            booked({}, FULL),
             "cards-disabled",
             "card0 is disabled by a telemetry label",
-            id="the-only-card-that-fits-is-disabled",
+            usage=booked({}, FULL),
         ),
-        pytest.param(
+        case(
+            "several-disabled",
             pod(container(millicores=500)),
             node(CARD, like=3, disabled=cards(0, 1)),
-            booked({}, FULL, FULL),
             "cards-disabled",
             "2 cards are disabled by telemetry labels",
-            id="several-disabled",
+            usage=booked({}, FULL, FULL),
         ),
-        pytest.param(
+        case(
+            "only-disabled-cards-that-the-pod-could-use-are-counted",
             pod(container(), denied=cards(1)),
             node(CARD, like=2, disabled=cards(0, 1)),
-            UNUSED,
             "cards-disabled",
             "card0 is disabled by a telemetry label",
-            id="only-disabled-cards-that-the-pod-could-use-are-counted",
         ),
-        pytest.param(
+        case(
+            "a-disabled-card-that-would-not-help-is-not-named",
             pod(container(millicores=500)),
             node(CARD, like=2, disabled=cards(0)),
-            booked(FULL, FULL),
             "no-room",
             "no card has 500 millicores free",
-            id="a-disabled-card-that-would-not-help-is-not-named",
+            usage=booked(FULL, FULL),
         ),
-        pytest.param(
+        case(
+            "allow-list",
             pod(container(memory=5 * GB), allowed=cards(1)),
             node(CARD, like=2),
-            booked({}, amounts(memory=4 * GB)),
             "allow-list",
             "no card in the allow list has 5.0 GB of memory.max free",
-            id="allow-list",
+            usage=booked({}, amounts(memory=4 * GB)),
         ),
-        pytest.param(
+        case(
+            "allow-list-too-short",
             pod(container(2, millicores=1), allowed=cards(1)),
             node(CARD, like=2),
-            UNUSED,
             "allow-list",
             "needs 2 cards with 1 millicores free each, found 1 in the allow list",
-            id="allow-list-too-short",
         ),
-        pytest.param(
+        case(
+            "deny-list",
             pod(container(memory=5 * GB), denied=cards(0)),
             node(CARD, like=2),
-            booked({}, amounts(memory=4 * GB)),
             "deny-list",
             "no card outside the deny list has 5.0 GB of memory.max free",
-            id="deny-list",
+            usage=booked({}, amounts(memory=4 * GB)),
         ),
-        pytest.param(
+        case(
+            "deny-list-leaves-too-little-for-all",
             pod(container(millicores=600), container(millicores=600), denied=cards(0)),
             node(CARD, like=2),
-            UNUSED,
             "deny-list",
             "each of 2 containers fits alone, but not all together on the cards outside the deny list"
             " (1200 millicores in total)",
-            id="deny-list-leaves-too-little-for-all",
         ),
-        pytest.param(
+        case(
+            "allowed-and-denied",
             pod(container(), allowed=cards(0), denied=cards(0)),
             node(CARD),
-            UNUSED,
             "deny-list",
             "no card outside the deny list has 1 i915 free",
-            id="allowed-and-denied",
         ),
-        pytest.param(
+        case(
+            "of-two-obstacles-the-one-that-alone-would-help",
             pod(container(), allowed=cards(1)),
             node(CARD, like=2, disabled=cards(0, 1)),
-            booked({}, {}),
             "cards-disabled",
             "card1 is disabled by a telemetry label",
-            id="of-two-obstacles-the-one-that-alone-would-help",
+            usage=booked({}, {}),
         ),
-        pytest.param(
+        case(
+            "of-two-obstacles-that-must-both-go-the-last-one",
             pod(container(millicores=500), allowed=cards(1)),
             node(CARD, like=2, disabled=cards(0)),
-            booked({}, FULL),
             "allow-list",
             "no card in the allow list has 500 millicores free",
-            id="of-two-obstacles-that-must-both-go-the-last-one",
+            usage=booked({}, FULL),
         ),
-        pytest.param(
+        case(
+            "numa",
             pod(container(2, millicores=500), scope=Scope.NUMA),
             node(CARD, like=4, numa_groups=TWO_GROUPS),
-            booked(FULL, {}, FULL),
             "numa",
             "no NUMA group has 2 cards with 500 millicores free each",
-            id="numa",
+            usage=booked(FULL, {}, FULL),
         ),
-        pytest.param(
+        case(
+            "a-card-in-no-group",
             pod(container(), scope=Scope.NUMA),
             node(CARD, numa_groups=()),
-            UNUSED,
             "numa",
             "no NUMA group has a card with 1 i915 free",
-            id="a-card-in-no-group",
         ),
-        pytest.param(
+        case(
+            "numa-together",
             pod(container(2, millicores=600), container(millicores=600), scope=Scope.NUMA),
             node(CARD, like=4, numa_groups=TWO_GROUPS),
-            UNUSED,
             "numa",
             "no NUMA group has room for all containers together",
-            id="numa-together",
         ),
-        pytest.param(
+        case(
+            "links",
             pod(container(2, millicores=500, tiles=1), linked=True),
             node(TILED, like=3, links=(link((0, 0), (1, 0)),)),
-            booked(FULL),
             "links",
             "no free linked pair of cards with 500 millicores free each",
-            id="links",
+            usage=booked(FULL),
         ),
-        pytest.param(
+        case(
+            "two-links-that-share-a-card",
             pod(container(4, tiles=1), linked=True),
             node(TILED, like=4, links=(link((0, 0), (1, 0)), link((1, 1), (2, 0)))),
-            UNUSED,
             "links",
             "fewer than 2 free linked pairs of cards",
-            id="two-links-that-share-a-card",
         ),
-        pytest.param(
+        case(
+            "links-together",
             pod(container(2, tiles=1), container(2, tiles=1), linked=True),
             node(TILED, like=2, links=(link((0, 0), (1, 0)),)),
-            UNUSED,
             "links",
             "fewer than 2 free linked pairs of cards for all containers together",
-            id="links-together",
         ),
-        pytest.param(
+        case(
+            "not-together",
             pod(container(millicores=600), container(millicores=600), container(0)),
             node(CARD),
-            UNUSED,
             "not-together",
             "each of 2 containers fits alone, but not all together (1200 millicores in total)",
-            id="not-together",
         ),
-        pytest.param(
+        case(
+            "not-together-by-count",
             pod(container(6), container(6)),
             node(amounts(i915=1), like=6),
-            UNUSED,
             "not-together",
             "each of 2 containers fits alone, but not all together (12 i915 in total)",
-            id="not-together-by-count",
         ),
     ],
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gas.placement.inventory import UNUSED, Inventory, Usage
+from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import PodNeed, Scope
 from gas.values.cards import Card
-from tests.placement.builders import amounts, booked, container, node, placed, pod
+from tests.placement.builders import amounts, booked, case, container, node, placed, pod
 
 CARD = amounts(i915=2, millicores=1000)
 
@@ -16,7 +16,8 @@ CARD = amounts(i915=2, millicores=1000)
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [
-        pytest.param(
+        case(
+            "the-group-is-placed-first",
             pod(
                 container(millicores=600),
                 container(millicores=300),
@@ -24,25 +25,24 @@ CARD = amounts(i915=2, millicores=1000)
                 same_card=frozenset({1, 2}),
             ),
             node(CARD, like=2),
-            UNUSED,
             "1 | 0 | 0",
-            id="the-group-is-placed-first",
         ),
-        pytest.param(
+        case(
+            "its-needs-are-summed",
             pod(container(millicores=300), container(millicores=500), same_card=frozenset({0, 1})),
             node(CARD, like=2),
-            booked(amounts(millicores=300)),
             "1 | 1",
-            id="its-needs-are-summed",
+            usage=booked(amounts(millicores=300)),
         ),
-        pytest.param(
+        case(
+            "the-count-resource-is-taken-once-for-each-container",
             pod(container(), container(), same_card=frozenset({0, 1})),
             node(CARD, like=2),
-            booked(amounts(i915=1)),
             "1 | 1",
-            id="the-count-resource-is-taken-once-for-each-container",
+            usage=booked(amounts(i915=1)),
         ),
-        pytest.param(
+        case(
+            "the-search-moves-the-whole-group",
             pod(
                 container(millicores=300),
                 container(millicores=300),
@@ -50,30 +50,26 @@ CARD = amounts(i915=2, millicores=1000)
                 same_card=frozenset({0, 1}),
             ),
             node(CARD, amounts(i915=2, millicores=600)),
-            UNUSED,
             "1 | 1 | 0",
-            id="the-search-moves-the-whole-group",
         ),
-        pytest.param(
+        case(
+            "refused-with-the-sum",
             pod(container(), container(), container(), same_card=frozenset({0, 1, 2})),
             node(CARD, like=2),
-            UNUSED,
             "no card has 3 i915 free for 3 containers that share a card",
-            id="refused-with-the-sum",
         ),
-        pytest.param(
+        case(
+            "every-numa-group-is-tried",
             pod(container(millicores=300), container(millicores=300), same_card=frozenset({0, 1}), scope=Scope.NUMA),
             node(CARD, like=4, numa_groups=((Card(0), Card(1)), (Card(2), Card(3)))),
-            booked(amounts(millicores=500), amounts(millicores=500), amounts(millicores=500)),
             "3 | 3",
-            id="every-numa-group-is-tried",
+            usage=booked(amounts(millicores=500), amounts(millicores=500), amounts(millicores=500)),
         ),
-        pytest.param(
+        case(
+            "a-need-of-0-does-not-fit-a-card-without-the-resource",
             pod(container(millicores=0), container(millicores=0), same_card=frozenset({0, 1})),
             node(amounts(i915=2), CARD),
-            UNUSED,
             "1 | 1",
-            id="a-need-of-0-does-not-fit-a-card-without-the-resource",
         ),
     ],
 )

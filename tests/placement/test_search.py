@@ -9,7 +9,7 @@ from gas.placement.need import PodNeed
 from gas.placement.place import DEFAULT_STEP_LIMIT, place
 from gas.placement.refusal import NotTogether, SearchLimitHit
 from gas.values.cards import Card
-from tests.placement.builders import amounts, booked, container, node, placed, pod
+from tests.placement.builders import amounts, booked, case, container, node, placed, pod
 
 
 def card(millicores: int) -> dict[str, int]:
@@ -19,33 +19,30 @@ def card(millicores: int) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [
-        pytest.param(
+        case(
+            "the-small-container-makes-way",
             pod(container(millicores=400), container(millicores=1000)),
             node(card(1000), card(400)),
-            UNUSED,
             "1 | 0",
-            id="the-small-container-makes-way",
         ),
-        pytest.param(
+        case(
+            "a-container-with-two-cards-makes-way",
             pod(container(2, millicores=500), container(2, millicores=1000)),
             node(card(1000), card(1000), card(500), card(500)),
-            UNUSED,
             "2,3 | 0,1",
-            id="a-container-with-two-cards-makes-way",
         ),
-        pytest.param(
+        case(
+            "the-first-choice-in-the-order-of-candidates",
             pod(container(millicores=300), container(millicores=300), container(millicores=400)),
             node(card(1000), like=2),
-            booked(amounts(millicores=300), amounts(millicores=700)),
             "0 | 1 | 0",
-            id="the-first-choice-in-the-order-of-candidates",
+            usage=booked(amounts(millicores=300), amounts(millicores=700)),
         ),
-        pytest.param(
+        case(
+            "the-order-begins-with-the-preferred-card",
             pod(container(millicores=400), container(millicores=1000)),
             node(card(1000), card(400), card(400), card(1000), preferred_card=Card(3)),
-            UNUSED,
             "3 | 0",
-            id="the-order-begins-with-the-preferred-card",
         ),
     ],
 )

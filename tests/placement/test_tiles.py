@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gas.placement.inventory import UNUSED, Inventory, Usage
+from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.values.cards import Card
-from tests.placement.builders import amounts, booked, container, init, node, placed, pod, sidecar
+from tests.placement.builders import amounts, booked, case, container, init, node, placed, pod, sidecar
 
 CARD = amounts(i915=10, tiles=4)
 
@@ -16,70 +16,58 @@ CARD = amounts(i915=10, tiles=4)
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [
-        pytest.param(pod(container(2, tiles=2)), node(CARD, like=2), UNUSED, "0:0+1,1:0+1", id="ascending"),
-        pytest.param(
-            pod(container(tiles=1), container(tiles=2)),
-            node(CARD),
-            UNUSED,
-            "0:0 | 0:1+2",
-            id="later-containers-get-other-tiles",
+        case("ascending", pod(container(2, tiles=2)), node(CARD, like=2), "0:0+1,1:0+1"),
+        case(
+            "later-containers-get-other-tiles", pod(container(tiles=1), container(tiles=2)), node(CARD), "0:0 | 0:1+2"
         ),
-        pytest.param(
-            pod(container(tiles=3)),
-            node(CARD, preferred_tiles={Card(0): (3, 2)}),
-            UNUSED,
-            "0:3+2+0",
-            id="preferred-tiles-first",
+        case(
+            "preferred-tiles-first", pod(container(tiles=3)), node(CARD, preferred_tiles={Card(0): (3, 2)}), "0:3+2+0"
         ),
-        pytest.param(
+        case(
+            "no-closed-or-booked-tiles",
             pod(container(tiles=2)),
             node(CARD, closed_tiles={Card(0): frozenset({0})}),
-            booked(amounts(tiles=1), tiles={0: {2}}),
             "0:1+3",
-            id="no-closed-or-booked-tiles",
+            usage=booked(amounts(tiles=1), tiles={0: {2}}),
         ),
-        pytest.param(
+        case(
+            "closed-tiles-lower-what-is-free",
             pod(container(tiles=3)),
             node(CARD, like=2, closed_tiles={Card(0): frozenset({0, 1})}),
-            UNUSED,
             "1:0+1+2",
-            id="closed-tiles-lower-what-is-free",
         ),
-        pytest.param(
+        case(
+            "a-closed-tile-that-a-pod-holds-counts-once",
             pod(container(tiles=3)),
             node(CARD, closed_tiles={Card(0): frozenset({1})}),
-            booked(amounts(tiles=1), tiles={0: {1}}),
             "0:0+2+3",
-            id="a-closed-tile-that-a-pod-holds-counts-once",
+            usage=booked(amounts(tiles=1), tiles={0: {1}}),
         ),
-        pytest.param(
+        case(
+            "a-card-with-all-tiles-booked-is-full-in-spite-of-its-amounts",
             pod(container(tiles=1)),
             node(CARD, like=2),
-            booked(amounts(tiles=1), tiles={0: {0, 1, 2, 3}}),
             "1:0",
-            id="a-card-with-all-tiles-booked-is-full-in-spite-of-its-amounts",
+            usage=booked(amounts(tiles=1), tiles={0: {0, 1, 2, 3}}),
         ),
-        pytest.param(pod(container(tiles=0)), node(CARD), UNUSED, "0", id="no-tiles-without-a-need-for-tiles"),
-        pytest.param(
+        case("no-tiles-without-a-need-for-tiles", pod(container(tiles=0)), node(CARD), "0"),
+        case(
+            "an-init-container-takes-tiles-that-the-pod-has-anyway",
             pod(init(tiles=2), container(tiles=2), container(tiles=2)),
             node(CARD),
-            UNUSED,
             "0:0+1 | 0:0+1 | 0:2+3",
-            id="an-init-container-takes-tiles-that-the-pod-has-anyway",
         ),
-        pytest.param(
+        case(
+            "an-init-container-takes-no-tile-of-a-sidecar-that-runs-beside-it",
             pod(sidecar(tiles=1), init(tiles=3), container(tiles=3)),
             node(CARD),
-            UNUSED,
             "0:3 | 0:0+1+2 | 0:0+1+2",
-            id="an-init-container-takes-no-tile-of-a-sidecar-that-runs-beside-it",
         ),
-        pytest.param(
+        case(
+            "a-sidecar-that-starts-later-does-not-matter",
             pod(init(tiles=4), sidecar(tiles=2), container(tiles=2)),
             node(CARD),
-            UNUSED,
             "0:0+1+2+3 | 0:2+3 | 0:0+1",
-            id="a-sidecar-that-starts-later-does-not-matter",
         ),
     ],
 )
