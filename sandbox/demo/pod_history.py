@@ -11,7 +11,7 @@ from gas.decision import names
 from gas.decision.text import MalformedAnnotation, format_container_cards, parse_container_cards
 from gas.values.cards import Card, MalformedCard
 from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.intel.affinity_mask import AFFINITY_MASK
+from gas.vocabularies.intel.devices import AFFINITY_MASK
 from gas.vocabularies.intel.names import PREFIX as RESOURCE_PREFIX
 from gas.vocabularies.known import KNOWN
 from sandbox.kubelet.containers import ContainerDevices, Containers

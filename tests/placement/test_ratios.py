@@ -263,36 +263,27 @@ def test_without_the_capacity_of_a_card_a_ratio_takes_nothing_of_it() -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        pytest.param(
-            lambda: Ratio("memory.max", -1),
-            "ratio of memory.max: expected a whole part, 0 or more, found -1",
-            id="negative",
-        ),
-        pytest.param(
+        (lambda: Ratio("memory.max", -1), "ratio of memory.max: expected a whole part, 0 or more, found -1"),
+        (
             lambda: part(Ratio("tiles", 50)),
             "container 'container': expected a number of tiles, found 50 percent of tiles",
-            id="tiles",
         ),
-        pytest.param(
+        (
             lambda: part(HALF, QUARTER),
             "container 'container': expected one amount of memory.max, found 50 percent of memory.max beside another",
-            id="two-ratios-of-one-resource",
         ),
-        pytest.param(
+        (
             lambda: part(HALF, memory=1),
             "container 'container': expected one amount of memory.max, found 50 percent of memory.max beside another",
-            id="a-ratio-beside-an-amount",
         ),
-        pytest.param(
+        (
             lambda: ContainerNeed("container", 0, ratios=(HALF,)),
             "container 'container': expected no amounts for a container that needs no card",
-            id="without-a-card",
         ),
-        pytest.param(
+        (
             lambda: pod(share(1), part(Ratio("millicores", 50))),
             "container 'container': expected a ratio of the same form as in other containers, found 50 percent of"
             " millicores",
-            id="parts-of-different-wholes",
         ),
     ],
 )

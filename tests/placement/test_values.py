@@ -26,70 +26,48 @@ def need(count: int = 1, role: Role = Role.APP, **amounts: int) -> ContainerNeed
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        pytest.param(
-            lambda: need(-1),
-            "container 'main': expected a whole number of cards, 0 or more, found -1",
-            id="negative-count",
-        ),
-        pytest.param(
-            lambda: need(memory=-5),
-            "container 'main': expected a whole amount of memory, 0 or more, found -5",
-            id="negative-amount",
-        ),
-        pytest.param(
-            lambda: need(0, millicores=1),
-            "container 'main': expected no amounts for a container that needs no card",
-            id="amounts-without-a-card",
-        ),
-        pytest.param(
+        (lambda: need(-1), "container 'main': expected a whole number of cards, 0 or more, found -1"),
+        (lambda: need(memory=-5), "container 'main': expected a whole amount of memory, 0 or more, found -5"),
+        (lambda: need(0, millicores=1), "container 'main': expected no amounts for a container that needs no card"),
+        (
             lambda: ContainerNeed("main", 1, (("xe", 1), ("millicores", 1))),
             "container 'main': expected each resource once, in the order of names, found 'millicores' after 'xe'",
-            id="resources-out-of-order",
         ),
-        pytest.param(
+        (
             lambda: ContainerNeed("main", 1, (("xe", 1), ("xe", 1))),
             "container 'main': expected each resource once, in the order of names, found 'xe' after 'xe'",
-            id="a-resource-twice",
         ),
-        pytest.param(
+        (
             lambda: PodNeed((need(), need(role=Role.INIT))),
             "container 'main': expected init containers before app containers",
-            id="init-container-after-an-app-container",
         ),
-        pytest.param(
+        (
             lambda: PodNeed((need(3, tiles=1),), linked=True),
             "container 'main': expected an even number of linked cards with 1 tile each, found 3 with 1",
-            id="odd-number-of-linked-cards",
         ),
-        pytest.param(
+        (
             lambda: PodNeed((need(2, tiles=2),), linked=True),
             "container 'main': expected an even number of linked cards with 1 tile each, found 2 with 2",
-            id="linked-cards-with-more-than-a-tile",
         ),
-        pytest.param(
+        (
             lambda: PodNeed((need(2),), linked=True),
             "container 'main': expected an even number of linked cards with 1 tile each, found 2 with 0",
-            id="linked-cards-without-tiles",
         ),
-        pytest.param(
+        (
             lambda: PodNeed((need(), need(2)), scope=Scope.CARD),
             "container 'main': expected at most 1 card, because the pod has only one, found 2",
-            id="two-cards-for-a-pod-of-one-card",
         ),
-        pytest.param(
+        (
             lambda: PodNeed((need(),), named="train"),
             "named card 'train': expected a pod of one card, found scope anywhere",
-            id="a-named-card-for-a-pod-of-any-cards",
         ),
-        pytest.param(
+        (
             lambda: PodNeed((need(), need()), same_card=frozenset({0, 2})),
             "same card: the pod has no container at position 2",
-            id="same-card-beyond-the-containers",
         ),
-        pytest.param(
+        (
             lambda: PodNeed((need(), need()), same_card=frozenset({-1, 0})),
             "same card: the pod has no container at position -1",
-            id="same-card-before-the-containers",
         ),
         *(
             pytest.param(
@@ -104,55 +82,42 @@ def need(count: int = 1, role: Role = Role.APP, **amounts: int) -> ContainerNeed
                 ("init-container", need(role=Role.INIT)),
             )
         ),
-        pytest.param(
+        (
             lambda: Inventory(capacity={Card(1): {"millicores": -1}}),
             "card1: expected a whole amount of millicores, 0 or more, found -1",
-            id="negative-capacity",
         ),
-        pytest.param(
-            lambda: Inventory(capacity={Card(2): {}, Card(1): {}}),
-            "expected cards in natural order, found card2, card1",
-            id="cards-out-of-order",
-        ),
-        pytest.param(
+        (lambda: Inventory(capacity={Card(2): {}, Card(1): {}}), "expected cards in natural order, found card2, card1"),
+        (
             lambda: Inventory(capacity={Card(0): {"tiles": 2}}, closed_tiles={Card(0): frozenset({1, 2})}),
             "card0: expected closed tiles below 2, found 2",
-            id="a-closed-tile-that-does-not-exist",
         ),
-        pytest.param(
+        (
             lambda: Inventory(capacity=TWO_CARDS, closed_tiles={Card(2): frozenset({0})}),
             "card2: expected closed tiles below 0, found 0",
-            id="a-closed-tile-of-a-card-that-the-node-lacks",
         ),
-        pytest.param(
+        (
             lambda: Inventory(capacity=TWO_CARDS, closed_tiles={Card(0): frozenset({-1})}),
             "card0: expected a tile 0, 1 and so on, found -1",
-            id="a-negative-closed-tile",
         ),
-        pytest.param(
+        (
             lambda: Inventory(capacity=TWO_CARDS, preferred_tiles={Card(0): (1, 2)}),
             "card0: expected preferred tiles below 2, found 2",
-            id="a-preferred-tile-that-does-not-exist",
         ),
-        pytest.param(
+        (
             lambda: Inventory(capacity=TWO_CARDS, preferred_tiles={Card(0): (1, 1)}),
             "card0: expected different tiles, found 1, 1",
-            id="a-preferred-tile-twice",
         ),
-        pytest.param(
+        (
             lambda: Inventory(capacity=TWO_CARDS, numa_groups=((Card(0), Card(1), Card(0)),)),
             "NUMA groups: expected each card once, found card0 twice",
-            id="a-card-twice-in-a-numa-group",
         ),
-        pytest.param(
+        (
             lambda: Inventory(capacity=TWO_CARDS, boards=((Card(0),), (Card(1), Card(0)))),
             "boards: expected each card once, found card0 twice",
-            id="a-card-on-two-boards",
         ),
-        pytest.param(
+        (
             lambda: Inventory(capacity=TWO_CARDS, numa_groups=((Card(0), Card(9)),)),
             "NUMA groups: expected cards of the node, found card9",
-            id="a-numa-group-with-a-card-that-the-node-lacks",
         ),
         *(
             pytest.param(
@@ -164,90 +129,55 @@ def need(count: int = 1, role: Role = Role.APP, **amounts: int) -> ContainerNeed
             )
             for one, other in ((0, 0), (0, 9), (9, 0))
         ),
-        pytest.param(
+        (
             lambda: Inventory(capacity={Card(0): {"millicores": 0.5}}),  # type: ignore[dict-item]
             "card0: expected a whole amount of millicores, 0 or more, found 0.5",
-            id="fractional-capacity",
         ),
-        pytest.param(
+        (
             lambda: need(1.5),  # type: ignore[arg-type]
             "container 'main': expected a whole number of cards, 0 or more, found 1.5",
-            id="fractional-count",
         ),
-        pytest.param(
+        (
             lambda: need(millicores=1.5),  # type: ignore[arg-type]
             "container 'main': expected a whole amount of millicores, 0 or more, found 1.5",
-            id="fractional-amount",
         ),
-        pytest.param(
+        (
             lambda: need(role="app"),  # type: ignore[arg-type]
             "container 'main': expected a Role, found 'app'",
-            id="a-role-that-is-not-a-role",
         ),
-        pytest.param(
+        (
             lambda: PodNeed((need(),), scope="card"),  # type: ignore[arg-type]
             "scope: expected a Scope, found 'card'",
-            id="a-scope-that-is-not-a-scope",
         ),
-        pytest.param(
-            lambda: Tile(Card(0), -1),
-            "card0: expected a tile 0, 1 and so on, found -1",
-            id="negative-tile",
-        ),
-        pytest.param(
+        (lambda: Tile(Card(0), -1), "card0: expected a tile 0, 1 and so on, found -1"),
+        (
             lambda: Tile(Card(0), 0.5),  # type: ignore[arg-type]
             "card0: expected a tile 0, 1 and so on, found 0.5",
-            id="fractional-tile",
         ),
-        pytest.param(
-            lambda: ContainerChoice((Card(0),), ((0, -1),)),
-            "card0: expected a tile 0, 1 and so on, found -1",
-            id="a-choice-with-a-negative-tile",
-        ),
-        pytest.param(
-            lambda: ContainerChoice((Card(0), Card(1)), ((0,), (1, 1))),
-            "card1: expected different tiles, found 1, 1",
-            id="a-choice-with-a-tile-twice",
-        ),
-        pytest.param(
-            lambda: Footprint(tiles={Card(0): frozenset({-1})}),
-            "card0: expected a tile 0, 1 and so on, found -1",
-            id="a-footprint-with-a-negative-tile",
-        ),
-        pytest.param(
+        (lambda: ContainerChoice((Card(0),), ((0, -1),)), "card0: expected a tile 0, 1 and so on, found -1"),
+        (lambda: ContainerChoice((Card(0), Card(1)), ((0,), (1, 1))), "card1: expected different tiles, found 1, 1"),
+        (lambda: Footprint(tiles={Card(0): frozenset({-1})}), "card0: expected a tile 0, 1 and so on, found -1"),
+        (
             lambda: Footprint(containers={Card(0): 0.5}),  # type: ignore[dict-item]
             "card0: expected a whole number of containers, 0 or more, found 0.5",
-            id="fractional-number-of-containers",
         ),
-        pytest.param(
+        (
             lambda: place(PodNeed((need(),)), Inventory(capacity=TWO_CARDS), UNUSED, step_limit=-1),
             "step_limit: expected a whole number, 0 or more, found -1",
-            id="negative-step-limit",
         ),
-        pytest.param(
+        (
             lambda: place(PodNeed((need(0),)), Inventory(capacity=TWO_CARDS), UNUSED, step_limit=0.5),  # type: ignore[arg-type]
             "step_limit: expected a whole number, 0 or more, found 0.5",
-            id="fractional-step-limit",
         ),
-        pytest.param(
-            lambda: ContainerChoice((Card(0), Card(0))),
-            "expected different cards, found card0, card0",
-            id="a-card-twice",
-        ),
-        pytest.param(
-            lambda: ContainerChoice((Card(0), Card(1)), ((0,),)),
-            "expected tiles for each of 2 cards, found 1",
-            id="tiles-for-some-cards-only",
-        ),
-        pytest.param(
+        (lambda: ContainerChoice((Card(0), Card(0))), "expected different cards, found card0, card0"),
+        (lambda: ContainerChoice((Card(0), Card(1)), ((0,),)), "expected tiles for each of 2 cards, found 1"),
+        (
             lambda: Footprint(amounts={Card(0): (("millicores", -1),)}),
             "card0: expected a whole amount of millicores, 0 or more, found -1",
-            id="negative-footprint",
         ),
-        pytest.param(
+        (
             lambda: Footprint(containers={Card(0): -1}),
             "card0: expected a whole number of containers, 0 or more, found -1",
-            id="negative-number-of-containers",
         ),
     ],
 )

@@ -82,11 +82,11 @@ def test_a_reader_ignores_fields_that_it_does_not_know() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        pytest.param("", "expected a JSON list of cards, found ''", id="empty"),
-        pytest.param("card0=x", "expected a JSON list of cards", id="not-json"),
-        pytest.param('{"card":0}', "expected a JSON list of cards", id="an-object"),
-        pytest.param("[" * 100_000, "expected a JSON list of cards", id="deep"),
-        pytest.param(f'[{{"x":{"[" * 100_000}', "expected a JSON list of cards", id="deep-inside"),
+        ("", "expected a JSON list of cards, found ''"),
+        ("card0=x", "expected a JSON list of cards"),
+        ('{"card":0}', "expected a JSON list of cards"),
+        ("[" * 100_000, "expected a JSON list of cards"),
+        (f'[{{"x":{"[" * 100_000}', "expected a JSON list of cards"),
     ],
 )
 def test_text_that_is_not_a_list_is_one_sentence(text: str, sentence: str) -> None:

@@ -103,56 +103,39 @@ NO_MEMORY = "is not enough, memory is mandatory; add koordinator.sh/gpu-memory o
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        pytest.param(
+        (
             {"ratio": 75, "shared": 2, "core": 100},
             "koordinator.sh/gpu-memory-ratio: expected a multiple of gpu.shared, which is 2, found 75",
-            id="uneven-percentage",
         ),
-        pytest.param(
+        (
             {"memory": 8, "shared": 2, "core": 101},
             "koordinator.sh/gpu-core: expected a multiple of gpu.shared, which is 2, found 101",
-            id="uneven-compute",
         ),
-        pytest.param(
+        (
             {"ratio": 150},
             "koordinator.sh/gpu-memory-ratio: expected at most 100 for each of 1 card(s), found 150; raise gpu.shared",
-            id="more-than-the-card-has",
         ),
-        pytest.param(
+        (
             {"memory": 8, "core": 300, "shared": 2},
             "koordinator.sh/gpu-core: expected at most 100 for each of 2 card(s), found 300; raise gpu.shared",
-            id="more-compute-than-the-cards-have",
         ),
-        pytest.param(
+        (
             {"gpu": 150},
             "koordinator.sh/gpu-core: expected at most 100 for each of 1 card(s), found 150; raise gpu.shared",
-            id="one-and-a-half-cards-in-the-form-of-before",
         ),
-        pytest.param(
+        (
             {"gpu": 100, "core": 50},
             "koordinator.sh/gpu states compute and memory already; remove it or koordinator.sh/gpu-core",
-            id="both-forms",
         ),
-        pytest.param(
-            {"gpu": 0},
-            "koordinator.sh/gpu-memory-ratio: expected 1 or more, found 0; memory is mandatory",
-            id="nothing",
-        ),
-        pytest.param(
+        ({"gpu": 0}, "koordinator.sh/gpu-memory-ratio: expected 1 or more, found 0; memory is mandatory"),
+        (
             {"memory": 8, "ratio": 50},
             "koordinator.sh/gpu-memory and koordinator.sh/gpu-memory-ratio both state memory; use only one of them",
-            id="memory-twice",
         ),
-        pytest.param({"core": 100}, f"koordinator.sh/gpu-core {NO_MEMORY}", id="compute-without-memory"),
-        pytest.param({"shared": 2}, f"koordinator.sh/gpu.shared {NO_MEMORY}", id="no-amounts"),
-        pytest.param(
-            {"memory": 0, "shared": 1},
-            "koordinator.sh/gpu-memory: expected 1 or more, found 0; memory is mandatory",
-            id="memory-of-0",
-        ),
-        pytest.param(
-            {"memory": 8, "shared": 0}, "koordinator.sh/gpu.shared: expected 1 card or more, found 0", id="no-card"
-        ),
+        ({"core": 100}, f"koordinator.sh/gpu-core {NO_MEMORY}"),
+        ({"shared": 2}, f"koordinator.sh/gpu.shared {NO_MEMORY}"),
+        ({"memory": 0, "shared": 1}, "koordinator.sh/gpu-memory: expected 1 or more, found 0; memory is mandatory"),
+        ({"memory": 8, "shared": 0}, "koordinator.sh/gpu.shared: expected 1 card or more, found 0"),
     ],
 )
 def test_pods_that_are_refused_with_container_resource_and_rule(asked: dict[str, Any], sentence: str) -> None:
