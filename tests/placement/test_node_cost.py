@@ -227,33 +227,19 @@ def test_the_effect_is_the_difference_of_two_states(mix: Mix, known: tuple[Inven
     assert (found.before, found.after) == (before.before, after.before)
     assert found.containers == after.containers
     assert before.waste == after.waste == 0
-    total = {
-        state: sum(
-            mix.on(inventory.capacity[card]).wasted(state_share(inventory, state, card))
+    wasted_before, wasted_after = (
+        sum(
+            mix.on(inventory.capacity[card]).wasted(state_share(inventory, each, card))
             for card in inventory.capacity
             if card not in inventory.disabled
         )
-        for state in (_Same(usage), _Same(later))
-    }
-    assert found.waste == total[_Same(later)] - total[_Same(usage)]
+        for each in (usage, later)
+    )
+    assert found.waste == wasted_after - wasted_before
 
 
-class _Same:
-    """A usage as a key, by identity."""
-
-    def __init__(self, usage: Usage) -> None:
-        self.usage = usage
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.usage is self.usage
-
-    def __hash__(self) -> int:
-        return id(self.usage)
-
-
-def state_share(inventory: Inventory, state: _Same, card: Card) -> int:
+def state_share(inventory: Inventory, usage: Usage, card: Card) -> int:
     """Return the share of a card that is left, worked out from the definition."""
-    usage = state.usage
     shares = [WHOLE]
     for name, has in inventory.capacity[card].items():
         left = has - usage.amounts.get(card, {}).get(name, 0)

@@ -235,6 +235,8 @@ class TestNodes:
             assert merged.inventory.capacity[Card(card)] == expected | ({"own": 1} if named else {})
         wrong = [count for count in counts if named and count != len(named)]
         assert len(set(merged.problems)) == len(set(wrong))
+        sentence = f"one vocabulary names {len(named)} card(s), another counts "
+        assert all(problem.startswith(sentence) for problem in merged.problems)
 
     def test_equal_sources_have_equal_facts(self) -> None:
         one, other = node({CARDS: "0"}, cards=1), node({CARDS: "0", "zone": "a"}, cards=1, name="other")

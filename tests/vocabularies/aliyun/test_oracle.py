@@ -53,7 +53,7 @@ def pod_of(random_: random.Random, number: int, size: int) -> tuple[dict[str, An
     return pod_json(*containers, name=name, uid=name), sum(units)
 
 
-# contract A1.5, A1.7, A1.8, A1.17
+# contract A1.5, A1.7, A1.8, A1.17, A1.18
 @pytest.mark.parametrize("seed", range(2))
 async def test_500_random_pods_get_the_cards_of_the_oracle(seed: int) -> None:
     random_ = random.Random(seed)

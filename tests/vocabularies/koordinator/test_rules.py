@@ -168,13 +168,6 @@ def test_whole_cards_of_a_vendor_beside_shares_are_refused(vendor: str, *, toget
     assert read(completed(document)) == f"container 'whole': {vendor}.com/gpu {rule}"
 
 
-# contract O1.13
-def test_with_the_vendors_words_switched_on_both_vocabularies_are_named() -> None:
-    document = pod_json(asking("whole", nvidia=1), sharing("part", memory=8, shared=1))
-    with pytest.raises(BadNeed, match="in the words of koordinator and of vendor; use only one of them"):
-        Vocabularies(parse_vocabularies("koordinator,vendor")).need(new(document), NeedOptions())
-
-
 # contract O1.10
 def test_the_webhook_adds_nothing_to_whole_cards_of_a_vendor() -> None:
     checks = PodChecks(Vocabularies(parse_vocabularies("koordinator,vendor")), NeedOptions())

