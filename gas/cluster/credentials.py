@@ -159,6 +159,7 @@ async def find_credentials(
     kubeconfig: str | None,
     *,
     explicit: bool,
+    context: str = "",
     environ: Mapping[str, str] = os.environ,
     token_file: str = TOKEN_FILE,
     ca_file: str = CA_FILE,
@@ -167,12 +168,13 @@ async def find_credentials(
     """Find and read the credentials.
 
     The first of these that applies is used (contract E12.3): a kubeconfig that is named explicitly; in a pod the
-    service account; ``$KUBECONFIG``; ``kubeconfig``, which defaults to ~/.kube/config.
+    service account; ``$KUBECONFIG``; ``kubeconfig``, which defaults to ~/.kube/config. ``context`` is one of its
+    contexts, empty for the current one.
 
     Raises NoCluster if the one that is used is missing, unreadable or malformed.
     """
     if explicit and kubeconfig:
-        return await _from(lambda: _load_kubeconfig(kubeconfig), clock)
+        return await _from(lambda: _load_kubeconfig(kubeconfig, context), clock)
     in_cluster = is_in_a_cluster(environ)
     if in_cluster and _existing(token_file):
         return await _from(lambda: _load_service_account(environ, token_file, ca_file), clock)
@@ -182,7 +184,7 @@ async def find_credentials(
             f"this is a pod, but there is no service account token at {token_file} and no kubeconfig at {paths}; "
             "set automountServiceAccountToken: true on the pod"
         )
-    return await _from(lambda: _load_kubeconfig(paths), clock)
+    return await _from(lambda: _load_kubeconfig(paths, context), clock)
 
 
 def is_in_a_cluster(environ: Mapping[str, str]) -> bool:
@@ -222,7 +224,7 @@ def _token(file: str) -> str:
     return authorization_header(f"Bearer {token}")
 
 
-async def _load_kubeconfig(paths: str) -> Login:
+async def _load_kubeconfig(paths: str, context: str) -> Login:
     if not (existing := _existing(paths)):
         raise NoCluster(
             f"kubeconfig {paths}: the file does not exist; name one with --kubeConfig or $KUBECONFIG, or run this in a "
@@ -230,7 +232,7 @@ async def _load_kubeconfig(paths: str) -> Login:
         )
     from gas.cluster.kubeconfig import load_kubeconfig  # which imports the official client
 
-    return await load_kubeconfig(paths, existing)
+    return await load_kubeconfig(paths, existing, context)
 
 
 def _existing(paths: str) -> list[Path]:

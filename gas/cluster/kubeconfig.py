@@ -16,22 +16,24 @@ from gas.cluster.credentials import Login, authorization_header, describe, make_
 from gas.cluster.errors import NoCluster
 
 
-async def load_kubeconfig(paths: str, existing: list[Path]) -> Login:
-    """Return the login of the current context.
+async def load_kubeconfig(paths: str, existing: list[Path], context: str = "") -> Login:
+    """Return the login of a context.
 
     paths     one or several files, written as in $KUBECONFIG
     existing  those of them that exist
+    context   empty for the current one
 
     Raises NoCluster.
     """
-    where = f"kubeconfig {paths}"
+    where = f"kubeconfig {paths}" + (f" with --context={context}" if context else "")
     for path in existing:
         try:
             path.read_bytes()
         except OSError as error:
             raise NoCluster(f"kubeconfig {path}: cannot be read: {error.strerror}") from error
     try:
-        loader = KubeConfigLoader(config_dict=KubeConfigMerger(paths).config, config_base_path=None)
+        merged = KubeConfigMerger(paths).config
+        loader = KubeConfigLoader(config_dict=merged, config_base_path=None, active_context=context or None)
     except Exception as error:
         # For a document that is not a mapping the loader raises one of these two, with a useless text.
         found = "another document" if isinstance(error, (TypeError, AttributeError)) else describe(error)

@@ -19,7 +19,7 @@ from gas.daemon import flag_values as values
 from gas.daemon.command import INTERRUPTED, print_text
 from gas.doctor.all_parts import all_findings
 from gas.doctor.gather.everything import LookOptions, look_at_everything
-from gas.doctor.kubeconfig import credentials_of
+from gas.doctor.host_files import credentials_of
 from gas.doctor.report import as_json, as_text, exit_code
 from gas.doctor.snapshot import Snapshot
 from gas.values.errors import GasError
@@ -165,9 +165,9 @@ def _print(text: str, code: int) -> int:
 
 
 async def _gather(kubeconfig: str, context: str, options: LookOptions) -> Snapshot:
-    async with credentials_of(kubeconfig, context, os.environ) as credentials:
-        api = ApiServer(credentials, user_agent="gas-doctor")
-        try:
-            return await look_at_everything(credentials, api, options)
-        finally:
-            await api.close()
+    credentials = await credentials_of(kubeconfig, context, os.environ)
+    api = ApiServer(credentials, user_agent="gas-doctor")
+    try:
+        return await look_at_everything(credentials, api, options)
+    finally:
+        await api.close()

@@ -1,4 +1,4 @@
-"""Read the control plane's files, on that machine or with its directory mounted here."""
+"""Read files: those of the control plane, on that machine or with its directory mounted here, and kubeconfigs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import os
 import select
 import stat
 import time
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
+from gas.cluster.credentials import DEFAULT_KUBECONFIG, Credentials, find_credentials, is_in_a_cluster
+from gas.cluster.errors import NoCluster
 from gas.doctor.findings import Unseen, command
 
 ETC_KUBERNETES = PurePosixPath("/etc/kubernetes")
 LARGEST_FILE = 1024 * 1024
 """Bytes. Manifests, configurations and certificates are far smaller."""
+
+LARGEST_KUBECONFIG = 16 * 1024 * 1024
+"""Bytes: enough for the certificates of thousands of clusters."""
 
 AS_ROOT = "sudo gas doctor   # on the control-plane node"
 
@@ -94,3 +100,38 @@ def kind_of(mode: int) -> str:
     if stat.S_ISDIR(mode):
         return "a directory"
     return "a pipe" if stat.S_ISFIFO(mode) else "a device"
+
+
+async def credentials_of(file: str, context: str, environ: Mapping[str, str]) -> Credentials:
+    """Find the credentials of a kubeconfig, or of the usual places. Files are checked before they are read.
+
+    file     one or several, written as in $KUBECONFIG; empty for the usual places
+    context  name of a context; empty for the current one
+
+    Raises NoCluster.
+    """
+    if not (file or context) and is_in_a_cluster(environ):
+        return await find_credentials(None, explicit=False, environ=environ)
+    paths = file or environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
+    _check_files(paths)
+    return await find_credentials(paths, explicit=True, context=context, environ=environ)
+
+
+def _check_files(paths: str) -> None:
+    """Raise NoCluster if no file exists, or one is a pipe or a device, which cannot be read twice or never ends."""
+    is_there = False
+    for path in filter(None, paths.split(os.pathsep)):
+        try:
+            found = Path(path).expanduser().stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, RuntimeError) as error:  # RuntimeError: that user's home directory is unknown
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            raise NoCluster(f"kubeconfig {path}: cannot be read: {why}") from error
+        if not stat.S_ISREG(found.st_mode):
+            raise NoCluster(f"kubeconfig {path}: expected a file, found {kind_of(found.st_mode)}")
+        if found.st_size > LARGEST_KUBECONFIG:
+            raise NoCluster(f"kubeconfig {path}: expected at most {LARGEST_KUBECONFIG} bytes, found {found.st_size}")
+        is_there = True
+    if not is_there:
+        raise NoCluster(f"kubeconfig {paths}: the file does not exist; name one with --kubeconfig or $KUBECONFIG")

@@ -20,7 +20,7 @@ from gas.cluster.credentials import DEFAULT_KUBECONFIG
 from gas.cluster.errors import Forbidden
 from gas.cluster.listing import Lister
 from gas.cluster.watch import Watch
-from gas.doctor.kubeconfig import credentials_of
+from gas.doctor.host_files import credentials_of
 from gas.doctor.programs import EXTENDER, PLUGIN, Program, containers_with, flag_value, is_on
 from gas.extender.decisions import Decision
 from gas.extender.flags import Flags as ExtenderFlags
@@ -60,14 +60,13 @@ async def connected(where: Where) -> AsyncIterator[ApiServer]:
     """
     logger = logging.getLogger("gas")
     level = logger.level
-    async with credentials_of(where.kubeconfig, where.context, os.environ) as credentials:
-        api = ApiServer(credentials, user_agent=USER_AGENT)
-        logger.setLevel(logging.CRITICAL)
-        try:
-            yield api
-        finally:
-            logger.setLevel(level)
-            await api.close()
+    api = ApiServer(await credentials_of(where.kubeconfig, where.context, os.environ), user_agent=USER_AGENT)
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield api
+    finally:
+        logger.setLevel(level)
+        await api.close()
 
 
 async def read_cluster(api: ApiServer, *, counts_hosts: bool = False) -> Cluster:
