@@ -95,9 +95,11 @@ class _ServiceReference(_SeenPart, frozen=True):
 
 
 class _WebhookClient(_SeenPart, frozen=True):
+    """Where the API server finds a webhook, and the authorities that it trusts, as PEM; empty for its machine's."""
+
     service: _ServiceReference | None = None
     url: str = ""
-    ca_bundle: str = ""
+    ca_bundle: bytes = b""
 
 
 class _MatchCondition(_SeenPart, frozen=True):
@@ -127,7 +129,11 @@ class AdmissionRule(_SeenPart, frozen=True):
 
 
 class RegisteredWebhook(_SeenPart, frozen=True):
-    """An entry of a webhook configuration. The API server fills in policy and time-out."""
+    """An entry of a webhook configuration. The API server fills in policy and time-out, in seconds.
+
+    rules                one of which must match for a call
+    reinvocation_policy  ``IfNeeded`` or ``Never``; empty for a validating webhook
+    """
 
     name: str
     client_config: _WebhookClient = _WebhookClient()

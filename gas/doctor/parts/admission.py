@@ -6,16 +6,13 @@ What kube-scheduler does without the extender is judged here as well, because a 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import contextlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from configurator.certificates import (
     alternative_names,
@@ -50,7 +47,7 @@ from gas.doctor.findings import (
     warning,
 )
 from gas.doctor.gather.calls import ClientFiles, find_service, reach
-from gas.doctor.objects import AdmissionRule, RegisteredWebhook, WebhookConfiguration
+from gas.doctor.objects import RegisteredWebhook, WebhookConfiguration
 from gas.doctor.programs import API_SERVER, EXTENDER, flag_value
 from gas.doctor.snapshot import Contact, ServiceSeen, Snapshot
 from gas.objects.stored import DetailedContainer, DetailedPod
@@ -110,31 +107,31 @@ _KUBE_SCHEDULER = "system:kube-scheduler"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook(Contact):
-    """One of the admission webhooks, as it is registered at the API server, and the outcome of connecting to it.
+    """One of the admission webhooks, and the outcome of connecting to it.
 
     kind           ``validatingwebhookconfiguration`` or ``mutatingwebhookconfiguration``
     configuration  name of the object that it is in
-    path           of its URL
-    policy         ``Fail`` or ``Ignore``
-    reinvocation   ``IfNeeded`` or ``Never``; empty for a validating webhook
-    timeout        seconds
-    rules          one of which must match for a call
-    conditions     CEL expressions that must all be true for a call
-    selectors      ``namespaceSelector`` and ``objectSelector`` -> its content, if it leaves anything out
-    bundle         the authorities that the API server trusts, as PEM; empty for those of its machine
+    registered     as the API server has it
     """
 
     kind: str
     configuration: str
-    name: str
-    path: str
-    policy: str
-    timeout: int
-    conditions: tuple[str, ...]
-    bundle: bytes
-    rules: tuple[AdmissionRule, ...]
-    selectors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    reinvocation: str = ""
+    registered: RegisteredWebhook
+
+    @property
+    def name(self) -> str:
+        return self.registered.name
+
+    @property
+    def path(self) -> str:
+        """The path of its URL."""
+        called = self.registered.client_config
+        return called.service.path if called.service is not None else f"/{'/'.join(called.url.split('/')[3:])}"
+
+    @property
+    def conditions(self) -> list[str]:
+        """The CEL expressions that must all be true for a call."""
+        return [each.expression for each in self.registered.match_conditions or ()]
 
     @property
     def is_for_bindings(self) -> bool:
@@ -146,9 +143,9 @@ class Webhook(Contact):
         return f"{self.kind} {self.configuration}, webhook {self.name}"
 
     @property
-    def is_limited(self) -> bool:
-        """True if it is called for the requests of some users only."""
-        return any(_LIMITED.match(each) for each in self.conditions)
+    def limits(self) -> list[str]:
+        """The conditions by which it is called for the requests of some users only."""
+        return [each for each in self.conditions if _LIMITED.match(each)]
 
     def edit(self, note: str) -> str:
         """Return the command that changes it."""
@@ -178,46 +175,25 @@ async def find_webhooks(api: ApiServer, timeout: float) -> tuple[Webhook, ...]:
     for kind in ("validatingwebhookconfiguration", "mutatingwebhookconfiguration"):
         path = f"/apis/admissionregistration.k8s.io/v1/{kind}s"
         for each in (await Lister(api, path, WebhookConfiguration).fetch()).objects:
-            ours = [webhook for webhook in each.webhooks or () if webhook.name.endswith(SUFFIX)]
-            found += [_called(api, kind, each.metadata.name, webhook, timeout) for webhook in ours]
+            for registered in each.webhooks or ():
+                if registered.name.endswith(SUFFIX):
+                    webhook = Webhook(kind=kind, configuration=each.metadata.name, registered=registered)
+                    found.append(_called(api, webhook, timeout))
     return tuple(await asyncio.gather(*found))
 
 
-async def _called(
-    api: ApiServer, kind: str, configuration: str, registered: RegisteredWebhook, timeout: float
-) -> Webhook:
-    client = registered.client_config
-    called = client.service
-    selectors = {"namespaceSelector": registered.namespace_selector, "objectSelector": registered.object_selector}
-    service = await find_service(api, called.namespace, called.name) if called is not None else None
-    webhook = Webhook(
-        kind=kind,
-        configuration=configuration,
-        name=registered.name,
-        path=called.path if called is not None else "/" + client.url.partition("://")[2].partition("/")[2],
-        policy=registered.failure_policy,
-        reinvocation=registered.reinvocation_policy,
-        timeout=registered.timeout_seconds,
-        rules=tuple(registered.rules or ()),
-        selectors={name: selector for name, selector in selectors.items() if selector},
-        conditions=tuple(each.expression for each in registered.match_conditions or ()),
-        bundle=_decoded(client.ca_bundle),
-        service=service,
-        failure="" if called is not None else "it is called by a URL, which the doctor does not try",
-    )
-    if called is None or not isinstance(service, ServiceSeen) or not service.exists:
+async def _called(api: ApiServer, webhook: Webhook, timeout: float) -> Webhook:
+    client = webhook.registered.client_config
+    if client.service is None:
+        return replace(webhook, failure="it is called by a URL, which the doctor does not try")
+    service = await find_service(api, client.service.namespace, client.service.name)
+    webhook = replace(webhook, service=service)
+    if isinstance(service, Unseen) or not service.exists:
         return webhook
-    files = ClientFiles(certificate=None, key=None, authority=webhook.bundle)
+    files = ClientFiles(certificate=None, key=None, authority=client.ca_bundle)
     addresses = [*filter(None, (service.cluster_address, *service.ready))]
-    name = f"{called.name}.{called.namespace}.svc"
+    name = f"{service.name}.{service.namespace}.svc"
     return await reach(webhook, addresses, name, files, timeout, nothing="its Service has no address")
-
-
-def _decoded(text: str) -> bytes:
-    try:
-        return base64.b64decode(text)
-    except binascii.Error:
-        return b""
 
 
 def _seen_webhooks(snapshot: Snapshot) -> tuple[Webhook, ...] | Unseen:
@@ -258,7 +234,7 @@ def check_admission(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _not_served(webhooks: tuple[Webhook, ...]) -> Finding:
-    strict = next((webhook for webhook in webhooks if webhook.policy == "Fail"), None)
+    strict = next((webhook for webhook in webhooks if webhook.registered.failure_policy == "Fail"), None)
     webhook = strict or webhooks[0]
     effect = "it refuses what this webhook should check" if strict else "nothing is checked"
     return (problem if strict else warning)(
@@ -285,19 +261,20 @@ def _one(webhook: Webhook, snapshot: Snapshot) -> Iterator[Finding]:
             )
         ]
     elif not findings:
-        findings = [ok(f"reached at {webhook.connected}; failurePolicy {webhook.policy}")]
+        findings = [ok(f"reached at {webhook.connected}; failurePolicy {webhook.registered.failure_policy}")]
     yield from about(webhook.where, findings)
 
 
 def _bundle(webhook: Webhook, now: float) -> Iterator[Finding]:
-    if not webhook.bundle:
+    bundle = webhook.registered.client_config.ca_bundle
+    if not bundle:
         yield problem(
             "it has no caBundle, so the API server does not trust the extender's certificate and every call fails",
             TRUST,
         )
         return
     try:
-        authorities = read_certificates(Path("caBundle"), webhook.bundle)
+        authorities = read_certificates(Path("caBundle"), bundle)
     except BadCertificate:
         yield problem("its caBundle holds no PEM certificate that can be read, so every call fails", TRUST)
         return
@@ -345,10 +322,9 @@ def _service(webhook: Webhook) -> Iterator[Finding]:
 
 
 def _stops_all_pods(webhook: Webhook) -> str | None:
-    if webhook.policy != "Fail" or not webhook.is_for_bindings:
+    if webhook.registered.failure_policy != "Fail" or not webhook.is_for_bindings:
         return None
-    limits = [each for each in webhook.conditions if _LIMITED.match(each)]
-    if limits and not any(_KUBE_SCHEDULER in each for each in limits):
+    if webhook.limits and not any(_KUBE_SCHEDULER in each for each in webhook.limits):
         return None
     return " && ".join(webhook.conditions) or "failurePolicy: Fail without matchConditions"
 
@@ -358,14 +334,16 @@ _RULES: tuple[Rule[Webhook], ...] = (
         Level.WARNING,
         "while the extender does not respond, every call waits for the whole time-out",
         expected=f"timeoutSeconds of at most {LONGEST}",
-        found=lambda each: str(each.timeout) if each.timeout > LONGEST else None,
+        found=lambda each: str(each.registered.timeout_seconds) if each.registered.timeout_seconds > LONGEST else None,
         change="timeoutSeconds: 2",
     ),
     Rule(
         Level.WARNING,
         "while the extender is away, the API server refuses every object that this webhook should check",
         expected="failurePolicy: Ignore",
-        found=lambda each: "failurePolicy: Fail" if each.policy == "Fail" and not each.is_for_bindings else None,
+        found=lambda each: (
+            "failurePolicy: Fail" if each.registered.failure_policy == "Fail" and not each.is_for_bindings else None
+        ),
     ),
     Rule(
         Level.PROBLEM,
@@ -380,8 +358,8 @@ _RULES: tuple[Rule[Webhook], ...] = (
         "another mutating webhook may change the cards of a binding after the extender has chosen them",
         expected="reinvocationPolicy: IfNeeded",
         found=lambda each: (
-            f"reinvocationPolicy: {each.reinvocation or 'Never'}"
-            if each.is_for_bindings and each.reinvocation != "IfNeeded"
+            f"reinvocationPolicy: {each.registered.reinvocation_policy or 'Never'}"
+            if each.is_for_bindings and each.registered.reinvocation_policy != "IfNeeded"
             else None
         ),
     ),
@@ -391,16 +369,17 @@ _RULES: tuple[Rule[Webhook], ...] = (
 
 def _rules(webhook: Webhook) -> Iterator[Finding]:
     """Check that the API server asks the webhook about everything that it is for."""
+    rules = webhook.registered.rules or ()
     wanted = _BINDINGS if webhook.is_for_bindings else _MATCHED.get(webhook.name, ())
     missing = [
         f"{operation} of {resource}"
         for operation, group, resources in wanted
         for resource in resources
-        if not any(rule.matches(operation, group, resource) for rule in webhook.rules)
+        if not any(rule.matches(operation, group, resource) for rule in rules)
     ]
     if missing:
         effect = "GPU pods that are bound by them get no cards" if webhook.is_for_bindings else "these are not checked"
-        has = [f"{', '.join(rule.operations or ())} of {', '.join(rule.resources or ())}" for rule in webhook.rules]
+        has = [f"{', '.join(rule.operations or ())} of {', '.join(rule.resources or ())}" for rule in rules]
         yield warning(
             f"its rules do not match {', '.join(missing)}, so {effect}",
             webhook.edit("rules as in deploy/components/admission/webhooks.yaml"),
@@ -411,14 +390,20 @@ def _rules(webhook: Webhook) -> Iterator[Finding]:
 
 def _bindings(webhook: Webhook, snapshot: Snapshot) -> Iterator[Finding]:
     """Check that all bindings are reviewed but the extender's. Which pods are checked, an administrator may choose."""
-    for name, selector in webhook.selectors.items():
+    selectors = {
+        "namespaceSelector": webhook.registered.namespace_selector,
+        "objectSelector": webhook.registered.object_selector,
+    }
+    for name, selector in selectors.items():
+        if not selector:
+            continue
         yield warning(
             f"its {name} leaves out bindings, and GPU pods that are bound by them get no cards",
             webhook.edit(f"remove {name}"),
             expected=f"no {name}",
             found=json.dumps(selector, sort_keys=True),
         )
-    accounts: Iterable[Account] = () if webhook.is_limited else snapshot.gathered.get(ACCOUNTS, ())
+    accounts: Iterable[Account] = () if webhook.limits else snapshot.gathered.get(ACCOUNTS, ())
     for account in accounts:
         if account.program is EXTENDER and not _leaves_out(webhook, account):
             yield warning(
@@ -521,28 +506,21 @@ def _not_allowed(
 def check_ignorable(snapshot: Snapshot) -> Iterator[Finding]:
     """Report a kube-scheduler that continues without the extender; the webhook for bindings limits the damage."""
     seen = _seen_webhooks(snapshot)
-    unseen = isinstance(seen, Unseen)
+    has_webhook = not isinstance(seen, Unseen) and any(webhook.is_for_bindings for webhook in seen)
     for scheduler in snapshot.schedulers:
-        edit = edit_scheduler(scheduler, "ignorable: false")
         for _ in filter(lambda entry: entry.ignorable, scheduler.entries):
-            if not isinstance(seen, Unseen) and any(webhook.is_for_bindings for webhook in seen):
-                yield warning(
-                    "while the extender is unavailable, kube-scheduler binds GPU pods itself, without cards; if only"
-                    " its response is lost, the bind webhook gives them cards",
-                    edit,
-                    where=scheduler.file,
-                    expected="ignorable: false",
-                    found="ignorable: true",
-                )
-                continue
             yield warning(
-                "while the extender is unavailable, or if it fails to bind a pod, kube-scheduler binds GPU pods itself,"
-                " without cards",
-                edit,
-                INSTALL_WEBHOOKS,
+                "while the extender is unavailable, kube-scheduler binds GPU pods itself, without cards; if only its"
+                " response is lost, the bind webhook gives them cards"
+                if has_webhook
+                else "while the extender is unavailable, or if it fails to bind a pod, kube-scheduler binds GPU pods"
+                " itself, without cards",
+                edit_scheduler(scheduler, "ignorable: false"),
+                *(() if has_webhook else (INSTALL_WEBHOOKS,)),
                 where=scheduler.file,
-                expected="ignorable: false, or at least the bind webhook",
-                found="ignorable: true" + ("" if unseen else ", and no webhook for bindings"),
+                expected="ignorable: false" + ("" if has_webhook else ", or at least the bind webhook"),
+                found="ignorable: true"
+                + ("" if has_webhook or isinstance(seen, Unseen) else ", and no webhook for bindings"),
             )
 
 

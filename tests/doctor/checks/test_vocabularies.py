@@ -8,10 +8,12 @@ import msgspec
 import pytest
 
 from gas.doctor.findings import Level, Unseen
+from gas.doctor.objects import RegisteredWebhook
 from gas.doctor.parts.admission import Webhook
 from gas.objects.stored import DetailedNode, DetailedPod, ManagedFields
 from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
 from gas.values.cards import Card
+from tests.deploy.manifests import WEBHOOKS
 from tests.doctor.snapshots import findings, gpu_pod, plugin_pod, program_pod, seen_node, seen_pod, worst
 
 ALIYUN = "--vocabularies=intel,aliyun"
@@ -19,13 +21,7 @@ KOORDINATOR = "--vocabularies=intel,koordinator"
 COMPLETING = Webhook(
     kind="mutatingwebhookconfiguration",
     configuration="gas-admission",
-    name="complete.pods.gas",
-    path="/complete",
-    policy="Ignore",
-    timeout=2,
-    conditions=(),
-    bundle=b"",
-    rules=(),
+    registered=msgspec.convert(WEBHOOKS["complete.pods.gas"], RegisteredWebhook),
 )
 
 

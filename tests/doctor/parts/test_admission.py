@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from configurator.certificates import mint_authority, mint_client, mint_server
 from gas.doctor.checks.accounts import Account
 from gas.doctor.findings import Unseen
-from gas.doctor.objects import AdmissionRule
+from gas.doctor.objects import RegisteredWebhook
 from gas.doctor.parts.admission import Webhook
 from gas.doctor.programs import EXTENDER
 from gas.doctor.snapshot import ServiceSeen
@@ -35,14 +36,24 @@ from tests.doctor.snapshots import (
 TODAY = datetime.fromtimestamp(NOW, UTC)
 YEAR = timedelta(days=365)
 AUTHORITY = mint_authority(TODAY - YEAR)
+SERVER = mint_server(AUTHORITY, ["gas-admission.default.svc"], TODAY)
 SERVED = program_pod("gas-0", "gas:1", "gas-extender", "--admission-port=9443")
 POINTS = (("10.0.0.7", 9443),)
 
 
-def webhook(name: str = "create.pods.gas", **changes: Any) -> Webhook:
-    """Build a webhook as the manifests register it, that was reached."""
-    registered = WEBHOOKS[name]
-    called = registered["clientConfig"]["service"]
+def webhook(
+    name: str = "create.pods.gas",
+    *,
+    bundle: bytes = AUTHORITY.chain,
+    conditions: Sequence[str] | None = None,
+    registered: Mapping[str, Any] | None = None,
+    **outcome: Any,
+) -> Webhook:
+    """Build a webhook as the manifests register it, that was reached. ``registered`` has changes in their words."""
+    written = {**WEBHOOKS[name], **(registered or {})}
+    if conditions is not None:
+        written["matchConditions"] = [{"expression": each} for each in conditions]
+    called = WEBHOOKS[name]["clientConfig"]["service"]
     service = ServiceSeen(
         name=called["name"],
         namespace="default",
@@ -51,28 +62,16 @@ def webhook(name: str = "create.pods.gas", **changes: Any) -> Webhook:
         ready=POINTS,
         has_not_ready=called["path"] != "/bind",
     )
+    written["clientConfig"] = {"service": called, "caBundle": bundle}
     usual = Webhook(
         kind="mutatingwebhookconfiguration" if called["path"] == "/bind" else "validatingwebhookconfiguration",
         configuration="gas-admission",
-        name=name,
-        path=called["path"],
-        policy=registered["failurePolicy"],
-        reinvocation=registered.get("reinvocationPolicy", ""),
-        timeout=registered["timeoutSeconds"],
-        conditions=tuple(each["expression"] for each in registered["matchConditions"]),
-        bundle=AUTHORITY.chain,
-        rules=rules(*registered["rules"]),
+        registered=msgspec.convert(written, RegisteredWebhook),
         service=service,
         connected="10.96.0.9:443",
-        server_certificate=mint_server(AUTHORITY, ["gas-admission.default.svc"], TODAY).certificate.public_bytes(
-            Encoding.DER
-        ),
+        server_certificate=SERVER.certificate.public_bytes(Encoding.DER),
     )
-    return replace(usual, **changes)
-
-
-def rules(*written: dict[str, Any]) -> tuple[AdmissionRule, ...]:
-    return msgspec.convert(written, tuple[AdmissionRule, ...])
+    return replace(usual, **outcome)
 
 
 ALL = tuple(map(webhook, WEBHOOKS))
@@ -115,14 +114,13 @@ def test_a_scheduler_for_new_pods_without_the_webhook_that_sets_it_is_reported()
     again = program_pod("gas-1", "gas:1", "gas-extender", "--admission-port=9443", "--admission-scheduler-name=gas")
     others = [each for each in ALL if each.name != "complete.pods.gas"]
     assert len(others) == len(ALL) - 1
-    of_defaults = webhook("complete.pods.gas")
-    for registered, found in ((others, "none"), (ALL, of_defaults.conditions[0])):
+    for registered, found in ((others, "none"), (ALL, webhook("complete.pods.gas").conditions[0])):
         ((level, text),) = faults(*registered, pods=(naming, again))
         assert level == "warning"
         assert "pod default/gas-0 | --admission-scheduler-name=gas has no effect" in text
         assert f" | {found} | " in text
     for conditions in ((), webhook("create.pods.gas").conditions):
-        assert faults(*others, replace(of_defaults, conditions=conditions), pods=(naming, again)) == []
+        assert faults(*others, webhook("complete.pods.gas", conditions=conditions), pods=(naming, again)) == []
     not_serving = program_pod("gas-0", "gas:1", "gas-extender", "--admission-scheduler-name=gas")
     ((level, text),) = faults(pods=(not_serving,))
     assert "no effect" in text
@@ -132,7 +130,7 @@ def test_a_scheduler_for_new_pods_without_the_webhook_that_sets_it_is_reported()
 
 @pytest.mark.parametrize("name", ["bind.pods.gas", "bind-strict.pods.gas"])
 def test_a_webhook_after_which_others_may_change_cards_is_reported(name: str) -> None:
-    changed = replace(webhook("bind.pods.gas", reinvocation="Never"), name=name)
+    changed = webhook("bind.pods.gas", registered={"reinvocationPolicy": "Never", "name": name})
     ((level, text),) = faults(changed)
     assert level == "warning"
     assert "another mutating webhook may change the cards" in text
@@ -158,8 +156,8 @@ def rule(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_rules_that_leave_out_bindings_are_reported(changes: dict[str, Any], missing: str) -> None:
-    strict = webhook("bind.pods.gas", rules=rules(rule(**changes)))
-    ((level, text),) = faults(replace(strict, name="bind-strict.pods.gas"))
+    strict = {"name": "bind-strict.pods.gas", "rules": [rule(**changes)]}
+    ((level, text),) = faults(webhook("bind.pods.gas", registered=strict))
     assert level == "warning"
     assert f"its rules do not match {missing}, so GPU pods that are bound by them get no cards" in text
     assert " | CREATE of pods/binding, bindings | " in text
@@ -178,7 +176,7 @@ def test_rules_that_leave_out_bindings_are_reported(changes: dict[str, Any], mis
     ids=lambda written: str([each["resources"] for each in written]),
 )
 def test_rules_that_match_all_bindings_in_other_words_are_well(written: list[dict[str, Any]]) -> None:
-    assert faults(webhook("bind.pods.gas", rules=rules(*written))) == []
+    assert faults(webhook("bind.pods.gas", registered={"rules": written})) == []
 
 
 @pytest.mark.parametrize("name", [name for name in WEBHOOKS if name != "bind.pods.gas"])
@@ -189,23 +187,24 @@ def test_every_resource_that_the_manifests_match_is_demanded(name: str) -> None:
             for left_out in each[field]:
                 fewer = {**each, field: [value for value in each[field] if value != left_out]}
                 changed = [*registered[:number], fewer, *registered[number + 1 :]]
-                ((level, text),) = faults(webhook(name, rules=rules(*changed)))
+                ((level, text),) = faults(webhook(name, registered={"rules": changed}))
                 assert level == "warning"
                 assert (
                     left_out in text.partition("its rules do not match ")[2].partition(", so these are not checked")[0]
                 )
-    ((_, text),) = faults(webhook(name, rules=()))
+    ((_, text),) = faults(webhook(name, registered={"rules": []}))
     assert " | no rules | " in text
 
 
 def test_a_selector_that_leaves_out_bindings_is_reported() -> None:
     some = {"matchLabels": {"team": "ml"}}
     for name in ("namespaceSelector", "objectSelector"):
-        ((level, text),) = faults(webhook("bind.pods.gas", selectors={name: some}))
+        ((level, text),) = faults(webhook("bind.pods.gas", registered={name: some}))
         assert level == "warning"
         assert f"its {name} leaves out bindings" in text
         assert f' | no {name} | {{"matchLabels": {{"team": "ml"}}}} | ' in text
-        assert faults(webhook("create.pods.gas", selectors={name: some})) == []
+        assert faults(webhook("create.pods.gas", registered={name: some})) == []
+        assert faults(webhook("bind.pods.gas", registered={name: {}})) == []
 
 
 @pytest.mark.parametrize(
@@ -213,7 +212,9 @@ def test_a_selector_that_leaves_out_bindings_is_reported() -> None:
 )
 def test_webhooks_that_no_extender_serves_are_reported(policy: str, level: str, words: str) -> None:
     limited = ("request.userInfo.username in ['system:serviceaccount:gpu:gas-scheduler']",)
-    away = webhook("bind.pods.gas", policy=policy, conditions=limited, connected="", failure="refused")
+    away = webhook(
+        "bind.pods.gas", registered={"failurePolicy": policy}, conditions=limited, connected="", failure="refused"
+    )
     plain = program_pod("gas-0", "gas:1", "gas-extender")
     (first, second) = faults(away, pods=(plain,))
     assert first[0] == level
@@ -242,8 +243,10 @@ def test_webhooks_that_no_extender_serves_are_reported(policy: str, level: str, 
             "does not trust the certificate that 10.96.0.9:443 presents",
             id="another-authority",
         ),
-        pytest.param({"timeout": 30}, "warning", "waits for the whole time-out", id="long"),
-        pytest.param({"policy": "Fail"}, "warning", "refuses every object", id="check-that-fails"),
+        pytest.param({"registered": {"timeoutSeconds": 30}}, "warning", "waits for the whole time-out", id="long"),
+        pytest.param(
+            {"registered": {"failurePolicy": "Fail"}}, "warning", "refuses every object", id="check-that-fails"
+        ),
         pytest.param({"connected": "", "failure": "timed out"}, "unknown", "timed out", id="not-reached"),
         pytest.param(
             {"service": ServiceSeen(name="s", namespace="n", exists=False)},
@@ -294,7 +297,7 @@ def test_bindings_that_reach_replicas_that_do_not_lead_are_reported() -> None:
     ],
 )
 def test_bindings_that_fail_for_the_whole_cluster_are_a_problem(conditions: tuple[str, ...], *, is_fatal: bool) -> None:
-    found = faults(webhook("bind.pods.gas", policy="Fail", conditions=conditions))
+    found = faults(webhook("bind.pods.gas", registered={"failurePolicy": "Fail"}, conditions=conditions))
     assert [level for level, text in found if "does not come up" in text] == (["problem"] if is_fatal else [])
     assert len(found) == is_fatal
 

@@ -91,20 +91,14 @@ async def test_only_our_webhooks_are_found_with_what_is_registered(port: int) ->
         "mutatingwebhookconfiguration", "my-admission", "bind.pods.gas"
     )  # fmt: skip
     assert webhook.is_for_bindings
-    assert (webhook.policy, webhook.timeout, webhook.conditions) == ("Ignore", 2, ("true",))
-    assert webhook.reinvocation == "IfNeeded"
-    assert [webhook.rules[0].matches("CREATE", "", each) for each in ("bindings", "pods/binding")] == [True, False]
-    assert (len(webhook.rules), webhook.selectors) == (1, {})
-    assert webhook.bundle == AUTHORITY.chain
+    registered = webhook.registered
+    assert (registered.failure_policy, registered.timeout_seconds, webhook.conditions) == ("Ignore", 2, ["true"])
+    assert registered.reinvocation_policy == "IfNeeded"
+    (rule,) = registered.rules or ()
+    assert [rule.matches("CREATE", "", each) for each in ("bindings", "pods/binding")] == [True, False]
+    assert registered.client_config.ca_bundle == AUTHORITY.chain
     assert isinstance(webhook.service, ServiceSeen)
     assert (webhook.connected, webhook.not_verified) == (f"127.0.0.1:{port}", "")
-
-
-async def test_selectors_that_leave_anything_out_are_found(port: int) -> None:
-    some, other = {"matchLabels": {"a": "b"}}, {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
-    assert (await found(cluster(port, namespaceSelector=some))).selectors == {"namespaceSelector": some}
-    both = await found(cluster(port, namespaceSelector=some, objectSelector=other))
-    assert both.selectors == {"namespaceSelector": some, "objectSelector": other}
 
 
 async def test_a_certificate_of_another_authority_is_not_verified(port: int) -> None:
