@@ -1,4 +1,4 @@
-"""All parts of the doctor, in the order of a diagnosis: from the scheduler to the pods."""
+"""All checks of the doctor, in the order of a diagnosis: from the scheduler to the pods."""
 
 from __future__ import annotations
 
@@ -6,20 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gas.doctor.check import Check
-from gas.doctor.checks import (
-    accounts,
-    certificates,
-    clocks,
-    extender,
-    node_labels,
-    node_resources,
-    placing,
-    plugins,
-    pods,
-    schedulers,
-    topology_manager,
-    vocabularies,
-)
+from gas.doctor.checks import accounts, clocks, extender, nodes, plugins, pods, schedulers
 from gas.doctor.findings import Finding
 from gas.doctor.parts import (
     admission,
@@ -33,30 +20,23 @@ from gas.doctor.parts import (
 )
 from gas.doctor.snapshot import Snapshot
 
-PARTS = (
-    schedulers.PART,
-    preemption.PART,
-    node_score.PART,
-    extender.PART,
-    certificates.PART,
-    admission.PART,
-    accounts.PART,
-    node_labels.PART,
-    node_resources.PART,
-    plugins.PART,
-    vocabularies.PART,
-    koordinator.PART,
-    vendor_plugins.PART,
-    topology_manager.PART,
-    usage.PART,
-    memory_limits.PART,
-    feature_discovery.PART,
-    clocks.PART,
-    pods.part(node_score.scores_nodes),
-    placing.PART,
+CHECKS: tuple[Check, ...] = (
+    *schedulers.CHECKS,
+    *preemption.CHECKS,
+    *node_score.CHECKS,
+    *extender.CHECKS,
+    *admission.CHECKS,
+    *accounts.CHECKS,
+    *nodes.CHECKS,
+    *plugins.CHECKS,
+    *koordinator.CHECKS,
+    *vendor_plugins.CHECKS,
+    *usage.CHECKS,
+    *memory_limits.CHECKS,
+    *feature_discovery.CHECKS,
+    *clocks.CHECKS,
+    *pods.checks(node_score.scores_nodes),
 )
-
-CHECKS: tuple[Check, ...] = tuple(check for part in PARTS for check in part.checks)
 
 TITLES = {check.name: check.title for check in CHECKS if check.title}
 """Name of the check -> its title, in the order of the report."""

@@ -1,4 +1,4 @@
-"""The declaration of a part of the system for the doctor: its checks, and what they need to gather."""
+"""The declaration of a check of the doctor, and what it needs to gather."""
 
 from __future__ import annotations
 
@@ -33,23 +33,14 @@ class Sources:
 class Check:
     """One check. It yields no finding if there is nothing to check.
 
-    name    for programs; checks of several parts may share one
-    title   for people; empty if another check of this name has it
-    gather  reads what the check finds in `Snapshot.gathered`. Changes nothing anywhere
+    name      for programs; checks of several features may share one
+    title     for people; empty if another check of this name has it
+    gather    reads what the check finds in `Snapshot.gathered`. Changes nothing anywhere
+    programs  whose pods it looks at, besides those that all checks know
     """
 
     name: str
     findings: Callable[[Snapshot], Iterable[Finding]]
     title: str = ""
     gather: Callable[[Sources], Awaitable[Mapping[str, object]]] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorPart:
-    """One part of the system, as far as the doctor checks it.
-
-    programs  whose pods its checks look at, besides those that all checks know
-    """
-
-    checks: tuple[Check, ...] = ()
     programs: tuple[Program, ...] = ()

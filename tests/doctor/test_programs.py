@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gas.doctor.all_parts import PARTS
+from gas.doctor.all_parts import CHECKS
 from gas.doctor.findings import Unseen
 from gas.doctor.host_files import LARGEST_FILE, HostFiles, read_file
 from gas.doctor.parts.feature_discovery import NFD
@@ -55,7 +55,7 @@ from gas.objects.stored import DetailedContainer as Container
     ],
 )
 def test_the_program_of_a_container(container: Container, program: Program | None) -> None:
-    known = (*PROGRAMS, *(each for part in PARTS for each in part.programs))
+    known = (*PROGRAMS, *(each for check in CHECKS for each in check.programs))
     assert [each for each in known if each.runs_in(container)] == ([program] if program else [])
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import Forbidden
-from gas.doctor.checks import topology_manager
-from gas.doctor.checks.topology_manager import read_topology_policies
+from gas.doctor.checks import plugins
+from gas.doctor.checks.plugins import read_topology_policies
 from gas.doctor.findings import Unseen
 
 NODES = [f"gpu-{number}" for number in range(100)]
@@ -52,7 +52,7 @@ async def test_after_a_refusal_no_further_kubelet_is_asked() -> None:
 
 
 async def test_slow_kubelets_are_not_awaited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topology_manager, "IN_ALL", 0.05)
+    monkeypatch.setattr(plugins, "IN_ALL", 0.05)
     async with asyncio.timeout(10):
         await read_topology_policies(Kubelets(60), NODES, 60)
 

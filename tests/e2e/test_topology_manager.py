@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gas.cluster.connection import connect
-from gas.doctor.checks.topology_manager import read_topology_policies
+from gas.doctor.checks.plugins import read_topology_policies
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import Object, write_kubeconfig

@@ -12,7 +12,7 @@ from gas.cluster.connection import ApiServer
 from gas.cluster.objects import decode_object, get_object
 from gas.daemon.flags import UsageError
 from gas.daemon.permissions import Permission, permissions_on
-from gas.doctor.check import Check, DoctorPart, Sources
+from gas.doctor.check import Check, Sources
 from gas.doctor.findings import Finding, Unseen, about, kubectl, probe, problem, summary, unknown, warning
 from gas.doctor.objects import AccessReview, AnyObject
 from gas.doctor.programs import EXTENDER, PLUGIN, Program, containers_with, flag_value, flag_values, is_on
@@ -23,7 +23,6 @@ from gas.extender.permissions import permissions_of
 from gas.objects.stored import DetailedContainer, DetailedPod
 from gas.plugin.flags import WriteNode
 
-CHECK = "permissions"
 ACCOUNTS = "accounts"
 """Name of the gathered accounts."""
 
@@ -174,6 +173,4 @@ def _for_kubectl(permission: Permission) -> str:
     return f"{name}.{permission.group}{slash}{subresource}" if permission.group else permission.resource
 
 
-PART = DoctorPart(
-    checks=(Check(name=CHECK, title="permissions in the cluster", findings=check_accounts, gather=_gather),),
-)
+CHECKS = (Check(name="permissions", title="permissions in the cluster", findings=check_accounts, gather=_gather),)

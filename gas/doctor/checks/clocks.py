@@ -13,13 +13,12 @@ import aiohttp
 from gas.cluster import paths
 from gas.cluster.credentials import Credentials
 from gas.cluster.listing import Lister
-from gas.doctor.check import Check, DoctorPart, Sources
+from gas.doctor.check import Check, Sources
 from gas.doctor.findings import Finding, Unseen, about, not_seen, ok, probe, warning
 from gas.doctor.gpus import gpu_nodes
 from gas.doctor.objects import Lease
 from gas.doctor.snapshot import Snapshot
 
-CHECK = "clocks"
 CLOCK, LEASES = "clock", "node_leases"
 """Names of what is gathered: the API server's `Clock`, and node -> heartbeat of its kubelet."""
 
@@ -137,4 +136,4 @@ def _seconds(text: str | None) -> float | None:
         return None
 
 
-PART = DoctorPart(checks=(Check(name=CHECK, title="clocks", findings=check_clocks, gather=_gather),))
+CHECKS = (Check(name="clocks", title="clocks", findings=check_clocks, gather=_gather),)

@@ -1,17 +1,50 @@
-"""Check that an extender runs, can be reached at kube-scheduler's address for it, and decides."""
+"""Check that an extender runs, decides at kube-scheduler's address for it, and has valid certificates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from urllib.parse import urlsplit
 
-from gas.doctor.check import Check, DoctorPart
-from gas.doctor.findings import Finding, Unseen, about, kubectl, kubectl_pod, ok, problem, unknown, warning
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from configurator.certificates import (
+    alternative_names,
+    day,
+    is_authority,
+    is_for,
+    is_key_of,
+    read_der_certificate,
+    read_first_certificate,
+    serves,
+)
+from gas.doctor.check import Check
+from gas.doctor.findings import (
+    Finding,
+    Unseen,
+    about,
+    command,
+    kubectl,
+    kubectl_pod,
+    not_seen,
+    ok,
+    problem,
+    summary,
+    unknown,
+    warning,
+)
 from gas.doctor.programs import EXTENDER, ORIGINAL_EXTENDER
 from gas.doctor.snapshot import Call, ServiceSeen, Snapshot
 
-CHECK = "extender"
 INSTALL = "kubectl apply --kustomize deploy/overlays/extender   # or your own overlay: docs/deploy.md, 3"
 ON_CONTROL_PLANE = "sudo gas doctor   # on the control-plane node, from which kube-scheduler calls it"
+
+SOON = timedelta(days=30)
+"""A certificate that ends within this time gets a warning; one with a short life, in its last third."""
+
+RENEW = "sudo gas-configurator   # replaces certificates that have expired or expire soon"
 
 
 def check_extender(snapshot: Snapshot) -> Iterator[Finding]:
@@ -19,7 +52,7 @@ def check_extender(snapshot: Snapshot) -> Iterator[Finding]:
     yield from _pods(snapshot)
     for call in snapshot.calls:
         if isinstance(call.service, ServiceSeen):
-            yield from about(f"service {call.service.namespace}/{call.service.name}", _service(call.service))
+            yield from about(f"service {call.service.namespace}/{call.service.name}", _service_behind(call.service))
         yield from about(call.entry.url_prefix, _response(call))
 
 
@@ -55,7 +88,7 @@ def _is_conclusive(call: Call) -> bool:
     return bool(call.connected or (call.scheduler.is_here and call.tried))
 
 
-def _service(service: ServiceSeen) -> Iterator[Finding]:
+def _service_behind(service: ServiceSeen) -> Iterator[Finding]:
     if not service.exists:
         yield problem("kube-scheduler is configured to call this Service, but it does not exist", INSTALL)
     elif not service.ready:
@@ -93,4 +126,119 @@ def _response(call: Call) -> Iterator[Finding]:
         yield ok(f"reached at {call.connected}; it decides")
 
 
-PART = DoctorPart(checks=(Check(name=CHECK, title="the extender", findings=check_extender),))
+def check_certificates(snapshot: Snapshot) -> Iterator[Finding]:
+    """Check the client certificate, the authority and the server certificate of every extender that was called."""
+    for call in snapshot.calls:
+        tls = call.entry.tls_config
+        if tls is not None and call.client is not None and call.key is not None:
+            cert_file, key_file = call.files.get("client", tls.cert_file), call.files.get("key", tls.key_file)
+            if isinstance(call.key, Unseen):
+                yield not_seen(key_file, call.key)
+            yield from _of_file(
+                cert_file,
+                call.client,
+                snapshot.now,
+                "kube-scheduler's client certificate",
+                partial(_client_certificate, call, cert_file, key_file),
+            )
+        if tls is not None and call.ca is not None:
+            ca_file = call.files.get("ca", tls.ca_file)
+            yield from _of_file(ca_file, call.ca, snapshot.now, "the authority of the extender's certificate")
+        if call.connected:
+            yield from about(f"{call.entry.url_prefix} at {call.connected}", _server_certificate(call, snapshot.now))
+
+
+def _of_file(
+    file: str,
+    content: bytes | Unseen,
+    now: float,
+    name: str,
+    further: Callable[[x509.Certificate], Iterable[Finding]] = lambda _: (),
+) -> Iterator[Finding]:
+    """Check the first certificate of a file: its dates, and what is to be checked further."""
+    if isinstance(content, Unseen):
+        yield not_seen(file, content)
+    elif (certificate := read_first_certificate(content)) is None:
+        yield problem("the file contains no PEM certificate", RENEW, where=file)
+    else:
+        found = [*dates(name, certificate, now), *further(certificate)]
+        yield from about(file, found or [ok(f"valid until {_end(certificate)}")])
+
+
+def _client_certificate(call: Call, cert_file: str, key_file: str, certificate: x509.Certificate) -> Iterator[Finding]:
+    if isinstance(call.key, bytes) and not is_key_of(certificate, call.key):
+        yield problem(f"this is not the private key of {cert_file}", RENEW, where=key_file)
+        return
+    if is_authority(certificate):
+        yield problem(
+            "kube-scheduler uses the certificate of an authority: its key can sign any certificate",
+            "sudo gas-configurator   # makes a certificate for kube-scheduler alone",
+            expected="a certificate for client authentication",
+            found=f"the authority {certificate.subject.rfc4514_string()}",
+        )
+    elif not is_for(certificate, ExtendedKeyUsageOID.CLIENT_AUTH):
+        yield problem("the certificate is not for client authentication, so the extender refuses it", RENEW)
+    if call.key_mode is not None and call.key_mode & 0o077:
+        yield warning(
+            "users other than its owner can read kube-scheduler's key, and with it bind pods",
+            command("sudo", "chmod", "0600", key_file),
+            where=key_file,
+            expected="mode 0600",
+            found=f"mode {call.key_mode:04o}",
+        )
+
+
+def _server_certificate(call: Call, now: float) -> Iterator[Finding]:
+    certificate = read_der_certificate(call.server_certificate or b"")
+    if certificate is None:
+        yield unknown(
+            "the server presented no certificate that can be read",
+            command("openssl", "s_client", "-connect", call.connected),
+        )
+        return
+    tls = call.entry.tls_config
+    host = (tls.server_name if tls else "") or urlsplit(call.entry.url_prefix).hostname or ""
+    faults = list(dates("the extender's certificate", certificate, now))
+    yield from faults
+    if not serves(certificate, host):
+        yield problem(
+            "the extender's certificate is not for the address that kube-scheduler calls",
+            RENEW,
+            expected=f"{host} among its subject alternative names",
+            found=", ".join(alternative_names(certificate)) or "none",
+        )
+    elif call.not_verified and not faults:
+        yield problem(
+            "kube-scheduler does not trust the extender's certificate",
+            RENEW,
+            expected=f"a certificate signed by the authority in {call.files.get('ca', 'caFile')}",
+            found=f"{call.not_verified}; signed by {certificate.issuer.rfc4514_string() or 'no name'}",
+        )
+    yield summary(f"valid until {_end(certificate)}, for {host}")
+
+
+def dates(name: str, certificate: x509.Certificate, now: float) -> Iterator[Finding]:
+    """Yield a finding if the certificate is not valid at this time, or will expire soon."""
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    today = datetime.fromtimestamp(now, UTC)
+    if end <= today:
+        yield problem(f"{name} has expired", RENEW, expected="a date in the future", found=day(end))
+    elif begin > today:
+        yield problem(
+            f"{name} is not valid yet; a clock may be wrong",
+            "timedatectl status",
+            expected="a date in the past",
+            found=f"{begin:%Y-%m-%d %H:%M} UTC",
+        )
+    elif end - today < min(SOON, (end - begin) / 3):
+        yield warning(f"{name} expires in {(end - today).days} days, on {day(end)}", RENEW)
+
+
+def _end(certificate: x509.Certificate) -> str:
+    return day(certificate.not_valid_after_utc)
+
+
+CHECKS = (
+    Check(name="extender", title="the extender", findings=check_extender),
+    Check(name="certificates", title="certificates", findings=check_certificates),
+)

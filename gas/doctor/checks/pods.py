@@ -1,20 +1,24 @@
-"""Check the annotations of bound GPU pods, and report why other GPU pods wait."""
+"""Check bound GPU pods, why others wait, and whether a pod that asks for one card would be placed."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import combinations
 
-from gas.doctor.check import Check, DoctorPart
+from gas.doctor.check import Check
 from gas.doctor.checks.rebuilt_ledger import RebuiltLedger, at_once, rebuild_ledger
 from gas.doctor.findings import Finding, Unseen, about, kubectl_pod, not_seen, ok, problem, unknown, warning
-from gas.doctor.snapshot import Snapshot
+from gas.doctor.gpus import DryPod, dry_pod_for
+from gas.doctor.snapshot import Reply, Snapshot
 from gas.objects.stored import DetailedPod
 from gas.placement.inventory import NOTHING
+from gas.placement.place import place
+from gas.placement.refusal import Refusal
+from gas.vocabularies.known import DEFAULT
 from gas.vocabularies.pod_checks import PodChecks
 from gas.vocabularies.protocol import NeedOptions
 
-CHECK = "pods"
 MOST = 20
 """Pods with one kind of fault that are reported one by one."""
 
@@ -24,14 +28,8 @@ OBEYED = NeedOptions(allowlist=True, denylist=True)
 NOT_ASKED = ("/scheduler/filter", "/scheduler/bind", "replica of the extender", "the ledger is not complete")
 """Parts of the scheduler's message about a pod: the extender was not reached, or did not decide."""
 
-
-def part(scores_nodes: Callable[[Snapshot], bool]) -> DoctorPart:
-    """Return the part. ``scores_nodes`` returns whether the extender scores nodes, as pods may ask."""
-
-    def findings(snapshot: Snapshot) -> Iterator[Finding]:
-        return check_pods(snapshot, scores_nodes=scores_nodes(snapshot))
-
-    return DoctorPart(checks=(Check(name=CHECK, title="pods with GPUs", findings=findings),))
+ASK = "sudo gas doctor   # on the control-plane node, which has kube-scheduler's certificate"
+ASK_AGAIN = "gas doctor   # again, once the extender responds"
 
 
 def check_pods(snapshot: Snapshot, *, scores_nodes: bool) -> Iterator[Finding]:
@@ -134,3 +132,67 @@ def _waits(pod: DetailedPod, names: set[str]) -> Finding:
     if any(words in message for words in NOT_ASKED):
         return problem(f"the extender could not decide about it: {message}", kubectl_pod(pod, "describe", "pod"))
     return ok(f"waits: {message}")
+
+
+def check_placing(snapshot: Snapshot) -> Iterator[Finding]:
+    """Compare the extender's decision about the dry pod with one made from the cluster's objects."""
+    if not snapshot.dry_pod or isinstance(snapshot.nodes, Unseen):
+        return
+    dry_pod = dry_pod_for(snapshot.nodes, snapshot.only_node)
+    if dry_pod is not None:  # otherwise reported with labels and resources
+        room = len(dry_pod.nodes) - _refused_here(rebuild_ledger(snapshot), dry_pod)
+        yield from about(f"a pod that asks for {dry_pod.resource}: 1", _decisions(snapshot, len(dry_pod.nodes), room))
+
+
+def _refused_here(rebuilt: RebuiltLedger, dry_pod: DryPod) -> int:
+    """Return on how many nodes the pod does not fit by the ledger made here."""
+    need = DEFAULT.need(dry_pod.pod(), NeedOptions())
+    results = [place(need, rebuilt.nodes[node].inventory, rebuilt.ledger.usage(node)) for node in dry_pod.nodes]
+    return sum(isinstance(result, Refusal) for result in results)
+
+
+def _decisions(snapshot: Snapshot, count: int, room: int) -> Iterator[Finding]:
+    is_decided = False
+    for call in snapshot.calls:
+        if call.reply is not None and not call.reply.error:
+            is_decided = True
+            yield _decision(call.reply, call.entry.url_prefix, count, room)
+    if not is_decided:
+        is_here = any(call.scheduler.is_here for call in snapshot.calls)
+        yield unknown(
+            "the extender returned no decision; according to the annotations in the cluster it would fit on"
+            f" {room} of {count} nodes",
+            ASK_AGAIN if is_here else ASK,
+        )
+
+
+def _decision(reply: Reply, extender: str, count: int, room: int) -> Finding:
+    if reply.passed:
+        return ok(f"{len(reply.passed)} of {count} nodes pass the filter of {extender}")
+    reasons = Counter(reply.failed.values()).most_common(3)
+    listed = "; ".join(f"{number} {'node' if number == 1 else 'nodes'}: {reason}" for reason, number in reasons)
+    if not room:
+        return warning(
+            "no node has room for it now, neither by the extender nor by the annotations in the cluster",
+            "kubectl get pods --all-namespaces --output=wide   # which pods hold the cards",
+            expected="room on a card of some node",
+            found=listed,
+        )
+    return problem(
+        f"the extender refuses every node, although by the annotations in the cluster {room} have room",
+        "kubectl --namespace=default rollout restart deployment gpu-aware-scheduling",
+        expected="a node that passes",
+        found=listed or "no reason",
+    )
+
+
+def checks(scores_nodes: Callable[[Snapshot], bool]) -> tuple[Check, ...]:
+    """Return the checks. ``scores_nodes`` returns whether the extender scores nodes, as pods may ask."""
+
+    def check(snapshot: Snapshot) -> Iterator[Finding]:
+        return check_pods(snapshot, scores_nodes=scores_nodes(snapshot))
+
+    return (
+        Check(name="pods", title="pods with GPUs", findings=check),
+        Check(name="dry-pod", title="a dry pod", findings=check_placing),
+    )

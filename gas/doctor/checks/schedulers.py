@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from configurator.scheduler_configuration import CARD_RESOURCES, ExtenderEntry
-from gas.doctor.check import Check, DoctorPart
+from gas.doctor.check import Check
 from gas.doctor.findings import (
     Finding,
     Level,
@@ -244,4 +244,4 @@ def edit(scheduler: SeenScheduler, what: str) -> str:
     return command("sudoedit", scheduler.file, note=note)
 
 
-PART = DoctorPart(checks=(Check(name=CHECK, title="kube-scheduler's configuration", findings=check_schedulers),))
+CHECKS = (Check(name=CHECK, title="kube-scheduler's configuration", findings=check_schedulers),)

@@ -18,7 +18,7 @@ from gas.cluster.credentials import Credentials
 from gas.cluster.errors import ApiUnavailable
 from gas.cluster.listing import Lister, Listing
 from gas.cluster.objects import get_object
-from gas.doctor.all_parts import CHECKS, PARTS
+from gas.doctor.all_parts import CHECKS
 from gas.doctor.check import Sources
 from gas.doctor.findings import Unseen, probe
 from gas.doctor.gather.calls import call_extenders
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 _VERSION = "/version"
 _ALL_VOCABULARIES = Vocabularies(KNOWN)
-_ALL_PROGRAMS = (*PROGRAMS, *(program for part in PARTS for program in part.programs))
+_ALL_PROGRAMS = (*PROGRAMS, *(program for check in CHECKS for program in check.programs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

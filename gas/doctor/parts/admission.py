@@ -25,12 +25,12 @@ from configurator.certificates import (
 from configurator.errors import BadCertificate
 from gas.cluster.connection import ApiServer
 from gas.cluster.listing import Lister
-from gas.doctor.check import Check, DoctorPart, Sources
+from gas.doctor.check import Check, Sources
 from gas.doctor.checks.accounts import ACCOUNTS, Account
-from gas.doctor.checks.certificates import SOON, dates
+from gas.doctor.checks.extender import SOON, dates
+from gas.doctor.checks.plugins import VOCABULARIES
 from gas.doctor.checks.schedulers import CHECK as SCHEDULER_CHECK
 from gas.doctor.checks.schedulers import edit as edit_scheduler
-from gas.doctor.checks.vocabularies import CHECK as VOCABULARY_CHECK
 from gas.doctor.findings import (
     Finding,
     Level,
@@ -52,7 +52,6 @@ from gas.doctor.programs import API_SERVER, EXTENDER, flag_value
 from gas.doctor.snapshot import Contact, ServiceSeen, Snapshot
 from gas.objects.stored import DetailedContainer, DetailedPod
 
-CHECK = "admission"
 WEBHOOKS = "webhooks"
 """Name of the gathered webhooks."""
 
@@ -540,10 +539,8 @@ def check_completion(snapshot: Snapshot) -> Iterator[Finding]:
             )
 
 
-PART = DoctorPart(
-    checks=(
-        Check(name=CHECK, title="admission webhooks", findings=check_admission, gather=_gather),
-        Check(name=SCHEDULER_CHECK, findings=check_ignorable),
-        Check(name=VOCABULARY_CHECK, findings=check_completion),
-    )
+CHECKS = (
+    Check(name="admission", title="admission webhooks", findings=check_admission, gather=_gather),
+    Check(name=SCHEDULER_CHECK, findings=check_ignorable),
+    Check(name=VOCABULARIES, findings=check_completion),
 )

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from gas.cluster.errors import ApiRefused
 from gas.cluster.listing import Lister
-from gas.doctor.check import Check, DoctorPart, Sources
-from gas.doctor.checks.node_labels import CHECK as LABEL_CHECK
-from gas.doctor.checks.node_labels import first_cards
+from gas.doctor.check import Check, Sources
+from gas.doctor.checks.nodes import LABELS, first_cards
 from gas.doctor.checks.plugins import INSTALL_PLUGIN, NodePlugin, plugins_on
 from gas.doctor.findings import Finding, Unseen, about, kubectl_daemonset, not_seen, ok, probe, problem, warning
 from gas.doctor.gpus import gpu_nodes, is_labelled_by_plugin, label_writers
@@ -19,7 +18,6 @@ from gas.objects.stored import DetailedNode
 from gas.placement.inventory import Inventory
 from gas.vocabularies.intel import names
 
-CHECK = "feature-discovery"
 FEATURES = "feature_objects"
 """Name of the gathered number of NodeFeature objects; None if the cluster does not have that kind."""
 
@@ -131,10 +129,13 @@ def _labels(snapshot: Snapshot, node: DetailedNode, inventory: Inventory) -> Ite
         )
 
 
-PART = DoctorPart(
-    checks=(
-        Check(name=CHECK, title="Node Feature Discovery", findings=check_feature_discovery, gather=_gather),
-        Check(name=LABEL_CHECK, findings=check_label_writers),
+CHECKS = (
+    Check(
+        name="feature-discovery",
+        title="Node Feature Discovery",
+        findings=check_feature_discovery,
+        gather=_gather,
+        programs=(NFD,),
     ),
-    programs=(NFD,),
+    Check(name=LABELS, findings=check_label_writers),
 )

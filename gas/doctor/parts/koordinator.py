@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gas.doctor.check import Check, DoctorPart
-from gas.doctor.checks.vocabularies import CHECK
+from gas.doctor.check import Check
+from gas.doctor.checks.plugins import VOCABULARIES
 from gas.doctor.findings import Finding, problem
 from gas.doctor.gpus import resource_writers
 from gas.doctor.snapshot import Snapshot
@@ -31,4 +31,4 @@ def check_writers(snapshot: Snapshot) -> Iterator[Finding]:
                 )
 
 
-PART = DoctorPart(checks=(Check(name=CHECK, findings=check_writers),))
+CHECKS = (Check(name=VOCABULARIES, findings=check_writers),)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from gas.doctor.check import Check, DoctorPart
+from gas.doctor.check import Check
 from gas.doctor.checks.plugins import NodePlugin, own_plugins
 from gas.doctor.findings import Finding, about, kubectl_daemonset, ok, problem, warning
 from gas.doctor.programs import flag_value
@@ -14,7 +14,6 @@ from gas.doctor.snapshot import Snapshot
 from gas.objects.stored import DetailedNode
 from gas.values.card_records import ANNOTATION, parse_card_records
 
-CHECK = "usage-and-limits"
 FIRST_KERNEL = (6, 14)
 """The first kernel with the cgroup controller dmem."""
 LIMITED_DRIVER = "xe"
@@ -76,6 +75,4 @@ def _can_write_cgroups(plugin: NodePlugin) -> bool:
     return volume is not None and volume.host_path is not None
 
 
-PART = DoctorPart(
-    checks=(Check(name=CHECK, title="use of the cards and limits of their memory", findings=check_limits),)
-)
+CHECKS = (Check(name="usage-and-limits", title="use of the cards and limits of their memory", findings=check_limits),)

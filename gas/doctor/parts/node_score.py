@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gas.doctor.check import DoctorPart
 from gas.doctor.checks.schedulers import OptionalVerb
 from gas.doctor.programs import flag_value
 from gas.doctor.snapshot import Snapshot
@@ -24,4 +23,4 @@ def scores_nodes(snapshot: Snapshot) -> bool:
     return any(serving) or not serving
 
 
-PART = DoctorPart(checks=(VERB.check,))
+CHECKS = (VERB.check,)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gas.doctor.check import DoctorPart
 from gas.doctor.checks.schedulers import OptionalVerb
 from gas.doctor.programs import is_on
 
@@ -18,4 +17,4 @@ VERB = OptionalVerb(
     " that pod may still find no card",
 )
 
-PART = DoctorPart(checks=(VERB.check,))
+CHECKS = (VERB.check,)

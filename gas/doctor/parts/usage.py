@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gas.doctor.check import Check, DoctorPart
+from gas.doctor.check import Check
 from gas.doctor.checks.plugins import NodePlugin, own_plugins
 from gas.doctor.findings import Finding, about, kubectl_daemonset, ok, problem
 from gas.doctor.programs import is_on
 from gas.doctor.snapshot import Snapshot
-
-CHECK = "usage-and-limits"
 
 
 def check_usage(snapshot: Snapshot) -> Iterator[Finding]:
@@ -38,6 +36,4 @@ def _one(plugin: NodePlugin) -> Finding:
     )
 
 
-PART = DoctorPart(
-    checks=(Check(name=CHECK, title="use of the cards and limits of their memory", findings=check_usage),)
-)
+CHECKS = (Check(name="usage-and-limits", title="use of the cards and limits of their memory", findings=check_usage),)

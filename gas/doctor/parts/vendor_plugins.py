@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gas.doctor.check import Check, DoctorPart
-from gas.doctor.checks.vocabularies import CHECK, entries_of
+from gas.doctor.check import Check
+from gas.doctor.checks.plugins import VOCABULARIES, entries_of
 from gas.doctor.findings import Finding, about, kubectl, kubectl_pod, problem
 from gas.doctor.programs import EXTENDER, PLUGIN, Program, image_name, starts, vocabulary_flags
 from gas.doctor.snapshot import Snapshot
@@ -84,4 +84,4 @@ def _handed_out_twice(node: DetailedNode, resource: str, shared: list[Card]) -> 
         )
 
 
-PART = DoctorPart(checks=(Check(name=CHECK, findings=check_vendor_plugins),), programs=(NVIDIA_PLUGIN,))
+CHECKS = (Check(name=VOCABULARIES, findings=check_vendor_plugins, programs=(NVIDIA_PLUGIN,)),)

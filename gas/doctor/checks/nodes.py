@@ -1,13 +1,14 @@
-"""Check that a node's resources agree with the cards that its labels name."""
+"""Check that labels name each node's cards, and that its resources agree with them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from configurator.scheduler_configuration import CARD_RESOURCES
-from gas.doctor.check import Check, DoctorPart
-from gas.doctor.findings import Finding, about, kubectl, kubectl_pods_on, problem, summary, warning
-from gas.doctor.gpus import gpu_amounts, gpu_nodes
+from gas.doctor.check import Check
+from gas.doctor.checks.plugins import INSTALL_PLUGIN
+from gas.doctor.findings import Finding, Unseen, about, kubectl, kubectl_pods_on, not_seen, problem, summary, warning
+from gas.doctor.gpus import gpu_amounts, gpu_nodes, label_writers
 from gas.doctor.snapshot import Snapshot
 from gas.objects.stored import DetailedNode
 from gas.placement.inventory import Inventory
@@ -17,8 +18,56 @@ from gas.values.card_records import ANNOTATION, parse_card_records
 from gas.values.cards import Card
 from gas.vocabularies.intel import names
 from gas.vocabularies.intel.node_labels import read_cards
+from gas.vocabularies.protocol import NodeFacts
 
-CHECK = "node-resources"
+LABELS = "node-labels"
+
+
+def check_node_labels(snapshot: Snapshot) -> Iterator[Finding]:
+    """Check the labels of every GPU node."""
+    if isinstance(snapshot.nodes, Unseen):
+        yield not_seen("nodes", snapshot.nodes)
+        return
+    nodes = list(gpu_nodes(snapshot))
+    vocabularies = snapshot.vocabularies
+    for node in nodes:
+        yield from about(f"node {node.name}", _labels_of(node, vocabularies.facts(node)))
+    if snapshot.only_node and not any(snapshot.checked_nodes):
+        yield problem("the node does not exist", "kubectl get nodes", where=f"node {snapshot.only_node}")
+    elif not nodes:
+        yield problem(
+            "no label and no resource is about GPUs",
+            INSTALL_PLUGIN,
+            where=f"node {snapshot.only_node}" if snapshot.only_node else "nodes",
+            expected=f"a label {names.GPU_NUMBERS} and a resource {' or '.join(CARD_RESOURCES)}",
+            found="neither",
+        )
+
+
+def _labels_of(node: DetailedNode, facts: NodeFacts) -> Iterator[Finding]:
+    if not facts.inventory.cards:
+        label = ("label", "node", node.name, f"{names.GPU_NUMBERS}=0.1")
+        yield problem(
+            "no label names its cards, so pods cannot get any of them",
+            INSTALL_PLUGIN,
+            kubectl(*label, note="its card numbers, if no plugin writes them"),
+            expected=f"label {names.GPU_NUMBERS}",
+            found="; ".join(facts.problems) or "none",
+        )
+        return
+    for sentence in facts.problems:
+        show = kubectl("get", "node", node.name, "--output=yaml", note="and correct it at its source")
+        yield warning(sentence, show)
+    writers = label_writers(node)
+    by = ", ".join(sorted(writers)) or "a client that the API server has not recorded"
+    by_hand = writers and all(writer.startswith("kubectl") for writer in writers)
+    note = "; no program keeps them up to date" if by_hand else ""
+    yield summary(f"its labels name {first_cards(facts.inventory)}; written by {by}{note}")
+
+
+def first_cards(inventory: Inventory) -> str:
+    """Return the names of the first cards of a node, for a sentence."""
+    return ", ".join(map(str, inventory.cards[:8])) + (" and more" if len(inventory.cards) > 8 else "")
 
 
 def check_node_resources(snapshot: Snapshot) -> Iterator[Finding]:
@@ -27,15 +76,15 @@ def check_node_resources(snapshot: Snapshot) -> Iterator[Finding]:
     for node in gpu_nodes(snapshot):
         inventory = vocabularies.facts(node).inventory
         if inventory.cards:  # otherwise reported with the labels
-            yield from about(f"node {node.name}", _node(node, inventory))
+            yield from about(f"node {node.name}", _resources_of(node, inventory))
 
 
-def _node(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
+def _resources_of(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
     without_memory = _without_memory(node, inventory)
     yield from _counts(node)
     yield from _shares(node, inventory)
     yield from _memory(node, without_memory)
-    yield from _labels(node, inventory)
+    yield from _old_label(node, inventory)
     total = ", ".join(f"{amount} {name}" for name, amount in sorted(gpu_amounts(node).items()))
     cards = without_memory.get(MemorySource.SHARED, ())
     integrated = f"; integrated, without memory of their own: {', '.join(map(str, cards))}" if cards else ""
@@ -154,7 +203,7 @@ def _without_memory(node: DetailedNode, inventory: Inventory) -> dict[str, list[
     return found
 
 
-def _labels(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
+def _old_label(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
     """Check the old label of cards. It cannot continue in a second label, so it may name fewer cards, but no others."""
     by_name = read_cards({names.CARDS: node.labels[names.CARDS]}, []) if names.CARDS in node.labels else ()
     if others := sorted(set(by_name) - set(inventory.cards)):
@@ -170,4 +219,7 @@ def _show(node: DetailedNode, note: str) -> str:
     return kubectl("get", "node", node.name, "--output=yaml", note=note)
 
 
-PART = DoctorPart(checks=(Check(name=CHECK, title="nodes' resources", findings=check_node_resources),))
+CHECKS = (
+    Check(name=LABELS, title="nodes' labels", findings=check_node_labels),
+    Check(name="node-resources", title="nodes' resources", findings=check_node_resources),
+)
