@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from configurator.scheduler_configuration import ExtenderEntry, SchedulerConfiguration
+from configurator.scheduler_container import Mounts
 from gas.daemon.flags import UsageError
 from gas.doctor.findings import Unseen
 from gas.doctor.programs import EXTENDER, Program, containers_with, vocabulary_flags
@@ -27,6 +28,8 @@ class SeenScheduler:
     is_here        whether its files are on this machine
     is_like_here   whether it is another static pod, with the same command as the one whose files are here
     config_map     namespace and name, if the configuration is in a ConfigMap
+    command        of its container
+    mounts         of its container; None if the paths in its configuration are those of this machine
     """
 
     name: str
@@ -35,12 +38,18 @@ class SeenScheduler:
     is_here: bool = False
     is_like_here: bool = False
     config_map: tuple[str, str] | None = None
+    command: tuple[str, ...] = ()
+    mounts: Mounts | None = None
 
     @property
     def entries(self) -> list[ExtenderEntry]:
         """The extenders for GPUs that its configuration lists; none if it could not be seen."""
         seen = self.configuration
         return [] if seen is None or isinstance(seen, Unseen) else seen.gpu_extenders
+
+    def host_path(self, path: str) -> str | None:
+        """Return the path on its machine; None if it is not in a directory of that machine."""
+        return path if self.mounts is None else self.mounts.host_path(path)
 
     @property
     def names(self) -> frozenset[str]:

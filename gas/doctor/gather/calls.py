@@ -13,7 +13,7 @@ import re
 import socket
 import ssl
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -26,10 +26,9 @@ from configurator.scheduler_configuration import ExtenderEntry, TlsConfig
 from gas.cluster.connection import ApiServer
 from gas.cluster.objects import get_object
 from gas.doctor.findings import Unseen, probe
-from gas.doctor.gather.schedulers import Found
 from gas.doctor.host_files import AS_ROOT, HostFiles
 from gas.doctor.objects import EndpointSlices, Service
-from gas.doctor.snapshot import Call, Contact, Reply, ServiceSeen
+from gas.doctor.snapshot import Call, Contact, Reply, SeenScheduler, ServiceSeen
 
 _SERVICE = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]+)\.svc(?:\..*)?", re.ASCII)
 _LARGEST_RESPONSE = 16 * 1024 * 1024
@@ -56,39 +55,35 @@ class ClientFiles:
     authority: Path | bytes | None
 
 
-async def call_extenders(
-    api: ApiServer, files: HostFiles, found: Sequence[Found], *, question: bytes | None, timeout: float
-) -> list[Call]:
-    """Call each extender for GPUs in each scheduler's configuration.
+async def call_extender(
+    api: ApiServer,
+    files: HostFiles,
+    scheduler: SeenScheduler,
+    entry: ExtenderEntry,
+    *,
+    question: bytes | None,
+    timeout: float,
+) -> Call:
+    """Call an extender in a scheduler's configuration.
 
     question  ExtenderArgs as JSON; None to send no filter request
     timeout   seconds for each step
     """
-    return [
-        await _call(api, files, each, entry, question=question, timeout=timeout)
-        for each in found
-        for entry in each.scheduler.entries
-    ]
-
-
-async def _call(
-    api: ApiServer, files: HostFiles, found: Found, entry: ExtenderEntry, *, question: bytes | None, timeout: float
-) -> Call:
     tls = entry.tls_config or TlsConfig()
     named = {"client": tls.cert_file, "key": tls.key_file, "ca": tls.ca_file}
-    paths = {name: _local(files, found, path) for name, path in named.items() if path}
+    paths = {name: _local(files, scheduler, path) for name, path in named.items() if path}
     content = {name: path if isinstance(path, Unseen) else files.read_here(path) for name, path in paths.items()}
     readable = {
         name: path for name, path in paths.items() if isinstance(path, Path) and isinstance(content[name], bytes)
     }
     client = ClientFiles(certificate=readable.get("client"), key=readable.get("key"), authority=readable.get("ca"))
     call = Call(
-        scheduler=found.scheduler,
+        scheduler=scheduler,
         entry=entry,
         client=content.get("client"),
         key=content.get("key"),
         ca=content.get("ca"),
-        files={name: found.host_path(path) or path for name, path in named.items() if path},
+        files={name: scheduler.host_path(path) or path for name, path in named.items() if path},
         key_mode=_mode(readable.get("key")),
     )
     if (parts := _host_and_port(entry.url_prefix)) is None:
@@ -225,29 +220,24 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _local(files: HostFiles, found: Found, path: str) -> Path | Unseen:
+def _local(files: HostFiles, scheduler: SeenScheduler, path: str) -> Path | Unseen:
     """Return where a file that the configuration names is on this machine."""
-    if not found.scheduler.is_here:
-        return Unseen(f"{path} of {found.scheduler.name} is on another machine", AS_ROOT)
-    on_host = found.host_path(path)
+    if not scheduler.is_here:
+        return Unseen(f"{path} of {scheduler.name} is on another machine", AS_ROOT)
+    on_host = scheduler.host_path(path)
     if on_host is None:
         return Unseen(
-            f"{path} is not in a directory that {found.scheduler.name} mounts from its node",
+            f"{path} is not in a directory that {scheduler.name} mounts from its node",
             "gas-configurator   # adds the volumes to the manifest",
         )
-    local = Path(on_host) if found.mounts is None else files.local(on_host)
-    if local is None:
-        return Unseen(f"{on_host} of the control-plane node is not available on this machine", AS_ROOT)
-    return local
+    local = Path(on_host) if scheduler.mounts is None else files.local(on_host)
+    return local or Unseen(f"{on_host} of the control-plane node is not available on this machine", AS_ROOT)
 
 
 def _mode(file: Path | None) -> int | None:
-    if file is None:
-        return None
-    try:
-        return stat.S_IMODE(file.stat().st_mode)
-    except OSError:
-        return None
+    with contextlib.suppress(OSError):
+        return stat.S_IMODE(file.stat().st_mode) if file is not None else None
+    return None
 
 
 def _host_and_port(url: str) -> tuple[str, int] | None:

@@ -21,7 +21,7 @@ from gas.cluster.objects import get_object
 from gas.doctor.all_parts import CHECKS
 from gas.doctor.check import Sources
 from gas.doctor.findings import Unseen, probe
-from gas.doctor.gather.calls import call_extenders
+from gas.doctor.gather.calls import call_extender
 from gas.doctor.gather.schedulers import find_schedulers
 from gas.doctor.gpus import dry_pod_for
 from gas.doctor.host_files import HostFiles
@@ -76,7 +76,7 @@ async def look_at_everything(credentials: Credentials, api: ApiServer, options: 
     seen_pods, unread_pods = _split(pods)
     files = HostFiles(options.control_plane, options.timeout)
     known_pods = () if isinstance(seen_pods, Unseen) else seen_pods
-    found = await find_schedulers(
+    schedulers = await find_schedulers(
         api, files, known_pods, manifest=options.manifest, configuration=options.scheduler_config
     )
     dry_pod = None if isinstance(seen_nodes, Unseen) or not options.dry_pod else dry_pod_for(seen_nodes, options.node)
@@ -88,8 +88,14 @@ async def look_at_everything(credentials: Credentials, api: ApiServer, options: 
         nodes=seen_nodes,
         pods=seen_pods,
         undecodable=unread_nodes + unread_pods,
-        schedulers=tuple(each.scheduler for each in found),
-        calls=tuple(await call_extenders(api, files, found, question=question, timeout=options.timeout)),
+        schedulers=tuple(schedulers),
+        calls=tuple(
+            [
+                await call_extender(api, files, scheduler, entry, question=question, timeout=options.timeout)
+                for scheduler in schedulers
+                for entry in scheduler.entries
+            ]
+        ),
         only_node=options.node,
         dry_pod=options.dry_pod,
         control_plane=options.control_plane,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -31,23 +31,6 @@ MANIFEST = "manifests/kube-scheduler.yaml"
 NO_CONFIGURATION = "no --config"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A scheduler, and how to find the files that its configuration names.
-
-    mounts   of its container; None if the paths are those of this machine
-    command  of its container
-    """
-
-    scheduler: SeenScheduler
-    mounts: Mounts | None = None
-    command: tuple[str, ...] = ()
-
-    def host_path(self, path: str) -> str | None:
-        """Return the path on the scheduler's machine; None if it is not in a directory of that machine."""
-        return path if self.mounts is None else self.mounts.host_path(path)
-
-
 async def find_schedulers(
     api: ApiServer,
     files: HostFiles,
@@ -56,15 +39,14 @@ async def find_schedulers(
     manifest: Path | None,
     configuration: Path | None,
     machine: str | None = None,
-) -> list[Found]:
+) -> list[SeenScheduler]:
     """Return the scheduler of the named configuration; else that of the manifest here, and those of the pods.
 
     manifest, configuration  files named on the command line
     machine                  name of this machine, by which the pod of its manifest is recognised
     """
     if configuration is not None:
-        found = _parsed(files.read_here(configuration), str(configuration))
-        return [_here(str(configuration), found)]
+        return [_here(str(configuration), _parsed(files.read_here(configuration), str(configuration)))]
     here = _of_manifest(files, manifest)
     schedulers = [] if here is None else [here]
     own_pods = [] if here is None else _own_pods(here, pods, (machine or platform.node()).lower())
@@ -72,12 +54,11 @@ async def find_schedulers(
         if pod in own_pods:
             continue
         for container in containers_with(pod, SCHEDULER):
-            is_like_here = here is not None and _is_static(pod) and _command(container) == here.command
-            schedulers.append(await _of_pod(api, pod, container, is_like_here=is_like_here))
+            schedulers.append(await _of_pod(api, pod, container, here))
     return schedulers
 
 
-def _own_pods(here: Found, pods: Sequence[DetailedPod], machine: str) -> list[DetailedPod]:
+def _own_pods(here: SeenScheduler, pods: Sequence[DetailedPod], machine: str) -> list[DetailedPod]:
     """Return the pods that the cluster shows for the manifest here: static pods that are named after this machine.
 
     If the node has another name, it is the only static pod with the manifest's command. If there are several, one of
@@ -97,11 +78,11 @@ def _command(container: DetailedContainer) -> tuple[str, ...]:
     return (*(container.command or ()), *(container.args or ()))
 
 
-def _here(file: str, configuration: SchedulerConfiguration | Unseen) -> Found:
-    return Found(SeenScheduler(name=file, file=file, configuration=configuration, is_here=True))
+def _here(file: str, configuration: SchedulerConfiguration | Unseen) -> SeenScheduler:
+    return SeenScheduler(name=file, file=file, configuration=configuration, is_here=True)
 
 
-def _of_manifest(files: HostFiles, manifest: Path | None) -> Found | None:
+def _of_manifest(files: HostFiles, manifest: Path | None) -> SeenScheduler | None:
     file = manifest or files.control_plane / MANIFEST
     content = files.read_here(file)
     if isinstance(content, Unseen):
@@ -128,57 +109,61 @@ def _is_absent(file: Path) -> bool:
     return False
 
 
-def _of_files(files: HostFiles, name: str, pod: DetailedPod, container: DetailedContainer) -> Found:
-    words = _command(container)
-    mounts = Mounts.of(pod.spec.volumes or (), container.volume_mounts or ())
-    path = SchedulerFlags.read(words).values.get(CONFIG)
-    configuration: SchedulerConfiguration | Unseen | None
-    if path is None:
-        file, configuration = NO_CONFIGURATION, None
-    elif (on_host := mounts.host_path(path)) is None:
-        file = path
-        configuration = Unseen(
-            f"{name} has --config={path}, but mounts no hostPath there",
-            "gas-configurator   # adds the volumes to the manifest",
-        )
+def _of_files(files: HostFiles, name: str, pod: DetailedPod, container: DetailedContainer) -> SeenScheduler:
+    seen = _without_configuration(name, pod, container)
+    path = _configuration_path(seen)
+    if path is None or seen.mounts is None:
+        return replace(seen, is_here=True)
+    on_host = seen.mounts.host_path(path)
+    found: SchedulerConfiguration | Unseen
+    if on_host is None:
+        fix = "gas-configurator   # adds the volumes to the manifest"
+        found = Unseen(f"{name} has --config={path}, but mounts no hostPath there", fix)
     else:
-        file, configuration = on_host, _parsed(files.read(on_host), on_host)
-    return Found(SeenScheduler(name=name, file=file, configuration=configuration, is_here=True), mounts, words)
+        found = _parsed(files.read(on_host), on_host)
+    return replace(seen, file=on_host or path, configuration=found, is_here=True)
 
 
-async def _of_pod(api: ApiServer, pod: DetailedPod, container: DetailedContainer, *, is_like_here: bool) -> Found:
-    name, words = f"pod {pod.key}", _command(container)
+async def _of_pod(
+    api: ApiServer, pod: DetailedPod, container: DetailedContainer, here: SeenScheduler | None
+) -> SeenScheduler:
+    seen = _without_configuration(f"pod {pod.key}", pod, container)
+    path = _configuration_path(seen)
+    if path is None or seen.mounts is None:
+        return seen
+    if (source := seen.mounts.config_map(path)) is not None:
+        return await _of_config_map(api, seen, pod.metadata.namespace or "default", *source)
+    why = f"its configuration {path} is a file on node {pod.node_name}, which cannot be read from here"
+    is_like_here = here is not None and _is_static(pod) and seen.command == here.command
+    return replace(seen, file=path, configuration=Unseen(why, AS_ROOT), is_like_here=is_like_here)
+
+
+def _without_configuration(name: str, pod: DetailedPod, container: DetailedContainer) -> SeenScheduler:
     mounts = Mounts.of(pod.spec.volumes or (), container.volume_mounts or ())
-    path = SchedulerFlags.read(words).values.get(CONFIG)
-    if path is None:
-        return Found(SeenScheduler(name=name, file=NO_CONFIGURATION, configuration=None), mounts, words)
-    if (source := mounts.config_map(path)) is not None:
-        return Found(await _of_config_map(api, pod, *source), mounts, words)
-    elsewhere = Unseen(
-        f"its configuration {path} is a file on node {pod.node_name}, which cannot be read from here", AS_ROOT
+    return SeenScheduler(
+        name=name, file=NO_CONFIGURATION, configuration=None, command=_command(container), mounts=mounts
     )
-    scheduler = SeenScheduler(name=name, file=path, configuration=elsewhere, is_like_here=is_like_here)
-    return Found(scheduler, mounts, words)
 
 
-async def _of_config_map(api: ApiServer, pod: DetailedPod, name: str, key: str) -> SeenScheduler:
-    namespace = pod.metadata.namespace or "default"
+def _configuration_path(scheduler: SeenScheduler) -> str | None:
+    return SchedulerFlags.read(scheduler.command).values.get(CONFIG)
+
+
+async def _of_config_map(api: ApiServer, seen: SeenScheduler, namespace: str, name: str, key: str) -> SeenScheduler:
     where = f"ConfigMap {namespace}/{name}, key {key}"
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps/{quote(name, safe='')}"
     found: SchedulerConfiguration | Unseen
     config_map = await probe(get_object(api, path, ConfigMap))
-    edit = kubectl("edit", "configmap", name, namespace=namespace)
     if isinstance(config_map, Unseen):
         found = config_map
     elif config_map is None:
-        found = Unseen(
-            f"ConfigMap {namespace}/{name} does not exist", kubectl("get", "configmaps", namespace=namespace)
-        )
+        list_all = kubectl("get", "configmaps", namespace=namespace)
+        found = Unseen(f"ConfigMap {namespace}/{name} does not exist", list_all)
     elif (text := (config_map.data or {}).get(key)) is None:
-        found = Unseen(f"{where}: the key does not exist", edit)
+        found = Unseen(f"{where}: the key does not exist", kubectl("edit", "configmap", name, namespace=namespace))
     else:
         found = _parsed(text.encode(), where)
-    return SeenScheduler(name=f"pod {pod.key}", file=where, configuration=found, config_map=(namespace, name))
+    return replace(seen, file=where, configuration=found, config_map=(namespace, name))
 
 
 def _parsed(content: bytes | Unseen, where: str) -> SchedulerConfiguration | Unseen:
