@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pytest
 
 from configurator.scheduler_configuration import ExtenderEntry, SchedulerConfiguration
 from gas.doctor.all_parts import findings_of
@@ -57,6 +58,12 @@ def seen_node(
     return msgspec.convert(node, DetailedNode)
 
 
+def shared_node(**resources: str) -> DetailedNode:
+    """Build a node whose two cards are offered in Aliyun's words, too."""
+    usual = {"i915": "20", "millicores": "2000", "memory.max": "2097152000"}
+    return seen_node(resources=usual | {"aliyun.com/gpu-mem": "2000", "aliyun.com/gpu-count": "2"} | resources)
+
+
 def _full(names: Mapping[str, str]) -> dict[str, str]:
     return {name if "/" in name else f"gpu.intel.com/{name}": value for name, value in names.items()}
 
@@ -91,6 +98,10 @@ def program_pod(name: str, image: str, *command: str, node: str = "gpu-1", ready
 
 def plugin_pod(*flags: str, node: str = "gpu-1", name: str = "gas-plugin-abcde", ready: bool = True) -> DetailedPod:
     return program_pod(name, "localhost/gas:1", "gas-plugin", *flags, node=node, ready=ready)
+
+
+def extender_pod(*flags: str) -> DetailedPod:
+    return program_pod("gas-extender-1", "localhost/gas:1", "gas-extender", *flags, node="control-1")
 
 
 def own_plugin(*flags: str, spec: dict[str, Any] | None = None, **container: Any) -> DetailedPod:
@@ -212,3 +223,23 @@ def faults(check: str, **changes: Any) -> list[tuple[str, str]]:
         (each.level.value, " | ".join((each.where, each.message, each.expected, each.found, *each.fix)))
         for each in worst(findings(check, **changes))
     ]
+
+
+CASE = ("changes", "level", "words")
+
+
+def case(name: str, level: str, words: str, **changes: Any) -> Any:
+    """Return a row of a table: a cluster with changes has one fault of this level, with these words in its text."""
+    return pytest.param(changes, level, words, id=name)
+
+
+def fine(name: str, **changes: Any) -> Any:
+    """Return a row of a table: a cluster with changes has no fault."""
+    return pytest.param(changes, "", "", id=name)
+
+
+def assert_case(check: str, changes: Mapping[str, Any], level: str, words: str) -> None:
+    """Compare the faults that a check finds with a row of a table."""
+    found = faults(check, **changes)
+    assert [each for each, _ in found] == ([level] if level else []), found
+    assert all(words in text for _, text in found), found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gas.daemon.permissions import Permission
@@ -9,7 +11,7 @@ from gas.doctor.checks.accounts import Account, permissions
 from gas.doctor.findings import Unseen
 from gas.doctor.programs import EXTENDER, PLUGIN, Program
 from gas.objects.stored import DetailedContainer
-from tests.doctor.snapshots import NOT_SEEN, faults
+from tests.doctor.snapshots import CASE, NOT_SEEN, assert_case, case, fine
 
 
 def account(program: Program, allowed: bool | Unseen, permission: Permission) -> Account:
@@ -17,37 +19,37 @@ def account(program: Program, allowed: bool | Unseen, permission: Permission) ->
 
 
 @pytest.mark.parametrize(
-    ("permission", "allowed", "level", "words"),
+    CASE,
     [
-        pytest.param(
-            Permission("create", "pods/binding"),
-            False,
+        case(
+            "cannot-bind",
             "problem",
             "kubectl create clusterrole gas-create-pods-binding --verb=create --resource=pods/binding",
-            id="cannot-bind",
+            accounts=(account(EXTENDER, False, Permission("create", "pods/binding")),),
         ),
-        pytest.param(Permission("create", "events", needed=False), False, "warning", "reports less", id="no-events"),
-        pytest.param(
-            Permission("get", "leases", "coordination.k8s.io", "default"),
-            False,
+        case(
+            "no-events",
+            "warning",
+            "reports less",
+            accounts=(account(EXTENDER, False, Permission("create", "events", needed=False)),),
+        ),
+        case(
+            "no-lease",
             "problem",
             "kubectl --namespace=default create role gas-get-leases --verb=get --resource=leases.coordination.k8s.io",
-            id="no-lease",
+            accounts=(account(EXTENDER, False, Permission("get", "leases", "coordination.k8s.io", "default")),),
         ),
-        pytest.param(Permission("list", "pods"), NOT_SEEN, "unknown", "are unknown", id="reviews-not-allowed"),
+        case(
+            "reviews-not-allowed",
+            "unknown",
+            "are unknown",
+            accounts=(account(EXTENDER, NOT_SEEN, Permission("list", "pods")),),
+        ),
+        fine("every-permission", accounts=(account(PLUGIN, True, Permission("list", "pods")),)),
     ],
 )
-def test_a_missing_permission_is_reported(
-    permission: Permission, allowed: bool | Unseen, level: str, words: str
-) -> None:
-    ((found, text),) = faults("permissions", accounts=(account(EXTENDER, allowed, permission),))
-    assert found == level
-    assert words in text
-
-
-def test_an_account_with_every_permission_is_ok() -> None:
-    accounts = (account(PLUGIN, True, Permission("list", "pods")),)
-    assert faults("permissions", accounts=accounts) == []
+def test_the_permissions_of_accounts(changes: dict[str, Any], level: str, words: str) -> None:
+    assert_case("permissions", changes, level, words)
 
 
 def test_the_permissions_follow_the_flags_of_the_program() -> None:

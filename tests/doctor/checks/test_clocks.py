@@ -7,35 +7,31 @@ from typing import Any
 import pytest
 
 from gas.doctor.checks.clocks import Clock
-from tests.doctor.snapshots import NOT_SEEN, NOW, faults, lease
+from tests.doctor.snapshots import CASE, NOT_SEEN, NOW, assert_case, case, fine, lease
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    CASE,
     [
-        pytest.param({}, [], id="all-agree"),
-        pytest.param({"clock": NOT_SEEN}, ["may not"], id="api-server-without-a-date"),
-        pytest.param(
-            {"clock": Clock(before=NOW, server=NOW + 60, after=NOW), "node_leases": {}},
-            ["60 s ahead"],
-            id="server-ahead",
+        fine("all-agree"),
+        case("api-server-without-a-date", "unknown", "may not", clock=NOT_SEEN),
+        case(
+            "server-ahead", "warning", "60 s ahead", clock=Clock(before=NOW, server=NOW + 60, after=NOW), node_leases={}
         ),
-        pytest.param({"clock": Clock(before=NOW, server=NOW - 3, after=NOW)}, [], id="within-the-tolerance"),
-        pytest.param(
-            {"clock": Clock(before=NOW, server=NOW - 31, after=NOW), "node_leases": {}},
-            ["30 s behind"],
-            id="server-behind",
+        fine("within-the-tolerance", clock=Clock(before=NOW, server=NOW - 3, after=NOW)),
+        case(
+            "server-behind",
+            "warning",
+            "30 s behind",
+            clock=Clock(before=NOW, server=NOW - 31, after=NOW),
+            node_leases={},
         ),
-        pytest.param({"node_leases": NOT_SEEN}, ["may not"], id="heartbeats-not-seen"),
-        pytest.param({"node_leases": {"gpu-1": lease(renewed="2027-01-15T08:01:00Z")}}, ["future"], id="node-ahead"),
-        pytest.param(
-            {"node_leases": {"gpu-1": lease(renewed="2027-01-15T07:50:00Z")}}, ["600 s ago"], id="node-behind"
-        ),
-        pytest.param({"node_leases": {"gpu-1": lease(renewed="nonsense")}}, [], id="no-time-at-all"),
-        pytest.param({"node_leases": {}}, [], id="no-heartbeat"),
+        case("heartbeats-not-seen", "unknown", "may not", node_leases=NOT_SEEN),
+        case("node-ahead", "warning", "future", node_leases={"gpu-1": lease(renewed="2027-01-15T08:01:00Z")}),
+        case("node-behind", "warning", "600 s ago", node_leases={"gpu-1": lease(renewed="2027-01-15T07:50:00Z")}),
+        fine("no-time-at-all", node_leases={"gpu-1": lease(renewed="nonsense")}),
+        fine("no-heartbeat", node_leases={}),
     ],
 )
-def test_clocks_that_disagree_are_reported(changes: dict[str, Any], expected: list[str]) -> None:
-    found = faults("clocks", **changes)
-    assert len(found) == len(expected), found
-    assert all(words in text for words, (_, text) in zip(expected, found, strict=True))
+def test_clocks(changes: dict[str, Any], level: str, words: str) -> None:
+    assert_case("clocks", changes, level, words)

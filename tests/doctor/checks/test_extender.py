@@ -7,71 +7,54 @@ from typing import Any
 import pytest
 
 from gas.doctor.snapshot import Reply, ServiceSeen
-from tests.doctor.snapshots import NOT_SEEN, call, faults, program_pod, scheduler
+from tests.doctor.snapshots import CASE, NOT_SEEN, assert_case, call, case, fine, program_pod, scheduler
 
 EXTENDER = program_pod("gas-0", "gas:1", "gas-extender", node="cp")
 ORIGINAL = program_pod("original-0", "docker.io/intel/gpu-extender", "/extender", node="cp")
 
 
 @pytest.mark.parametrize(
-    ("changes", "level", "words"),
+    CASE,
     [
-        pytest.param({"pods": (), "calls": ()}, "problem", "no pod runs an extender", id="none-runs"),
-        pytest.param(
-            {"pods": (program_pod("gas-0", "gas:1", "gas-extender", ready=False),)},
-            "problem",
-            "none is ready",
-            id="not-ready",
+        case("none-runs", "problem", "no pod runs an extender", pods=(), calls=()),
+        case(
+            "not-ready", "problem", "none is ready", pods=(program_pod("gas-0", "gas:1", "gas-extender", ready=False),)
         ),
-        pytest.param({"pods": (ORIGINAL,)}, "warning", "instead of gas-extender", id="the-original-runs"),
-        pytest.param({"pods": (EXTENDER, ORIGINAL)}, "warning", "beside gas-extender", id="both-run"),
-        pytest.param(
-            {
-                "pods": (EXTENDER,),
-                "calls": (call(connected="", failure="127.0.0.1:9001: Connection refused", reply=None),),
-            },
+        case("the-original-runs", "warning", "instead of gas-extender", pods=(ORIGINAL,)),
+        case("both-run", "warning", "beside gas-extender", pods=(EXTENDER, ORIGINAL)),
+        case(
+            "not-reached-from-the-scheduler's-machine",
             "problem",
             "Connection refused",
-            id="not-reached-from-the-scheduler's-machine",
+            pods=(EXTENDER,),
+            calls=(call(connected="", failure="127.0.0.1:9001: Connection refused", reply=None),),
         ),
-        pytest.param(
-            {
-                "pods": (EXTENDER,),
-                "calls": (call(connected="", failure="x", reply=None, scheduler=scheduler(is_here=False)),),
-            },
+        case(
+            "not-reached-from-elsewhere",
             "unknown",
             "from another machine",
-            id="not-reached-from-elsewhere",
+            pods=(EXTENDER,),
+            calls=(call(connected="", failure="x", reply=None, scheduler=scheduler(is_here=False)),),
         ),
-        pytest.param({"calls": (call(reply=Reply(error="EOF")),)}, "problem", "does not decide", id="turned-away"),
-        pytest.param(
-            {"calls": (call(reply=Reply(error="the ledger is not complete yet")),)}, "problem", "ledger", id="no-ledger"
+        case("turned-away", "problem", "does not decide", calls=(call(reply=Reply(error="EOF")),)),
+        case("no-ledger", "problem", "ledger", calls=(call(reply=Reply(error="the ledger is not complete yet")),)),
+        case(
+            "no-certificate", "unknown", "no filter request", calls=(call(reply=None, client=NOT_SEEN, not_asked="x"),)
         ),
-        pytest.param(
-            {"calls": (call(reply=None, client=NOT_SEEN, not_asked="x"),)},
-            "unknown",
-            "no filter request",
-            id="no-certificate",
-        ),
-        pytest.param(
-            {"calls": (call(service=ServiceSeen(name="s", namespace="n", exists=False)),)},
+        case(
+            "no-service",
             "problem",
             "does not exist",
-            id="no-service",
+            calls=(call(service=ServiceSeen(name="s", namespace="n", exists=False)),),
         ),
-        pytest.param(
-            {"calls": (call(service=ServiceSeen(name="s", namespace="n", exists=True)),)},
+        case(
+            "no-endpoint",
             "problem",
             "no ready extender",
-            id="no-endpoint",
+            calls=(call(service=ServiceSeen(name="s", namespace="n", exists=True)),),
         ),
+        fine("ready", pods=(EXTENDER,)),
     ],
 )
-def test_an_extender_that_does_not_work_is_reported(changes: dict[str, Any], level: str, words: str) -> None:
-    ((found, text),) = faults("extender", **changes)
-    assert found == level
-    assert words in text
-
-
-def test_a_ready_extender_is_ok() -> None:
-    assert faults("extender", pods=(EXTENDER,)) == []
+def test_the_extender(changes: dict[str, Any], level: str, words: str) -> None:
+    assert_case("extender", changes, level, words)

@@ -1,4 +1,4 @@
-"""The check of pods with GPUs."""
+"""The checks of pods with GPUs, and of a pod that does not exist."""
 
 from __future__ import annotations
 
@@ -6,96 +6,106 @@ from typing import Any
 
 import pytest
 
-from tests.doctor.snapshots import faults, gpu_pod, program_pod, seen_node, seen_pod
+from gas.doctor.snapshot import Reply
+from tests.doctor.snapshots import (
+    CASE,
+    assert_case,
+    call,
+    case,
+    extender_pod,
+    faults,
+    findings,
+    fine,
+    gpu_pod,
+    program_pod,
+    seen_node,
+    seen_pod,
+    shared_node,
+    worst,
+)
 
 UNREADABLE = {"gas-container-cards": "card0;card1"}
 DAMAGED_RECEIPT = {"gas-allocated-cards": "nonsense"}
 
 
+REFUSED = Reply(failed={"gpu-1": "no card has 1 i915 free"})
+
+
 @pytest.mark.parametrize(
-    ("pods", "level", "words"),
+    CASE,
     [
-        pytest.param((gpu_pod(),), "problem", "without an annotation that names its cards", id="bound-without-cards"),
-        pytest.param((gpu_pod(annotations=UNREADABLE),), "problem", "cannot be read", id="unreadable"),
-        pytest.param(
-            (gpu_pod(cards="card0", annotations=DAMAGED_RECEIPT),), "warning", "receipt", id="damaged-receipt"
-        ),
-        pytest.param((gpu_pod(cards="card9"),), "warning", "'card9'", id="a-card-that-the-node-does-not-have"),
-        pytest.param((gpu_pod(i915="-1"),), "problem", "is invalid", id="a-need-that-makes-no-sense"),
-        pytest.param(
-            (gpu_pod("a", cards="card0", millicores=600), gpu_pod("b", cards="card0", millicores=600)),
+        case("bound-without-cards", "problem", "without an annotation that names its cards", pods=(gpu_pod(),)),
+        case("unreadable", "problem", "cannot be read", pods=(gpu_pod(annotations=UNREADABLE),)),
+        case("damaged-receipt", "warning", "receipt", pods=(gpu_pod(cards="card0", annotations=DAMAGED_RECEIPT),)),
+        case("a-card-that-the-node-does-not-have", "warning", "'card9'", pods=(gpu_pod(cards="card9"),)),
+        case("a-need-that-makes-no-sense", "problem", "is invalid", pods=(gpu_pod(i915="-1"),)),
+        case(
+            "two-on-one-card",
             "problem",
             "hold more than the card has",
-            id="two-on-one-card",
+            pods=(gpu_pod("a", cards="card0", millicores=600), gpu_pod("b", cards="card0", millicores=600)),
         ),
-        pytest.param(
-            (gpu_pod("a", cards="card0", annotations={"gas-card-exclusion": "x"}), gpu_pod("b", cards="card0")),
+        case(
+            "an-exclusion-that-is-broken",
             "warning",
             "the exclusion or anti-affinity of the pods default/a and default/b forbids that they share it",
-            id="an-exclusion-that-is-broken",
+            pods=(gpu_pod("a", cards="card0", annotations={"gas-card-exclusion": "x"}), gpu_pod("b", cards="card0")),
         ),
-        pytest.param(
-            tuple(gpu_pod(name, cards="card0", annotations={"gas-card-anti-affinity": "x"}) for name in "ab"),
+        case(
+            "an-anti-affinity-that-is-broken",
             "warning",
             "the exclusion or anti-affinity of the pods default/a and default/b forbids that they share it",
-            id="an-anti-affinity-that-is-broken",
+            pods=tuple(gpu_pod(name, cards="card0", annotations={"gas-card-anti-affinity": "x"}) for name in "ab"),
         ),
-        pytest.param(
-            (gpu_pod(node=None, message='Post "https://127.0.0.1:9001/scheduler/filter": EOF'),),
+        case(
+            "waits-for-the-extender",
             "problem",
             "could not decide",
-            id="waits-for-the-extender",
+            pods=(gpu_pod(node=None, message='Post "https://127.0.0.1:9001/scheduler/filter": EOF'),),
         ),
-        pytest.param((gpu_pod(node=None, i915="-1"),), "warning", "no node can ever run it", id="never-fits"),
-        pytest.param(
-            (gpu_pod(node=None, i915=0, millicores=5),),
+        case("never-fits", "warning", "no node can ever run it", pods=(gpu_pod(node=None, i915="-1"),)),
+        case(
+            "gets-no-card",
             "warning",
             "asks for 'gpu.intel.com/millicores' but for no card; add gpu.intel.com/i915",
-            id="gets-no-card",
+            pods=(gpu_pod(node=None, i915=0, millicores=5),),
         ),
-        pytest.param(
-            (gpu_pod(node=None, annotations={"gas-same-gpus": "a"}),),
+        case(
+            "unknown-annotation",
             "warning",
             "annotation 'gas-same-gpus' is not known and has no effect; did you mean gas-same-gpu?",
-            id="unknown-annotation",
+            pods=(gpu_pod(node=None, annotations={"gas-same-gpus": "a"}),),
         ),
-        pytest.param(
-            (
+        case(
+            "nodes-are-not-scored",
+            "warning",
+            "annotation gas-node-score has no effect, because the extender runs without --node-score",
+            pods=(
                 gpu_pod(node=None, annotations={"gas-node-score": "best-fit"}),
                 program_pod("gas-0", "gas:1", "gas-extender", "--cert=/tls.crt"),
             ),
-            "warning",
-            "annotation gas-node-score has no effect, because the extender runs without --node-score",
-            id="nodes-are-not-scored",
         ),
-        pytest.param(
-            (gpu_pod(node=None, i915=9),),
+        case(
+            "no-node-could-hold-it",
             "warning",
             "no node of the cluster could run the pod now, even without other pods: container 'main' asks for 9 cards",
-            id="no-node-could-hold-it",
+            pods=(gpu_pod(node=None, i915=9),),
         ),
-        pytest.param(
-            (gpu_pod(node=None, spec={"schedulerName": "other"}),), "problem", "default-scheduler", id="wrong-scheduler"
+        case(
+            "wrong-scheduler",
+            "problem",
+            "default-scheduler",
+            pods=(gpu_pod(node=None, spec={"schedulerName": "other"}),),
         ),
+        fine("written-and-believed", pods=(gpu_pod(cards="card1"),)),
+        fine("ended", pods=(gpu_pod(phase="Failed"),)),
+        fine("waits-for-room", pods=(gpu_pod(node=None, message="0/1 nodes: no card has 5.0 GB free"),)),
+        fine("no-gpu", pods=(seen_pod({"name": "no-gpu"}),)),
+        fine("of-other-nodes", nodes=(seen_node(), seen_node("gpu-2")), pods=(gpu_pod(),), only_node="gpu-2"),
     ],
 )
-def test_a_pod_with_a_fault_is_reported(pods: tuple[Any, ...], level: str, words: str) -> None:
-    ((found, text),) = faults("pods", pods=pods)
-    assert found == level
-    assert words in text
-
-
-@pytest.mark.parametrize(
-    "pod",
-    [
-        pytest.param(gpu_pod(cards="card1"), id="written-and-believed"),
-        pytest.param(gpu_pod(phase="Failed"), id="ended"),
-        pytest.param(gpu_pod(node=None, message="0/1 nodes: no card has 5.0 GB free"), id="waits-for-room"),
-        pytest.param(seen_pod({"name": "no-gpu"}), id="no-gpu"),
-    ],
-)
-def test_a_pod_without_a_fault_is_ok(pod: Any) -> None:
-    assert faults("pods", pods=(pod,)) == []
+def test_pods(changes: dict[str, Any], level: str, words: str) -> None:
+    assert_case("pods", changes, level, words)
 
 
 def test_of_very_many_pods_only_some_are_reported_one_by_one() -> None:
@@ -105,5 +115,39 @@ def test_of_very_many_pods_only_some_are_reported_one_by_one() -> None:
     assert "30 more pods have invalid annotations" in found[-1][1]
 
 
-def test_pods_of_other_nodes_are_skipped_with_one_node() -> None:
-    assert faults("pods", nodes=(seen_node(), seen_node("gpu-2")), pods=(gpu_pod(),), only_node="gpu-2") == []
+@pytest.mark.parametrize(
+    CASE,
+    [
+        case("not-asked", "unknown", "would fit on 1 of 1 nodes", calls=()),
+        case("refused-though-there-is-room", "problem", "1 have room", calls=(call(reply=REFUSED),)),
+        case(
+            "all-cards-are-taken",
+            "warning",
+            "no node has room",
+            calls=(call(reply=REFUSED),),
+            nodes=(seen_node(resources={"i915": "2"}),),
+            pods=(gpu_pod(cards="card0", millicores=0), gpu_pod("b", cards="card1", millicores=0)),
+        ),
+        fine("placed"),
+        fine("not-wanted", dry_pod=False, calls=()),
+        fine("no-cards-to-ask-about", nodes=(seen_node(resources={}),), calls=()),
+    ],
+)
+def test_the_dry_pod(changes: dict[str, Any], level: str, words: str) -> None:
+    assert_case("dry-pod", changes, level, words)
+
+
+def test_pods_of_the_other_vocabulary_are_booked() -> None:
+    asked = {"name": "main", "resources": {"requests": {"aliyun.com/gpu-mem": "900"}}}
+    pods = [
+        seen_pod(asked, name=name, node="gpu-1", annotations={"ALIYUN_COM_GPU_MEM_IDX": "0"}) for name in ("a", "b")
+    ]
+    found = findings("pods", pods=(extender_pod("--vocabularies=intel,aliyun"), *pods), nodes=(shared_node(),))
+    (fault,) = worst(found)
+    assert (fault.where, fault.message) == ("card0 of node gpu-1", "pods hold more than the card has")
+    assert worst(findings("pods", pods=(extender_pod(), *pods), nodes=(shared_node(),))) == []
+
+
+@pytest.mark.parametrize("flags", [["--vocabularies=klingon"], ["--vocabularies=aliyun", "--aliyun-unit=GB"]])
+def test_flags_that_the_extender_refuses_count_as_the_default(flags: list[str]) -> None:
+    assert worst(findings("pods", pods=(extender_pod(*flags), gpu_pod(cards="card0")))) == []

@@ -6,50 +6,51 @@ from typing import Any
 
 import pytest
 
-from tests.doctor.snapshots import NOT_SEEN, configuration, entry, faults, program_pod, scheduler
+from tests.doctor.snapshots import (
+    CASE,
+    NOT_SEEN,
+    assert_case,
+    case,
+    configuration,
+    entry,
+    extender_pod,
+    faults,
+    findings,
+    fine,
+    program_pod,
+    scheduler,
+    shared_node,
+    worst,
+)
 
 
 @pytest.mark.parametrize(
     ("changes", "level", "words"),
     [
-        pytest.param({"bindVerb": ""}, "problem", "bindVerb", id="no-bind-verb-means-no-cards"),
-        pytest.param({"filterVerb": "filter"}, "problem", "scheduler/filter", id="another-filter-verb"),
-        pytest.param({"preemptVerb": "preempt"}, "problem", "scheduler/preempt", id="another-preempt-verb"),
-        pytest.param({"prioritizeVerb": "prioritize"}, "problem", "scheduler/prioritize", id="prioritize"),
-        pytest.param({"ignorable": True}, "warning", "ignorable: false", id="ignorable"),
-        pytest.param({"nodeCacheCapable": False}, "warning", "nodeCacheCapable: true", id="whole-nodes"),
-        pytest.param({"enableHTTPS": False}, "problem", "serves TLS only", id="no-https"),
-        pytest.param({"urlPrefix": "http://127.0.0.1:9001"}, "problem", "serves TLS only", id="plain-http"),
-        pytest.param({"tlsConfig": None}, "problem", "certFile and keyFile", id="no-client-certificate"),
-        pytest.param(
-            {"tlsConfig": {"certFile": "/c/client.crt"}}, "problem", "one of them", id="a-certificate-without-a-key"
-        ),
-        pytest.param({"tlsConfig": {"certFile": "/c", "keyFile": "/k"}}, "warning", "no caFile", id="no-verification"),
-        pytest.param(
-            {"tlsConfig": {"certFile": "/c", "keyFile": "/k", "caFile": "/a", "insecure": True}},
+        case("no-bind-verb-means-no-cards", "problem", "bindVerb", bindVerb=""),
+        case("another-filter-verb", "problem", "scheduler/filter", filterVerb="filter"),
+        case("another-preempt-verb", "problem", "scheduler/preempt", preemptVerb="preempt"),
+        case("prioritize", "problem", "scheduler/prioritize", prioritizeVerb="prioritize"),
+        case("ignorable", "warning", "ignorable: false", ignorable=True),
+        case("whole-nodes", "warning", "nodeCacheCapable: true", nodeCacheCapable=False),
+        case("no-https", "problem", "serves TLS only", enableHTTPS=False),
+        case("plain-http", "problem", "serves TLS only", urlPrefix="http://127.0.0.1:9001"),
+        case("no-client-certificate", "problem", "certFile and keyFile", tlsConfig=None),
+        case("a-certificate-without-a-key", "problem", "one of them", tlsConfig={"certFile": "/c/client.crt"}),
+        case("no-verification", "warning", "no caFile", tlsConfig={"certFile": "/c", "keyFile": "/k"}),
+        case(
+            "insecure",
             "warning",
             "insecure: true",
-            id="insecure",
+            tlsConfig={"certFile": "/c", "keyFile": "/k", "caFile": "/a", "insecure": True},
         ),
-        pytest.param(
-            {"managedResources": [{"name": "gpu.intel.com/xe"}]}, "problem", "nodes offer it", id="i915-is-offered"
-        ),
-        pytest.param(
-            {"managedResources": [{"name": "gpu.intel.com/i915"}]},
-            "warning",
-            "gpu.intel.com/xe",
-            id="xe-is-not-offered",
-        ),
-        pytest.param(
-            {
-                "managedResources": [
-                    {"name": "gpu.intel.com/i915", "ignoredByScheduler": True},
-                    {"name": "gpu.intel.com/xe"},
-                ]
-            },
+        case("i915-is-offered", "problem", "nodes offer it", managedResources=[{"name": "gpu.intel.com/xe"}]),
+        case("xe-is-not-offered", "warning", "gpu.intel.com/xe", managedResources=[{"name": "gpu.intel.com/i915"}]),
+        case(
+            "ignored-by-scheduler",
             "warning",
             "ignoredByScheduler: true",
-            id="ignored-by-scheduler",
+            managedResources=[{"name": "gpu.intel.com/i915", "ignoredByScheduler": True}, {"name": "gpu.intel.com/xe"}],
         ),
     ],
 )
@@ -102,38 +103,38 @@ def test_a_verb_is_listed_if_the_extenders_flags_switch_it_on(
 
 
 @pytest.mark.parametrize(
-    ("schedulers", "level", "words"),
+    CASE,
     [
-        pytest.param((), "unknown", "none was found", id="no-scheduler-in-sight"),
-        pytest.param((scheduler(None),), "problem", "without --config", id="no-configuration"),
-        pytest.param((scheduler(configuration()),), "problem", "none in", id="no-extender"),
-        pytest.param(
-            (scheduler(configuration({"urlPrefix": "https://other", "managedResources": [{"name": "x/y"}]})),),
+        case("no-scheduler-in-sight", "unknown", "none was found", schedulers=()),
+        case("no-configuration", "problem", "without --config", schedulers=(scheduler(None),)),
+        case("no-extender", "problem", "none in", schedulers=(scheduler(configuration()),)),
+        case(
+            "another-extender",
             "problem",
             "none in",
-            id="another-extender",
+            schedulers=(
+                scheduler(configuration({"urlPrefix": "https://other", "managedResources": [{"name": "x/y"}]})),
+            ),
         ),
-        pytest.param((scheduler(configuration(entry(), entry())),), "problem", "several extenders", id="two-entries"),
-        pytest.param((scheduler(NOT_SEEN),), "unknown", "may not be seen", id="unreadable"),
-        pytest.param(
-            (scheduler(), scheduler(None, name="pod kube-system/kube-scheduler-b")),
+        case("two-entries", "problem", "several extenders", schedulers=(scheduler(configuration(entry(), entry())),)),
+        case("unreadable", "unknown", "may not be seen", schedulers=(scheduler(NOT_SEEN),)),
+        case(
+            "one-of-two-control-planes-was-forgotten",
             "problem",
             "kube-scheduler-b",
-            id="one-of-two-control-planes-was-forgotten",
+            schedulers=(scheduler(), scheduler(None, name="pod kube-system/kube-scheduler-b")),
+        ),
+        fine(
+            "the-first-needs-none-beside-a-second-one-with-it",
+            schedulers=(
+                scheduler(None),
+                scheduler(configuration(entry(), names=("gpu-scheduler",)), name="pod gas/gpu-scheduler"),
+            ),
         ),
     ],
 )
-def test_a_scheduler_that_does_not_call_the_extender_is_reported(
-    schedulers: tuple[Any, ...], level: str, words: str
-) -> None:
-    ((found, text),) = faults("scheduler-configuration", schedulers=schedulers)
-    assert found == level
-    assert words in text
-
-
-def test_the_first_scheduler_needs_no_extender_beside_a_second_one_with_it() -> None:
-    second = scheduler(configuration(entry(), names=("gpu-scheduler",)), name="pod gas/gpu-scheduler")
-    assert faults("scheduler-configuration", schedulers=(scheduler(None), second)) == []
+def test_a_scheduler_calls_the_extender_or_another_one_does(changes: dict[str, Any], level: str, words: str) -> None:
+    assert_case("scheduler-configuration", changes, level, words)
 
 
 def test_a_scheduler_that_does_not_start_is_reported() -> None:
@@ -150,3 +151,12 @@ def test_a_configuration_in_a_config_map_is_mended_there() -> None:
     by_map = replace(scheduler(configuration(entry(ignorable=True))), config_map=("kube-system", "scheduler; rm"))
     ((_, text),) = faults("scheduler-configuration", schedulers=(by_map,))
     assert "kubectl --namespace=kube-system edit configmap 'scheduler; rm'" in text
+
+
+def test_a_resource_that_kube_scheduler_does_not_manage_is_a_problem() -> None:
+    found = findings(
+        "scheduler-configuration", pods=(extender_pod("--vocabularies=intel,aliyun"),), nodes=(shared_node(),)
+    )
+    (fault,) = [each for each in worst(found) if "aliyun.com/gpu-mem" in each.message]
+    assert fault.level.value == "problem"
+    assert fault.expected == "aliyun.com/gpu-mem among managedResources"

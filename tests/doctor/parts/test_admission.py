@@ -20,11 +20,14 @@ from gas.doctor.programs import EXTENDER
 from gas.doctor.snapshot import ServiceSeen
 from gas.objects.stored import DetailedPod
 from tests.deploy.manifests import WEBHOOKS
+from tests.doctor import snapshots
 from tests.doctor.snapshots import (
     NOW,
     call,
+    case,
     configuration,
     entry,
+    extender_pod,
     findings,
     gpu_pod,
     plugin_pod,
@@ -78,11 +81,7 @@ ALL = tuple(map(webhook, WEBHOOKS))
 
 
 def faults(*webhooks: Webhook, pods: tuple[DetailedPod, ...] = (SERVED,), **changes: Any) -> list[tuple[str, str]]:
-    found = worst(findings("admission", webhooks=webhooks, pods=(plugin_pod(), *pods), **changes))
-    return [
-        (each.level.value, " | ".join((each.where, each.message, each.expected, each.found, *each.fix)))
-        for each in found
-    ]
+    return snapshots.faults("admission", webhooks=webhooks, pods=(plugin_pod(), *pods), **changes)
 
 
 def test_the_webhooks_of_the_manifests_are_well() -> None:
@@ -226,44 +225,33 @@ def test_webhooks_that_no_extender_serves_are_reported(policy: str, level: str, 
 @pytest.mark.parametrize(
     ("changes", "level", "words"),
     [
-        pytest.param({"bundle": b""}, "problem", "has no caBundle", id="no-bundle"),
-        pytest.param({"bundle": b"nonsense"}, "problem", "no PEM certificate", id="unreadable-bundle"),
-        pytest.param(
-            {"bundle": mint_authority(TODAY - 2 * YEAR, life=YEAR).chain}, "problem", "has expired", id="expired"
-        ),
-        pytest.param(
-            {"bundle": mint_authority(TODAY - YEAR, life=YEAR + timedelta(days=9)).chain},
+        case("no-bundle", "problem", "has no caBundle", bundle=b""),
+        case("unreadable-bundle", "problem", "no PEM certificate", bundle=b"nonsense"),
+        case("expired", "problem", "has expired", bundle=mint_authority(TODAY - 2 * YEAR, life=YEAR).chain),
+        case(
+            "expires-soon",
             "warning",
             "expires in 9 days",
-            id="expires-soon",
+            bundle=mint_authority(TODAY - YEAR, life=YEAR + timedelta(days=9)).chain,
         ),
-        pytest.param(
-            {"not_verified": "unable to get local issuer certificate"},
+        case(
+            "another-authority",
             "problem",
             "does not trust the certificate that 10.96.0.9:443 presents",
-            id="another-authority",
+            not_verified="unable to get local issuer certificate",
         ),
-        pytest.param({"registered": {"timeoutSeconds": 30}}, "warning", "waits for the whole time-out", id="long"),
-        pytest.param(
-            {"registered": {"failurePolicy": "Fail"}}, "warning", "refuses every object", id="check-that-fails"
-        ),
-        pytest.param({"connected": "", "failure": "timed out"}, "unknown", "timed out", id="not-reached"),
-        pytest.param(
-            {"service": ServiceSeen(name="s", namespace="n", exists=False)},
-            "problem",
-            "does not exist",
-            id="no-service",
-        ),
-        pytest.param(
-            {"service": ServiceSeen(name="s", namespace="n", exists=True)}, "problem", "no extender behind", id="empty"
-        ),
-        pytest.param(
-            {"service": ServiceSeen(name="s", namespace="n", exists=True, ready=POINTS)},
+        case("long", "warning", "waits for the whole time-out", registered={"timeoutSeconds": 30}),
+        case("check-that-fails", "warning", "refuses every object", registered={"failurePolicy": "Fail"}),
+        case("not-reached", "unknown", "timed out", connected="", failure="timed out"),
+        case("no-service", "problem", "does not exist", service=ServiceSeen(name="s", namespace="n", exists=False)),
+        case("empty", "problem", "no extender behind", service=ServiceSeen(name="s", namespace="n", exists=True)),
+        case(
+            "only-the-leader-checks",
             "warning",
             "every replica checks pods",
-            id="only-the-leader-checks",
+            service=ServiceSeen(name="s", namespace="n", exists=True, ready=POINTS),
         ),
-        pytest.param({"service": Unseen("not allowed", "ask")}, "unknown", "not allowed", id="unseen-service"),
+        case("unseen-service", "unknown", "not allowed", service=Unseen("not allowed", "ask")),
     ],
 )
 def test_a_fault_of_a_webhook_is_reported(changes: dict[str, Any], level: str, words: str) -> None:
@@ -405,3 +393,19 @@ def test_an_api_server_whose_name_may_not_call_is_reported(allowed: str, *, is_t
     assert [level for level, _ in found] == (["problem"] if is_turned_away else [])
     assert all("has none of the names in --admission-client-names" in text for _, text in found)
     assert all("one of kube-scheduler, other | kube-apiserver" in text for _, text in found)
+
+
+@pytest.mark.parametrize(
+    ("webhooks", "levels"),
+    [((), ["warning"]), ((webhook("complete.pods.gas"),), ["ok"]), (Unseen("forbidden", ""), ["ok"])],
+    ids=["none", "registered", "unknown"],
+)
+@pytest.mark.parametrize("words", ["--vocabularies=intel,koordinator", "--vocabularies=intel,kubeshare"])
+def test_pods_that_no_webhook_completes_are_a_warning(
+    words: str, webhooks: tuple[Webhook, ...] | Unseen, levels: list[str]
+) -> None:
+    pods = (extender_pod(words), plugin_pod(words))
+    found = findings("vocabularies", pods=pods, webhooks=webhooks)
+    assert [each.level.value for each in found] == levels
+    if levels == ["warning"]:
+        assert found[0].expected == "the webhook complete.pods.gas"

@@ -6,30 +6,26 @@ from typing import Any
 
 import pytest
 
-from tests.doctor.snapshots import NOT_SEEN, faults, plugin_pod, program_pod
+from tests.doctor.snapshots import CASE, NOT_SEEN, assert_case, case, fine, plugin_pod, program_pod
 
 MASTER = program_pod("nfd-master", "registry/nfd/node-feature-discovery:v0.17.0", "nfd-master", node="cp")
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    CASE,
     [
-        pytest.param({"pods": (plugin_pod("--write-node=nfd"),)}, ["no pod of that runs"], id="needed-and-missing"),
-        pytest.param(
-            {"pods": (plugin_pod("--write-node=nfd"), MASTER), "feature_objects": 0},
-            ["have not reported any node"],
-            id="no-features",
+        case("needed-and-missing", "problem", "no pod of that runs", pods=(plugin_pod("--write-node=nfd"),)),
+        case(
+            "no-features",
+            "problem",
+            "have not reported any node",
+            pods=(plugin_pod("--write-node=nfd"), MASTER),
+            feature_objects=0,
         ),
-        pytest.param(
-            {"pods": (plugin_pod("--write-node=nfd"), MASTER), "feature_objects": NOT_SEEN}, ["may not"], id="not-seen"
-        ),
-        pytest.param(
-            {"pods": (plugin_pod("--write-node=nfd"), MASTER), "feature_objects": 3}, [], id="needed-and-there"
-        ),
-        pytest.param({"pods": (plugin_pod(),)}, [], id="not-needed"),
+        case("not-seen", "unknown", "may not", pods=(plugin_pod("--write-node=nfd"), MASTER), feature_objects=NOT_SEEN),
+        fine("needed-and-there", pods=(plugin_pod("--write-node=nfd"), MASTER), feature_objects=3),
+        fine("not-needed", pods=(plugin_pod(),)),
     ],
 )
-def test_node_feature_discovery_is_checked_where_a_plugin_uses_it(changes: dict[str, Any], expected: list[str]) -> None:
-    found = faults("feature-discovery", **changes)
-    assert len(found) == len(expected)
-    assert all(words in text for words, (_, text) in zip(expected, found, strict=True))
+def test_node_feature_discovery(changes: dict[str, Any], level: str, words: str) -> None:
+    assert_case("feature-discovery", changes, level, words)

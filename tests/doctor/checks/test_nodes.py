@@ -1,0 +1,202 @@
+"""The checks of nodes' labels and resources."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gas.doctor.findings import Level
+from gas.objects.stored import DetailedNode
+from tests.doctor.snapshots import (
+    CASE,
+    NOT_SEEN,
+    assert_case,
+    case,
+    findings,
+    fine,
+    intel_pod,
+    plugin_pod,
+    seen_node,
+)
+
+NFD = {"nfd.node.kubernetes.io/feature-labels": "gpu.intel.com/gpu-numbers,cpu-model.id"}
+
+
+@pytest.mark.parametrize(
+    CASE,
+    [
+        case("nodes-not-seen", "unknown", "may not be seen", nodes=NOT_SEEN),
+        case("no-gpu-node", "problem", "no label and no resource is about GPUs", nodes=(), pods=()),
+        case("no-such-node", "problem", "does not exist", only_node="other"),
+        case("no-labels", "problem", "no label names its cards", nodes=(seen_node(labels={}),)),
+        case(
+            "a-label-about-a-card-that-is-not-there",
+            "warning",
+            "'card7'",
+            nodes=(seen_node(labels={"gpu-numbers": "0.1", "numa-gpu-map": "0-0.7"}),),
+        ),
+        case(
+            "nfd-labels-without-a-source",
+            "warning",
+            "outdated labels",
+            nodes=(seen_node(writer="nfd-master"),),
+            pods=(),
+        ),
+        case(
+            "labels-of-an-old-plugin-that-a-new-one-leaves",
+            "warning",
+            "outdated labels",
+            nodes=(seen_node(writer="nfd-master"),),
+            pods=(intel_pod("0.34.1", "-resource-manager"),),
+        ),
+        case("two-writers", "warning", "both the plugin and", nodes=(seen_node(annotations=NFD),)),
+    ],
+)
+def test_missing_invalid_or_outdated_labels_are_reported(changes: dict[str, Any], level: str, words: str) -> None:
+    assert_case("node-labels", changes, level, words)
+
+
+@pytest.mark.parametrize(
+    ("changes", "writer"),
+    [
+        pytest.param({}, "gas-plugin", id="by-the-plugin"),
+        pytest.param(
+            {"nodes": (seen_node(writer="kubectl-label"),), "pods": ()}, "kubectl-label; no program", id="by-hand"
+        ),
+        pytest.param(
+            {"nodes": (seen_node(writer="nfd-master"),), "pods": (plugin_pod("--write-node=nfd"),)},
+            "nfd-master",
+            id="by-nfd-for-our-plugin",
+        ),
+        pytest.param(
+            {"nodes": (seen_node(writer="nfd-master"),), "pods": (intel_pod("0.32.1", "-resource-manager"),)},
+            "nfd-master",
+            id="by-nfd-for-an-old-plugin",
+        ),
+        pytest.param({"nodes": (seen_node(writer="another"),)}, "another", id="by-another-program"),
+    ],
+)
+def test_the_writer_of_the_labels_is_named(changes: dict[str, Any], writer: str) -> None:
+    (well,) = findings("node-labels", **changes)
+    assert well.level is Level.OK
+    assert f"written by {writer}" in well.message
+
+
+def without_memory(*sources: str) -> DetailedNode:
+    """Build a node with two cards without memory.max, whose records state these sources."""
+    records = [{"card": card, "memorySource": source} for card, source in enumerate(sources)]
+    return seen_node(resources={"i915": "20", "millicores": "2000"}, annotations={"gas-cards": json.dumps(records)})
+
+
+def test_integrated_gpus_are_named_without_a_warning() -> None:
+    (well,) = findings("node-resources", nodes=(without_memory("shared", "shared"),))
+    assert well.level is Level.OK
+    assert well.message.endswith("; integrated, without memory of their own: card0, card1")
+
+
+@pytest.mark.parametrize(
+    CASE,
+    [
+        case("no-device-plugin", "problem", "does not offer any", nodes=(seen_node(resources={}),)),
+        case(
+            "plugin-gone",
+            "problem",
+            "lost the device plugin",
+            nodes=(seen_node(resources={"i915": "0"}, capacity={"i915": "20"}),),
+        ),
+        case(
+            "unhealthy-devices",
+            "warning",
+            "unhealthy",
+            nodes=(seen_node(resources={"i915": "10"}, capacity={"i915": "20"}),),
+        ),
+        case("five-over-two-cards", "warning", "does not divide evenly", nodes=(seen_node(resources={"i915": "5"}),)),
+        case(
+            "two-thousand-millicores-a-card",
+            "warning",
+            "2000",
+            nodes=(seen_node(resources={"i915": "2", "millicores": "4000", "memory.max": "16G"}),),
+        ),
+        case(
+            "unlike-cards-that-do-not-add-up",
+            "warning",
+            "memory.max is not the sum of its cards",
+            nodes=(
+                seen_node(
+                    resources={"i915": "2", "memory.max": "30"},
+                    annotations={"gas-card-capacity": "card0=memory.max:10;card1=memory.max:10"},
+                ),
+            ),
+        ),
+        case(
+            "a-card-of-unknown-memory",
+            "warning",
+            "do not get card1: the device plugin does not know how much",
+            nodes=(
+                seen_node(
+                    resources={"i915": "20", "millicores": "2000", "memory.max": "16G"},
+                    annotations={"gas-card-capacity": "card0=memory.max:16G;card1=memory.max:0"},
+                ),
+            ),
+        ),
+        case(
+            "no-card-of-known-memory",
+            "warning",
+            "pods that request memory.max do not get card0, card1",
+            nodes=(seen_node(resources={"i915": "20", "millicores": "2000"}),),
+        ),
+        case(
+            "integrated-gpus",
+            "warning",
+            "or they are integrated GPUs, which have none of their own; nothing is wrong with those",
+            nodes=(seen_node(resources={"i915": "20", "millicores": "2000"}),),
+        ),
+        case(
+            "unknown-and-integrated",
+            "warning",
+            "do not get card0: the device plugin does not know how much memory they have | memory.max of every card |"
+            " none of card0",
+            nodes=(without_memory("unknown", "shared"),),
+        ),
+        case(
+            "all-memory-reserved",
+            "warning",
+            "do not get card0, card1: the device plugin knows how much memory they have, but nothing of it is left",
+            nodes=(without_memory("sysfs", "sysfs"),),
+        ),
+        case(
+            "two-labels-disagree",
+            "warning",
+            "disagree",
+            nodes=(seen_node(labels={"gpu-numbers": "0.1", "cards": "card0.card5"}),),
+        ),
+        fine(
+            "unlike-cards-that-add-up",
+            nodes=(
+                seen_node(
+                    resources={"i915": "1", "xe": "1", "memory.max": "30"},
+                    annotations={
+                        "gas-card-capacity": "card0=i915:1,xe:0,memory.max:10;card1=i915:0,xe:1,memory.max:20"
+                    },
+                ),
+            ),
+        ),
+        fine(
+            "an-unhealthy-card",
+            nodes=(
+                seen_node(
+                    resources={"i915": "2", "millicores": "1000", "memory.max": "8G"},
+                    annotations={
+                        "gas-card-capacity": "card0=millicores:1000,memory.max:8G;card1=millicores:0,memory.max:0"
+                    },
+                ),
+            ),
+        ),
+        fine("an-old-label-that-was-cut", nodes=(seen_node(labels={"gpu-numbers": "0.1", "cards": "card0"}),)),
+        fine("monitoring-is-not-divided", nodes=(seen_node(resources={"i915": "2", "monitoring": "1"}),)),
+    ],
+)
+def test_resources_are_compared_with_labels_and_records(changes: dict[str, Any], level: str, words: str) -> None:
+    assert_case("node-resources", changes, level, words)
