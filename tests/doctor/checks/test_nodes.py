@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from gas.doctor.findings import Level
 from gas.objects.stored import DetailedNode
 from tests.doctor.snapshots import (
     CASE,
     NOT_SEEN,
     assert_case,
     case,
-    findings,
     fine,
     intel_pod,
     plugin_pod,
@@ -51,37 +49,26 @@ NFD = {"nfd.node.kubernetes.io/feature-labels": "gpu.intel.com/gpu-numbers,cpu-m
             nodes=(seen_node(writer="nfd-master"),),
             pods=(intel_pod("0.34.1", "-resource-manager"),),
         ),
+        fine("by-the-plugin", "written by gas-plugin"),
+        fine("by-hand", "written by kubectl-label; no program", nodes=(seen_node(writer="kubectl-label"),), pods=()),
+        fine(
+            "by-nfd-for-our-plugin",
+            "written by nfd-master",
+            nodes=(seen_node(writer="nfd-master"),),
+            pods=(plugin_pod("--write-node=nfd"),),
+        ),
+        fine(
+            "by-nfd-for-an-old-plugin",
+            "written by nfd-master",
+            nodes=(seen_node(writer="nfd-master"),),
+            pods=(intel_pod("0.32.1", "-resource-manager"),),
+        ),
+        fine("by-another-program", "written by another", nodes=(seen_node(writer="another"),)),
         case("two-writers", "warning", "both the plugin and", nodes=(seen_node(annotations=NFD),)),
     ],
 )
-def test_missing_invalid_or_outdated_labels_are_reported(changes: dict[str, Any], level: str, words: str) -> None:
+def test_labels(changes: dict[str, Any], level: str, words: str) -> None:
     assert_case("node-labels", changes, level, words)
-
-
-@pytest.mark.parametrize(
-    ("changes", "writer"),
-    [
-        pytest.param({}, "gas-plugin", id="by-the-plugin"),
-        pytest.param(
-            {"nodes": (seen_node(writer="kubectl-label"),), "pods": ()}, "kubectl-label; no program", id="by-hand"
-        ),
-        pytest.param(
-            {"nodes": (seen_node(writer="nfd-master"),), "pods": (plugin_pod("--write-node=nfd"),)},
-            "nfd-master",
-            id="by-nfd-for-our-plugin",
-        ),
-        pytest.param(
-            {"nodes": (seen_node(writer="nfd-master"),), "pods": (intel_pod("0.32.1", "-resource-manager"),)},
-            "nfd-master",
-            id="by-nfd-for-an-old-plugin",
-        ),
-        pytest.param({"nodes": (seen_node(writer="another"),)}, "another", id="by-another-program"),
-    ],
-)
-def test_the_writer_of_the_labels_is_named(changes: dict[str, Any], writer: str) -> None:
-    (well,) = findings("node-labels", **changes)
-    assert well.level is Level.OK
-    assert f"written by {writer}" in well.message
 
 
 def without_memory(*sources: str) -> DetailedNode:
@@ -90,15 +77,14 @@ def without_memory(*sources: str) -> DetailedNode:
     return seen_node(resources={"i915": "20", "millicores": "2000"}, annotations={"gas-cards": json.dumps(records)})
 
 
-def test_integrated_gpus_are_named_without_a_warning() -> None:
-    (well,) = findings("node-resources", nodes=(without_memory("shared", "shared"),))
-    assert well.level is Level.OK
-    assert well.message.endswith("; integrated, without memory of their own: card0, card1")
-
-
 @pytest.mark.parametrize(
     CASE,
     [
+        fine(
+            "integrated-gpus-that-are-recorded",
+            "; integrated, without memory of their own: card0, card1",
+            nodes=(without_memory("shared", "shared"),),
+        ),
         case("no-device-plugin", "problem", "does not offer any", nodes=(seen_node(resources={}),)),
         case(
             "plugin-gone",

@@ -12,22 +12,17 @@ from gas.cluster.errors import Forbidden
 from gas.doctor.checks import plugins
 from gas.doctor.checks.plugins import read_topology_policies
 from gas.doctor.findings import Unseen
-from gas.objects.stored import DetailedPod
+from gas.objects.stored import DetailedNode, DetailedPod
 from tests.doctor.snapshots import (
     CASE,
     NOT_SEEN,
     assert_case,
     case,
     extender_pod,
-    faults,
-    findings,
     fine,
     intel_pod,
-    levels,
     plugin_pod,
     seen_node,
-    shared_node,
-    worst,
 )
 
 ALIYUN = "--vocabularies=intel,aliyun"
@@ -45,6 +40,12 @@ BY_NFD = seen_node(writer="nfd-master")
         case("ours-switched-off", "problem", "does not obey", pods=(plugin_pod("--resource-manager=false"),)),
         case("ours-not-ready", "problem", "not ready", pods=(plugin_pod(ready=False),)),
         case("an-unknown-plugin", "unknown", "a device plugin offers", nodes=(BY_NFD,), pods=()),
+        case(
+            "two-on-one-node",
+            "problem",
+            "one plugin for gpu.intel.com/i915 and gpu.intel.com/xe | default/gas-plugin-abcde, default/intel-gpu-plug",
+            pods=(plugin_pod(), intel_pod("0.32.1", "-resource-manager")),
+        ),
         fine("an-old-plugin-that-obeys", pods=(intel_pod("v0.32.1", "-resource-manager"),)),
         fine("ours-as-a-service-of-the-machine", pods=()),
         fine(
@@ -58,85 +59,62 @@ def test_device_plugins(changes: dict[str, Any], level: str, words: str) -> None
     assert_case("device-plugins", changes, level, words)
 
 
-def test_two_plugins_for_one_resource_on_a_node_are_reported() -> None:
-    pods = (plugin_pod(), intel_pod("0.32.1", "-resource-manager"))
-    ((level, text),) = faults("device-plugins", pods=pods)
-    assert level == "problem"
-    assert "2 device plugins serve the same cards" in text
-    assert "default/gas-plugin-abcde, default/intel-gpu-plugin-abcde" in text
-
-
-def test_the_default_vocabulary_needs_no_finding() -> None:
-    assert findings("vocabularies") == []
-
-
-def test_the_same_flags_everywhere_are_ok() -> None:
-    pods = (extender_pod(ALIYUN), plugin_pod("--vocabularies", "aliyun,intel"))
-    (found,) = findings("vocabularies", pods=pods, nodes=(shared_node(),))
-    assert (found.level.value, found.message) == ("ok", "all speak intel, aliyun")
-
-
 @pytest.mark.parametrize(
-    ("extender", "plugin", "expected", "found"),
+    CASE,
     [
-        ([ALIYUN], [], "intel,aliyun", "intel"),
-        ([], [ALIYUN], "intel", "intel,aliyun"),
-        ([ALIYUN], [ALIYUN, "--aliyun-unit=GiB"], "MiB", "GiB"),
+        fine("the-default-one"),
+        fine(
+            "the-same-flags",
+            "all speak intel, aliyun",
+            pods=(extender_pod(ALIYUN), plugin_pod("--vocabularies", "aliyun,intel")),
+        ),
+        case("one-less", "problem", "intel,aliyun | intel |", pods=(extender_pod(ALIYUN), plugin_pod())),
+        case(
+            "one-more-on-two-nodes",
+            "problem",
+            "intel | intel,aliyun |",
+            pods=(extender_pod(), plugin_pod(ALIYUN), plugin_pod(ALIYUN, node="gpu-2", name="another")),
+        ),
+        case(
+            "another-unit",
+            "problem",
+            "MiB | GiB |",
+            pods=(extender_pod(ALIYUN), plugin_pod(ALIYUN, "--aliyun-unit=GiB")),
+        ),
     ],
 )
-def test_a_plugin_with_other_flags_is_a_problem(
-    extender: list[str], plugin: list[str], expected: str, found: str
-) -> None:
-    pods = (extender_pod(*extender), plugin_pod(*plugin), plugin_pod(*plugin, node="gpu-2", name="another"))
-    (fault,) = worst(findings("vocabularies", pods=pods))
-    assert (fault.level.value, fault.expected, fault.found) == ("problem", expected, found)
+def test_vocabularies(changes: dict[str, Any], level: str, words: str) -> None:
+    assert_case("vocabularies", changes, level, words)
 
 
 TWO_SOCKETS = seen_node(labels={"gpu-numbers": "0.1", "numa-gpu-map": "0-0_1-1"})
 HINTING = plugin_pod("--topology-hints")
+ONE_SOCKET = seen_node(labels={"gpu-numbers": "0.1", "numa-gpu-map": "1-0.1"})
 BY_INTEL = intel_pod("v0.32.1", "-resource-manager")
 
 
-@pytest.mark.parametrize(
-    ("pod", "policy", "level", "words"),
-    [
-        pytest.param(HINTING, "best-effort", "problem", "NUMA hints, and the policy best-effort", id="best-effort"),
-        pytest.param(HINTING, "restricted", "problem", "other cards than are booked", id="restricted"),
-        pytest.param(HINTING, "single-numa-node", "problem", "or are rejected", id="single-numa-node"),
-        pytest.param(HINTING, NOT_SEEN, "unknown", "may not be seen", id="policy-not-seen"),
-        pytest.param(BY_INTEL, "restricted", "problem", "Intel's GPU device plugin sends NUMA hints", id="intels"),
-    ],
-)
-def test_numa_hints_with_which_kubelet_replaces_cards_are_reported(
-    pod: DetailedPod, policy: str | Unseen, level: str, words: str
-) -> None:
-    seen = {"nodes": (TWO_SOCKETS,), "pods": (pod,), "topology_policies": {"gpu-1": policy}}
-    ((found, text),) = faults("topology-manager", **seen)
-    assert found == level
-    assert words in text
+def kubelet(pod: DetailedPod | None, policy: str | Unseen, node: DetailedNode = TWO_SOCKETS) -> dict[str, Any]:
+    """Return the changes of a cluster with one device plugin, or none in a pod, and a policy of its kubelet."""
+    return {"nodes": (node,), "pods": (pod,) if pod else (), "topology_policies": {"gpu-1": policy}}
 
 
 @pytest.mark.parametrize(
-    ("pods", "policy", "words"),
+    CASE,
     [
-        pytest.param((plugin_pod(),), "restricted", "under any policy; the policy is restricted", id="no-hints"),
-        pytest.param((plugin_pod(),), NOT_SEEN, "the policy could not be read: ", id="no-hints-policy-not-seen"),
-        pytest.param((), "restricted", "unless it has --topology-hints", id="plugin-outside-of-a-pod"),
-        pytest.param((HINTING,), "none", "policy none ignores them", id="hints-that-are-not-used"),
+        case("best-effort", "problem", "NUMA hints, and the policy best-effort", **kubelet(HINTING, "best-effort")),
+        case("restricted", "problem", "other cards than are booked", **kubelet(HINTING, "restricted")),
+        case("single-numa-node", "problem", "or are rejected", **kubelet(HINTING, "single-numa-node")),
+        case("policy-not-seen", "unknown", "may not be seen", **kubelet(HINTING, NOT_SEEN)),
+        case("intels", "problem", "Intel's GPU device plugin sends NUMA hints", **kubelet(BY_INTEL, "restricted")),
+        fine("no-hints", "under any policy; the policy is restricted", **kubelet(plugin_pod(), "restricted")),
+        fine("no-hints-policy-not-seen", "the policy could not be read: ", **kubelet(plugin_pod(), NOT_SEEN)),
+        fine("plugin-outside-of-a-pod", "unless it has --topology-hints", **kubelet(None, "restricted")),
+        fine("hints-that-are-not-used", "policy none ignores them", **kubelet(HINTING, "none")),
+        fine("hints-about-one-numa-node", "on the same NUMA node", **kubelet(HINTING, "restricted", ONE_SOCKET)),
     ],
 )
-def test_kubelet_does_not_replace_cards_without_hints_or_without_a_policy(
-    pods: tuple[DetailedPod, ...], policy: str | Unseen, words: str
-) -> None:
-    found = findings("topology-manager", nodes=(TWO_SOCKETS,), pods=pods, topology_policies={"gpu-1": policy})
-    assert levels(found) == ["ok"]
-    assert words in found[0].message
-
-
-def test_numa_hints_do_not_matter_if_all_cards_are_on_one_numa_node() -> None:
-    node = seen_node(labels={"gpu-numbers": "0.1", "numa-gpu-map": "1-0.1"})
-    found = findings("topology-manager", nodes=(node,), pods=(HINTING,), topology_policies={"gpu-1": "restricted"})
-    assert levels(found) == ["ok"]
+def test_topology_managers(changes: dict[str, Any], level: str, words: str) -> None:
+    assert_case("topology-manager", changes, level, words)
 
 
 NODES = [f"gpu-{number}" for number in range(100)]
