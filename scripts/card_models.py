@@ -24,42 +24,15 @@ _VERSION = re.compile(r"#\s+Version: (?P<version>\S+)")
 _DRIVER_ID = re.compile(r"MACRO__\(0x(?P<id>[0-9A-Fa-f]{4}),")
 _MARKETING_NAME = re.compile(r".*\[(?P<name>[^]]+)\]")
 
-_HEADER = """\
-# Names of Intel's GPUs: PCI device id, tab, name. Written by scripts/card_models.py; do not edit.
-#
-# Source of the names: pci.ids, version {version}, https://pci-ids.ucw.cz, here under the 3-clause BSD licence:
-#
-# Copyright (c) Martin Mares and Albert Pool. All rights reserved.
-#
-# Redistribution and use in source and binary forms, with or without modification, are permitted provided that the
-# following conditions are met:
-#
-# 1. Redistributions of source code must retain the above copyright notice, this list of conditions and the following
-#    disclaimer.
-# 2. Redistributions in binary form must reproduce the above copyright notice, this list of conditions and the following
-#    disclaimer in the documentation and/or other materials provided with the distribution.
-# 3. Neither the name of the copyright holders nor the names of its contributors may be used to endorse or promote
-#    products derived from this software without specific prior written permission.
-#
-# THIS SOFTWARE IS PROVIDED BY THE COPYRIGHT HOLDERS AND CONTRIBUTORS "AS IS" AND ANY EXPRESS OR IMPLIED WARRANTIES,
-# INCLUDING, BUT NOT LIMITED TO, THE IMPLIED WARRANTIES OF MERCHANTABILITY AND FITNESS FOR A PARTICULAR PURPOSE ARE
-# DISCLAIMED. IN NO EVENT SHALL THE COPYRIGHT HOLDERS OR CONTRIBUTORS BE LIABLE FOR ANY DIRECT, INDIRECT, INCIDENTAL,
-# SPECIAL, EXEMPLARY, OR CONSEQUENTIAL DAMAGES (INCLUDING, BUT NOT LIMITED TO, PROCUREMENT OF SUBSTITUTE GOODS OR
-# SERVICES; LOSS OF USE, DATA, OR PROFITS; OR BUSINESS INTERRUPTION) HOWEVER CAUSED AND ON ANY THEORY OF LIABILITY,
-# WHETHER IN CONTRACT, STRICT LIABILITY, OR TORT (INCLUDING NEGLIGENCE OR OTHERWISE) ARISING IN ANY WAY OUT OF THE USE
-# OF THIS SOFTWARE, EVEN IF ADVISED OF THE POSSIBILITY OF SUCH DAMAGE.
-#
-# Only devices that the Linux drivers i915 and xe support are listed, by include/drm/intel/pciids.h.
-"""
-
 
 def table(pci_ids: str, driver_ids: str) -> str:
-    """Return the content of the table from the contents of the two files."""
+    """Return the content of the table from the contents of the two files, below the comment that the table has now."""
     version = _VERSION.search(pci_ids)
     supported = {match["id"].lower() for match in _DRIVER_ID.finditer(driver_ids)}
     rows = [f"0x{id_}\t{model}\n" for id_, name in _devices(pci_ids) if id_ in supported and (model := _model(name))]
-    header = _HEADER.format(version=version["version"] if version is not None else "unknown")
-    return header + "".join(sorted(rows))
+    comment = "".join(f"{line}\n" for line in TABLE.read_text().splitlines() if line.startswith("#"))
+    named = f"pci.ids, version {version['version'] if version is not None else 'unknown'},"
+    return re.sub(r"pci\.ids, version \S+,", named, comment) + "".join(sorted(rows))
 
 
 def _devices(pci_ids: str) -> Iterator[tuple[str, str]]:

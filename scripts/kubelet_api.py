@@ -13,7 +13,6 @@ import sys
 import tempfile
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
@@ -27,13 +26,6 @@ PROTOS = {
     PACKAGE / "podresources_v1.proto": "pkg/apis/podresources/v1/api.proto",
 }
 """Our file -> the file in the module. There both are called api.proto, and protobuf identifies files by their paths."""
-
-
-class _Method(NamedTuple):
-    name: str
-    request: str
-    response: str
-    streams: bool
 
 
 def main() -> None:
@@ -96,33 +88,26 @@ def service_types(described: FileDescriptorProto) -> str:
         f"from {package} import {messages} as messages",
     ]
     for service in described.service:
-        methods = [
-            _Method(
-                method.name,
-                f"messages.{method.input_type.rpartition('.')[2]}",
-                f"messages.{method.output_type.rpartition('.')[2]}",
-                method.server_streaming,
-            )
-            for method in service.method
+        called, served = [], []
+        for method in service.method:
+            request = f"messages.{method.input_type.rpartition('.')[2]}"
+            response = f"messages.{method.output_type.rpartition('.')[2]}"
+            kind, start, result = "UnaryUnary", "async def", response
+            if method.server_streaming:
+                kind, start, result = "UnaryStream", "def", f"AsyncIterator[{response}]"
+            context = f"context: aio.ServicerContext[{request}, {response}]"
+            called.append(f"    {method.name}: aio.{kind}MultiCallable[{request}, {response}]")
+            served.append(f"    {start} {method.name}(self, request: {request}, {context}) -> {result}: ...")
+        lines += [
+            "",
+            f"class {service.name}Stub:",
+            "    def __init__(self, channel: aio.Channel) -> None: ...",
+            *called,
         ]
-        lines += ["", f"class {service.name}Stub:", "    def __init__(self, channel: aio.Channel) -> None: ..."]
-        lines += [f"    {method.name}: {_callable_type(method)}" for method in methods]
-        lines += ["", f"class {service.name}Servicer:"]
-        lines += [_served(method) for method in methods]
+        lines += ["", f"class {service.name}Servicer:", *served]
         arguments = f"servicer: {service.name}Servicer, server: aio.Server"
         lines += ["", f"def add_{service.name}Servicer_to_server({arguments}) -> None: ..."]
     return "\n".join(lines) + "\n"
-
-
-def _callable_type(method: _Method) -> str:
-    kind = "UnaryStream" if method.streams else "UnaryUnary"
-    return f"aio.{kind}MultiCallable[{method.request}, {method.response}]"
-
-
-def _served(method: _Method) -> str:
-    context = f"aio.ServicerContext[{method.request}, {method.response}]"
-    start, answer = ("def", f"AsyncIterator[{method.response}]") if method.streams else ("async def", method.response)
-    return f"    {start} {method.name}(self, request: {method.request}, context: {context}) -> {answer}: ..."
 
 
 if __name__ == "__main__":
