@@ -62,14 +62,9 @@ class Unseen:
     fix: str
 
 
-def ok(message: str, where: str = "") -> Finding:
+def ok(message: str, where: str = "", *, summary_of: Literal["", "object", "check"] = "") -> Finding:
     """Return a finding without a fault."""
-    return Finding(level=Level.OK, where=where, message=message)
-
-
-def summary(message: str, where: str = "", *, of: Literal["object", "check"] = "object") -> Finding:
-    """Return a finding that all is well, which is left out if the check has another about the object, or any other."""
-    return Finding(level=Level.OK, where=where, message=message, summary_of=of)
+    return Finding(level=Level.OK, where=where, message=message, summary_of=summary_of)
 
 
 def warning(message: str, *fix: str, where: str = "", expected: str = "", found: str = "") -> Finding:

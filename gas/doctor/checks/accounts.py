@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -13,14 +13,14 @@ from gas.cluster.objects import decode_object, get_object
 from gas.daemon.flags import UsageError
 from gas.daemon.permissions import Permission, permissions_on
 from gas.doctor.check import Check, Sources
-from gas.doctor.findings import Finding, Unseen, about, kubectl, probe, problem, summary, unknown, warning
+from gas.doctor.findings import Finding, Unseen, about, kubectl, ok, probe, problem, unknown, warning
 from gas.doctor.objects import AccessReview, AnyObject
-from gas.doctor.programs import EXTENDER, PLUGIN, Program, containers_with, flag_value, flag_values, is_on
+from gas.doctor.programs import EXTENDER, PLUGIN, Program, flag_value, flag_values, is_on
 from gas.doctor.snapshot import Snapshot
 from gas.extender.command_line import COMMAND_LINE, parse_flags
 from gas.extender.flags import Flags
 from gas.extender.permissions import permissions_of
-from gas.objects.stored import DetailedContainer, DetailedPod
+from gas.objects.stored import DetailedContainer
 from gas.plugin.flags import WriteNode
 
 ACCOUNTS = "accounts"
@@ -71,44 +71,28 @@ def _extender_flags(container: DetailedContainer) -> Flags:
 
 
 async def _gather(sources: Sources) -> Mapping[str, object]:
-    seen = sources.snapshot.pods
-    return {ACCOUNTS: await find_accounts(sources.api, () if isinstance(seen, Unseen) else seen)}
-
-
-async def find_accounts(api: ApiServer, pods: Sequence[DetailedPod]) -> tuple[Account, ...]:
-    """Return the accounts of the pods that run our extender or plugin, and of an extender outside the cluster."""
-    wanted: dict[tuple[Program, str, str], set[Permission]] = {}
-
-    def add(program: Program, namespace: str, name: str, container: DetailedContainer) -> None:
-        wanted.setdefault((program, namespace, name), set()).update(permissions(program, container, namespace))
-
-    for pod in pods:
-        for program in (EXTENDER, PLUGIN):
-            for container in containers_with(pod, program):
-                namespace = pod.metadata.namespace or "default"
-                add(program, namespace, pod.spec.service_account_name or "default", container)
-    if not any(program is EXTENDER for program, _, _ in wanted):
+    """Ask about the accounts of our extenders and plugins; without an extender's pod, of one outside the cluster."""
+    running = [
+        (program, pod.metadata.namespace or "default", pod.spec.service_account_name or "default", container)
+        for program in (EXTENDER, PLUGIN)
+        for pod, container in sources.snapshot.running(program)
+    ]
+    if not sources.snapshot.running(EXTENDER):
         for namespace, name in EXTENDER_ACCOUNTS:
             at = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}"
-            if isinstance(await probe(get_object(api, at, AnyObject)), AnyObject):
-                add(EXTENDER, namespace, name, DetailedContainer())
+            if isinstance(await probe(get_object(sources.api, at, AnyObject)), AnyObject):
+                running.append((EXTENDER, namespace, name, DetailedContainer()))
                 break
-    return tuple(
-        [
-            Account(
-                program=program, namespace=namespace, name=name, allowed=await _reviewed(api, namespace, name, all_)
-            )
-            for (program, namespace, name), all_ in wanted.items()
-        ]
-    )
-
-
-async def _reviewed(
-    api: ApiServer, namespace: str, name: str, needed: Iterable[Permission]
-) -> dict[Permission, bool | Unseen]:
-    ordered = sorted(needed)
-    reviews = await asyncio.gather(*(probe(_is_allowed(api, namespace, name, each)) for each in ordered))
-    return dict(zip(ordered, reviews, strict=True))
+    wanted: dict[tuple[Program, str, str], set[Permission]] = {}
+    for program, namespace, name, container in running:
+        wanted.setdefault((program, namespace, name), set()).update(permissions(program, container, namespace))
+    accounts = []
+    for (program, namespace, name), needed in wanted.items():
+        ordered = sorted(needed)
+        reviews = await asyncio.gather(*(probe(_is_allowed(sources.api, namespace, name, each)) for each in ordered))
+        allowed = dict(zip(ordered, reviews, strict=True))
+        accounts.append(Account(program=program, namespace=namespace, name=name, allowed=allowed))
+    return {ACCOUNTS: tuple(accounts)}
 
 
 async def _is_allowed(api: ApiServer, namespace: str, name: str, permission: Permission) -> bool:
@@ -147,7 +131,7 @@ def _one(account: Account) -> Iterator[Finding]:
     if unseen is not None:
         yield unknown(f"its permissions are unknown: {unseen.why}", unseen.fix)
     yield from (_missing(account, permission) for permission, allowed in account.allowed.items() if allowed is False)
-    yield summary(f"it has all permissions that {account.program} needs")
+    yield ok(f"it has all permissions that {account.program} needs", summary_of="object")
 
 
 def _missing(account: Account, permission: Permission) -> Finding:

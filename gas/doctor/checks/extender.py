@@ -31,7 +31,6 @@ from gas.doctor.findings import (
     not_seen,
     ok,
     problem,
-    summary,
     unknown,
     warning,
 )
@@ -214,7 +213,7 @@ def _server_certificate(call: Call, now: float) -> Iterator[Finding]:
             expected=f"a certificate signed by the authority in {call.files.get('ca', 'caFile')}",
             found=f"{call.not_verified}; signed by {certificate.issuer.rfc4514_string() or 'no name'}",
         )
-    yield summary(f"valid until {_end(certificate)}, for {host}")
+    yield ok(f"valid until {_end(certificate)}, for {host}", summary_of="object")
 
 
 def dates(name: str, certificate: x509.Certificate, now: float) -> Iterator[Finding]:

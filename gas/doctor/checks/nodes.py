@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from configurator.scheduler_configuration import CARD_RESOURCES
 from gas.doctor.check import Check
 from gas.doctor.checks.plugins import INSTALL_PLUGIN
-from gas.doctor.findings import Finding, Unseen, about, kubectl, kubectl_pods_on, not_seen, problem, summary, warning
+from gas.doctor.findings import Finding, Unseen, about, kubectl, kubectl_pods_on, not_seen, ok, problem, warning
 from gas.doctor.gpus import gpu_amounts, gpu_nodes, label_writers
 from gas.doctor.snapshot import Snapshot
 from gas.objects.stored import DetailedNode
@@ -62,7 +62,7 @@ def _labels_of(node: DetailedNode, facts: NodeFacts) -> Iterator[Finding]:
     by = ", ".join(sorted(writers)) or "a client that the API server has not recorded"
     by_hand = writers and all(writer.startswith("kubectl") for writer in writers)
     note = "; no program keeps them up to date" if by_hand else ""
-    yield summary(f"its labels name {first_cards(facts.inventory)}; written by {by}{note}")
+    yield ok(f"its labels name {first_cards(facts.inventory)}; written by {by}{note}", summary_of="object")
 
 
 def first_cards(inventory: Inventory) -> str:
@@ -88,7 +88,7 @@ def _resources_of(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]
     total = ", ".join(f"{amount} {name}" for name, amount in sorted(gpu_amounts(node).items()))
     cards = without_memory.get(MemorySource.SHARED, ())
     integrated = f"; integrated, without memory of their own: {', '.join(map(str, cards))}" if cards else ""
-    yield summary(f"{len(inventory.cards)} cards with {total} in total{integrated}")
+    yield ok(f"{len(inventory.cards)} cards with {total} in total{integrated}", summary_of="object")
 
 
 def _counts(node: DetailedNode) -> Iterator[Finding]:

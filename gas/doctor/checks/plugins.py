@@ -25,7 +25,6 @@ from gas.doctor.findings import (
     ok,
     probe,
     problem,
-    summary,
     unknown,
 )
 from gas.doctor.gpus import gpu_nodes, is_labelled_by_plugin
@@ -198,7 +197,7 @@ def check_vocabularies(snapshot: Snapshot) -> Iterator[Finding]:
             )
     names = [each.name for each in snapshot.vocabularies]
     if len(names) > 1:
-        yield summary(f"all speak {', '.join(names)}", where="extender and plugins", of="check")
+        yield ok(f"all speak {', '.join(names)}", where="extender and plugins", summary_of="check")
 
 
 def entries_of(value: str) -> frozenset[str]:

@@ -21,7 +21,6 @@ from gas.doctor.findings import (
     not_seen,
     ok,
     problem,
-    summary,
     unknown,
     warning,
 )
@@ -150,7 +149,7 @@ def _entries(scheduler: SeenScheduler, snapshot: Snapshot) -> Iterator[Finding]:
                 expected="certFile and keyFile in tlsConfig",
                 found="one of them" if any(_cert_files(entry)) else "neither",
             )
-        yield summary(f"lists the extender at {entry.url_prefix}")
+        yield ok(f"lists the extender at {entry.url_prefix}", summary_of="object")
 
 
 def _resources(scheduler: SeenScheduler, entry: ExtenderEntry, snapshot: Snapshot) -> Iterator[Finding]:
