@@ -225,12 +225,12 @@ def faults(check: str, **changes: Any) -> list[tuple[str, str]]:
 CASE = ("changes", "level", "words")
 
 
-def case(name: str, level: str, words: str, **changes: Any) -> Any:
+def case(name: str, level: str, words: str, /, **changes: Any) -> Any:
     """Return a row of a table: a cluster with changes has one fault of this level, with these words in its text."""
     return pytest.param(changes, level, words, id=name)
 
 
-def fine(name: str, words: str = "", **changes: Any) -> Any:
+def fine(name: str, words: str = "", /, **changes: Any) -> Any:
     """Return a row of a table: a cluster with changes has no fault, but a finding with these words if there are any."""
     return pytest.param(changes, "", words, id=name)
 

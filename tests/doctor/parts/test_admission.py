@@ -22,13 +22,16 @@ from gas.objects.stored import DetailedPod
 from tests.deploy.manifests import WEBHOOKS
 from tests.doctor import snapshots
 from tests.doctor.snapshots import (
+    CASE,
     NOW,
+    assert_case,
     call,
     case,
     configuration,
     entry,
     extender_pod,
     findings,
+    fine,
     gpu_pod,
     plugin_pod,
     program_pod,
@@ -127,13 +130,10 @@ def test_a_scheduler_for_new_pods_without_the_webhook_that_sets_it_is_reported()
     assert faults(*others, pods=(emptied,)) == []
 
 
-@pytest.mark.parametrize("name", ["bind.pods.gas", "bind-strict.pods.gas"])
-def test_a_webhook_after_which_others_may_change_cards_is_reported(name: str) -> None:
-    changed = webhook("bind.pods.gas", registered={"reinvocationPolicy": "Never", "name": name})
-    ((level, text),) = faults(changed)
-    assert level == "warning"
-    assert "another mutating webhook may change the cards" in text
-    assert "reinvocationPolicy: IfNeeded | reinvocationPolicy: Never | " in text
+def strict(*rules: dict[str, Any], **registered: Any) -> dict[str, Any]:
+    """Return a webhook for bindings of another name, with changes of its registration."""
+    written = {"rules": list(rules)} if rules else {}
+    return {"name": "bind.pods.gas", "registered": {"name": "bind-strict.pods.gas", **written, **registered}}
 
 
 def rule(**changes: Any) -> dict[str, Any]:
@@ -142,40 +142,19 @@ def rule(**changes: Any) -> dict[str, Any]:
     return {**usual, "resources": ["pods/binding", "bindings"], **changes}
 
 
-@pytest.mark.parametrize(
-    ("changes", "missing"),
-    [
-        pytest.param({"resources": ["pods/binding"]}, "CREATE of bindings", id="without-bindings"),
-        pytest.param({"resources": ["bindings"]}, "CREATE of pods/binding", id="without-the-subresource"),
-        pytest.param({"operations": ["UPDATE"]}, "CREATE of pods/binding, CREATE of bindings", id="operation"),
-        pytest.param({"apiGroups": ["apps"]}, "CREATE of pods/binding, CREATE of bindings", id="group"),
-        pytest.param({"apiVersions": ["v2"]}, "CREATE of pods/binding, CREATE of bindings", id="version"),
-        pytest.param({"scope": "Cluster"}, "CREATE of pods/binding, CREATE of bindings", id="scope"),
-        pytest.param({"resources": ["*"]}, "CREATE of pods/binding", id="no-subresources"),
-    ],
-)
-def test_rules_that_leave_out_bindings_are_reported(changes: dict[str, Any], missing: str) -> None:
-    strict = {"name": "bind-strict.pods.gas", "rules": [rule(**changes)]}
-    ((level, text),) = faults(webhook("bind.pods.gas", registered=strict))
-    assert level == "warning"
-    assert f"its rules do not match {missing}, so GPU pods that are bound by them get no cards" in text
-    assert " | CREATE of pods/binding, bindings | " in text
-    assert "kubectl edit mutatingwebhookconfiguration gas-admission" in text
+def failing(*conditions: str) -> dict[str, Any]:
+    """Return a webhook for bindings whose failure refuses those that meet the conditions."""
+    return {"conditions": conditions, **strict(failurePolicy="Fail")}
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        [rule(resources=["*/*"])],
-        [rule(resources=["*", "*/binding"])],
-        [rule(resources=["pods/*", "bindings"])],
-        [rule(resources=["pods/binding"]), rule(resources=["bindings"], operations=["*"], apiGroups=["*"], scope="*")],
-        [rule(apiVersions=["*"], operations=["CREATE", "UPDATE"])],
-    ],
-    ids=lambda written: str([each["resources"] for each in written]),
-)
-def test_rules_that_match_all_bindings_in_other_words_are_well(written: list[dict[str, Any]]) -> None:
-    assert faults(webhook("bind.pods.gas", registered={"rules": written})) == []
+def without(words: str) -> str:
+    return f"its rules do not match {words}, so GPU pods that are bound by them get no cards | CREATE of pods/binding"
+
+
+BOTH = "CREATE of pods/binding, CREATE of bindings"
+SOME = {"matchLabels": {"team": "ml"}}
+NO_RESTART = "a cluster that restarts does not come up"
+USER = "request.userInfo.username"
 
 
 @pytest.mark.parametrize("name", [name for name in WEBHOOKS if name != "bind.pods.gas"])
@@ -195,17 +174,6 @@ def test_every_resource_that_the_manifests_match_is_demanded(name: str) -> None:
     assert " | no rules | " in text
 
 
-def test_a_selector_that_leaves_out_bindings_is_reported() -> None:
-    some = {"matchLabels": {"team": "ml"}}
-    for name in ("namespaceSelector", "objectSelector"):
-        ((level, text),) = faults(webhook("bind.pods.gas", registered={name: some}))
-        assert level == "warning"
-        assert f"its {name} leaves out bindings" in text
-        assert f' | no {name} | {{"matchLabels": {{"team": "ml"}}}} | ' in text
-        assert faults(webhook("create.pods.gas", registered={name: some})) == []
-        assert faults(webhook("bind.pods.gas", registered={name: {}})) == []
-
-
 @pytest.mark.parametrize(
     ("policy", "level", "words"), [("Ignore", "warning", "nothing is checked"), ("Fail", "problem", "refuses")]
 )
@@ -223,8 +191,68 @@ def test_webhooks_that_no_extender_serves_are_reported(policy: str, level: str, 
 
 
 @pytest.mark.parametrize(
-    ("changes", "level", "words"),
+    CASE,
     [
+        case(
+            "rules-without-bindings",
+            "warning",
+            without("CREATE of bindings"),
+            **strict(rule(resources=["pods/binding"])),
+        ),
+        case(
+            "without-the-subresource",
+            "warning",
+            without("CREATE of pods/binding"),
+            **strict(rule(resources=["bindings"])),
+        ),
+        case("another-operation", "warning", without(BOTH), **strict(rule(operations=["UPDATE"]))),
+        case("another-group", "warning", without(BOTH), **strict(rule(apiGroups=["apps"]))),
+        case("another-version", "warning", without(BOTH), **strict(rule(apiVersions=["v2"]))),
+        case("another-scope", "warning", without(BOTH), **strict(rule(scope="Cluster"))),
+        case("no-subresources", "warning", without("CREATE of pods/binding"), **strict(rule(resources=["*"]))),
+        fine("all-resources", **strict(rule(resources=["*/*"]))),
+        fine("all-resources-and-their-bindings", **strict(rule(resources=["*", "*/binding"]))),
+        fine("all-of-pods", **strict(rule(resources=["pods/*", "bindings"]))),
+        fine(
+            "two-rules",
+            **strict(
+                rule(resources=["pods/binding"]),
+                rule(resources=["bindings"], operations=["*"], apiGroups=["*"], scope="*"),
+            ),
+        ),
+        fine("more-versions-and-operations", **strict(rule(apiVersions=["*"], operations=["CREATE", "UPDATE"]))),
+        case(
+            "others-may-change-cards-afterwards",
+            "warning",
+            "has chosen them | reinvocationPolicy: IfNeeded | reinvocationPolicy: Never | kubectl edit mutatingwebhook",
+            **strict(reinvocationPolicy="Never"),
+        ),
+        case(
+            "namespaces-left-out",
+            "warning",
+            'get no cards | no namespaceSelector | {"matchLabels": {"team": "ml"}} | ',
+            **strict(namespaceSelector=SOME),
+        ),
+        case("objects-left-out", "warning", "its objectSelector leaves out bindings", **strict(objectSelector=SOME)),
+        fine("an-empty-selector", **strict(namespaceSelector={})),
+        fine("pods-may-be-left-out", registered={"namespaceSelector": SOME, "objectSelector": SOME}),
+        case("failing-for-all", "problem", NO_RESTART, **failing()),
+        case("failing-for-all-but-one", "problem", NO_RESTART, **failing(f"{USER} != 'x'")),
+        case("for-the-shared-scheduler", "problem", NO_RESTART, **failing(f"{USER} == 'system:kube-scheduler'")),
+        case("for-it-among-others", "problem", NO_RESTART, **failing(f"{USER} in ['a', 'system:kube-scheduler']")),
+        fine("failing-for-a-scheduler-of-its-own", **failing(f"{USER} in ['gas-scheduler']")),
+        fine("failing-for-exactly-one", **failing(f"{USER} == 'gas-scheduler'")),
+        fine(
+            "an-authority-that-joins-an-expired-one",
+            bundle=mint_authority(TODAY - 2 * YEAR, life=YEAR).chain + AUTHORITY.chain,
+        ),
+        case(
+            "bindings-to-replicas-that-do-not-lead",
+            "warning",
+            "only the replica that leads",
+            name="bind.pods.gas",
+            service=ServiceSeen(name="s", namespace="n", exists=True, ready=POINTS, has_not_ready=True),
+        ),
         case("no-bundle", "problem", "has no caBundle", bundle=b""),
         case("unreadable-bundle", "problem", "no PEM certificate", bundle=b"nonsense"),
         case("expired", "problem", "has expired", bundle=mint_authority(TODAY - 2 * YEAR, life=YEAR).chain),
@@ -254,40 +282,8 @@ def test_webhooks_that_no_extender_serves_are_reported(policy: str, level: str, 
         case("unseen-service", "unknown", "not allowed", service=Unseen("not allowed", "ask")),
     ],
 )
-def test_a_fault_of_a_webhook_is_reported(changes: dict[str, Any], level: str, words: str) -> None:
-    ((found, text),) = faults(webhook(**changes))
-    assert found == level
-    assert words in text
-
-
-def test_an_authority_that_joins_an_expired_one_is_enough() -> None:
-    expired = mint_authority(TODAY - 2 * YEAR, life=YEAR)
-    assert faults(webhook(bundle=expired.chain + AUTHORITY.chain)) == []
-
-
-def test_bindings_that_reach_replicas_that_do_not_lead_are_reported() -> None:
-    usual = webhook("bind.pods.gas")
-    assert isinstance(usual.service, ServiceSeen)
-    ((level, text),) = faults(replace(usual, service=replace(usual.service, has_not_ready=True)))
-    assert level == "warning"
-    assert "only the replica that leads" in text
-
-
-@pytest.mark.parametrize(
-    ("conditions", "is_fatal"),
-    [
-        pytest.param((), True, id="for all"),
-        pytest.param(("request.userInfo.username != 'x'",), True, id="for all but one"),
-        pytest.param(("request.userInfo.username == 'system:kube-scheduler'",), True, id="for the shared scheduler"),
-        pytest.param(("request.userInfo.username in ['a', 'system:kube-scheduler']",), True, id="for it among others"),
-        pytest.param(("request.userInfo.username in ['gas-scheduler']",), False, id="for a scheduler of its own"),
-        pytest.param(("request.userInfo.username == 'gas-scheduler'",), False, id="for exactly one"),
-    ],
-)
-def test_bindings_that_fail_for_the_whole_cluster_are_a_problem(conditions: tuple[str, ...], *, is_fatal: bool) -> None:
-    found = faults(webhook("bind.pods.gas", registered={"failurePolicy": "Fail"}, conditions=conditions))
-    assert [level for level, text in found if "does not come up" in text] == (["problem"] if is_fatal else [])
-    assert len(found) == is_fatal
+def test_a_webhook(changes: dict[str, Any], level: str, words: str) -> None:
+    assert_case("admission", {"webhooks": (webhook(**changes),), "pods": (SERVED,)}, level, words)
 
 
 def test_a_webhook_that_reviews_the_extenders_own_bindings_is_reported() -> None:
