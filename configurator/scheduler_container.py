@@ -154,20 +154,20 @@ class Mounts:
 
     def host_path(self, path: str) -> str | None:
         """Return where a path of the container lies on the node; None if it is not in a directory of the node."""
-        found = self._innermost(path)
+        found = self.innermost(path)
         if found is None or (host_path := found[0].host_path) is None:
             return None
         return posixpath.normpath(posixpath.join(host_path, found[1]))
 
     def config_map(self, path: str) -> tuple[str, str] | None:
         """Return name and key of the ConfigMap that contains a file of the container; None if none does."""
-        found = self._innermost(path)
+        found = self.innermost(path)
         if found is None or (source := found[0].volume.config_map) is None:
             return None
         file = posixpath.normpath(posixpath.join(found[0].mount.sub_path or "", found[1]))
         return source.name, next((item.key for item in source.items or () if item.path == file), file)
 
-    def _innermost(self, path: str) -> tuple[Mount, str] | None:
+    def innermost(self, path: str) -> tuple[Mount, str] | None:
         """Return the mount that contains the path, and the path inside of it."""
         wanted = posixpath.normpath(path)
         around = [mount for mount in self.all if is_within(wanted, mount.path)]

@@ -17,9 +17,6 @@ ETC_KUBERNETES = PurePosixPath("/etc/kubernetes")
 LARGEST_FILE = 1024 * 1024
 """Bytes. Manifests, configurations and certificates are far smaller."""
 
-LARGEST_KUBECONFIG = 16 * 1024 * 1024
-"""Bytes: enough for the certificates of thousands of clusters."""
-
 AS_ROOT = "sudo gas doctor   # on the control-plane node"
 
 
@@ -130,8 +127,6 @@ def _check_files(paths: str) -> None:
             raise NoCluster(f"kubeconfig {path}: cannot be read: {why}") from error
         if not stat.S_ISREG(found.st_mode):
             raise NoCluster(f"kubeconfig {path}: expected a file, found {kind_of(found.st_mode)}")
-        if found.st_size > LARGEST_KUBECONFIG:
-            raise NoCluster(f"kubeconfig {path}: expected at most {LARGEST_KUBECONFIG} bytes, found {found.st_size}")
         is_there = True
     if not is_there:
         raise NoCluster(f"kubeconfig {paths}: the file does not exist; name one with --kubeconfig or $KUBECONFIG")

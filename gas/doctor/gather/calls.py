@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import os
 import re
 import socket
@@ -105,7 +104,7 @@ async def call_extender(
 def _why_not_asked(call: Call, content: Mapping[str, bytes | Unseen], question: bytes | None) -> str:
     """Return why no filter request can be sent; empty if it can."""
     if question is None:
-        return "skipped because of --no-dry-pod"
+        return "no filter request was sent, because of --no-dry-pod, or because no node that is known offers a card"
     if call.not_verified:
         return f"its certificate is not trusted: {call.not_verified}"
     for name, what in (("client", "client certificate"), ("key", "client key")):
@@ -283,15 +282,9 @@ async def find_service(api: ApiServer, namespace: str, name: str) -> ServiceSeen
 async def _addresses(host: str, port: int, service: ServiceSeen | Unseen | None) -> list[tuple[str, int]]:
     """Return the addresses to try, best first: those of the name, then a Service's own and those of its endpoints."""
     found: list[tuple[str, int]] = []
-    try:
-        found.append((str(ipaddress.ip_address(host)), port))
-    except ValueError:
-        try:
-            loop = asyncio.get_running_loop()
-            for *_, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-                found.append((str(address[0]), port))
-        except OSError:
-            pass
+    with contextlib.suppress(OSError):
+        resolved = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found += [(str(address[0]), port) for *_, address in resolved]
     if isinstance(service, ServiceSeen):
         if service.cluster_address is not None:
             found.append(service.cluster_address)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 
+from configurator.scheduler_container import Mounts
 from gas.doctor.check import Check
 from gas.doctor.checks.plugins import NodePlugin, own_plugins
 from gas.doctor.findings import Finding, about, kubectl_daemonset, ok, problem, warning
@@ -65,14 +66,9 @@ def _one(node: DetailedNode, plugin: NodePlugin) -> Finding:
 
 def _can_write_cgroups(plugin: NodePlugin) -> bool:
     """Return whether the closest mount above the plugin's path of the cgroups is the node's, and not read-only."""
-    path = PurePosixPath(flag_value(plugin.container, "prefix") or "/") / _CGROUP
-    above = [mount for mount in plugin.container.volume_mounts or () if path.is_relative_to(mount.mount_path)]
-    closest = max(above, key=lambda mount: len(PurePosixPath(mount.mount_path).parts), default=None)
-    if closest is None or closest.read_only:
-        return False
-    volumes = {volume.name: volume for volume in plugin.pod.spec.volumes or ()}
-    volume = volumes.get(closest.name)
-    return volume is not None and volume.host_path is not None
+    mounts = Mounts.of(plugin.pod.spec.volumes or (), plugin.container.volume_mounts or ())
+    closest = mounts.innermost(posixpath.join(flag_value(plugin.container, "prefix") or "/", _CGROUP))
+    return closest is not None and closest[0].host_path is not None and not closest[0].mount.read_only
 
 
 CHECKS = (Check(name="usage-and-limits", title="use of the cards and limits of their memory", findings=check_limits),)
