@@ -52,31 +52,28 @@ class HostFiles:
         return self.read_here(local)
 
     def read_here(self, file: Path) -> bytes | Unseen:
-        """Return the content of a file of this machine."""
-        return read_file(file, self._patience)
-
-
-def read_file(file: Path, patience: float) -> bytes | Unseen:
-    """Return the content of a file, or of a pipe such as a shell's ``<(command)`` within ``patience`` seconds."""
-    try:
-        # Without O_NONBLOCK, opening a pipe that has no writer blocks.
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        return Unseen(f"{file} cannot be read: {error.strerror}", AS_ROOT)
-    try:
-        mode = os.fstat(descriptor).st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
-            return Unseen(f"{file}: expected a file, found {kind_of(mode)}", command("ls", "-ld", str(file)))
-        content = _all_of(descriptor, time.monotonic() + patience)
-    except OSError as error:
-        return Unseen(f"{file} cannot be read: {error.strerror}", AS_ROOT)
-    finally:
-        os.close(descriptor)
-    if content is None:
-        return Unseen(f"{file} is a pipe whose writer did not finish in {patience:g} s", command("ls", "-l", str(file)))
-    if len(content) > LARGEST_FILE:
-        return Unseen(f"{file} is larger than {LARGEST_FILE} bytes", command("ls", "-l", str(file)))
-    return content
+        """Return the content of a file of this machine, or of a pipe such as a shell's ``<(command)``."""
+        try:
+            # Without O_NONBLOCK, opening a pipe that has no writer blocks.
+            descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            return Unseen(f"{file} cannot be read: {error.strerror}", AS_ROOT)
+        try:
+            mode = os.fstat(descriptor).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+                return Unseen(f"{file}: expected a file, found {kind_of(mode)}", command("ls", "-ld", str(file)))
+            content = _all_of(descriptor, time.monotonic() + self._patience)
+        except OSError as error:
+            return Unseen(f"{file} cannot be read: {error.strerror}", AS_ROOT)
+        finally:
+            os.close(descriptor)
+        if content is None:
+            return Unseen(
+                f"{file} is a pipe whose writer did not finish in {self._patience:g} s", command("ls", "-l", str(file))
+            )
+        if len(content) > LARGEST_FILE:
+            return Unseen(f"{file} is larger than {LARGEST_FILE} bytes", command("ls", "-l", str(file)))
+        return content
 
 
 def _all_of(descriptor: int, deadline: float) -> bytes | None:

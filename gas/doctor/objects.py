@@ -81,12 +81,6 @@ class EndpointSlice(_SeenPart, frozen=True):
         ]
 
 
-class EndpointSlices(_SeenPart, frozen=True):
-    """A list of slices, as one page."""
-
-    items: Sequence[EndpointSlice] | None = None
-
-
 class _ServiceReference(_SeenPart, frozen=True):
     namespace: str = ""
     name: str = ""

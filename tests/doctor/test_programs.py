@@ -9,7 +9,7 @@ import pytest
 
 from gas.doctor.all_parts import CHECKS
 from gas.doctor.findings import Unseen
-from gas.doctor.host_files import LARGEST_FILE, HostFiles, read_file
+from gas.doctor.host_files import LARGEST_FILE, HostFiles
 from gas.doctor.parts.feature_discovery import NFD
 from gas.doctor.programs import (
     EXTENDER,
@@ -126,7 +126,7 @@ def test_a_file_that_is_too_large_or_cannot_be_read_is_unseen(tmp_path: Path) ->
         ("endless", "expected a file, found a device"),
         ("no writer", "a pipe whose writer did not finish in 0.05 s"),
     ):
-        found = read_file(tmp_path / name, 0.05)
+        found = HostFiles(tmp_path, 0.05).read_here(tmp_path / name)
         assert isinstance(found, Unseen), name
         assert words in found.why
 
@@ -146,7 +146,7 @@ def test_a_pipe_is_read_until_its_writer_closes_it(written: bytes, is_closed: bo
         os.write(writer, written)
         if is_closed:
             os.close(writer)
-        found = read_file(Path(f"/dev/fd/{reader}"), 5 if is_closed else 0.05)
+        found = HostFiles(Path("/"), 5 if is_closed else 0.05).read_here(Path(f"/dev/fd/{reader}"))
     finally:
         os.close(reader)
         if not is_closed:

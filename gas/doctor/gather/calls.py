@@ -23,10 +23,11 @@ import msgspec
 
 from configurator.scheduler_configuration import ExtenderEntry, TlsConfig
 from gas.cluster.connection import ApiServer
+from gas.cluster.listing import Lister
 from gas.cluster.objects import get_object
 from gas.doctor.findings import Unseen, probe
 from gas.doctor.host_files import AS_ROOT, HostFiles
-from gas.doctor.objects import EndpointSlices, Service
+from gas.doctor.objects import EndpointSlice, Service
 from gas.doctor.snapshot import Call, Contact, Reply, SeenScheduler, ServiceSeen
 
 _SERVICE = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]+)\.svc(?:\..*)?", re.ASCII)
@@ -265,8 +266,7 @@ async def find_service(api: ApiServer, namespace: str, name: str) -> ServiceSeen
     if service is None:
         return ServiceSeen(name=name, namespace=namespace, exists=False)
     at = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
-    selector = f"labelSelector=kubernetes.io%2Fservice-name%3D{name}"
-    slices = await probe(get_object(api, f"{at}?{selector}", EndpointSlices))
+    slices = await probe(Lister(api, at, EndpointSlice, label_selector=f"kubernetes.io/service-name={name}").fetch())
     if isinstance(slices, Unseen):
         return slices
     return ServiceSeen(
@@ -274,7 +274,7 @@ async def find_service(api: ApiServer, namespace: str, name: str) -> ServiceSeen
         namespace=namespace,
         exists=True,
         cluster_address=service.address,
-        ready=tuple(address for each in (slices.items if slices else None) or () for address in each.ready_addresses()),
+        ready=tuple(address for each in slices.objects for address in each.ready_addresses()),
         has_not_ready=service.spec is not None and service.spec.publish_not_ready_addresses,
     )
 

@@ -32,6 +32,15 @@ def test_a_node_without_cards_is_skipped_even_with_a_plugin() -> None:
         assert faults(check, **changes) == []
 
 
+def test_long_texts_are_cut() -> None:
+    seen = snapshot(pods=(gpu_pod(node=None, message="\x1b" + "x" * 100_000),))
+    found = all_findings(seen)
+    for shown in (as_text(seen, found, show_all=True, colours=False), as_json(seen, found)):
+        assert "x" * 100 in shown.replace("\n          ", "")
+        assert len(shown) < 20_000
+        assert "\x1b" not in shown
+
+
 TEXTS = st.text(max_size=80) | st.sampled_from(
     ["0.1", "Z1", "card0", "card0=i915:1", "-1", "9" * 40, "1e400", "\x1b[2J"]
 )

@@ -64,7 +64,7 @@ def cluster(port: int, *, trusted: Pair = AUTHORITY, **changes: Any) -> dict[str
             "items": [{"metadata": {"name": "my-admission"}, "webhooks": [mine, foreign]}],
         },
         "/api/v1/namespaces/gpu/services/gas-binding": {"spec": {"clusterIP": "None", "ports": [{"port": 443}]}},
-        slices: {"items": [{"endpoints": [{"addresses": ["127.0.0.1"]}], "ports": [{"port": port}]}]},
+        slices: {"metadata": {}, "items": [{"endpoints": [{"addresses": ["127.0.0.1"]}], "ports": [{"port": port}]}]},
     }
 
 
