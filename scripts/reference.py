@@ -28,7 +28,6 @@ from gas.plugin.flags import COMMAND_LINE as PLUGIN
 from gas.plugin.metrics import Metrics as PluginMetrics
 from gas.plugin.parts import PARTS as PLUGIN_PARTS
 from gas.values import card_records
-from gas.vocabularies.declared import Reference
 from gas.vocabularies.intel import names
 from gas.vocabularies.known import KNOWN
 from scripts.roles import NAMESPACE, VERBS, permissions_by_flag
@@ -52,6 +51,13 @@ NODE_ANNOTATIONS = (
     *(row for each in KNOWN for row in each.reference.node_annotations),
     (decision.RELEASED, "the extender", "when cards became free while pods waited, in nanoseconds since the epoch"),
 )
+
+RESOURCE, LABEL, ANNOTATION = (
+    ("resource", "used by", "unit"),
+    ("label", "who writes it", "value"),
+    ("annotation", "who writes it", "value"),
+)
+"""Heads of tables."""
 
 POD_ANNOTATIONS = (
     *DEFAULT_VOCABULARY.reference.pod_annotations,
@@ -81,75 +87,50 @@ POD_ANNOTATIONS = (
 
 def page() -> str:
     """Return the whole page."""
-    parts = [
+    *most, last = (f"[{each.owner}]({each.page})" if each.page else each.owner for each in OTHERS)
+    blocks = [
         "# Reference: every name",
-        "",
         "This page is generated from the code by `make reference`. [pods.md](pods.md), [nodes.md](nodes.md),"
         " [extender.md](extender.md) and [plugin.md](plugin.md) explain the names in context.",
-        "",
         "## Resources",
-        "",
-        *_table(("resource", "used by", "unit"), DEFAULT_VOCABULARY.reference.resources),
-        "",
+        _table(RESOURCE, DEFAULT_VOCABULARY.reference.resources),
         "Any other resource with this prefix is a plain number that is booked card by card.",
-        "",
-        f"With other vocabularies, {_owners()}:",
-        "",
-        *_table(("resource", "used by", "unit"), [row for each in OTHERS for row in each.resources]),
-        "",
+        f"With other vocabularies, {', '.join(most)} and {last}:",
+        _table(RESOURCE, [row for each in OTHERS for row in each.resources]),
         "## Labels of nodes",
-        "",
-        *_table(("label", "who writes it", "value"), NODE_LABELS),
-        "",
+        _table(LABEL, NODE_LABELS),
         f"A value that is too long for one label continues in labels whose names end in 2, 3 and so on, except"
         f" `{names.CARDS}`. See [longer than 63 characters](nodes.md#longer-than-63-characters).",
-        "",
         f"[Labels that telemetry writes](nodes.md#telemetry-labels), after `{names.TELEMETRY_PREFIX}POLICY/`:"
         f" {', '.join(f'`{label}`' for label in names.TELEMETRY_LABELS)}; value `{names.WHOLE_PCI_GROUP}`.",
-        "",
         "## Annotations of nodes",
-        "",
-        *_table(("annotation", "who writes it", "value"), NODE_ANNOTATIONS),
-        "",
+        _table(ANNOTATION, NODE_ANNOTATIONS),
         "## Annotations of pods",
-        "",
-        *_table(("annotation", "who writes it", "value"), POD_ANNOTATIONS),
-        "",
-        *(line for each in OTHERS for line in _annotations(each)),
+        _table(ANNOTATION, POD_ANNOTATIONS),
+    ]
+    for each in OTHERS:
+        if each.pod_annotations:
+            blocks += [f"On pods in {each.owner} words:", _table(ANNOTATION, each.pod_annotations)]
+    descheduled = f"`{decision.DESCHEDULE_POD_VALUE}`: the pod should leave its node"
+    blocks += [
         "## Labels of pods",
-        "",
-        *_table(
-            ("label", "who writes it", "value"),
-            [
-                (
-                    decision.DESCHEDULE_POD_LABEL,
-                    "the extender",
-                    f"`{decision.DESCHEDULE_POD_VALUE}`: the pod should leave its node",
-                )
-            ],
-        ),
-        "",
+        _table(LABEL, [(decision.DESCHEDULE_POD_LABEL, "the extender", descheduled)]),
         "## Flags",
-        "",
         "A flag takes one dash or two, and its value after `=` or a space: `-v=4`, `--port 9001`. A boolean takes a"
         " value only after `=`: `--leader-elect=false`, and is false by default. If a flag is given several times, the"
         " last one wins unless its row says otherwise. An unknown flag or an invalid value ends the program with"
         " status 2.",
-        "",
+        *_shared_flags(),
     ]
-    parts += [*_shared_flags(), ""]
-    for each in PROGRAMS:
-        parts += [f"### {each.program}", "", *_flags(each)]
-    parts += ["### kubectl gas", "", *_commands_options(), "", "## Metrics", ""]
-    parts += [
-        "Metrics in `_total` are counters, all others gauges unless marked. Labels are in brackets.",
-        "",
-    ]
+    for program in PROGRAMS:
+        blocks += [f"### {program.program}", *_flags(program)]
+    blocks += ["### kubectl gas", _commands_options(), "## Metrics"]
+    blocks += ["Metrics in `_total` are counters, all others gauges unless marked. Labels are in brackets."]
     for name, rows in _metrics_of_one_or_all().items():
-        parts += [f"### Metrics of {name}", "", *_metrics_table(rows), ""]
-    parts += ["## Permissions", "", "What the extender needs on the API server.", ""]
-    parts += _table(("resource", "verbs", "with"), _permission_rows())
-    return "\n".join([*parts, ""])
+        blocks += [f"### Metrics of {name}", _metrics_table(rows)]
+    blocks += ["## Permissions", "What the extender needs on the API server."]
+    blocks += [_table(("resource", "verbs", "with"), _permission_rows())]
+    return "\n\n".join(blocks) + "\n"
 
 
 def _permission_rows() -> Iterator[tuple[str, str, str]]:
@@ -167,20 +148,7 @@ def _object_of(permission: Permission) -> tuple[str, str, str]:
     return permission.group, permission.resource, permission.namespace
 
 
-def _owners() -> str:
-    *most, last = (f"[{each.owner}]({each.page})" if each.page else each.owner for each in OTHERS)
-    return f"{', '.join(most)} and {last}"
-
-
-def _annotations(reference: Reference) -> Iterator[str]:
-    """Return the table of the pod annotations of one vocabulary, if it has any."""
-    if reference.pod_annotations:
-        yield from (f"On pods in {reference.owner} words:", "")
-        yield from _table(("annotation", "who writes it", "value"), reference.pod_annotations)
-        yield ""
-
-
-def _row(flag: Flag) -> tuple[str, str, str]:
+def _flag_row(flag: Flag) -> tuple[str, str, str]:
     return f"`{flag.dashed}`", _default(flag), _escaped(flag.description)
 
 
@@ -189,7 +157,7 @@ def _programs_of_rows() -> dict[tuple[str, str, str], list[str]]:
     programs: dict[tuple[str, str, str], list[str]] = {}
     for program in PROGRAMS:
         for flag in program.flags:
-            programs.setdefault(_row(flag), []).append(program.program)
+            programs.setdefault(_flag_row(flag), []).append(program.program)
     return programs
 
 
@@ -203,14 +171,14 @@ def _ignored_by_several() -> list[str]:
 
 
 def _shared_flags() -> Iterator[str]:
-    """Return the table of the flags that several programs have with the same meaning."""
-    yield from ("### Several programs", "", "| flag | programs | default | meaning |", "|---|---|---|---|")
+    """Return the section about the flags that several programs have with the same meaning."""
+    rows = []
     for (flag, default, meaning), programs in _programs_of_rows().items():
         if len(programs) > 1:
-            having = "all" if len(programs) == len(PROGRAMS) else ", ".join(programs)
-            yield f"| {flag} | {having} | {default} | {meaning} |"
+            rows.append((flag, "all" if len(programs) == len(PROGRAMS) else ", ".join(programs), default, meaning))
+    yield from ("### Several programs", _rows(("flag", "programs", "default", "meaning"), rows))
     ignored = ", ".join(_ignored_by_several())
-    yield from ("", f"Accepted without effect, with a warning, by gas-extender and gas-plugin: {ignored}.")
+    yield f"Accepted without effect, with a warning, by gas-extender and gas-plugin: {ignored}."
 
 
 def _flags(program: CommandLine[Any]) -> Iterator[str]:
@@ -218,44 +186,36 @@ def _flags(program: CommandLine[Any]) -> Iterator[str]:
     programs = _programs_of_rows()
     rows: list[tuple[str, str, str]] = []
     for flag in program.flags:
-        if len(programs[_row(flag)]) > 1:
+        if len(programs[_flag_row(flag)]) > 1:
             continue
         if flag.group != group:
             group = flag.group
             rows.append((f"**{group}**", "", ""))
-        rows.append(_row(flag))
-    yield from ("| flag | default | meaning |", "|---|---|---|")
-    yield from (_squeezed(row) for row in rows)
-    yield ""
-    if program.core.variables:
-        yield from ("| environment variable | meaning |", "|---|---|")
-        yield from (f"| `{name}` | {_escaped(description)} |" for name, description in program.core.variables.items())
-        yield ""
-    if names := [each for each in _ignored(program) if each not in _ignored_by_several()]:
-        yield from (f"Accepted without effect, with a warning: {', '.join(names)}.", "")
+        rows.append(_flag_row(flag))
+    yield _rows(("flag", "default", "meaning"), rows)
+    if variables := program.core.variables:
+        yield _table(("environment variable", "meaning"), [(name, _escaped(text)) for name, text in variables.items()])
+    if ignored := [each for each in _ignored(program) if each not in _ignored_by_several()]:
+        yield f"Accepted without effect, with a warning: {', '.join(ignored)}."
 
 
-def _squeezed(cells: Iterable[str]) -> str:
-    """Return a row of a table, with one space in empty cells."""
-    return f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
-
-
-def _commands_options() -> Iterator[str]:
+def _commands_options() -> str:
     """Return the table of the options of all commands of kubectl gas, which are spelled as kubectl's."""
     commands: dict[tuple[str, str, str], list[str]] = {}
     for command in all_commands.loaded():
         for option in command.params:
             if isinstance(option, click.Option):
                 value = "" if option.is_flag else f" {_metavar(option)}"
-                names = [name for name in option.opts if name.startswith("--") or len(name) == 2]
-                row = (f"`{', '.join(names)}{value}`", _option_default(option), _escaped(option.help or ""))
+                spelled = [name for name in option.opts if name.startswith("--") or len(name) == 2]
+                row = (f"`{', '.join(spelled)}{value}`", _option_default(option), _escaped(option.help or ""))
                 commands.setdefault(row, []).append(str(command.name))
     every = {name for having in commands.values() for name in having}
-    yield from ("| flag | commands | default | meaning |", "|---|---|---|---|")
+    rows = []
     for (flag, default, meaning), having in commands.items():
         missing = sorted(every - set(having))
-        names_of_commands = f"all but {missing[0]}" if len(missing) == 1 else ", ".join(having)
-        yield _squeezed((flag, names_of_commands if missing else "all", default, meaning))
+        most = f"all but {missing[0]}" if len(missing) == 1 else ", ".join(having)
+        rows.append((flag, most if missing else "all", default, meaning))
+    return _rows(("flag", "commands", "default", "meaning"), rows)
 
 
 def _metrics_of_one_or_all() -> dict[str, list[tuple[str, str, str, str]]]:
@@ -272,12 +232,12 @@ def _without_program(row: tuple[str, str, str, str]) -> tuple[str, str, str, str
     return (row[0].split("_", 2)[2], *row[1:])
 
 
-def _metrics_table(rows: Iterable[Sequence[str]]) -> list[str]:
-    lines = ["| metric and its labels | meaning |", "|---|---|"]
+def _metrics_table(rows: Iterable[Sequence[str]]) -> str:
+    shown = []
     for name, kind, labels, meaning in rows:
         marked = "Histogram. " if kind == "histogram" else ""
-        lines.append(f"| `{name}` {labels and f'({labels}) '}| {marked}{meaning} |")
-    return lines
+        shown.append((f"`{name}`{f' ({labels})' if labels else ''}", marked + meaning))
+    return _rows(("metric and its labels", "meaning"), shown)
 
 
 def _option_default(option: click.Option) -> str:
@@ -356,9 +316,14 @@ def _of_registry(
         yield name, family.type, found, family.documentation
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table whose first column is code."""
+    return _rows(head, [(f"`{row[0]}`", *row[1:]) for row in rows])
+
+
+def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    return lines + [f"| `{row[0]}` | {' | '.join(row[1:])} |" for row in rows]
+    return "\n".join([*lines, *(f"|{''.join(f' {cell} |' if cell else ' |' for cell in row)}" for row in rows)])
 
 
 if __name__ == "__main__":
