@@ -23,6 +23,7 @@ from tests.deploy.manifests import WEBHOOKS
 from tests.doctor import snapshots
 from tests.doctor.snapshots import (
     CASE,
+    NOT_SEEN,
     NOW,
     assert_case,
     call,
@@ -32,7 +33,6 @@ from tests.doctor.snapshots import (
     extender_pod,
     findings,
     fine,
-    gpu_pod,
     plugin_pod,
     program_pod,
     scheduler,
@@ -43,8 +43,20 @@ TODAY = datetime.fromtimestamp(NOW, UTC)
 YEAR = timedelta(days=365)
 AUTHORITY = mint_authority(TODAY - YEAR)
 SERVER = mint_server(AUTHORITY, ["gas-admission.default.svc"], TODAY)
-SERVED = program_pod("gas-0", "gas:1", "gas-extender", "--admission-port=9443")
+FILE = "/etc/kubernetes/pki/gas/api-server.crt"
 POINTS = (("10.0.0.7", 9443),)
+
+
+def extender(*flags: str, name: str = "gas-0") -> DetailedPod:
+    return program_pod(name, "gas:1", "gas-extender", *flags)
+
+
+def serving(*flags: str, name: str = "gas-0") -> DetailedPod:
+    return extender("--admission-port=9443", *flags, name=name)
+
+
+def api_server(*flags: str) -> DetailedPod:
+    return program_pod("kube-apiserver-cp", "registry.k8s.io/kube-apiserver:v1.37.1", "kube-apiserver", *flags)
 
 
 def webhook(
@@ -81,53 +93,87 @@ def webhook(
 
 
 ALL = tuple(map(webhook, WEBHOOKS))
+NOT_COMPLETING = tuple(each for each in ALL if each.name != "complete.pods.gas")
+SERVED = serving()
+DEMANDING = serving("--admission-client-ca=/ca.crt")
+NAMING = (serving("--admission-scheduler-name=gas"), serving("--admission-scheduler-name=gas", name="gas-1"))
+
+
+def completing(*conditions: str) -> tuple[Webhook, ...]:
+    """Return all webhooks, of which the one that completes pods has these conditions."""
+    return (*NOT_COMPLETING, webhook("complete.pods.gas", conditions=conditions))
+
+
+def shown(content: bytes, *flags: str) -> dict[str, Any]:
+    """Return a cluster whose API server shows a certificate to an extender that demands one and has these flags."""
+    demanding = serving("--admission-client-ca=/ca.crt", *flags)
+    return {"webhooks": ALL, "pods": (demanding,), "api_server_certificate": (FILE, content)}
 
 
 def faults(*webhooks: Webhook, pods: tuple[DetailedPod, ...] = (SERVED,), **changes: Any) -> list[tuple[str, str]]:
     return snapshots.faults("admission", webhooks=webhooks, pods=(plugin_pod(), *pods), **changes)
 
 
+NO_EFFECT = "pod default/gas-0 | --admission-scheduler-name=gas has no effect"
+EXPIRED = mint_client(AUTHORITY, TODAY - YEAR / 2, life=YEAR / 4).chain
+OF_THE_API_SERVER = mint_client(AUTHORITY, TODAY - YEAR / 2, name="kube-apiserver").chain
+TURNED_AWAY = "none of the names in --admission-client-names, so every call fails | one of kube-scheduler, other | kube"
+
+
+@pytest.mark.parametrize(
+    CASE,
+    [
+        fine("nothing-to-check"),
+        fine("nothing-to-check-and-not-seen", webhooks=NOT_SEEN),
+        case("not-seen", "unknown", "they are unknown: it may not be seen", webhooks=NOT_SEEN, pods=(SERVED,)),
+        case("none-is-registered", "warning", "calls none |  |  | kubectl apply --kustomize", pods=(SERVED,)),
+        fine("serving-is-switched-off", pods=(extender("--admission-port=0"),)),
+        case("no-webhook-sets-the-scheduler", "warning", NO_EFFECT, webhooks=NOT_COMPLETING, pods=NAMING),
+        case(
+            "the-webhook-asks-about-some-pods-only",
+            "warning",
+            webhook("complete.pods.gas").conditions[0],
+            webhooks=ALL,
+            pods=NAMING,
+        ),
+        fine("it-asks-about-all-pods", webhooks=completing(), pods=NAMING),
+        fine("it-asks-as-the-checks-do", webhooks=completing(*webhook("create.pods.gas").conditions), pods=NAMING),
+        case("no-webhook-and-none-served", "warning", NO_EFFECT, pods=(extender("--admission-scheduler-name=gas"),)),
+        fine("no-scheduler-to-set", webhooks=NOT_COMPLETING, pods=(serving("--admission-scheduler-name="),)),
+        fine("no-certificate-demanded", webhooks=ALL, pods=(SERVED, api_server())),
+        case(
+            "a-certificate-demanded-and-none-shown",
+            "problem",
+            "gas-configurator --api-server --apply-secret",
+            webhooks=ALL,
+            pods=(DEMANDING, api_server()),
+        ),
+        fine(
+            "a-certificate-demanded-and-shown",
+            webhooks=ALL,
+            pods=(DEMANDING, api_server(f"--admission-control-config-file={FILE}")),
+        ),
+        fine("any-certificate-will-do", webhooks=ALL, pods=(SERVED,), api_server_certificate=(FILE, b"nonsense")),
+        fine("a-valid-certificate", **shown(OF_THE_API_SERVER)),
+        case("expired", "problem", "has expired", **shown(EXPIRED)),
+        case("unreadable", "problem", "no PEM certificate", **shown(b"nonsense")),
+        fine("an-allowed-name", **shown(OF_THE_API_SERVER, "--admission-client-names=other, kube-apiserver")),
+        fine("all-names-allowed", **shown(OF_THE_API_SERVER, "--admission-client-names=")),
+        case(
+            "not-allowed",
+            "problem",
+            TURNED_AWAY,
+            **shown(OF_THE_API_SERVER, "--admission-client-names=kube-scheduler,other"),
+        ),
+    ],
+)
+def test_admission(changes: dict[str, Any], level: str, words: str) -> None:
+    assert_case("admission", changes, level, words)
+
+
 def test_the_webhooks_of_the_manifests_are_well() -> None:
     found = findings("admission", webhooks=ALL, pods=(SERVED,))
     assert [(each.level.value, each.where.rpartition(" ")[2]) for each in found] == [("ok", name) for name in WEBHOOKS]
-
-
-def test_a_cluster_without_webhooks_has_nothing_to_check() -> None:
-    assert findings("admission") == []
-    unseen = Unseen("not allowed", "gas doctor --kubeconfig=FILE")
-    assert findings("admission", webhooks=unseen) == []
-    ((level, text),) = [
-        (each.level.value, each.message) for each in findings("admission", webhooks=unseen, pods=(SERVED,))
-    ]
-    assert (level, text) == ("unknown", "they are unknown: not allowed")
-
-
-def test_an_extender_without_registered_webhooks_is_reported() -> None:
-    ((level, text),) = faults()
-    assert level == "warning"
-    assert "none is registered" in text
-    assert "deploy/overlays/admission" in text
-    switched_off = program_pod("gas-0", "gas:1", "gas-extender", "--admission-port=0")
-    assert faults(pods=(switched_off,)) == []
-
-
-def test_a_scheduler_for_new_pods_without_the_webhook_that_sets_it_is_reported() -> None:
-    naming = program_pod("gas-0", "gas:1", "gas-extender", "--admission-port=9443", "--admission-scheduler-name=gas")
-    again = program_pod("gas-1", "gas:1", "gas-extender", "--admission-port=9443", "--admission-scheduler-name=gas")
-    others = [each for each in ALL if each.name != "complete.pods.gas"]
-    assert len(others) == len(ALL) - 1
-    for registered, found in ((others, "none"), (ALL, webhook("complete.pods.gas").conditions[0])):
-        ((level, text),) = faults(*registered, pods=(naming, again))
-        assert level == "warning"
-        assert "pod default/gas-0 | --admission-scheduler-name=gas has no effect" in text
-        assert f" | {found} | " in text
-    for conditions in ((), webhook("create.pods.gas").conditions):
-        assert faults(*others, webhook("complete.pods.gas", conditions=conditions), pods=(naming, again)) == []
-    not_serving = program_pod("gas-0", "gas:1", "gas-extender", "--admission-scheduler-name=gas")
-    ((level, text),) = faults(pods=(not_serving,))
-    assert "no effect" in text
-    emptied = program_pod("gas-0", "gas:1", "gas-extender", "--admission-port=9443", "--admission-scheduler-name=")
-    assert faults(*others, pods=(emptied,)) == []
 
 
 def strict(*rules: dict[str, Any], **registered: Any) -> dict[str, Any]:
@@ -182,8 +228,7 @@ def test_webhooks_that_no_extender_serves_are_reported(policy: str, level: str, 
     away = webhook(
         "bind.pods.gas", registered={"failurePolicy": policy}, conditions=limited, connected="", failure="refused"
     )
-    plain = program_pod("gas-0", "gas:1", "gas-extender")
-    (first, second) = faults(away, pods=(plain,))
+    (first, second) = faults(away, pods=(extender(),))
     assert first[0] == level
     assert words in first[1]
     assert "kubectl delete mutatingwebhookconfiguration gas-admission" in first[1]
@@ -299,16 +344,6 @@ def test_a_webhook_that_reviews_the_extenders_own_bindings_is_reported() -> None
     assert len(faults(exact, accounts=(usual,))) == 1
 
 
-@pytest.mark.parametrize("flags", [(), ("--admission-control-config-file=/etc/kubernetes/pki/gas/admission.yaml",)])
-def test_an_api_server_that_shows_no_certificate_is_reported_if_one_is_demanded(flags: tuple[str, ...]) -> None:
-    api_server = program_pod("kube-apiserver-cp", "registry.k8s.io/kube-apiserver:v1.37.1", "kube-apiserver", *flags)
-    demanding = program_pod("gas-0", "gas:1", "gas-extender", "--admission-port=9443", "--admission-client-ca=/ca.crt")
-    assert faults(*ALL, pods=(SERVED, api_server)) == []
-    found = faults(*ALL, pods=(demanding, api_server))
-    assert [level for level, _ in found] == ([] if flags else ["problem"])
-    assert all("gas-configurator --api-server --apply-secret" in text for _, text in found)
-
-
 def presenting(life: timedelta) -> Webhook:
     pair = mint_server(AUTHORITY, ["gas-admission.default.svc"], TODAY - YEAR / 2, life=life)
     return webhook(server_certificate=pair.certificate.public_bytes(Encoding.DER))
@@ -322,26 +357,6 @@ def test_a_certificate_of_the_webhooks_that_expires_is_reported_once() -> None:
     # kube-scheduler's check of the same certificate reports it.
     soon = presenting(YEAR / 2 + timedelta(days=9))
     assert faults(soon, calls=(call(server_certificate=soon.server_certificate),)) == []
-
-
-@pytest.mark.parametrize(
-    ("content", "level", "words"),
-    [
-        (mint_client(AUTHORITY, TODAY - YEAR / 2).chain, None, ""),
-        (mint_client(AUTHORITY, TODAY - YEAR / 2, life=YEAR / 4).chain, "problem", "has expired"),
-        (b"nonsense", "problem", "no PEM certificate"),
-    ],
-    ids=["valid", "expired", "unreadable"],
-)
-def test_the_certificate_of_the_api_server_is_checked_if_one_is_demanded(
-    content: bytes, level: str | None, words: str
-) -> None:
-    demanding = program_pod("gas-0", "gas:1", "gas-extender", "--admission-port=9443", "--admission-client-ca=/ca.crt")
-    held = ("/etc/kubernetes/pki/gas/api-server.crt", content)
-    assert faults(*ALL, api_server_certificate=held) == []
-    found = faults(*ALL, pods=(demanding,), api_server_certificate=held)
-    assert [each for each, _ in found] == ([level] if level else [])
-    assert all(words in text for _, text in found)
 
 
 def ignorable(*webhooks: Webhook) -> str:
@@ -359,36 +374,6 @@ def test_ignorable_without_the_bind_webhook_is_said_so() -> None:
     assert "no webhook" not in with_it
     assert "deploy/overlays/admission" not in with_it
     assert "while the extender is unavailable" in with_it
-
-
-def test_gpu_pods_do_not_count_as_extenders() -> None:
-    assert faults(pods=(gpu_pod(cards="card0"),)) == []
-
-
-@pytest.mark.parametrize(
-    ("allowed", "is_turned_away"),
-    [
-        ("kube-apiserver", False),
-        ("other, kube-apiserver", False),
-        ("kube-scheduler,other", True),
-        ("", False),
-    ],
-)
-def test_an_api_server_whose_name_may_not_call_is_reported(allowed: str, *, is_turned_away: bool) -> None:
-    demanding = program_pod(
-        "gas-0",
-        "gas:1",
-        "gas-extender",
-        "--admission-port=9443",
-        "--admission-client-ca=/ca.crt",
-        f"--admission-client-names={allowed}",
-    )
-    pair = mint_client(AUTHORITY, TODAY - YEAR / 2, name="kube-apiserver")
-    shown = ("/etc/kubernetes/pki/gas/api-server.crt", pair.chain)
-    found = faults(*ALL, pods=(demanding,), api_server_certificate=shown)
-    assert [level for level, _ in found] == (["problem"] if is_turned_away else [])
-    assert all("has none of the names in --admission-client-names" in text for _, text in found)
-    assert all("one of kube-scheduler, other | kube-apiserver" in text for _, text in found)
 
 
 @pytest.mark.parametrize(
