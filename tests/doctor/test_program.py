@@ -62,7 +62,7 @@ class Doctor:
         return printed.out + printed.err
 
     async def faults_of(self, check: str, *flags: str) -> list[dict[str, Any]]:
-        """What is not well by one check."""
+        """Return what is not well by one check."""
         _, found = await self.findings(*flags)
         return [each for each in found if each["check"] == check]
 

@@ -1,4 +1,4 @@
-"""What the device plugin writes on its node (contract P5.1 to P5.5), and the tiles that it limits a container to.
+"""The names that the device plugin writes on its node (contract P5.1 to P5.5), and the tiles of a container.
 
 Kubelet knows the count resources ``i915`` and ``xe`` from the plugin's device lists alone, so they have no sums here.
 ``ZE_AFFINITY_MASK`` limits the user-space driver to the tiles that were decided for a container.
