@@ -53,7 +53,7 @@ async def wait_while_stuck(work: asyncio.Future[_Result], slow: float, on_slow: 
 
 
 class Questions(Generic[_Result]):
-    """A way to ask a driver, each question in a thread of its own. While one has no reply, its key is not asked again."""
+    """A way to ask a driver, in a thread for each question. While one has no reply, its key is not asked again."""
 
     def __init__(self, name: str) -> None:
         self._name = name
