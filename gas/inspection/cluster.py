@@ -18,9 +18,7 @@ from gas.extender.flags import Flags
 from gas.extender.hooks import Observer
 from gas.extender.host_resources import CPU, MEMORY, PODS, pod_requests
 from gas.extender.wire import BindingArgs, FilterArgs
-from gas.inspection.node_rules import exclusion, node_rules
-from gas.inspection.objects import InspectedNode, InspectedPod
-from gas.inspection.use import MeasuredUse
+from gas.inspection.objects import InspectedNode, InspectedPod, exclusion, node_rules
 from gas.ledger.ledger import Booking
 from gas.objects.handler import Handlers
 from gas.objects.stored import ObjectId
@@ -134,6 +132,17 @@ class CardHolder:
 
     uid: str
     booking: Booking
+
+
+class MeasuredUse(NamedTuple):
+    """The use of one card by one pod.
+
+    memory  bytes; None if the driver does not say
+    busy    share of the last interval for which the busiest class of engines worked; None if the driver does not say
+    """
+
+    memory: int | None
+    busy: float | None
 
 
 class Cluster:

@@ -26,14 +26,11 @@ from gas.inspection.defrag import plan_moves, plan_notes, plan_report
 from gas.inspection.fit import explained_report, fit_all, fit_report
 from gas.inspection.gather import Where, connected, namespace_of, read_cluster, read_decisions, read_use
 from gas.inspection.manifests import UnreadableManifest, one_shape, pod_of_requests, read_manifests
-from gas.inspection.node_rules import not_checked
 from gas.inspection.node_view import node_data, node_lines
-from gas.inspection.objects import InspectedPod
+from gas.inspection.objects import InspectedPod, not_checked
 from gas.inspection.output import DONE, FORMATS, NOT_SO, UNREACHABLE, Look, as_data, written
-from gas.inspection.report import BadExpression, Report, keep_rows, sort_rows
-from gas.inspection.rows import card_report, node_report, pod_report
-from gas.inspection.selectors import BadSelector, Selector, parse_selector
-from gas.inspection.waste import waste_notes, waste_of
+from gas.inspection.report import BadExpression, BadSelector, Report, Selector, keep_rows, parse_selector, sort_rows
+from gas.inspection.rows import card_report, node_report, pod_report, waste_notes, waste_of
 from gas.inspection.why import explain, explanation_data, explanation_lines
 from gas.values.errors import GasError
 from gas.values.quoted import escaped, listed, quoted

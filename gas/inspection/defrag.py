@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from gas.doctor.checks.rebuilt_ledger import at_once
 from gas.extender.verdicts import FITS_PREFERRED
 from gas.inspection.cluster import Cluster, natural, shortage
-from gas.inspection.node_rules import node_rules
-from gas.inspection.objects import InspectedPod
+from gas.inspection.objects import InspectedPod, node_rules
 from gas.inspection.report import Column, Report, Row
 from gas.ledger.eviction_cost import Evictable
 from gas.ledger.ledger import NodeSums

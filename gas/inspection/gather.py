@@ -1,16 +1,17 @@
-"""Read a cluster from the API server: nodes, GPU pods, and the measured use of cards. Only reads, nothing else."""
+"""Read a cluster from the API server: nodes, GPU pods, the measured use of cards and the last decisions."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
@@ -25,13 +26,14 @@ from gas.doctor.programs import EXTENDER, PLUGIN, Program, containers_with, flag
 from gas.extender.decisions import Decision
 from gas.extender.flags import Flags as ExtenderFlags
 from gas.extender.hooks import Observer
-from gas.inspection.cluster import Cluster, PlacementSettings, matters, settings_of
+from gas.inspection.cluster import Cluster, MeasuredUse, PlacementSettings, matters, settings_of
 from gas.inspection.objects import InspectedNode, InspectedPod
-from gas.inspection.past_decisions import parse_decisions
-from gas.inspection.use import MeasuredUse, parse_use
 from gas.plugin.flags import Flags as PluginFlags
-from gas.values.cards import Card
+from gas.values.cards import Card, MalformedCard
 from gas.values.errors import GasError
+from gas.values.quoted import quoted
+
+T = TypeVar("T")
 
 USER_AGENT = "kubectl-gas"
 
@@ -76,13 +78,13 @@ async def read_cluster(api: ApiServer, *, counts_hosts: bool = False) -> Cluster
     """
     nodes, pods = await asyncio.gather(
         Lister(api, paths.nodes(), InspectedNode).fetch(),
-        Lister(api, paths.pods(), InspectedPod, keep=_has_node_or_matters if counts_hosts else matters).fetch(),
+        Lister(api, paths.pods(), InspectedPod, keep=_keep(counts_hosts=counts_hosts)).fetch(),
     )
     return Cluster.of(nodes.objects, pods.objects, counts_hosts=counts_hosts)
 
 
-def _has_node_or_matters(pod: InspectedPod) -> bool:
-    return bool(pod.node_name) or matters(pod)
+def _keep(*, counts_hosts: bool) -> Callable[[InspectedPod], bool]:
+    return (lambda pod: bool(pod.node_name) or matters(pod)) if counts_hosts else matters
 
 
 class Following(NamedTuple):
@@ -117,8 +119,7 @@ async def following(
     await api.request("GET", paths.nodes(), query={"limit": "1"})
     cluster = Cluster(settings or settings_of(pods.objects), observer, counts_hosts=counts_hosts)
     node_watch = Watch(api, paths.nodes(), InspectedNode, cluster.nodes)
-    keep = _has_node_or_matters if counts_hosts else matters
-    pod_watch = Watch(api, paths.pods(), InspectedPod, cluster.pods, keep=keep)
+    pod_watch = Watch(api, paths.pods(), InspectedPod, cluster.pods, keep=_keep(counts_hosts=counts_hosts))
     tasks = [asyncio.create_task(node_watch.run())]
     try:
         await node_watch.synced.wait()
@@ -248,3 +249,55 @@ def namespace_of(where: Where) -> str:
             if isinstance(entry, dict) and isinstance(context := entry.get("context"), dict):
                 contexts.setdefault(str(entry.get("name")), str(context.get("namespace") or DEFAULT_NAMESPACE))
     return contexts.get(current, DEFAULT_NAMESPACE)
+
+
+class UnusableDocument(GasError):
+    """A document is not one of a plugin that measures, or of an extender that keeps its decisions."""
+
+
+class _Engine(msgspec.Struct, frozen=True):
+    busy: float = 0.0
+
+
+class _CardUse(msgspec.Struct, frozen=True, rename="camel"):
+    memory_used: int | None = None
+    engines: dict[str, _Engine] | None = None
+
+
+class _PodUse(msgspec.Struct, frozen=True):
+    uid: str = ""
+    cards: dict[str, _CardUse] | None = None
+
+
+class _Usage(msgspec.Struct, frozen=True):
+    trouble: str | None = None
+    pods: list[_PodUse] | None = None
+
+
+def parse_use(document: bytes) -> Mapping[tuple[str, Card], MeasuredUse]:
+    """Return the use by pod UID and card of the plugin's document ``/usage``. Raises UnusableDocument."""
+    read = _decoded(document, _Usage, "/usage of gas-plugin")
+    if read.trouble:
+        raise UnusableDocument(read.trouble)
+    found: dict[tuple[str, Card], MeasuredUse] = {}
+    for pod in read.pods or ():
+        for name, use in (pod.cards or {}).items():
+            try:
+                card = Card.parse(name)
+            except MalformedCard as error:
+                raise UnusableDocument(f"the use of pod {quoted(pod.uid)}: {error}") from error
+            busy = max((engine.busy for engine in use.engines.values()), default=None) if use.engines else None
+            found[pod.uid, card] = MeasuredUse(use.memory_used, busy)
+    return found
+
+
+def parse_decisions(document: bytes) -> list[Decision]:
+    """Return the decisions of the extender's document ``/debug/decisions``. Raises UnusableDocument."""
+    return _decoded(document, list[Decision], "/debug/decisions of gas-extender")
+
+
+def _decoded(document: bytes, kind: type[T], name: str) -> T:
+    try:
+        return msgspec.json.decode(document, type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UnusableDocument(f"expected the document {name}, found something else: {error}") from error

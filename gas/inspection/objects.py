@@ -1,8 +1,12 @@
-"""Nodes and pods with the rules that keep pods off nodes, which only these commands read."""
+"""Nodes and pods with the rules that keep pods off nodes: node selector, required node affinity, taints and cordons.
+
+kube-scheduler checks these rules before it asks the extender. Rules that depend on other pods are not modelled:
+`not_checked` names those that a pod has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -128,3 +132,116 @@ class InspectedPod(DetailedPod, frozen=True):
     def controller(self) -> str:
         """The kind of the object that creates the pod again when it is deleted; empty if there is none."""
         return next((each.kind for each in self.metadata.owner_references or () if each.controller), "")
+
+
+UNSCHEDULABLE = NodeTaint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+"""The taint that Kubernetes gives a node that is cordoned."""
+
+
+DEFAULT_SCHEDULER = "default-scheduler"
+"""The name that the API server gives kube-scheduler in a pod that names no other."""
+
+
+def node_rules(pod: InspectedPod) -> bytes:
+    """Return everything of a pod that `exclusion` depends on, as one value: pods of one template share it."""
+    return msgspec.json.encode((pod.spec.node_selector, pod.spec.affinity, pod.spec.tolerations), order="sorted")
+
+
+def exclusion(pod: InspectedPod, node: InspectedNode) -> str:
+    """Return the rule that keeps a pod off a node, as a sentence about the node; empty if none does."""
+    spec = pod.spec
+    if any(node.labels.get(key) != value for key, value in (spec.node_selector or {}).items()):
+        return "the pod's node selector does not match the node"
+    nodes = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
+    if nodes is not None and not any(_matches(term, node) for term in nodes.node_selector_terms or ()):
+        return "the pod's required node affinity does not match the node"
+    taints = [*(node.spec.taints or ())]
+    if node.spec.unschedulable:
+        taints.append(UNSCHEDULABLE)
+    for taint in taints:
+        if taint.effect in ("NoSchedule", "NoExecute") and not any(
+            _tolerates(each, taint) for each in spec.tolerations or ()
+        ):
+            if taint.key == UNSCHEDULABLE.key:
+                return "the node is cordoned"
+            return f"the pod does not tolerate the taint {taint.key}"
+    return ""
+
+
+def not_checked(pod: InspectedPod) -> tuple[str, ...]:
+    """Name the rules of Kubernetes that may keep the pod off a node and are not modelled here."""
+    found: list[str] = []
+    affinity = pod.spec.affinity
+    if affinity and affinity.pod_affinity and affinity.pod_affinity.required:
+        found.append("pod affinity")
+    if affinity and affinity.pod_anti_affinity and affinity.pod_anti_affinity.required:
+        found.append("pod anti-affinity")
+    if any(each.when_unsatisfiable == "DoNotSchedule" for each in pod.spec.topology_spread_constraints or ()):
+        found.append("topology spread constraints")
+    if any(each.persistent_volume_claim or each.ephemeral or each.csi for each in pod.spec.volumes or ()):
+        found.append("volumes")
+    ports = [
+        port for each in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())) for port in each.ports or ()
+    ]
+    if any(pod.spec.host_network or port.host_port for port in ports):
+        found.append("host ports")
+    return tuple(found)
+
+
+def held_back(pod: InspectedPod) -> str:
+    """Return why no scheduler looks at a pod that waits, as a sentence; empty if one does."""
+    if pod.metadata.deletion_timestamp:
+        return "it is not scheduled any more, because it is being deleted"
+    names = ", ".join(gate.name for gate in pod.spec.scheduling_gates or ())
+    return f"it is scheduled only when its scheduling gates have been removed: {names}" if names else ""
+
+
+def yet_to_come(pod: InspectedPod) -> str:
+    """Return what a pod waits for that has room, as a sentence."""
+    name = pod.spec.scheduler_name or DEFAULT_SCHEDULER
+    scheduler = "kube-scheduler" if name == DEFAULT_SCHEDULER else f"scheduler {name}"
+    return held_back(pod) or f"{scheduler} has yet to bind it"
+
+
+def _matches(term: NodeSelectorTerm, node: InspectedNode) -> bool:
+    """Return whether a term selects a node; an empty term selects none."""
+    expressions, fields = term.match_expressions or (), term.match_fields or ()
+    return (
+        bool(expressions or fields)
+        and all(_is_met(each, node.labels.get(each.key)) for each in expressions)
+        and all(each.key == "metadata.name" and _is_met(each, node.name) for each in fields)
+    )
+
+
+_NUMERIC: dict[str, Callable[[int, int], bool]] = {"Gt": int.__gt__, "Lt": int.__lt__}
+
+
+def _is_met(wanted: Requirement, value: str | None) -> bool:
+    values = wanted.values or ()
+    match wanted.operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            if value is None or len(values) != 1:
+                return False
+            try:
+                return _NUMERIC[wanted.operator](int(value), int(values[0]))
+            except ValueError:
+                return False
+    return False
+
+
+def _tolerates(toleration: Toleration, taint: NodeTaint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and (toleration.value or "") == (taint.value or "")

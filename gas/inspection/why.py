@@ -17,13 +17,12 @@ from msgspec.structs import replace
 
 from gas.decision.names import TIMESTAMP
 from gas.doctor.checks.rebuilt_ledger import at_once
+from gas.extender.decisions import Decision
 from gas.extender.host_resources import CPU
 from gas.extender.verdicts import Verdict
 from gas.inspection.cluster import Cluster, natural
 from gas.inspection.defrag import VICTIM_STEPS, Move, cards_of, plan_moves
-from gas.inspection.node_rules import held_back, yet_to_come
-from gas.inspection.objects import InspectedPod, PodAffinity, Toleration
-from gas.inspection.past_decisions import past_details
+from gas.inspection.objects import InspectedPod, PodAffinity, Toleration, held_back, yet_to_come
 from gas.ledger.eviction_cost import Evictable
 from gas.ledger.ledger import Booking
 from gas.ledger.victims import Node, smallest_victims
@@ -516,3 +515,27 @@ def _amount(resource: str, amount: int) -> str:
     if resource == CPU:
         return f"{amount}m"
     return f"{amount} ({gigabytes(amount)} GB)" if is_bytes(resource.rpartition("/")[2]) else str(amount)
+
+
+def past_details(decisions: Iterable[Decision], uid: str) -> tuple[str, ...]:
+    """Return sentences about the last decision on a pod; none if it is not known."""
+    last = next((each for each in decisions if each.uid == uid), None)
+    if last is None:
+        return ()
+    took = ", ".join(f"{verb} {amount:.1f} ms" for verb, amount in last.milliseconds.items())
+    if last.error:
+        return (f"the last attempt to bind it, to {last.node}, failed ({took}): {last.error}",)
+    found = [f"the decision took {took}"]
+    if last.passing is not None:
+        score = f"; the score of {last.node} was {last.score}" if last.score is not None else ""
+        found.append(f"{_nodes(last.passing)} had room then{score}")
+    if last.alternatives:
+        others = ", ".join(
+            each.node if each.score is None else f"{each.node} (score {each.score})" for each in last.alternatives
+        )
+        found.append(f"it could have had {others} instead")
+    return tuple(found)
+
+
+def _nodes(number: int) -> str:
+    return "1 node" if number == 1 else f"{number} nodes"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gas.inspection.node_rules import exclusion, not_checked
+from gas.inspection.objects import exclusion, not_checked
 from tests.builders import container, node_json, pod_json
 from tests.inspection.example_cluster import decoded_node, decoded_pod
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gas.extender.decisions import Decisions
-from gas.inspection.past_decisions import UnreadableDecisions, parse_decisions, past_details
-from gas.inspection.why import explain
+from gas.inspection.gather import UnusableDocument, parse_decisions
+from gas.inspection.why import explain, past_details
 from sandbox.api.kinds import PODS
 from tests.inspection.conftest import Kubectl
 from tests.inspection.example_cluster import example_cluster
@@ -48,7 +48,7 @@ def test_a_waiting_pod_shows_why_its_last_bind_failed() -> None:
 
 @pytest.mark.parametrize("document", [b"", b"{}", b"[1]", b"<html>", b"[" * 100_000])
 def test_another_document_is_refused_with_a_sentence(document: bytes) -> None:
-    with pytest.raises(UnreadableDecisions, match="expected the document /debug/decisions of gas-extender"):
+    with pytest.raises(UnusableDocument, match="expected the document /debug/decisions of gas-extender"):
         parse_decisions(document)
 
 

@@ -6,8 +6,16 @@ from collections.abc import Mapping
 
 import pytest
 
-from gas.inspection.report import BadExpression, Booked, Column, Report, keep_rows, sort_rows
-from gas.inspection.selectors import BadSelector, parse_selector
+from gas.inspection.report import (
+    BadExpression,
+    BadSelector,
+    Booked,
+    Column,
+    Report,
+    keep_rows,
+    parse_selector,
+    sort_rows,
+)
 
 REPORT = Report(
     (Column("node"), Column("memory.max", gauge=True), Column("used"), Column("holders")),

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from gas.inspection.cluster import Cluster
+from gas.inspection.gather import Following
 from gas.inspection.node_view import node_data
 from gas.inspection.page.board import Board
-from gas.inspection.page.documents import pod_document, pods_document
+from gas.inspection.page.view import View
 from gas.inspection.report import Booked, Report
-from gas.inspection.rows import FIXED_KEYS, card_report, column_of, node_report, pod_report
-from gas.inspection.waste import waste_of
+from gas.inspection.rows import FIXED_KEYS, card_report, column_of, node_report, pod_report, waste_of
 from tests.inspection.example_cluster import cluster_of, gpu_node_json, record, running
 
 
@@ -26,6 +26,10 @@ def cluster() -> Cluster:
     pod = running("p", "n", "card0", i915=1)
     pod["spec"]["containers"][0]["resources"]["requests"].update({f"gpu.intel.com/{name}": "3" for name in names})
     return cluster_of([node], [pod])
+
+
+async def no_decisions(_cluster: Cluster) -> tuple[str, ...]:
+    return ()
 
 
 def sent_as(document: object) -> Any:
@@ -51,17 +55,19 @@ def test_every_resource_has_a_column_of_its_own() -> None:
         assert pod[column_of(name)] == 3
 
 
-def test_the_page_shows_such_a_cluster() -> None:
+async def test_the_page_shows_such_a_cluster() -> None:
     found = cluster()
+    view = View(None, no_decisions)  # type: ignore[arg-type]
     board = Board("epoch")
     assert list(board.update(found, ["n"])) == [None]
-    sent = json.loads(board.whole()[0])
+    sent = json.loads(board.whole())
     assert {f"resource.{name}" for name in FIXED_KEYS} <= set(sent["resources"])
     (card,) = sent_as(node_data(found, "n"))["cards"]
     assert card["card"] == "card0"
     assert card["resource.held"] == {"booked": 3, "capacity": 4}
-    (listed,) = sent_as(pods_document(found, "", ""))["pods"]
-    document = sent_as(pod_document(found, "default", "p"))
+    view.show(Following(found, ()), board)  # type: ignore[arg-type]
+    (listed,) = sent_as(view.pods("", ""))["pods"]
+    document = sent_as(await view.pod("default", "p"))
     assert listed["name"] == document["name"] == "p"
     assert listed["resource.created"] == document["resource.written"] == 3
     assert {key for key in document if key not in found.decider.nodes.resources()} <= FIXED_KEYS | {

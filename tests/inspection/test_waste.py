@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.doctor.checks.rebuilt_ledger import at_once
-from gas.inspection.use import MeasuredUse
-from gas.inspection.waste import waste_notes, waste_of
+from gas.inspection.cluster import MeasuredUse
+from gas.inspection.rows import waste_notes, waste_of
 from gas.values.cards import Card
 from tests.inspection.conftest import Kubectl
 from tests.inspection.example_cluster import GB, cluster_of, gpu_node_json, record, running, waiting

@@ -7,25 +7,25 @@ site of an attacker could make its own name point to this address and read the p
 from __future__ import annotations
 
 import asyncio
-import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from hashlib import sha256
-from importlib.resources import files
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import suppress
 from ipaddress import ip_address
 
 import msgspec
+from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route, Router
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gas.daemon.early_responses import EarlyResponses
 from gas.inspection.cluster import Missing
-from gas.inspection.page.board import MOST_IN_PART, MOST_PLAIN_IN_PART, compressed
-from gas.inspection.page.documents import as_text
 from gas.inspection.page.view import NotRead, View
-from gas.values.quoted import quoted
+from gas.values.quoted import escaped, quoted
 
 POLICY = "; ".join(
     (
@@ -50,14 +50,6 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
-    "cache-control": "no-store",
-}
-
-FILES = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/page.css": ("page.css", "text/css; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
-    "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 
 MOST_STREAMS = 64
@@ -73,8 +65,7 @@ LONGEST_TEXT = 300
 """Characters of a search or a name in a request."""
 
 _BODY_PATIENCE = 5.0
-_GZIP = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
-"""The beginning of a stream in the format of gzip."""
+_COMPRESSION = 6
 
 
 def page_app(
@@ -82,40 +73,44 @@ def page_app(
 ) -> ASGIApp:
     """Return the application.
 
-    hosts     further names under which the page may be opened, beside localhost and addresses
+    hosts     further names under which the page may be opened, apart from localhost and addresses
     stopping  ends the streams
     """
-    streams = _Streams(view, stopping, interval)
 
-    async def state(_request: Request) -> object:
-        return view.state()
+    async def cluster(_request: Request) -> Response:
+        return Response(view.whole(), media_type="application/json")
 
-    async def node(request: Request) -> object:
-        return view.node(_parameter(request, "name"))
+    async def state(_request: Request) -> Response:
+        return _document(view.state())
 
-    async def pods(request: Request) -> object:
-        return view.pods(_parameter(request, "text"), _parameter(request, "state"))
+    async def node(request: Request) -> Response:
+        return _document(view.node(_parameter(request, "name")))
 
-    async def pod(request: Request) -> object:
-        return await view.pod(_parameter(request, "namespace"), _parameter(request, "name"))
+    async def pods(request: Request) -> Response:
+        return _document(view.pods(_parameter(request, "text"), _parameter(request, "state")))
 
-    async def why(request: Request) -> object:
-        return await view.why(_parameter(request, "namespace"), _parameter(request, "name"))
+    async def pod(request: Request) -> Response:
+        return _document(await view.pod(_parameter(request, "namespace"), _parameter(request, "name")))
 
-    async def decisions(_request: Request) -> object:
-        return await view.decisions()
+    async def why(request: Request) -> Response:
+        return _document(await view.why(_parameter(request, "namespace"), _parameter(request, "name")))
 
-    async def cluster(request: Request) -> Response:
-        plain, packed = view.whole()
-        return _sent(request, "application/json", plain, packed)
+    async def decisions(_request: Request) -> Response:
+        return _document(await view.decisions())
 
-    routes = [
-        *(Route(path, _file(name, kind)) for path, (name, kind) in FILES.items()),
-        Route("/data/cluster", _answered(cluster)),
-        Route("/data/changes", streams.respond),
-        *(Route(f"/data/{each.__name__}", _document(each)) for each in (state, node, pods, pod, why, decisions)),
-    ]
-    return EarlyResponses(_Guard(Router(routes, redirect_slashes=False), hosts), patience=_BODY_PATIENCE)
+    app = Starlette(
+        routes=[
+            *(Route(f"/data/{each.__name__}", each) for each in (cluster, state, node, pods, pod, why, decisions)),
+            Route("/data/changes", _Streams(view, stopping, interval).respond),
+            Mount("/", StaticFiles(packages=[("gas.inspection.page", "static")], html=True)),
+        ],
+        middleware=[
+            Middleware(_Guard, hosts=hosts),
+            Middleware(GZipMiddleware, compresslevel=_COMPRESSION, exclude_content_types=()),
+        ],
+        exception_handlers={_BadParameter: _sentence(400), Missing: _sentence(404), NotRead: _sentence(503)},
+    )
+    return EarlyResponses(app, patience=_BODY_PATIENCE)
 
 
 class _BadParameter(Exception):
@@ -129,129 +124,76 @@ def _parameter(request: Request, name: str) -> str:
     return text
 
 
-def _answered(respond: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """Turn what cannot be shown into a status and a sentence."""
-
-    async def answer(request: Request) -> Response:
-        try:
-            return await respond(request)
-        except _BadParameter as bad:
-            return PlainTextResponse(f"{bad}\n", 400)
-        except Missing as missing:
-            return PlainTextResponse(f"{missing}\n", 404)
-        except NotRead as not_read:
-            return PlainTextResponse(f"{not_read}\n", 503, headers={"retry-after": "2"})
-
-    return answer
+def _sentence(code: int) -> Callable[[Request, Exception], Response]:
+    """Return a handler of exceptions that are sentences about what cannot be shown."""
+    headers = {"retry-after": "2"} if code == 503 else None
+    return lambda _request, error: PlainTextResponse(f"{error}\n", code, headers=headers)
 
 
-def _document(make: Callable[[Request], Awaitable[object]]) -> Callable[[Request], Awaitable[Response]]:
-    async def respond(request: Request) -> Response:
-        plain = msgspec.json.encode(as_text(await make(request)))
-        return _sent(request, "application/json", plain, compressed(plain) if len(plain) > 1000 else None)
-
-    return _answered(respond)
+def _document(document: object) -> Response:
+    return Response(_json(document), media_type="application/json")
 
 
-def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint for a file of the page. Browsers ask each time whether theirs is still current."""
-    plain = (files("gas.inspection.page") / "static" / name).read_bytes()
-    packed = compressed(plain)
-    tag = f'"{sha256(plain).hexdigest()[:16]}"'
-
-    async def respond(request: Request) -> Response:
-        headers = {"etag": tag, "cache-control": "no-cache"}
-        if request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers=headers)
-        return _sent(request, kind, plain, packed, headers)
-
-    return respond
+def _json(document: object) -> bytes:
+    return msgspec.json.encode(_escaped(document))
 
 
-def _sent(
-    request: Request, kind: str, plain: bytes, packed: bytes | None, headers: dict[str, str] | None = None
-) -> Response:
-    """Return a response, compressed if the browser takes that."""
-    found = {"content-type": kind, "vary": "accept-encoding", **(headers or {})}
-    if packed is None or not _takes_gzip(request):
-        return Response(plain, headers=found)
-    return Response(packed, headers=found | {"content-encoding": "gzip"})
-
-
-def _takes_gzip(request: Request) -> bool:
-    names = [part.split(";")[0].strip() for part in request.headers.get("accept-encoding", "").split(",")]
-    return "gzip" in names
+def _escaped(data: object) -> object:
+    """Return data with every text in it escaped as in tables: nothing in it can change how the rest is shown."""
+    if isinstance(data, str):
+        return escaped(data)
+    if isinstance(data, Mapping):
+        return {escaped(str(key)): _escaped(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_escaped(each) for each in data]
+    return data
 
 
 class _Streams:
-    """A response for each browser that follows the changes of the map, as server-sent events.
-
-    A part is compressed on its own, so that it is the same for all browsers at the same version, and is made once.
-    """
+    """A response for each browser that follows the changes of the map, as server-sent events."""
 
     def __init__(self, view: View, stopping: asyncio.Event, interval: float) -> None:
         self._view = view
         self._stopping = stopping
         self._interval = interval
         self._open = 0
-        self._packed: dict[bytes, bytes] = {}
 
     async def respond(self, request: Request) -> Response:
         if self._open >= MOST_STREAMS:
             return PlainTextResponse(f"{MOST_STREAMS} browsers follow the cluster already\n", 503)
         version = request.headers.get("last-event-id") or _parameter(request, "after")
         board, _, number = version.rpartition("@")
-        packs = _takes_gzip(request)
         at = int(number) if number.isascii() and number.isdigit() and len(number) < 20 else 0
-        headers = {"content-type": "text/event-stream"} | ({"content-encoding": "gzip"} if packs else {})
-        return StreamingResponse(self._counted(board, at, packs=packs), headers=headers)
+        return StreamingResponse(self._events(board, at), headers={"content-type": "text/event-stream"})
 
-    async def _counted(self, board: str, version: int, *, packs: bool) -> AsyncIterator[bytes]:
+    async def _events(self, board: str, version: int) -> AsyncIterator[bytes]:
         self._open += 1
-        try:
-            if packs:
-                yield _GZIP
-            async for event in self._events(board, version, MOST_IN_PART if packs else MOST_PLAIN_IN_PART):
-                yield self._pack(event) if packs else event
-        finally:
-            self._open -= 1
-
-    async def _events(self, board: str, version: int, most: int) -> AsyncIterator[bytes]:
         silent = 0.0
         state = b""
-        yield b"retry: 2000\n\n"
-        while not self._stopping.is_set():
-            event = b""
-            found = self._view.part_after(board, version, most)
-            if found is None:
-                yield b"event: anew\ndata:\n\n"
-                return
-            version, part = found
-            if part:
-                event += b"event: part\nid: " + f"{board}@{version}".encode() + b"\ndata: " + part + b"\n\n"
-            if (now := msgspec.json.encode(as_text(self._view.state()))) != state:
-                state = now
-                event += b"event: state\ndata: " + now + b"\n\n"
-            silent = 0.0 if event else silent + self._interval
-            if silent >= HEARTBEAT:
-                silent, event = 0.0, b":\n\n"
-            if event:
-                yield event
-            try:
-                async with asyncio.timeout(self._interval):
-                    await self._stopping.wait()
-            except TimeoutError:
-                continue
-
-    def _pack(self, event: bytes) -> bytes:
-        """Compress an event to a piece that may follow any other piece: it refers to nothing before it."""
-        if (packed := self._packed.get(event)) is None:
-            packer = zlib.compressobj(6, zlib.DEFLATED, -15)
-            packed = packer.compress(event) + packer.flush(zlib.Z_SYNC_FLUSH)
-            if len(self._packed) >= MOST_STREAMS:
-                self._packed.clear()
-            self._packed[event] = packed
-        return packed
+        try:
+            yield b"retry: 2000\n\n"
+            while not self._stopping.is_set():
+                event = b""
+                found = self._view.part_after(board, version)
+                if found is None:
+                    yield b"event: anew\ndata:\n\n"
+                    return
+                version, part = found
+                if part:
+                    event += b"event: part\nid: " + f"{board}@{version}".encode() + b"\ndata: " + part + b"\n\n"
+                if (now := _json(self._view.state())) != state:
+                    state = now
+                    event += b"event: state\ndata: " + now + b"\n\n"
+                silent = 0.0 if event else silent + self._interval
+                if silent >= HEARTBEAT:
+                    silent, event = 0.0, b":\n\n"
+                if event:
+                    yield event
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._interval):
+                        await self._stopping.wait()
+        finally:
+            self._open -= 1
 
 
 class _Guard:
@@ -267,6 +209,8 @@ class _Guard:
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
+                # Browsers keep files and ask each time whether theirs is still current; they keep no data.
+                headers["cache-control"] = "no-store" if scope["path"].startswith("/data/") else "no-cache"
             await send(message)
 
         refusal = self._refusal(Request(scope)) if scope["type"] == "http" else None

@@ -6,7 +6,6 @@ has a version of its own, so that a browser which cannot keep up is sent the cha
 
 from __future__ import annotations
 
-import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
@@ -36,9 +35,6 @@ MOST_GONE = 5000
 
 MOST_IN_PART = 100_000
 """Bytes of JSON in one part. Compressed it is about a quarter of that; a part is sent each second."""
-
-MOST_PLAIN_IN_PART = 40_000
-"""The same for a browser that does not take compressed responses."""
 
 Record = list[Any]
 
@@ -80,17 +76,11 @@ class Board:
         self._gone: OrderedDict[str, int] = OrderedDict()
         self._forgotten = 0
         """Version up to which nodes that are gone are no longer known."""
-        self._whole: tuple[int, bytes, bytes] | None = None
 
     @property
     def name(self) -> str:
         """The epoch with the layout of records, which changes if cards get another resource."""
         return f"{self.epoch}.{self._layout}"
-
-    @property
-    def nodes(self) -> int:
-        """The number of nodes with cards."""
-        return len(self._records)
 
     def changed_states(self, cluster: Cluster) -> list[str]:
         """Return the nodes whose readiness has changed, which does not concern placement."""
@@ -164,20 +154,18 @@ class Board:
         self._changed[name] = self.version
         self._changed.move_to_end(name)
 
-    def whole(self) -> tuple[bytes, bytes]:
-        """Return everything as JSON, and the same compressed."""
-        if self._whole is None or self._whole[0] != self.version:
-            records = b",".join(self._records[name] for name in sorted(self._records, key=natural))
-            head = self._head(self.version) | {
-                "healths": HEALTHS,
-                "states": STATES,
-                "resources": list(map(column_of, self._resources)),
-            }
-            plain = _with_nodes(head | {"models": list(self._models)}, records)
-            self._whole = self.version, plain, compressed(plain)
-        return self._whole[1:]
+    def whole(self) -> bytes:
+        """Return everything as JSON."""
+        records = b",".join(self._records[name] for name in sorted(self._records, key=natural))
+        head = self._head(self.version) | {
+            "healths": HEALTHS,
+            "states": STATES,
+            "resources": list(map(column_of, self._resources)),
+            "models": list(self._models),
+        }
+        return _with_nodes(head, records)
 
-    def part_after(self, name: str, version: int, most: int) -> tuple[int, bytes] | None:
+    def part_after(self, name: str, version: int, most: int = MOST_IN_PART) -> tuple[int, bytes] | None:
         """Return the next changes after a version as JSON, with the version that the browser has then.
 
         None if a browser must get everything anew: it has another board, or a version that is too old. The part is
@@ -218,9 +206,3 @@ def _since(versions: OrderedDict[str, int], version: int) -> Iterator[tuple[int,
 
 def _with_nodes(head: dict[str, object], records: bytes) -> bytes:
     return msgspec.json.encode(head)[:-1] + b',"nodes":[' + records + b"]}"
-
-
-def compressed(plain: bytes) -> bytes:
-    """Return bytes in the format of gzip. The same bytes always give the same result."""
-    packer = zlib.compressobj(6, zlib.DEFLATED, 31)
-    return packer.compress(plain) + packer.flush()

@@ -13,11 +13,10 @@ from gas.cluster.connection import ApiServer, connect
 from gas.daemon.command import stop_on_signals
 from gas.daemon.serving import PLAIN_KEEP_ALIVE, ListeningSocket, Port, listen, serve_with
 from gas.inspection.cluster import Cluster, PlacementSettings
-from gas.inspection.gather import Where, connected, read_decisions
+from gas.inspection.gather import UnusableDocument, Where, connected, parse_decisions, read_decisions
 from gas.inspection.page.app import page_app
 from gas.inspection.page.flags import Flags
 from gas.inspection.page.view import ReadDecisions, View
-from gas.inspection.past_decisions import UnreadableDecisions, parse_decisions
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +84,7 @@ def _from_extender(url: str) -> ReadDecisions:
                 session.get(url.rstrip("/") + "/debug/decisions") as sent,
             ):
                 cluster.decisions = parse_decisions(await sent.read())
-        except (aiohttp.ClientError, TimeoutError, UnreadableDecisions) as error:
+        except (aiohttp.ClientError, TimeoutError, UnusableDocument) as error:
             return (f"the last decisions are not shown: {error or 'the extender did not respond'}",)
         return ()
 

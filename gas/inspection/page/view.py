@@ -1,20 +1,32 @@
-"""The cluster that the page shows: follows it, keeps the map up to date, and makes the documents."""
+"""The cluster that the page shows: follows it, keeps the map up to date, and makes documents as `kubectl gas` does."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from heapq import nsmallest
+from itertools import islice
 from typing import NoReturn
+
+import msgspec
+from cachetools import TTLCache
 
 from gas.cluster.backoff import Backoff
 from gas.cluster.connection import ApiServer
-from gas.inspection.cluster import Cluster, PlacementSettings
+from gas.decision.names import WRITTEN_ANNOTATIONS
+from gas.extender.decisions import Decision
+from gas.inspection.cluster import Cluster, PlacementSettings, natural
 from gas.inspection.gather import Following, following, read_use
-from gas.inspection.page import documents
+from gas.inspection.node_view import node_data
+from gas.inspection.objects import InspectedPod, not_checked
 from gas.inspection.page.board import Board, Changes
+from gas.inspection.rows import Reasons, pod_row
+from gas.inspection.why import explain, explanation_data
 from gas.values.errors import GasError
+from gas.vocabularies.protocol import BadNeed
 
 logger = logging.getLogger(__name__)
 
@@ -31,15 +43,20 @@ WHY_TIMEOUT = 1.0
 """Seconds in which suggestions for one pod are looked for. Nothing else is served meanwhile."""
 
 WHY_AGE = 5.0
-"""Seconds for which suggestions are shown again without looking for them anew."""
+"""Seconds for which suggestions are shown again without looking for them once more."""
 
 MOST_WHYS = 64
+
+MOST_PODS = 200
+"""Pods in one list. A search finds the others."""
+
+MOST_DECISIONS = 200
 
 MOST_NOTES = 3
 """Sentences about what could not be found out: each plugin may have its own reason."""
 
 DECISIONS_AGE = 2.0
-"""Seconds for which the last decisions are shown again without reading them anew."""
+"""Seconds for which the last decisions are shown again without reading them once more."""
 
 TURN = 0.02
 """Seconds of work after which requests get their turn."""
@@ -72,7 +89,7 @@ class View:
         self._notes: tuple[str, ...] = ()
         self._decisions_at = -DECISIONS_AGE
         self._decision_notes: tuple[str, ...] = ()
-        self._whys: dict[tuple[str, str], tuple[float, dict[str, object]]] = {}
+        self._whys: TTLCache[tuple[str, str], dict[str, object]] = TTLCache(MOST_WHYS, WHY_AGE)
 
     async def run(self) -> NoReturn:
         """Follow the cluster until cancelled, also through failures of the API server and of the page itself."""
@@ -82,18 +99,21 @@ class View:
                 self._changes = Changes()
                 async with following(self._api, self._settings, self._changes, counts_hosts=True) as found:
                     backoff.reset()
-                    self._board = Board(f"{time.time_ns():x}")
-                    self._following = found
+                    self.show(found, Board(f"{time.time_ns():x}"))
                     await self._keep_up(found.cluster)
             except GasError as error:
-                self._following = None
                 self._trouble = str(error)
                 logger.warning("the page cannot show the cluster: %s", error)
             except Exception as error:
-                self._following = None
                 self._trouble = f"the page has failed: {type(error).__name__}"
                 logger.exception("the page has failed and reads the cluster again")
+            self._following = None
             await asyncio.sleep(backoff.wait())
+
+    def show(self, found: Following, board: Board) -> None:
+        """Show this cluster, and this map of it, from now on."""
+        self._following = found
+        self._board = board
 
     async def _keep_up(self, cluster: Cluster) -> NoReturn:
         use = asyncio.create_task(self._read_use(cluster))
@@ -144,49 +164,94 @@ class View:
             "changes": self._cluster.pods.version + self._board.version,
         }
 
-    def whole(self) -> tuple[bytes, bytes]:
-        """Return the whole map as JSON, and compressed. Raises NotRead."""
+    def whole(self) -> bytes:
+        """Return the whole map as JSON. Raises NotRead."""
         if self._following is None:
             raise NotRead(self._trouble)
         return self._board.whole()
 
-    def part_after(self, board: str, version: int, most: int) -> tuple[int, bytes] | None:
+    def part_after(self, board: str, version: int) -> tuple[int, bytes] | None:
         """Return changes of the map, see `Board.part_after`."""
-        return self._board.part_after(board, version, most)
+        return self._board.part_after(board, version)
 
     def node(self, name: str) -> dict[str, object]:
         """Return everything about a node. Raises NotRead, Missing."""
-        return documents.node_document(self._cluster, name)
+        labels = self._cluster.node(name).labels
+        return node_data(self._cluster, name) | {"labels": dict(sorted(labels.items()))}
 
     def pods(self, text: str, state: str) -> dict[str, object]:
-        """Return the pods that a text finds. Raises NotRead."""
-        return documents.pods_document(self._cluster, text, state)
+        """Return the pods whose names, node or state contain a text. Raises NotRead.
+
+        state  ``waiting`` or ``bound`` for only these; empty for all
+        """
+        wanted = text.lower()
+        found = [
+            pod
+            for pod in self._cluster.gpu_pods
+            if (not state or (state == "bound") == bool(pod.node_name))
+            and (wanted in pod.key.lower() or wanted in pod.node_name.lower())
+        ]
+        first = nsmallest(MOST_PODS, found, key=lambda pod: (bool(pod.node_name), natural(pod.key)))
+        reasons = Reasons(self._cluster)
+        return {"total": len(found), "pods": [_listed(self._cluster, pod, reasons) for pod in first]}
 
     async def pod(self, namespace: str, name: str) -> dict[str, object]:
-        """Return the way of one pod. Raises NotRead, Missing."""
+        """Return the way of one pod: what it asks for, what was decided, what kubelet gave, what it uses.
+
+        Raises NotRead, Missing.
+        """
         await self._refresh_decisions()
-        return documents.pod_document(self._cluster, namespace, name)
+        cluster = self._cluster
+        pod = cluster.pod(namespace, name)
+        booking = cluster.decider.ledger.booking(pod.uid)
+        options = cluster.settings.options
+        needs: list[dict[str, object]] = []
+        with suppress(BadNeed):
+            for container in options.vocabularies.need(pod, options.need).containers:
+                if container.count:
+                    of_each = dict(container.per_card)
+                    needs.append({"container": container.name, "cards": container.count, "of_each": of_each})
+        held: list[dict[str, object]] = []
+        if booking is not None:
+            for card, amounts in booking.footprint.amounts.items():
+                use = cluster.use.get((pod.uid, card))
+                held.append(
+                    {
+                        "card": str(card),
+                        "amounts": dict(amounts),
+                        "tiles": sorted(booking.footprint.tiles.get(card, ())),
+                        "used": use.memory if use is not None else None,
+                        "busy": use.busy if use is not None else None,
+                    }
+                )
+        return {
+            **_listed(cluster, pod, Reasons(cluster)),
+            "uid": pod.uid,
+            "labels": dict(sorted((pod.metadata.labels or {}).items())),
+            "needs": needs,
+            "held": held,
+            "booking": booking.state.value if booking is not None else None,
+            "written": {key: text for key in WRITTEN_ANNOTATIONS if (text := pod.annotations.get(key))},
+            "decisions": _decisions_data(each for each in cluster.decisions if each.uid == pod.uid),
+        }
 
     async def why(self, namespace: str, name: str) -> dict[str, object]:
-        """Return why a pod waits and what would let it run. Raises NotRead, Missing."""
+        """Return why a pod waits and what would let it run, as `kubectl gas why` does. Raises NotRead, Missing."""
         await self._refresh_decisions()
-        now = time.monotonic()
-        known = self._whys.get((namespace, name))
-        if known is None or now - known[0] > WHY_AGE:
-            found = documents.why_document(self._cluster, namespace, name, lambda: time.monotonic() - now > WHY_TIMEOUT)
-            if len(self._whys) >= MOST_WHYS:
-                self._whys.clear()
-            known = self._whys[namespace, name] = time.monotonic(), found
-            await asyncio.sleep(0)
-        return known[1]
+        if (found := self._whys.get((namespace, name))) is None:
+            pod = self._cluster.pod(namespace, name)
+            until = time.monotonic() + WHY_TIMEOUT
+            found = {
+                **explanation_data(explain(self._cluster, pod, lambda: time.monotonic() > until)),
+                "not_checked": [] if pod.node_name else list(not_checked(pod)),
+            }
+            self._whys[namespace, name] = found
+        return found
 
     async def decisions(self) -> dict[str, object]:
         """Return the last decisions. Raises NotRead."""
         await self._refresh_decisions()
-        return {
-            "decisions": documents.decisions_data(self._cluster.decisions),
-            "notes": list(self._decision_notes),
-        }
+        return {"decisions": _decisions_data(self._cluster.decisions), "notes": list(self._decision_notes)}
 
     async def _refresh_decisions(self) -> None:
         cluster = self._cluster
@@ -199,3 +264,14 @@ def _first(notes: list[str]) -> list[str]:
     """Return the first notes, and how many more there are."""
     more = len(notes) - MOST_NOTES
     return notes if more <= 0 else [*notes[:MOST_NOTES], f"and {more} more of such"]
+
+
+def _listed(cluster: Cluster, pod: InspectedPod, reasons: Reasons) -> dict[str, object]:
+    row: dict[str, object] = {**pod_row(cluster, pod), "created": pod.metadata.creation_timestamp or ""}
+    if not pod.node_name:
+        row["note"] = reasons.of(pod)
+    return row
+
+
+def _decisions_data(decisions: Iterable[Decision]) -> list[dict[str, object]]:
+    return [msgspec.to_builtins(each) for each in islice(decisions, MOST_DECISIONS)]

@@ -18,12 +18,12 @@ from importlib.resources import files
 import pytest
 
 from gas.extender.decisions import Decisions
-from gas.inspection.cluster import Missing
+from gas.inspection.cluster import Cluster, Missing
+from gas.inspection.gather import Following
 from gas.inspection.page import app as pages
-from gas.inspection.page.app import FILES, LONGEST_TEXT, page_app
-from gas.inspection.page.board import Board, Changes
-from gas.inspection.page.documents import decisions_data, node_document, pod_document, pods_document, why_document
-from gas.inspection.page.view import NotRead
+from gas.inspection.page.app import LONGEST_TEXT, page_app
+from gas.inspection.page.board import Board
+from gas.inspection.page.view import View
 from tests.extender.running import Running, running
 from tests.inspection.example_cluster import (
     GB,
@@ -35,59 +35,37 @@ from tests.inspection.example_cluster import (
 )
 from tests.inspection.example_cluster import running as running_pod
 
-STATIC = files("gas.inspection.page") / "static"
+STATIC = [file for file in (files("gas.inspection.page") / "static").iterdir() if file.is_file()]
+FILES = ("/", "/page.css", "/page.js", "/icon.svg")
 DATA = ("/data/cluster", "/data/state", "/data/pods", "/data/decisions", "/data/node?name=gpu-1")
 
 
-class ShownExample:
-    """The example cluster in place of a `View`."""
+async def no_decisions(_cluster: Cluster) -> tuple[str, ...]:
+    return ()
+
+
+class ShownExample(View):
+    """The page of the example cluster, which no watch keeps up to date."""
 
     def __init__(self) -> None:
+        super().__init__(None, no_decisions)  # type: ignore[arg-type]
         self.cluster = example_cluster()
         self.board = Board("e")
-        self.changes = Changes()
-        self.is_read = True
+        self.begin()
+
+    def begin(self) -> None:
+        self.show(Following(self.cluster, ()), self.board)  # type: ignore[arg-type]
         self.update(*self.cluster.node_names)
 
     def update(self, *names: str) -> None:
         for _ in self.board.update(self.cluster, list(names)):
             pass
 
-    def _check(self) -> None:
-        if not self.is_read:
-            raise NotRead("the API server is away")
-
-    def state(self) -> dict[str, object]:
-        return {"trouble": "", "notes": ["use is \u202eshown"], "waiting": 1, "changes": self.board.version}
-
-    def whole(self) -> tuple[bytes, bytes]:
-        self._check()
-        return self.board.whole()
-
-    def part_after(self, board: str, version: int, most: int) -> tuple[int, bytes] | None:
-        return self.board.part_after(board, version, most)
-
-    def node(self, name: str) -> dict[str, object]:
-        return node_document(self.cluster, name)
-
-    def pods(self, text: str, state: str) -> dict[str, object]:
-        self._check()
-        return pods_document(self.cluster, text, state)
-
-    async def pod(self, namespace: str, name: str) -> dict[str, object]:
-        return pod_document(self.cluster, namespace, name)
-
-    async def why(self, namespace: str, name: str) -> dict[str, object]:
-        return why_document(self.cluster, namespace, name, lambda: False)
-
-    async def decisions(self) -> dict[str, object]:
-        return {"decisions": decisions_data(self.cluster.decisions), "notes": []}
-
 
 @contextmanager
-def served(view: ShownExample, *, hosts: tuple[str, ...] = (), interval: float = 0.02) -> Iterator[Running]:
+def served(view: View, *, hosts: tuple[str, ...] = (), interval: float = 0.02) -> Iterator[Running]:
     stopping = asyncio.Event()
-    with running(page_app(view, stopping, hosts=hosts, interval=interval)) as page:  # type: ignore[arg-type]
+    with running(page_app(view, stopping, hosts=hosts, interval=interval)) as page:
         try:
             yield page
         finally:
@@ -160,13 +138,14 @@ def test_requests_that_another_site_makes_are_refused(page: Running) -> None:
 
 
 def test_nothing_is_loaded_from_elsewhere_and_no_html_is_made_from_texts() -> None:
-    for name, _ in FILES.values():
-        text = (STATIC / name).read_text()
+    assert len(STATIC) == len(FILES)
+    for file in STATIC:
+        text = file.read_text()
         links = set(re.findall(r"https?://[^\"'\s)]*", text)) - {"http://www.w3.org/2000/svg"}
         assert links == set()
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", text)
         assert not re.search(r"<[a-z][^>]*\s(style|on\w+)=", text)
-    assert sum(len((STATIC / name).read_bytes()) for name, _ in FILES.values()) < 300_000
+    assert sum(len(file.read_bytes()) for file in STATIC) < 300_000
 
 
 def test_files_and_documents_are_compressed_for_browsers_that_take_it(page: Running) -> None:
@@ -182,6 +161,8 @@ def test_files_and_documents_are_compressed_for_browsers_that_take_it(page: Runn
         assert (json.loads(packed) if path == "/data/cluster" else packed) == plain
     tag = page.ask("GET", "/page.js")[2]["etag"]
     assert page.ask("GET", "/page.js", headers={"If-None-Match": tag})[:2] == (304, b"")
+    assert page.ask("GET", "/page.js")[2]["cache-control"] == "no-cache"
+    assert page.ask("GET", "/data/cluster")[2]["cache-control"] == "no-store"
 
 
 def test_what_cannot_be_shown_is_a_sentence(page: Running, view: ShownExample) -> None:
@@ -191,10 +172,14 @@ def test_what_cannot_be_shown_is_a_sentence(page: Running, view: ShownExample) -
     )
     status, text, _ = page.ask("GET", f"/data/pods?text={'x' * (LONGEST_TEXT + 1)}")
     assert (status, text) == (400, b"parameter text: expected at most 300 characters, found 301\n")
-    view.is_read = False
-    assert page.ask("GET", "/data/cluster")[:2] == (503, b"the API server is away\n")
-    assert page.ask("GET", "/data/pods")[0] == 503
-    assert page.ask("GET", "/")[0] == 200
+
+
+def test_before_the_cluster_is_read_the_page_says_so() -> None:
+    with served(View(None, no_decisions)) as page:  # type: ignore[arg-type]
+        for path in ("/data/cluster", "/data/pods"):
+            status, text, headers = page.ask("GET", path)
+            assert (status, text, headers["retry-after"]) == (503, b"the cluster is being read\n", "2")
+        assert page.ask("GET", "/")[0] == 200
 
 
 def _missing(ask: Callable[[], object]) -> str:
@@ -204,6 +189,7 @@ def _missing(ask: Callable[[], object]) -> str:
 
 
 def test_texts_of_others_arrive_escaped(page: Running, view: ShownExample) -> None:
+    view._notes = ("use is \u202eshown",)
     assert page.ask("GET", "/data/state")[1]["notes"] == ["use is \\u202eshown"]
     hostile = running_pod("x", "gpu-1", "card0", i915=1, memory_max=GB)
     hostile["metadata"]["labels"] = {"a": "\u05d0</script>\x1b[2J"}
@@ -276,7 +262,7 @@ def _events(answer: http.client.HTTPResponse, *, gzipped: bool) -> Generator[tup
 
 @pytest.mark.parametrize("gzipped", [False, True])
 def test_changes_come_as_events_that_can_be_continued(page: Running, view: ShownExample, *, gzipped: bool) -> None:
-    whole = json.loads(view.whole()[0])
+    whole = json.loads(view.whole())
     start = f"{whole['board']}@{whole['version']}"
     stream = events(page, start, gzipped=gzipped)
     event, _, data = next(stream)

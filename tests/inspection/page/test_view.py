@@ -57,7 +57,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def shown(view: View) -> dict[str, list[list[object]]]:
     """Return the cards of each node on the map."""
-    return {name: cards for name, _, cards in json.loads(view.whole()[0])["nodes"]}
+    return {name: cards for name, _, cards in json.loads(view.whole())["nodes"]}
 
 
 async def test_the_map_follows_bookings_and_measured_use(tmp_path: Path) -> None:
