@@ -8,12 +8,11 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -35,8 +34,6 @@ from gas.inspection.why import explain, explanation_data, explanation_lines
 from gas.values.errors import GasError
 from gas.values.quoted import escaped, listed, quoted
 
-T = TypeVar("T")
-
 WHY_TIMEOUT = 5.0
 """Seconds in which `why` looks for suggestions; the reasons are complete in any case."""
 
@@ -52,52 +49,33 @@ Runner = Callable[..., int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableOptions:
-    """The options of a command that shows a table."""
+class Options(Where):
+    """The options that several commands have. For a command that lacks one, its default counts."""
 
-    form: str
-    sort_by: str
-    conditions: tuple[str, ...]
+    form: str = "table"
+    sort_by: str = ""
+    conditions: tuple[str, ...] = ()
+    namespace: str = ""
+    everywhere: bool = False
+    selector: str = ""
+    watch: bool = False
 
     @property
     def is_for_people(self) -> bool:
         return self.form in ("table", "wide")
 
-    def arranged(self, report: Report) -> Report:
-        """Return a report with the rows and in the order that were asked for. Raises BadExpression."""
-        return sort_rows(keep_rows(report, self.conditions), self.sort_by)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectSelection:
-    """The options that choose nodes and pods."""
-
-    namespace: str
-    everywhere: bool
-    selector: str
-    watch: bool
-
     @property
-    def selected(self) -> Selector | None:
+    def labels(self) -> Selector | None:
         """The labels that objects must have, None if all are shown. Raises BadSelector."""
         return parse_selector(self.selector) if self.selector else None
 
+    @property
+    def own_namespace(self) -> str:
+        return self.namespace or namespace_of(self)
 
-def _as_one(name: str, kind: Any, *options: Callable[[Runner], Runner]) -> Callable[[Runner], Runner]:
-    """Add options to a command, which gets them as one value of this class."""
-
-    def add_to(command: Runner) -> Runner:
-        @wraps(command)
-        def with_one(**given: Any) -> int:
-            fields = {field: given.pop(field) for field in kind.__dataclass_fields__}
-            return command(**given, **{name: kind(**fields)})
-
-        added: Runner = with_one
-        for add in reversed(options):
-            added = add(added)
-        return added
-
-    return add_to
+    def arranged(self, report: Report) -> Report:
+        """Return a report with the rows and in the order that were asked for. Raises BadExpression."""
+        return sort_rows(keep_rows(report, self.conditions), self.sort_by)
 
 
 def _form(*forms: str) -> Callable[[Runner], Runner]:
@@ -112,69 +90,65 @@ def _form(*forms: str) -> Callable[[Runner], Runner]:
     )
 
 
-_WHERE = _as_one(
-    "where",
-    Where,
-    click.option("--kubeconfig", metavar="FILE", default="", help="Kubeconfig with which to reach the cluster."),
-    click.option("--context", metavar="NAME", default="", help="Context of the kubeconfig."),
-)
 _NAMESPACE = click.option("-n", "--namespace", metavar="NAME", default="", help="Namespace of the pods.")
-_TABLE = _as_one(
-    "table",
-    TableOptions,
-    _form(*FORMATS),
-    click.option(
+
+
+def _table(command: Runner) -> Runner:
+    """Add the options of a command that shows a table."""
+    by = click.option(
         "--sort-by", metavar="COLUMN", default="", help="Sort by a column; a hyphen before it reverses the order."
-    ),
-    click.option(
+    )
+    conditions = click.option(
         "--where",
         "conditions",
         metavar="CONDITION",
         multiple=True,
         help="Show only rows such as health!=ok, model~flex or memory.max>80 (percent booked). May be repeated.",
-    ),
-)
-_SELECTION = _as_one(
-    "selection",
-    ObjectSelection,
-    _NAMESPACE,
-    click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Show the pods of all namespaces."),
-    click.option("-l", "--selector", metavar="LABELS", default="", help="Show only objects with these labels."),
-    click.option("-w", "--watch", is_flag=True, help="Draw again whenever something changes."),
-)
+    )
+    return _form(*FORMATS)(by(conditions(command)))
+
+
+def _selection(command: Runner) -> Runner:
+    """Add the options that choose nodes and pods."""
+    everywhere = click.option(
+        "-A", "--all-namespaces", "everywhere", is_flag=True, help="Show the pods of all namespaces."
+    )
+    labels = click.option("-l", "--selector", metavar="LABELS", default="", help="Show only objects with these labels.")
+    watch = click.option("-w", "--watch", is_flag=True, help="Draw again whenever something changes.")
+    return _NAMESPACE(everywhere(labels(watch(command))))
 
 
 def _command(details: str) -> Callable[[Runner], click.Command]:
     """Define a command that reads the cluster. Errors become a sentence and an exit code."""
+    shared = {each.name for each in fields(Options)}
 
     def define(command: Runner) -> click.Command:
         @wraps(command)
         def run(**given: Any) -> int:
+            options = Options(**{name: given.pop(name) for name in shared & given.keys()})
+            gc.disable()  # it would walk over a large cluster again and again: a third of a command's time
             try:
-                with _without_collecting():
-                    return command(**given)
+                return command(options, **given)
             except GasError as error:
                 say(str(error))
                 is_own = isinstance(error, Missing | BadExpression | BadSelector | UnreadableManifest)
                 return error.exit_code if is_own else UNREACHABLE
             except KeyboardInterrupt:
                 return INTERRUPTED
+            finally:
+                gc.enable()
 
-        defined = commands.command(command.__name__, details, epilog=EXIT_CODES)(_WHERE(run))
-        defined.params = [*defined.params[2:], *defined.params[:2]]  # options of all commands come last
+        defined = commands.command(command.__name__, details, epilog=EXIT_CODES)(run)
+        # Options of all commands come last.
+        defined.params += [
+            click.Option(
+                ["--kubeconfig"], metavar="FILE", default="", help="Kubeconfig with which to reach the cluster."
+            ),
+            click.Option(["--context"], metavar="NAME", default="", help="Context of the kubeconfig."),
+        ]
         return defined
 
     return define
-
-
-@contextmanager
-def _without_collecting() -> Iterator[None]:
-    """Keep the garbage collector from walking over a large cluster again and again: a third of a command's time."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def look() -> Look:
@@ -192,137 +166,113 @@ def _print(text: str, code: int = DONE) -> int:
     return print_text(program_name(), text, exit_code=code, unwritten=UNREACHABLE) if text else code
 
 
-def _read(where: Where, use: Callable[[ApiServer, Cluster], Awaitable[T]], *, counts_hosts: bool = False) -> T:
-    """Read the cluster and use it while the API server is connected."""
+Ask = Callable[[ApiServer, Cluster], Awaitable[tuple[str, ...]]]
+"""Reads more into a cluster. Returns sentences about what could not be read."""
 
-    async def read() -> T:
+
+def _read(where: Where, ask: Ask | None = None, *, counts_hosts: bool = False) -> tuple[Cluster, tuple[str, ...]]:
+    """Read the cluster, and more if asked to. Return it with sentences about what is not known."""
+
+    async def read() -> tuple[Cluster, tuple[str, ...]]:
         async with connected(where) as api:
-            return await use(api, await read_cluster(api, counts_hosts=counts_hosts))
+            cluster = await read_cluster(api, counts_hosts=counts_hosts)
+            return cluster, await ask(api, cluster) if ask is not None else ()
 
     return asyncio.run(read())
 
 
-async def _with_use(api: ApiServer, cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
-    notes = await read_use(api, cluster)
-    return cluster, (*cluster.settings.notes, *notes)
-
-
-async def _alone(_api: ApiServer, cluster: Cluster) -> Cluster:
-    return cluster
-
-
-def _show(
-    where: Where,
-    table: TableOptions,
-    make: Callable[[Cluster], Report],
-    nothing: str,
-    *,
-    watch: bool,
-    counts_hosts: bool = False,
-) -> int:
+def _show(options: Options, make: Callable[[Cluster], Report], nothing: str, *, counts_hosts: bool = False) -> int:
     """Make a report of the cluster, and show it once, or again and again."""
 
     def prepared(cluster: Cluster) -> Report:
-        return table.arranged(make(cluster))
+        return options.arranged(make(cluster))
 
-    if watch:
+    if options.watch:
         from gas.inspection.watching import watch_report
 
         gc.enable()  # unlike other commands, this one runs for long
         return asyncio.run(
-            watch_report(where, prepared, table.form, look, program=program_name(), counts_hosts=counts_hosts)
+            watch_report(options, prepared, options.form, look, program=program_name(), counts_hosts=counts_hosts)
         )
-    cluster, notes = _read(where, _with_use, counts_hosts=counts_hosts)
+    cluster, notes = _read(options, read_use, counts_hosts=counts_hosts)
     report = prepared(cluster)
-    code = _print(written(report, table.form, look()))
-    if table.is_for_people:
-        say(*notes, *([] if report.rows else [nothing]))
+    code = _print(written(report, options.form, look()))
+    if options.is_for_people:
+        say(*cluster.settings.notes, *notes, *([] if report.rows else [nothing]))
     return code
 
 
-def _show_pods(where: Where, table: TableOptions, selection: ObjectSelection) -> int:
-    selected = selection.selected
-    only = None if selection.everywhere else selection.namespace or namespace_of(where)
+def _show_pods(options: Options) -> int:
+    labels = options.labels
+    only = None if options.everywhere else options.own_namespace
     nothing = "no pod that asks for GPUs was found" + (f" in namespace {only}; -A shows all" if only else "")
     # a table leaves out why pods wait
-    explains = table.form != "table" or any("note" in each for each in (table.sort_by, *table.conditions))
+    explains = options.form != "table" or any("note" in each for each in (options.sort_by, *options.conditions))
     return _show(
-        where,
-        table,
-        lambda cluster: pod_report(cluster, namespace=only, selector=selected, explains=explains),
+        options,
+        lambda cluster: pod_report(cluster, namespace=only, selector=labels, explains=explains),
         nothing,
-        watch=selection.watch,
         counts_hosts=explains,
     )
 
 
 @_command("-l selects nodes by their labels, or pods with `top pods`. -n and -A matter to `top pods` only.")
 @click.argument("what", type=click.Choice(["nodes", "cards", "pods"]), default="cards")
-@_TABLE
-@_SELECTION
-def top(*, what: str, where: Where, table: TableOptions, selection: ObjectSelection) -> int:
+@_table
+@_selection
+def top(options: Options, *, what: str) -> int:
     """Show a report of nodes, cards or pods."""
     if what == "pods":
-        return _show_pods(where, table, selection)
-    selected = selection.selected
+        return _show_pods(options)
+    labels = options.labels
     make = card_report if what == "cards" else node_report
-    return _show(where, table, lambda cluster: make(cluster, selected), "no card was found", watch=selection.watch)
+    return _show(options, lambda cluster: make(cluster, labels), "no card was found")
 
 
 @_command("Their cards and what they book of them; `-o wide` adds why waiting pods wait.")
-@_TABLE
-@_SELECTION
-def pods(*, where: Where, table: TableOptions, selection: ObjectSelection) -> int:
+@_table
+@_selection
+def pods(options: Options) -> int:
     """Show a report of pods."""
-    return _show_pods(where, table, selection)
+    return _show_pods(options)
 
 
 @_command(
     "Remainders of cards that no container of the cluster's GPU pods could take, and memory that is booked and not"
     " used."
 )
-@_TABLE
-def waste(*, where: Where, table: TableOptions) -> int:
+@_table
+def waste(options: Options) -> int:
     """Show the waste of each card, and the sums."""
-    cluster, notes = _read(where, _with_use)
+    cluster, notes = _read(options, read_use)
     found = waste_of(cluster)
-    code = _print(written(table.arranged(found.report), table.form, look()))
-    if table.is_for_people:
-        say(*notes, *waste_notes(found))
+    code = _print(written(options.arranged(found.report), options.form, look()))
+    if options.is_for_people:
+        say(*cluster.settings.notes, *notes, *waste_notes(found))
     return code
 
 
-def _nodes_in_cluster(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names of nodes for completion; nothing if the cluster cannot be read."""
-    try:
-        names = _read(Where(), _alone).node_names
-    except GasError:
-        return []
-    return [name for name in names if name.startswith(incomplete) and name.isprintable()]
+def _completed(names: Callable[[Cluster], list[str]]) -> Callable[..., list[str]]:
+    """Complete a word by names in the cluster; by nothing if the cluster cannot be read."""
 
+    def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+        try:
+            cluster, _ = _read(Where())
+        except GasError:
+            return []
+        return [name for name in names(cluster) if name.startswith(incomplete) and name.isprintable()]
 
-def _pods_in_cluster(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names of GPU pods for completion, with their namespaces; nothing if the cluster cannot be read."""
-    try:
-        keys = [pod.key for pod in _read(Where(), _alone).gpu_pods]
-    except GasError:
-        return []
-    return sorted(key for key in keys if key.startswith(incomplete) and key.isprintable())
+    return complete
 
 
 @_command("Its cards, tiles, NUMA nodes and links, and what each pod holds of which card.")
-@click.argument("node", shell_complete=_nodes_in_cluster)
+@click.argument("node", shell_complete=_completed(lambda cluster: cluster.node_names))
 @_form("table", "json", "yaml")
-def inspect(*, node: str, form: str, where: Where) -> int:
+def inspect(options: Options, *, node: str) -> int:
     """Show one node."""
-
-    async def with_use(api: ApiServer, cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
-        cluster.node(node)
-        return cluster, await read_use(api, cluster, [node])
-
-    cluster, notes = _read(where, with_use)
-    if form != "table":
-        return _print(as_data(node_data(cluster, node), form))
+    cluster, notes = _read(options, lambda api, cluster: read_use(api, cluster, [node]))
+    if options.form != "table":
+        return _print(as_data(node_data(cluster, node), options.form))
     code = _print("\n".join(node_lines(cluster, node, look())) + "\n")
     say(*notes)
     return code
@@ -332,23 +282,20 @@ def inspect(*, node: str, form: str, where: Where) -> int:
     "POD is a name, or NAMESPACE/NAME. Each suggestion has been placed before it is made. Of a pod that runs, its cards"
     " are explained."
 )
-@click.argument("pod", metavar="POD", shell_complete=_pods_in_cluster)
+@click.argument(
+    "pod", metavar="POD", shell_complete=_completed(lambda cluster: sorted(pod.key for pod in cluster.gpu_pods))
+)
 @_form("table", "json", "yaml")
 @_NAMESPACE
-def why(*, pod: str, form: str, namespace: str, where: Where) -> int:
+def why(options: Options, *, pod: str) -> int:
     """Explain one pod."""
-    space, name = _names(pod, namespace or namespace_of(where))
-
-    async def with_decisions(api: ApiServer, cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
-        cluster.pod(space, name)
-        return cluster, await read_decisions(api, cluster)
-
-    cluster, notes = _read(where, with_decisions, counts_hosts=True)
-    asked = cluster.pod(space, name)
+    names = _names(pod, options.own_namespace)
+    cluster, notes = _read(options, read_decisions, counts_hosts=True)
+    asked = cluster.pod(*names)
     until = time.monotonic() + WHY_TIMEOUT
     explanation = explain(cluster, asked, lambda: time.monotonic() >= until)
-    if form != "table":
-        return _print(as_data(explanation_data(explanation), form))
+    if options.form != "table":
+        return _print(as_data(explanation_data(explanation), options.form))
     code = _print("".join(f"{escaped(line)}\n" for line in explanation_lines(asked.key, explanation)))
     say(*cluster.settings.notes, *notes)
     if explanation.groups:
@@ -375,18 +322,18 @@ def _names(text: str, default: str, prefix: str = "") -> tuple[str, str]:
 @click.option("--explain", is_flag=True, help="Show each pod with its node and cards, and all reasons of the nodes.")
 @_form(*FORMATS)
 @_NAMESPACE
-def fit(*, files: tuple[str, ...], explain: bool, form: str, namespace: str, where: Where) -> int:
+def fit(options: Options, *, files: tuple[str, ...], explain: bool) -> int:
     """Place the pods of manifests."""
-    default = namespace or namespace_of(where)
-    read = [read_manifests(file, _text_of(file), default) for file in files]
+    namespace = options.own_namespace
+    read = [read_manifests(file, _text_of(file), namespace) for file in files]
     wanted = [each for found, _ in read for each in found]
     if not wanted:
         raise UnreadableManifest(f"file {quoted(files[0])}: expected pods or objects that create pods, found none")
-    cluster = _read(where, _alone, counts_hosts=True)
+    cluster, _ = _read(options, counts_hosts=True)
     fitted = fit_all(cluster, wanted)
     report = explained_report(fitted) if explain else fit_report(fitted)
     all_fit = all(each.fitting == each.count for each in fitted)
-    code = _print(written(report, form, look()), DONE if all_fit else NOT_SO)
+    code = _print(written(report, options.form, look()), DONE if all_fit else NOT_SO)
     say(*cluster.settings.notes)
     if not all_fit:
         say(*dict.fromkeys(sentence for each in wanted for sentence in cluster.unknown_resources(each.pod)))
@@ -404,23 +351,23 @@ def fit(*, files: tuple[str, ...], explain: bool, form: str, namespace: str, whe
 @click.argument("shape", metavar="SHAPE", type=click.Path(allow_dash=True))
 @_form(*FORMATS)
 @_NAMESPACE
-def defrag(*, shape: str, form: str, namespace: str, where: Where) -> int:
+def defrag(options: Options, *, shape: str) -> int:
     """Plan moves that make room for a pod."""
-    space = namespace or namespace_of(where)
+    namespace = options.own_namespace
     is_file = shape == "-" or os.path.exists(shape)  # noqa: PTH110 -- Path.exists raises for a name that is too long
     asked: InspectedPod | tuple[str, str]
     if is_file:
-        asked = one_shape(shape, read_manifests(shape, _text_of(shape), space)[0])
+        asked = one_shape(shape, read_manifests(shape, _text_of(shape), namespace)[0])
     elif "=" in shape:
-        asked = pod_of_requests(shape, space)
+        asked = pod_of_requests(shape, namespace)
     elif shape.startswith("pod/"):
-        asked = _names(shape, space, "pod/")
+        asked = _names(shape, namespace, "pod/")
     else:
         raise UnreadableManifest(
             f"shape {quoted(shape)}: expected a file, pod/NAME or requests such as gpu.intel.com/i915=1, found no such"
             " file"
         )
-    cluster = _read(where, _alone, counts_hosts=True)
+    cluster, _ = _read(options, counts_hosts=True)
     pod = cluster.pod(*asked) if isinstance(asked, tuple) else asked
     if pod.node_name:
         raise UnreadableManifest(
@@ -428,7 +375,7 @@ def defrag(*, shape: str, form: str, namespace: str, where: Where) -> int:
         )
     until = time.monotonic() + DEFRAG_TIMEOUT
     plan = plan_moves(cluster, pod, lambda: time.monotonic() >= until)
-    code = _print(written(plan_report(plan, pod.key), form, look()), DONE if plan.node else NOT_SO)
+    code = _print(written(plan_report(plan, pod.key), options.form, look()), DONE if plan.node else NOT_SO)
     unknown = [] if plan.node else list(cluster.unknown_resources(pod))
     say(*cluster.settings.notes, *(unknown or plan_notes(plan)))
     _say_not_checked([pod, *(cluster.pods.by_key[move.uid] for move in plan.moves)])
@@ -459,10 +406,10 @@ def _text_of(file: str) -> str:
     metavar="N",
     help="Port on this machine's loopback address.",
 )
-def page(*, port: int, where: Where) -> int:
+def page(options: Options, *, port: int) -> int:
     """Serve the page."""
     from gas.inspection.page.program import show_page
 
     gc.enable()  # unlike other commands, this one runs for long
-    asyncio.run(show_page(where, port, lambda url: say(f"the page is at {url}; Ctrl-C ends it")))
+    asyncio.run(show_page(options, port, lambda url: say(f"the page is at {url}; Ctrl-C ends it")))
     return DONE
