@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,7 +35,6 @@ from gas.vocabularies.known import KNOWN
 from gas.vocabularies.protocol import NeedOptions
 
 T = TypeVar("T", InspectedNode, InspectedPod)
-R = TypeVar("R")
 _ALL_VOCABULARIES = Vocabularies(KNOWN)
 _OF_EVERY_NODE = frozenset({CPU, MEMORY, "ephemeral-storage", PODS})
 """Resources that kubelet states on every node."""
@@ -301,6 +301,16 @@ class Cluster:
     def filter(self, pod: InspectedPod, names: Sequence[str]) -> FilterDecision:
         """Return what the extender's filter would return for a pod now."""
         return at_once(self.decider.filter(FilterArgs(pod, list(names), None), now=0.0))
+
+    def reasons(self, pod: InspectedPod, decision: FilterDecision, *, of_others: bool = True) -> list[tuple[str, int]]:
+        """Return why nodes do not take a pod, each with the number of nodes that say so, and never nothing.
+
+        The refusals of the nodes that were asked come first, then, if wanted, what kept the pod off the others.
+        """
+        refusals = Counter(decision.failed.values()).most_common()
+        others = Counter(filter(None, self.eligible(pod).values())).most_common() if of_others else []
+        absent = f"the cluster has no node {pod.node_name}" if pod.node_name else "the cluster has no nodes"
+        return [*refusals, *others] or [(absent, 0)]
 
 
 def shortage(requests: SortedAmounts, free: Mapping[str, int]) -> str:

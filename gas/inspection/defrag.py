@@ -18,7 +18,7 @@ from gas.doctor.checks.rebuilt_ledger import at_once
 from gas.extender.verdicts import FITS_PREFERRED
 from gas.inspection.cluster import Cluster, natural, shortage
 from gas.inspection.objects import InspectedPod, node_rules
-from gas.inspection.report import Column, Report, Row
+from gas.inspection.report import Report, Row, columns
 from gas.ledger.eviction_cost import Evictable
 from gas.ledger.ledger import NodeSums
 from gas.ledger.victims import Node, smallest_victims
@@ -442,13 +442,4 @@ def plan_report(plan: MovePlan, pod: str) -> Report:
     if plan.node:
         last: Row = {"step": len(rows) + 1, "action": "place", "pod": pod, "to": plan.node, "new-cards": plan.cards}
         rows.append(last)
-    columns = (
-        Column("step", number=True),
-        Column("action"),
-        Column("pod"),
-        Column("from"),
-        Column("cards"),
-        Column("to"),
-        Column("new-cards"),
-    )
-    return Report(columns, rows)
+    return Report((*columns("step", number=True), *columns("action", "pod", "from", "cards", "to", "new-cards")), rows)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from gas.inspection.cluster import Cluster
 from gas.inspection.manifests import WantedPods
 from gas.inspection.objects import InspectedPod
-from gas.inspection.report import Column, Report, Row
+from gas.inspection.report import Report, Row, columns
 from gas.ledger.ledger import NodeSums
 from gas.placement.choice import footprint
 from gas.placement.inventory import Inventory
@@ -89,13 +89,8 @@ def _fit(cluster: Cluster, wanted: WantedPods, uid: str) -> Fitted:
             if excluded[node] and node in names:
                 names.remove(node)
             continue
-        counts = Counter(decision.failed.values()).most_common()
-        if not wanted.each_node:
-            counts += Counter(filter(None, excluded.values())).most_common()
-        absent = (
-            f"the cluster has no node {wanted.pod.node_name}" if wanted.pod.node_name else "the cluster has no nodes"
-        )
-        reasons = reasons or tuple(counts) or ((absent, 0),)
+        if not reasons:
+            reasons = tuple(cluster.reasons(wanted.pod, decision, of_others=not wanted.each_node))
         places.append(Place(pod.key, ""))
         if not wanted.each_node:
             break  # the others are equal, and nothing becomes free
@@ -167,15 +162,8 @@ def fit_report(fitted: Sequence[Fitted]) -> Report:
         }
         for each in fitted
     ]
-    columns = (
-        Column("object"),
-        Column("pods", number=True),
-        Column("fit", number=True),
-        Column("more", number=True),
-        Column("nodes"),
-        Column("reason"),
-    )
-    return Report(columns, rows)
+    head = (*columns("object"), *columns("pods", "fit", "more", number=True))
+    return Report((*head, *columns("nodes", "reason")), rows)
 
 
 def explained_report(fitted: Sequence[Fitted]) -> Report:
@@ -188,5 +176,4 @@ def explained_report(fitted: Sequence[Fitted]) -> Report:
                 rows.append({**head, "nodes": of_pod.passing, "note": ""})
             else:
                 rows += [{**head, "nodes": count, "note": reason} for reason, count in each.reasons]
-    columns = (Column("pod"), Column("node"), Column("cards"), Column("nodes", number=True), Column("note"))
-    return Report(columns, rows)
+    return Report((*columns("pod", "node", "cards"), *columns("nodes", number=True), *columns("note")), rows)

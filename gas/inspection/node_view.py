@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from gas.inspection.cluster import CardHolder, Cluster
 from gas.inspection.output import Look, table_lines
 from gas.inspection.report import Report
-from gas.inspection.rows import card_report
-from gas.placement.inventory import free_tiles
+from gas.inspection.rows import card_report, card_rows, resources
+from gas.placement.inventory import NOTHING, Inventory, free_tiles
 from gas.placement.refusal import in_words
 from gas.values.amounts import TILES
 from gas.values.cards import Card
@@ -19,20 +17,16 @@ def node_data(cluster: Cluster, name: str) -> dict[str, object]:
     """Return the node as data for JSON and YAML. Raises Missing."""
     node = cluster.node(name)
     facts = cluster.decider.nodes.facts(name)
-    inventory = facts.inventory if facts is not None else None
+    inventory = facts.inventory if facts is not None else Inventory(capacity={})
     usage = cluster.decider.ledger.usage(name)
-    report = card_report(cluster, only_node=name)
     holders = cluster.holders(name)
-    cards = []
-    for row in report.rows:
-        card: dict[str, object] = msgspec.to_builtins(dict(row))
-        if inventory is not None:
-            for each, amounts in inventory.capacity.items():
-                if str(each) == row["card"] and TILES in amounts:
-                    card["freeTiles"] = list(free_tiles(inventory, usage, each))
-        number = Card.parse(str(row["card"]))
-        card["held"] = [_held(holder, number) for holder in holders.get(number, ())]
-        cards.append(card)
+    cards: list[dict[str, object]] = []
+    for card, row in zip(cluster.cards(name), card_rows(cluster, name, resources(cluster)), strict=True):
+        shown: dict[str, object] = dict(row)
+        if TILES in inventory.capacity.get(card, NOTHING):
+            shown["freeTiles"] = free_tiles(inventory, usage, card)
+        shown["held"] = [_held(holder, card) for holder in holders.get(card, ())]
+        cards.append(shown)
     taints = [f"{taint.key}:{taint.effect}" for taint in node.spec.taints or ()]
     return {
         "node": name,
@@ -41,11 +35,9 @@ def node_data(cluster: Cluster, name: str) -> dict[str, object]:
         "taints": taints,
         "kernel": node.kernel_version,
         "problems": list(facts.problems) if facts is not None else [],
-        "numaGroups": [list(map(str, group)) for group in (inventory.numa_groups or ())] if inventory else [],
-        "links": [f"{one.card} gt{one.index} - {other.card} gt{other.index}" for one, other in inventory.links]
-        if inventory
-        else [],
-        "boards": [list(map(str, board)) for board in inventory.boards] if inventory else [],
+        "numaGroups": [list(map(str, group)) for group in inventory.numa_groups or ()],
+        "links": [f"{one.card} gt{one.index} - {other.card} gt{other.index}" for one, other in inventory.links],
+        "boards": [list(map(str, board)) for board in inventory.boards],
         "cards": cards,
     }
 

@@ -42,20 +42,15 @@ class Look:
     width    of the terminal; None if the output does not go to one, so that nothing is shortened
     colours  whether colours are used
     unicode  whether bars may be drawn with block characters
-    bars     whether bars are drawn at all
     """
 
     width: int | None = None
     colours: bool = False
     unicode: bool = True
-    bars: bool = True
 
 
 def written(report: Report, form: str, look: Look) -> str:
     """Return a report in one of `FORMATS`, with a line end."""
-    if form == "yaml" and report.rows:
-        columns = zip(*(_yaml_column(report.rows, column) for column in report.columns), strict=True)
-        return "".join("- " + "".join(cells)[2:] for cells in columns)
     if form in ("json", "yaml"):
         names = [column.name for column in report.columns]
         return as_data([{name: row.get(name) for name in names} for row in report.rows], form)
@@ -67,7 +62,9 @@ def written(report: Report, form: str, look: Look) -> str:
 def as_data(data: object, form: str) -> str:
     """Return data as JSON or YAML in ASCII, so that no text in it can control a terminal."""
     if form == "yaml":
-        return _yaml(data, "")
+        lines: list[str] = []
+        _add_yaml(msgspec.to_builtins(data), "", lines)
+        return _NOT_PLAIN.sub(_in_yaml, "\n".join(lines)) + "\n"
     text = msgspec.json.format(msgspec.json.encode(data), indent=1).decode()
     return _NOT_PLAIN.sub(_in_json, text) + "\n"
 
@@ -82,18 +79,6 @@ def _in_json(found: re.Match[str]) -> str:
 def _in_yaml(found: re.Match[str]) -> str:
     point = ord(found[0])
     return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
-
-
-def _yaml_column(rows: Sequence[Row], column: Column) -> list[str]:
-    keys = _keys(rows, column)
-    known = {key: _yaml({column.name: key[1]}, "  ") for key in set(keys)}
-    return [known[key] for key in keys]
-
-
-def _yaml(data: object, margin: str) -> str:
-    lines: list[str] = []
-    _add_yaml(msgspec.to_builtins(data), margin, lines)
-    return _NOT_PLAIN.sub(_in_yaml, "\n".join(lines)) + "\n"
 
 
 def _add_yaml(data: object, margin: str, lines: list[str]) -> None:
@@ -170,7 +155,7 @@ def table_lines(report: Report, *, wide: bool = False, look: Look = Look(), most
     if not columns:
         return []
     heads = [column.name.upper() for column in columns]
-    bars = look.bars
+    bars = True
     while True:
         cells = [{key: _cell(column, key[1], look, bars=bars) for key in set(keys[column])} for column in columns]
         widths = [

@@ -47,6 +47,11 @@ class Column(NamedTuple):
     gauge: bool = False
 
 
+def columns(*names: str, wide: bool = False, number: bool = False) -> tuple[Column, ...]:
+    """Return columns of these names, which are of no resource."""
+    return tuple(Column(name, wide=wide, number=number) for name in names)
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """A table of plain values.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gas.doctor.checks.rebuilt_ledger import at_once
 from gas.inspection.cluster import CardHolder, Cluster, natural
 from gas.inspection.objects import InspectedPod, node_rules, yet_to_come
-from gas.inspection.report import Booked, Column, Report, Row, Selector, Value
+from gas.inspection.report import Booked, Column, Report, Row, Selector, Value, columns
 from gas.placement.inventory import NOTHING
 from gas.placement.need import PodNeed
 from gas.placement.stranded import StrandedCapacity
@@ -84,27 +84,18 @@ def _resource_columns(names: Sequence[str], *, gauge: bool = True) -> list[Colum
     ]
 
 
+_USE = (Column("used", number=True, resource=MEMORY_MAX), Column("busy", number=True))
+
+
 def card_report(cluster: Cluster, selector: Selector | None = None, only_node: str = "") -> Report:
     """Return a row for each card: its bookings, its measured use, the pods on it, its health and model."""
     names = resources(cluster)
     rows: list[Row] = []
     for node in _selected(cluster, selector, only_node):
         rows += card_rows(cluster, node, names)
-    columns = (
-        Column("node"),
-        Column("card"),
-        *_resource_columns(names),
-        Column("used", number=True, resource=MEMORY_MAX),
-        Column("busy", number=True),
-        Column("pods", number=True),
-        Column("health"),
-        Column("model"),
-        Column("tileCount", wide=True, number=True),
-        Column("numa", wide=True, number=True),
-        Column("pci", wide=True),
-        Column("holders", wide=True),
-    )
-    return Report(columns, rows)
+    head = (*columns("node", "card"), *_resource_columns(names), *_USE, *columns("pods", number=True))
+    wide = (*columns("tileCount", "numa", wide=True, number=True), *columns("pci", "holders", wide=True))
+    return Report((*head, *columns("health", "model"), *wide), rows)
 
 
 def card_rows(cluster: Cluster, node: str, names: Sequence[str]) -> list[Row]:
@@ -178,17 +169,8 @@ def node_report(cluster: Cluster, selector: Selector | None = None) -> Report:
             "model": _counted(str(each["model"]) for each in of_cards if each["model"]),
         }
         rows.append(row)
-    columns = (
-        Column("node"),
-        Column("cards", number=True),
-        *_resource_columns(names),
-        Column("used", number=True, resource=MEMORY_MAX),
-        Column("busy", number=True),
-        Column("pods", number=True),
-        Column("health"),
-        Column("model"),
-    )
-    return Report(columns, rows)
+    head = (*columns("node"), *columns("cards", number=True), *_resource_columns(names), *_USE)
+    return Report((*head, *columns("pods", number=True), *columns("health", "model")), rows)
 
 
 def pod_report(
@@ -213,19 +195,8 @@ def pod_report(
         if explains and not pod.node_name:
             row["note"] = reasons.of(pod)
         rows.append(row)
-    columns = (
-        Column("namespace"),
-        Column("name"),
-        Column("state"),
-        Column("node"),
-        Column("cards"),
-        *_resource_columns(names, gauge=False),
-        Column("used", number=True, resource=MEMORY_MAX),
-        Column("busy", number=True),
-        Column("priority", wide=True, number=True),
-        Column("note", wide=True),
-    )
-    return Report(columns, rows)
+    head = (*columns("namespace", "name", "state", "node", "cards"), *_resource_columns(names, gauge=False), *_USE)
+    return Report((*head, *columns("priority", wide=True, number=True), *columns("note", wide=True)), rows)
 
 
 def pod_row(cluster: Cluster, pod: InspectedPod) -> dict[str, Value]:
@@ -275,16 +246,11 @@ class Reasons:
 def reason(cluster: Cluster, pod: InspectedPod) -> str:
     """Return one line about a waiting pod: the most frequent reason of the nodes that it may use at all."""
     excluded = cluster.eligible(pod)
-    names = [name for name, rule in excluded.items() if not rule]
-    if not names:
-        if not excluded:
-            return "the cluster has no nodes"
-        rule, count = Counter(excluded.values()).most_common(1)[0]
-        return rule if len(excluded) == 1 else f"{rule} ({count} of {len(excluded)} nodes)"
-    decision = cluster.filter(pod, names)
+    decision = cluster.filter(pod, [name for name, rule in excluded.items() if not rule])
     if decision.passing:
-        return f"fits on {len(decision.passing)} of {len(names)} nodes; {yet_to_come(pod)}"
-    return Counter(decision.failed.values()).most_common(1)[0][0]
+        return f"fits on {len(decision.passing)} of {len(excluded)} nodes; {yet_to_come(pod)}"
+    text, count = cluster.reasons(pod, decision)[0]
+    return text if decision.failed or len(excluded) <= 1 else f"{text} ({count} of {len(excluded)} nodes)"
 
 
 def _state(pod: InspectedPod) -> str:
@@ -362,13 +328,9 @@ def waste_of(cluster: Cluster) -> Waste:
                     row["unused"] = rest
             if len(row) > 2:
                 rows.append(row)
-    columns = (
-        Column("node"),
-        Column("card"),
-        *(Column(column_of(name), number=True, resource=name) for name in names),
-        Column("unused", number=True, resource=MEMORY_MAX),
-    )
-    return Waste(Report(columns, rows), {name: amount for name, amount in sums.items() if amount}, unused)
+    of_resources = (Column(column_of(name), number=True, resource=name) for name in names)
+    head = (*columns("node", "card"), *of_resources, Column("unused", number=True, resource=MEMORY_MAX))
+    return Waste(Report(head, rows), {name: amount for name, amount in sums.items() if amount}, unused)
 
 
 def _used(cluster: Cluster, card: Card, holders: Sequence[CardHolder]) -> int | None:

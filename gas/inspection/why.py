@@ -6,6 +6,7 @@ its annotations or labels, the rules that keep it off nodes, the labels that clo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -137,10 +138,7 @@ class _WaitingPod:
             line = f"fits on {len(passing)} of {total} nodes; {yet_to_come(self._pod)}"
             return Explanation(line, total, details=past_details(self._cluster.decisions, self._pod.uid))
         groups += self._card_groups(need, verdicts)
-        rules: dict[str, int] = {}
-        for rule in filter(None, self._excluded.values()):
-            rules[rule] = rules.get(rule, 0) + 1
-        groups += [Group(rule, count) for rule, count in sorted(rules.items(), key=lambda each: -each[1])]
+        groups += [Group(*each) for each in Counter(filter(None, self._excluded.values())).most_common()]
         line = groups[0].reason if groups else "the cluster has no nodes"
         suggestions = [
             *self._smaller_requests(),

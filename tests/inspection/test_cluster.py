@@ -156,5 +156,5 @@ def test_booked_tiles_and_the_number_of_tiles_have_columns_of_their_own() -> Non
     assert [(row["tiles"], row["tileCount"]) for row in report.rows] == [(Booked(1, 2), 2), (Booked(0, 2), 2)]
     cards: Any = node_data(cluster, "n")["cards"]
     first, second = cards
-    assert (first["tiles"], first["freeTiles"], first["held"][0]["tiles"]) == ({"booked": 1, "capacity": 2}, [0], [1])
-    assert (second["tiles"], second["freeTiles"]) == ({"booked": 0, "capacity": 2}, [0, 1])
+    assert (first["tiles"], first["freeTiles"], first["held"][0]["tiles"]) == (Booked(1, 2), (0,), [1])
+    assert (second["tiles"], second["freeTiles"]) == (Booked(0, 2), (0, 1))
