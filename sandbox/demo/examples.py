@@ -10,9 +10,10 @@ from pathlib import Path
 from rich.console import Console
 
 from gas.values.errors import GasError
+from sandbox.api.client import Object
 from sandbox.api.kinds import NODES
 from sandbox.api.verbs import Api
-from sandbox.demo.manifests import BadManifest, Manifests, NodeManifest, PodManifest, read_manifests
+from sandbox.demo.manifests import BadManifest, Manifests, read_manifests
 from sandbox.demo.output import Output, counted
 from sandbox.demo.picture import Run
 from sandbox.demo.sandbox import Sandbox, running_sandbox
@@ -54,7 +55,7 @@ async def show_examples(
     nodes, files = _read_examples(directory)
     output = Output(console, pods_run=True)
 
-    hardware = {node.name: hardware_of(node.as_object()) for node in nodes}
+    hardware = {name: hardware_of(node) for name, node in nodes.items()}
     pace = KubeletPace(init=min(0.2, run), run=run, status=0.3)
     output.print_line(f"{counted(len(nodes), 'node')}; each pod runs for {run:g} seconds.")
     output.print_line(
@@ -90,7 +91,7 @@ async def show_page(console: Console, directory: Path, flags: Sequence[str]) -> 
     nodes, files = _read_examples(directory)
     output = Output(Console(quiet=True), pods_run=True)  # the page shows it, and its address stays in sight
 
-    hardware = {node.name: hardware_of(node.as_object()) for node in nodes}
+    hardware = {name: hardware_of(node) for name, node in nodes.items()}
     pace = KubeletPace(init=0.2, run=None, status=0.3)
     async with (
         running_sandbox(output, partial(_create_nodes, nodes), flags, hardware=hardware, pace=pace) as sandbox,
@@ -105,42 +106,43 @@ async def show_page(console: Console, directory: Path, flags: Sequence[str]) -> 
         await page.until_it_ends()
 
 
-def _create_nodes(nodes: Sequence[NodeManifest], api: Api) -> None:
+def _create_nodes(nodes: Mapping[str, Object], api: Api) -> None:
     """Create nodes without what their plugins and kubelets will write on them. Raises ApiFailure."""
-    for node in nodes:
-        api.create(NODES, None, bare_node(node.as_object()))
+    for node in nodes.values():
+        api.create(NODES, None, bare_node(node))
 
 
-async def _until_described(sandbox: Sandbox, nodes: Sequence[NodeManifest]) -> None:
+async def _until_described(sandbox: Sandbox, nodes: Mapping[str, Object]) -> None:
     """Wait until every plugin has registered with its kubelet and written its node. Raises NodeNotDescribed."""
 
     def missing() -> dict[str, list[str]]:
-        fields = {
-            node.name: missing_fields(node.as_object(), sandbox.nodes.get(node.name, {"metadata": {}}))
-            for node in nodes
-        }
+        fields = {name: missing_fields(node, sandbox.nodes.get(name, {"metadata": {}})) for name, node in nodes.items()}
         return {name: missing for name, missing in fields.items() if missing}
 
     if not await sandbox.until(lambda: not missing(), patience=DESCRIBED_WITHIN):
         raise NodeNotDescribed(missing())
 
 
-def _print_nodes(output: Output, nodes: Sequence[NodeManifest], sandbox: Sandbox) -> None:
+def _print_nodes(output: Output, nodes: Mapping[str, Object], sandbox: Sandbox) -> None:
     """Print what the plugins, and kubelet for them, have written on the nodes."""
     output.print_heading("The nodes", "Each device plugin has found its cards and described them on its node:")
-    for node in nodes:
-        found, before = sandbox.nodes[node.name], bare_node(node.as_object())["metadata"].get("labels") or {}
-        labels = {name: text for name, text in found["metadata"]["labels"].items() if name not in before}
-        output.print_node(node.name, labels, found["status"]["allocatable"])
+    for name, node in nodes.items():
+        found, before = sandbox.nodes[name], bare_node(node)["metadata"].get("labels") or {}
+        labels = {key: text for key, text in found["metadata"]["labels"].items() if key not in before}
+        output.print_node(name, labels, found["status"]["allocatable"])
 
 
-def _read_examples(directory: Path) -> tuple[list[NodeManifest], list[tuple[Path, list[PodManifest]]]]:
+def _read_examples(directory: Path) -> tuple[dict[str, Object], list[tuple[Path, list[Object]]]]:
     """Read the nodes of all files in ``nodes/`` and each file of pods, the worked example first. Raises BadManifest."""
-    nodes = [node for file in sorted(directory.glob("nodes/*.yaml")) for node in _read_faultless(file).nodes]
+    nodes = {
+        node.typed.name: node.written
+        for file in sorted(directory.glob("nodes/*.yaml"))
+        for node in _read_faultless(file).nodes
+    }
     files = sorted(directory.glob("*.yaml"), key=lambda file: (file.stem != "worked-example", file.name))
     if not nodes or not files:
         raise BadManifest(f"expected files with pods in {directory} and with nodes in {directory / 'nodes'}")
-    return nodes, [(file, _read_faultless(file).pods) for file in files]
+    return nodes, [(file, [pod.written for pod in _read_faultless(file).pods]) for file in files]
 
 
 def _read_faultless(file: Path) -> Manifests:

@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from rich.console import Console
 
+from gas.inspection.objects import InspectedNode, InspectedPod
+from sandbox.api.client import Object
 from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import NODES
 from sandbox.api.verbs import Api
-from sandbox.demo.manifests import BadManifest, Manifests, NodeManifest, PodManifest
+from sandbox.demo.manifests import BadManifest, Manifest, Manifests
 from sandbox.demo.output import Output, counted
 from sandbox.demo.sandbox import create_pod, running_sandbox
 from sandbox.scheduler.scheduler import NAME as SCHEDULER
@@ -23,8 +24,6 @@ QUIET_SECONDS = 1.0
 
 PATIENCE = 300.0
 """Seconds after which the demo ends in any case."""
-
-Manifest = TypeVar("Manifest", NodeManifest, PodManifest)
 
 
 async def show_cluster(console: Console, file: Path, manifests: Manifests, flags: Sequence[str]) -> bool:
@@ -36,8 +35,9 @@ async def show_cluster(console: Console, file: Path, manifests: Manifests, flags
     if not manifests.nodes:
         wanted = "write the file with `kubectl get nodes,pods -A -o yaml`"
         raise BadManifest("\n".join([f"{file}: no usable node in this file; {wanted}", *manifests.unusable]))
-    bound = [pod for pod in manifests.pods if pod.spec.node_name and not pod.is_over]
-    waiting = sorted((pod for pod in manifests.pods if not pod.spec.node_name and not _kind_if_ignored(pod)), key=_turn)
+    bound = [pod for pod in manifests.pods if pod.typed.node_name and not pod.typed.is_over]
+    waiting = [pod for pod in manifests.pods if not pod.typed.node_name and not _kind_if_ignored(pod.typed)]
+    waiting.sort(key=lambda pod: (-pod.typed.priority, pod.typed.metadata.creation_timestamp or ""))
     output = Output(console)
     output.print_line(
         f"{file}: {counted(len(manifests.nodes), 'node')}, {counted(len(bound), 'pod')} with a node, "
@@ -46,23 +46,22 @@ async def show_cluster(console: Console, file: Path, manifests: Manifests, flags
     output.print_line("Nothing runs: pods are only bound to the nodes of the file and get cards written on them.")
     for fault in manifests.unusable:
         output.print_warning(f"ignored: {fault}")
-    refused: list[NodeManifest | PodManifest] = []
+    refused: list[str] = []
 
-    def attempt(create: Callable[[Manifest], object], given: Manifest) -> bool:
+    def attempt(create: Callable[[Object], object], given: Object, name: str) -> bool:
         try:
             create(given)
         except ApiFailure as failure:
-            refused.append(given)
-            kind = "Node" if isinstance(given, NodeManifest) else "Pod"
-            output.print_warning(f"ignored: {file}, {kind} {given.name}: {failure}")
+            refused.append(name)
+            output.print_warning(f"ignored: {file}, {name}: {failure}")
             return False
         return True
 
     def set_up(api: Api) -> None:
         for node in manifests.nodes:
-            attempt(lambda each: api.create(NODES, None, each.as_object()), node)
+            attempt(partial(api.create, NODES, None), node.written, f"Node {node.typed.name}")
         for pod in bound:
-            attempt(partial(create_pod, api), pod)
+            attempt(partial(create_pod, api), pod.written, f"Pod {pod.typed.key}")
 
     async with running_sandbox(output, set_up, flags) as sandbox:
         await sandbox.print_problems()
@@ -70,7 +69,7 @@ async def show_cluster(console: Console, file: Path, manifests: Manifests, flags
             output.print_warning(sentence)
         submitted, all_tried = 0, True
         for pod in waiting:
-            if attempt(sandbox.submit, pod) and all_tried:
+            if attempt(sandbox.submit, pod.written, f"Pod {pod.typed.key}") and all_tried:
                 submitted += 1
                 # One after another: a scheduler that lists the pods would get them sorted by name.
                 all_tried = await sandbox.until(partial(_are_tried, output, submitted), patience=PATIENCE)
@@ -87,16 +86,16 @@ def _are_tried(output: Output, count: int) -> bool:
 
 def _ignored(manifests: Manifests) -> str:
     counts = Counter({f"{kind} object": count for kind, count in manifests.ignored.items()})
-    counts.update(why for pod in manifests.pods if (why := _kind_if_ignored(pod)))
+    counts.update(why for pod in manifests.pods if (why := _kind_if_ignored(pod.typed)))
     named = [counted(count, noun) for noun, count in counts.items()]
     return f"; ignored: {', '.join(named)}" if named else ""
 
 
-def _kind_if_ignored(pod: PodManifest) -> str:
+def _kind_if_ignored(pod: InspectedPod) -> str:
     """Return a noun for a pod that needs no node or has another scheduler, "" for other pods."""
     if pod.is_over:
         return "ended pod"
-    if pod.spec.node_name:
+    if pod.node_name:
         return ""
     if pod.metadata.deletion_timestamp is not None:
         return "deleted pod"
@@ -104,22 +103,25 @@ def _kind_if_ignored(pod: PodManifest) -> str:
     return f"{other} pod" if other and other != SCHEDULER else ""
 
 
-def _turn(pod: PodManifest) -> tuple[int, str]:
-    return -(pod.spec.priority or 0), pod.metadata.creation_timestamp or ""
+def _keeps_pods_away(node: InspectedNode) -> bool:
+    """Return whether the node has a taint that keeps away pods without a toleration."""
+    return any(taint.effect in ("NoSchedule", "NoExecute") for taint in node.spec.taints or ())
 
 
 def _limitations(
-    nodes: Sequence[NodeManifest], bound: Sequence[PodManifest], waiting: Sequence[PodManifest]
+    nodes: Sequence[Manifest[InspectedNode]],
+    bound: Sequence[Manifest[InspectedPod]],
+    waiting: Sequence[Manifest[InspectedPod]],
 ) -> list[str]:
     """Return what the result does not take into account, as sentences."""
-    names = {node.name for node in nodes}
+    names = {node.typed.name for node in nodes}
     sentences = []
-    for name, count in Counter(pod.spec.node_name for pod in bound if pod.spec.node_name not in names).items():
+    for name, count in Counter(pod.typed.node_name for pod in bound if pod.typed.node_name not in names).items():
         sentences.append(f"{counted(count, 'pod')} on node {name}, which is not in the file")
     ignored = [
-        (sum(node.keeps_pods_away for node in nodes), "node", "taints"),
-        (sum(pod.spec.affinity is not None for pod in waiting), "waiting pod", "affinity"),
-        (sum(bool(pod.spec.topology_spread_constraints) for pod in waiting), "waiting pod", "topology spread"),
+        (sum(_keeps_pods_away(node.typed) for node in nodes), "node", "taints"),
+        (sum(pod.typed.spec.affinity is not None for pod in waiting), "waiting pod", "affinity"),
+        (sum(bool(pod.typed.spec.topology_spread_constraints) for pod in waiting), "waiting pod", "topology spread"),
     ]
     counts = [f"{what} of {counted(count, noun)}" for count, noun, what in ignored if count]
     if counts:

@@ -21,7 +21,6 @@ from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import NAMESPACES, PODS
 from sandbox.api.server import ApiServer
 from sandbox.api.verbs import Api
-from sandbox.demo.manifests import PodManifest
 from sandbox.demo.output import Output
 from sandbox.demo.pod_history import InsidePod, inside_pod
 from sandbox.hardware.described_node import Hardware
@@ -128,7 +127,7 @@ class Sandbox:
         self._api = api
         self._changed = asyncio.Event()
 
-    def submit(self, pod: PodManifest) -> None:
+    def submit(self, pod: Object) -> None:
         """Create a pod. Raises ApiFailure."""
         create_pod(self._api, pod)
 
@@ -266,12 +265,13 @@ def _vocabulary_flags(flags: Sequence[str]) -> list[str]:
     return [f"--vocabularies={names}", *of_vocabularies]
 
 
-def create_pod(api: Api, pod: PodManifest) -> None:
+def create_pod(api: Api, pod: Object) -> None:
     """Create a pod and, if necessary, its namespace. Raises ApiFailure."""
+    namespace = (pod.get("metadata") or {}).get("namespace") or "default"
     try:
-        api.create(PODS, pod.namespace, pod.as_object())
+        api.create(PODS, namespace, pod)
     except ApiFailure as failure:
         if failure.code != 404:
             raise
-        api.create(NAMESPACES, None, {"metadata": {"name": pod.namespace}})
-        api.create(PODS, pod.namespace, pod.as_object())
+        api.create(NAMESPACES, None, {"metadata": {"name": namespace}})
+        api.create(PODS, namespace, pod)

@@ -69,10 +69,11 @@ def bare_node(node: Object) -> dict[str, Any]:
     bare: dict[str, Any] = merge_patched(
         node, node_patch(msgspec.convert(node, Node), NodeDescription(), _VOCABULARIES) or {}
     )
-    for amounts in bare.get("status", {}).values():
-        for count in _VOCABULARIES.resources:
-            amounts.pop(count, None)
-    return bare
+    status = {
+        field: {name: amount for name, amount in amounts.items() if name not in _VOCABULARIES.resources}
+        for field, amounts in bare.get("status", {}).items()
+    }
+    return bare | {"status": status}
 
 
 def missing_fields(node: Object, found: Object) -> list[str]:

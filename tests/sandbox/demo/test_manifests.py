@@ -9,75 +9,16 @@ import pytest
 from sandbox.demo.manifests import BadManifest, read_manifests
 from tests.sandbox.demo.manifest_files import node, pod, write
 
-_DUMPED_POD = """
-apiVersion: v1
-items:
-- apiVersion: v1
-  kind: Pod
-  metadata:
-    annotations: {gas-container-cards: card0, since: 2024-01-02}
-    creationTimestamp: 2024-01-02T03:04:05Z
-    deletionGracePeriodSeconds: 30
-    deletionTimestamp: "2024-01-02T03:05:05Z"
-    generateName: web-
-    labels: &labels {app: web}
-    managedFields: [{manager: kubelet, fieldsV1: {"f:status": {}}}]
-    name: web-x7k2p
-    namespace: ml
-    ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: web, uid: 1b}]
-    uid: 4f
-  spec:
-    affinity: {nodeAffinity: {}}
-    containers:
-    - image: example/web:1
-      name: web
-      resources: {limits: {gpu.intel.com/i915: "1"}, requests: {gpu.intel.com/i915: "1"}}
-      volumeMounts: [{mountPath: /data, name: data}]
-    initContainers:
-    - {image: example/web:1, name: logs, restartPolicy: Always}
-    nodeName: gpu-1
-    nodeSelector: *labels
-    priority: 1000
-    priorityClassName: high
-    serviceAccountName: web
-    tolerations: [{operator: Exists}]
-    volumes: [{name: data, emptyDir: {}}]
-  status: {phase: Running, podIP: 10.0.0.1}
-kind: List
-metadata: {resourceVersion: ""}
-"""
 
-
-def test_only_the_fields_that_the_sandbox_uses_are_read_from_a_dumped_pod(tmp_path: Path) -> None:
+def test_dates_and_anchors_are_read_as_kubernetes_reads_them(tmp_path: Path) -> None:
     file = tmp_path / "dump.yaml"
-    file.write_text(_DUMPED_POD)
+    file.write_text(
+        "kind: Pod\nmetadata: {name: a, labels: &labels {since: 2024-01-02}, creationTimestamp: 2024-01-02T03:04:05Z}\n"
+        "spec: {nodeSelector: *labels}\n"
+    )
     (found,) = read_manifests(file).pods
-    assert found.as_object() == {
-        "metadata": {
-            "annotations": {"gas-container-cards": "card0", "since": "2024-01-02"},
-            "creationTimestamp": "2024-01-02T03:04:05Z",
-            "deletionTimestamp": "2024-01-02T03:05:05Z",
-            "generateName": "web-",
-            "labels": {"app": "web"},
-            "name": "web-x7k2p",
-            "namespace": "ml",
-        },
-        "spec": {
-            "affinity": {},
-            "containers": [
-                {
-                    "image": "example/web:1",
-                    "name": "web",
-                    "resources": {"limits": {"gpu.intel.com/i915": "1"}, "requests": {"gpu.intel.com/i915": "1"}},
-                }
-            ],
-            "initContainers": [{"image": "example/web:1", "name": "logs", "restartPolicy": "Always"}],
-            "nodeName": "gpu-1",
-            "nodeSelector": {"app": "web"},
-            "priority": 1000,
-        },
-        "status": {"phase": "Running"},
-    }
+    assert found.written["spec"] == {"nodeSelector": {"since": "2024-01-02"}}
+    assert found.typed.metadata.creation_timestamp == "2024-01-02T03:04:05Z"
 
 
 def test_documents_lists_and_typed_lists_are_all_read_in_order(tmp_path: Path) -> None:
@@ -88,8 +29,8 @@ def test_documents_lists_and_typed_lists_are_all_read_in_order(tmp_path: Path) -
         "kind: NodeList\nitems: [{metadata: {name: n2}}]\n---\nkind: PodList\nitems: null\n"
     )
     found = read_manifests(file)
-    assert [node.name for node in found.nodes] == ["n1", "n2"]
-    assert [pod.name for pod in found.pods] == ["default/p1"]
+    assert [node.typed.name for node in found.nodes] == ["n1", "n2"]
+    assert [pod.typed.key for pod in found.pods] == ["default/p1"]
     assert found.ignored == {"Service": 1}
     assert found.unusable == []
 
@@ -120,7 +61,7 @@ def test_json_is_read_too(tmp_path: Path, indent: int | None) -> None:
         ),
         pytest.param(
             "kind: List\nitems: [{kind: Pod, metadata: {name: a}, spec: {containers: [{name: 3}]}}]",
-            "document 1, items[0], Pod a: expected `str | null`, got `int` at `spec.containers[0].name`",
+            "document 1, items[0], Pod a: expected `str`, got `int` at `spec.containers[0].name`",
             id="a field of the wrong type",
         ),
         pytest.param(
@@ -140,7 +81,7 @@ def test_an_unusable_object_is_reported_and_the_others_are_read(tmp_path: Path, 
     file.write_text(f"{text}\n---\nkind: Pod\nmetadata: {{name: good}}\n")
     found = read_manifests(file)
     assert found.unusable == [f"{file}, {sentence}"]
-    assert [pod.name for pod in found.pods] == ["default/good"]
+    assert [pod.typed.key for pod in found.pods] == ["default/good"]
 
 
 @pytest.mark.parametrize(
@@ -151,8 +92,6 @@ def test_an_unusable_object_is_reported_and_the_others_are_read(tmp_path: Path, 
         pytest.param(b"a: [b", "not YAML: while parsing a flow sequence", id="broken YAML"),
         pytest.param(b'{"kind": "Pod"', "not YAML: while parsing a flow mapping", id="broken JSON"),
         pytest.param(b"a: *b", "not YAML: found undefined alias", id="an unknown anchor"),
-        pytest.param(b"[" * 50_000 + b"]" * 50_000, "nested too deeply", id="too deep"),
-        pytest.param(b'{"a":' * 50_000 + b"1" + b"}" * 50_000, "nested too deeply", id="too deep as JSON"),
     ],
 )
 def test_an_unusable_file_is_refused_with_a_sentence(tmp_path: Path, content: bytes | None, sentence: str) -> None:
@@ -162,13 +101,6 @@ def test_an_unusable_file_is_refused_with_a_sentence(tmp_path: Path, content: by
     with pytest.raises(BadManifest) as refused:
         read_manifests(file)
     assert str(refused.value).startswith(f"{file}: {sentence}")
-
-
-def test_anchors_that_contain_themselves_do_no_harm(tmp_path: Path) -> None:
-    file = tmp_path / "f.yaml"
-    file.write_text("kind: Pod\nmetadata: {name: a}\nspec: &s {affinity: {x: *s}, containers: []}\n")
-    (found,) = read_manifests(file).pods
-    assert found.as_object()["spec"] == {"affinity": {}, "containers": []}
 
 
 def test_an_empty_file_has_no_objects(tmp_path: Path) -> None:

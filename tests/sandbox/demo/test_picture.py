@@ -84,7 +84,7 @@ def test_the_picture_in_the_readme_shows_the_pods_and_nodes_of_the_examples() ->
     """``make picture`` draws it from a run. If this test fails, run that command."""
     picture = (EXAMPLES.parent / "docs" / "demo.svg").read_text(encoding="utf-8")
     assert ElementTree.fromstring(picture).tag == "{http://www.w3.org/2000/svg}svg"
-    pods = [pod.metadata.name or "" for file in EXAMPLES.glob("*.yaml") for pod in read_manifests(file).pods]
-    nodes = [node.name for file in EXAMPLES.glob("nodes/*.yaml") for node in read_manifests(file).nodes]
+    pods = [pod.typed.metadata.name for file in EXAMPLES.glob("*.yaml") for pod in read_manifests(file).pods]
+    nodes = [node.typed.name for file in EXAMPLES.glob("nodes/*.yaml") for node in read_manifests(file).nodes]
     assert [name for name in (*pods, *nodes) if f">{name}" not in picture] == []
     assert f"{len(pods)} of {len(pods)} had exactly the decided GPUs in their containers." in picture

@@ -15,7 +15,7 @@ from sandbox.hardware.described_node import AmbiguousDriver, bare_node, hardware
 from sandbox.hardware.fake_sysfs import write_tree
 from tests.plugin.gpus import read_gpus
 
-NODES = {node.name: node.as_object() for node in read_manifests(EXAMPLES / "nodes" / "cluster.yaml").nodes}
+NODES = {node.typed.name: node.written for node in read_manifests(EXAMPLES / "nodes" / "cluster.yaml").nodes}
 
 
 def described(labels: Mapping[str, str], **amounts: str) -> dict[str, Any]:
