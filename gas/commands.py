@@ -60,7 +60,7 @@ def program_name() -> str:
     return click.get_current_context().find_root().info_name or ""
 
 
-class _Printing(click.Command):
+class Command(click.Command):
     """A command that prints its help as every program does: escaped, and with an exit code if it cannot be written."""
 
     unwritten = 1
@@ -68,26 +68,26 @@ class _Printing(click.Command):
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         option = super().get_help_option(ctx)
         if option is not None:
-            option.callback = _show_help
+            option.callback = _ending_with(lambda context: (context.command_path, context.get_help()))
         return option
 
 
-def _show_help(context: click.Context, _option: click.Parameter, value: object) -> None:
-    if value and not context.resilient_parsing:
-        _end_with(context, context.command_path, context.get_help())
+def _ending_with(shown: Callable[[click.Context], tuple[str, str]]) -> Callable[..., None]:
+    """Return a callback of an option that prints a text and ends the program, whose name comes before the text."""
 
+    def show(context: click.Context, _option: click.Parameter, value: object) -> None:
+        if value and not context.resilient_parsing:
+            context.exit(print_text(*shown(context), unwritten=getattr(context.command, "unwritten", 1)))
 
-def _end_with(context: click.Context, program: str, text: str) -> None:
-    context.exit(print_text(program, text, unwritten=getattr(context.command, "unwritten", 1)))
+    return show
 
 
 def version_option(program: str = "") -> Callable[[Any], Any]:
     """Return the option --version, which prints the version and the program's name, by default as it was called."""
 
-    def show(context: click.Context, _option: click.Parameter, value: object) -> None:
-        if value and not context.resilient_parsing:
-            name = program or context.find_root().info_name or ""
-            _end_with(context, name, f"{name} {own_version()}")
+    def shown(context: click.Context) -> tuple[str, str]:
+        name = program or context.find_root().info_name or ""
+        return name, f"{name} {own_version()}"
 
     return click.option(
         "--version",
@@ -95,16 +95,12 @@ def version_option(program: str = "") -> Callable[[Any], Any]:
         is_flag=True,
         expose_value=False,
         is_eager=True,
-        callback=show,
+        callback=_ending_with(shown),
         help="Show the version and exit.",
     )
 
 
-class Command(_Printing):
-    """One of the commands."""
-
-
-class Commands(_Printing, click.Group):
+class Commands(Command, click.Group):
     """All commands, imported one by one."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -146,7 +146,7 @@ class _MoveSearch:
         self._is_late = is_late
         self._is_complete = True
         self._nodes: dict[str, _NodeNow] = {}
-        self._moves: list[tuple[Move, Footprint, Footprint]] = []
+        self._moves: list[Move] = []
         self._busy: set[str] = set()
         self._asking: dict[str, _Asking | None] = {}
         self._names: dict[bytes, tuple[str, ...]] = {}
@@ -175,8 +175,7 @@ class _MoveSearch:
         return MovePlan(is_complete=self._is_complete)
 
     def _result(self, spot: _Spot) -> MovePlan:
-        moves = tuple(move for move, _, _ in self._moves)
-        return MovePlan(moves, spot.node, cards_of(spot.choice), self._is_complete)
+        return MovePlan(tuple(self._moves), spot.node, cards_of(spot.choice), self._is_complete)
 
     # Making room
 
@@ -239,7 +238,7 @@ class _MoveSearch:
             tuple(map(str, new.amounts)),
             is_recreated=pod.controller != "",
         )
-        self._moves.append((move, held, new))
+        self._moves.append(move)
 
     def _ways(self, who: _Asking, limit: int) -> Iterator[_Spot]:
         """Yield the places of a pod: those that are free, then those that other moves make free."""
@@ -277,7 +276,7 @@ class _MoveSearch:
                 if verdict.refusal is None and not self._cluster.shortage(who.requests, name)
             }
             self._passing_at_start[key] = found
-        changed = {name for move, _, _ in self._moves for name in (move.node, move.target)}
+        changed = {name for move in self._moves for name in (move.node, move.target)}
         changed.update(name for name in (self._node_of(who.uid),) if name)
         if changed:
             found = dict(found)

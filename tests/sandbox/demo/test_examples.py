@@ -25,10 +25,25 @@ async def _run(directory: Path, *flags: str, run: float) -> tuple[Run, list[str]
     return shown, file.getvalue().splitlines()
 
 
-async def _shown(directory: Path, *flags: str, run: float) -> list[str]:
-    """Return the lines of the demo's output."""
-    _, lines = await _run(directory, *flags, run=run)
+async def _shown(directory: Path, *files: tuple[str, object], run: float = 0.1) -> list[str]:
+    """Write an example, of the node n1 unless a file is about it, and return the lines of the demo's output."""
+    (directory / "nodes").mkdir()
+    for name, content in (("nodes/n.yaml", node("n1")), *files):
+        write(directory / name, content)
+    _, lines = await _run(directory, run=run)
     return lines
+
+
+async def _of_vocabulary(name: str, run: float) -> tuple[dict[str, str], str]:
+    """Return the decided cards of the pods of a vocabulary's examples, which all ran, and the demo's output."""
+    directory = EXAMPLES / name
+    found, lines = await _run(directory, *flags_of(directory), run=run)
+    text = "\n".join(lines)
+    assert "warning" not in text
+    count = len(found.pods)
+    assert lines[-2].startswith(f"{count} of {count} pods")
+    assert lines[-1].startswith(f"{count} of {count} GPU pods had exactly the decided cards")
+    return {each.name: each.cards for each in found.pods}, text
 
 
 async def test_all_pods_of_the_examples_get_the_decided_cards() -> None:
@@ -55,47 +70,28 @@ async def test_all_pods_of_the_examples_get_the_decided_cards() -> None:
 
 
 async def test_the_examples_in_the_words_of_aliyun_get_the_decided_cards() -> None:
-    directory = EXAMPLES / "aliyun"
-    run, lines = await _run(directory, *flags_of(directory), run=1.0)
-    nodes = "aliyun.com/gpu-count=2  aliyun.com/gpu-mem=2k  i915=20"
-    assert any(nodes in line for line in lines)
-    assert "warning" not in "\n".join(lines)
-    waits = [line for line in lines if " aliyun-3 " in line and " waiting: " in line]
-    assert any("no card has 0.6 GB of memory.max free" in line for line in waits)
-    cards = {each.name: each.cards for each in run.pods}
+    cards, text = await _of_vocabulary("aliyun", run=1.0)
+    assert "aliyun.com/gpu-count=2  aliyun.com/gpu-mem=2k  i915=20" in text
+    assert re.search(r" aliyun-3 .* waiting: .*no card has 0.6 GB of memory.max free", text)
     assert [cards[name] for name in ("aliyun-1", "aliyun-2")] == ["card0", "card1"]
     assert cards["two-containers"] in ("card0|card0", "card1|card1")
-    assert lines[-2].startswith(f"{len(cards)} of {len(cards)} pods")
-    assert lines[-1].startswith(f"{len(cards)} of {len(cards)} GPU pods had exactly the decided cards")
 
 
 async def test_the_examples_in_the_words_of_koordinator_get_the_decided_cards() -> None:
-    directory = EXAMPLES / "koordinator"
-    run, lines = await _run(directory, *flags_of(directory), run=1.0)
-    text = "\n".join(lines)
+    cards, text = await _of_vocabulary("koordinator", run=1.0)
     assert all(f"koordinator.sh/{name}=200" in text for name in ("gpu", "gpu-core", "gpu-memory-ratio", "gpu.shared"))
-    assert "warning" not in text
-    cards = {each.name: each.cards for each in run.pods}
     assert cards["half"] == "card0"
     assert cards["both-cards"] == "card0,card1"
-    assert any(" waits " in line and "no card has 600 millicores free" in line for line in lines)
-    assert lines[-2].startswith(f"{len(cards)} of {len(cards)} pods")
-    assert lines[-1].startswith(f"{len(cards)} of {len(cards)} GPU pods had exactly the decided cards")
+    assert re.search(r" waits .*no card has 600 millicores free", text)
 
 
 async def test_the_examples_in_the_words_of_kubeshare_get_the_decided_cards() -> None:
-    directory = EXAMPLES / "kubeshare"
-    run, lines = await _run(directory, *flags_of(directory), run=2.0)  # abcde-1 must not end before abcde-2 has a node
-    assert any("kubeshare/vgpu=2k" in line for line in lines)
-    assert "warning" not in "\n".join(lines)
-    waits = [line for line in lines if " share-4 " in line and " waiting: " in line]
-    assert any("no card has 700 millicores free" in line for line in waits)
-    cards = {each.name: each.cards for each in run.pods}
+    cards, text = await _of_vocabulary("kubeshare", run=2.0)  # abcde-1 must not end before abcde-2 has a node
+    assert "kubeshare/vgpu=2k" in text
+    assert re.search(r" share-4 .* waiting: .*no card has 700 millicores free", text)
     assert [cards[f"share-{number}"] for number in (1, 2, 3)] == ["card0", "card0", "card1"]
     assert cards["abcde-1"] == cards["abcde-2"]
     assert cards["on-two-cards"] == "card0,card1"
-    assert lines[-2].startswith(f"{len(cards)} of {len(cards)} pods")
-    assert lines[-1].startswith(f"{len(cards)} of {len(cards)} GPU pods had exactly the decided cards")
 
 
 def test_flags_of_examples_are_lines_of_a_file(tmp_path: Path) -> None:
@@ -112,7 +108,7 @@ async def test_a_pod_waits_until_another_one_ends_and_each_file_has_a_heading(tm
     write(tmp_path / "nodes" / "n.yaml", node("n1"))
     file = write(tmp_path / "three.yaml", *(pod(name) for name in ("a", "b", "c")))
     file.write_text(f"# Three pods for two cards:\n# one waits. And more.\n{file.read_text()}")
-    lines = await _shown(tmp_path, run=0.3)
+    _, lines = await _run(tmp_path, run=0.3)
     assert lines[0] == "1 node; each pod runs for 0.3 seconds."
     assert "  Three pods for two cards: one waits" in lines
     assert "  n1                labels     cards=card0.card1  gpu-numbers=0.1" in lines
@@ -124,11 +120,8 @@ async def test_a_pod_waits_until_another_one_ends_and_each_file_has_a_heading(tm
 
 async def test_a_pod_that_bypassed_the_extender_is_reported_with_its_cards(tmp_path: Path) -> None:
     """It names its node and has a forged annotation: kubelet gives it a free card, the plugin writes a receipt."""
-    (tmp_path / "nodes").mkdir()
-    write(tmp_path / "nodes" / "n.yaml", node("n1"))
     forged = {"gas-container-cards": "card7", "gas-ts": "1"}
-    write(tmp_path / "forged.yaml", pod("forged", 1, annotations=forged, nodeName="n1"))
-    lines = await _shown(tmp_path, run=1.5)
+    lines = await _shown(tmp_path, ("forged.yaml", pod("forged", 1, annotations=forged, nodeName="n1")), run=1.5)
     (runs,) = (line for line in lines if " forged " in line and " running: " in line)
     assert re.search(r"running:   card[01] renderD12[89] \(decided: card7\)$", runs)
     card = runs.split("running:   ")[1].split()[0]
@@ -142,36 +135,26 @@ async def test_the_demo_ends_if_a_plugin_does_not_describe_its_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sandbox.demo.examples.DESCRIBED_WITHIN", 0.01)
-    (tmp_path / "nodes").mkdir()
-    write(tmp_path / "nodes" / "n.yaml", node("n1"))
-    write(tmp_path / "one.yaml", pod("a"))
     with pytest.raises(ExceptionGroup) as failed:
-        await _shown(tmp_path, run=0.1)
+        await _shown(tmp_path, ("one.yaml", pod("a")))
     (error,) = failed.value.exceptions
     assert isinstance(error, NodeNotDescribed)
     assert "in 0.01 s: n1: gpu.intel.com/gpu-numbers, gpu.intel.com/i915, gpu.intel.com/memory.max" in str(error)
 
 
 async def test_a_node_without_a_driver_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "nodes").mkdir()
-    other = node("n1")
-    other["status"] = {"allocatable": {"gpu.intel.com/millicores": "1000"}}
-    write(tmp_path / "nodes" / "n.yaml", other)
-    write(tmp_path / "one.yaml", pod("a"))
+    other = node("n1") | {"status": {"allocatable": {"gpu.intel.com/millicores": "1000"}}}
     with pytest.raises(AmbiguousDriver, match="node n1: expected the resource i915 or xe for card0, found neither"):
-        await _shown(tmp_path, run=0.1)
+        await _shown(tmp_path, ("nodes/n.yaml", other), ("one.yaml", pod("a")))
 
 
 async def test_a_directory_without_examples_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadManifest, match=r"expected files with pods in .* and with nodes in"):
-        await _shown(tmp_path, run=0.1)
+        await _shown(tmp_path)
 
 
 async def test_an_unreadable_example_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "nodes").mkdir()
-    write(tmp_path / "nodes" / "n.yaml", node("n1"))
-    write(tmp_path / "bad.yaml", 17)
     with pytest.raises(
         BadManifest, match=r"bad.yaml, document 1, items\[0\]: expected an object with a kind, found 17"
     ):
-        await _shown(tmp_path, run=0.1)
+        await _shown(tmp_path, ("bad.yaml", 17))

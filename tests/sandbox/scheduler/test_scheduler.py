@@ -155,25 +155,19 @@ async def test_a_pod_that_fits_no_node_gets_condition_and_event(client: ApiClien
     assert {event["type"] for event in told["items"]} == {"Warning"}
 
 
-async def test_a_waiting_pod_is_scheduled_when_another_is_deleted(
-    client: ApiClient, extender: ScriptedExtender
+@pytest.mark.parametrize("deleted", [pytest.param(True, id="deleted"), pytest.param(False, id="succeeded")])
+async def test_a_waiting_pod_is_scheduled_when_another_ends(
+    client: ApiClient, extender: ScriptedExtender, *, deleted: bool
 ) -> None:
     await client.post(NODES, node("n1", 1))
     await client.post(PODS, pod("first"))
     await until(client, "first", _node)
     await client.post(PODS, pod("second"))
     await until(client, "second", _message)
-    await client.delete(f"{PODS}/first", {"gracePeriodSeconds": 0})
-    assert _node(await until(client, "second", _node)) == "n1"
-
-
-async def test_a_waiting_pod_is_scheduled_when_another_succeeds(client: ApiClient, extender: ScriptedExtender) -> None:
-    await client.post(NODES, node("n1", 1))
-    await client.post(PODS, pod("first"))
-    await until(client, "first", _node)
-    await client.post(PODS, pod("second"))
-    await until(client, "second", _message)
-    await client.patch(f"{PODS}/first/status", {"status": {"phase": "Succeeded"}})
+    if deleted:
+        await client.delete(f"{PODS}/first", {"gracePeriodSeconds": 0})
+    else:
+        await client.patch(f"{PODS}/first/status", {"status": {"phase": "Succeeded"}})
     assert _node(await until(client, "second", _node)) == "n1"
 
 
@@ -192,21 +186,15 @@ async def test_a_waiting_pod_is_tried_again_only_when_a_node_changes(
     assert _node(await until(client, "p", _node)) == "n1"
 
 
-async def test_a_failed_bind_is_reported_and_tried_again(client: ApiClient, extender: ScriptedExtender) -> None:
-    extender.bind_error = "not the leader"
+@pytest.mark.parametrize("verb", ["filter", "bind"])
+async def test_a_failure_of_the_extender_is_reported_and_tried_again(
+    client: ApiClient, extender: ScriptedExtender, verb: str
+) -> None:
+    setattr(extender, f"{verb}_error", "not the leader")
     await client.post(NODES, node("n1", 1))
     await client.post(PODS, pod("p"))
     await until(client, "p", lambda value: _message(value) == "not the leader")
-    extender.bind_error = ""
-    assert _node(await until(client, "p", _node)) == "n1"
-
-
-async def test_a_failed_filter_is_reported_and_tried_again(client: ApiClient, extender: ScriptedExtender) -> None:
-    extender.filter_error = "not ready"
-    await client.post(NODES, node("n1", 1))
-    await client.post(PODS, pod("p"))
-    await until(client, "p", lambda value: _message(value) == "not ready")
-    extender.filter_error = ""
+    setattr(extender, f"{verb}_error", "")
     assert _node(await until(client, "p", _node)) == "n1"
 
 
