@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from gas.daemon.flags import UsageError
 from gas.doctor.checks.rebuilt_ledger import at_once
@@ -21,8 +21,7 @@ from gas.extender.host_resources import CPU, MEMORY, PODS, pod_requests
 from gas.extender.wire import BindingArgs, FilterArgs
 from gas.inspection.objects import InspectedNode, InspectedPod, exclusion, node_rules
 from gas.ledger.ledger import Booking
-from gas.objects.handler import Handlers
-from gas.objects.stored import ObjectId
+from gas.objects.handler import Handlers, Mirror, MirrorByName
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.values import card_records
 from gas.values.amounts import SortedAmounts
@@ -89,41 +88,20 @@ def options_of(flags: Flags) -> Options:
     )
 
 
-class Objects(Generic[T]):
-    """The objects of one kind by key, passed on to handlers as they come. ``version`` rises with each change."""
+class Known(Mirror[T, T]):
+    """The objects of one kind by key, and a version that rises with each change."""
 
-    def __init__(self, key: Callable[[T | ObjectId], str], handlers: Handlers[Any]) -> None:
-        self._key: Callable[[T | ObjectId], str] = key
-        self._handlers = handlers
-        self.by_key: dict[str, T] = {}
-        self.version = 0
+    version = 0
 
-    def listed(self, objects: list[T]) -> None:
-        """Add the objects of a part of a complete list."""
-        for each in objects:
-            self.by_key[self._key(each)] = each
+    def record(self, obj: T) -> T:
+        return obj
+
+    def replaced(self, key: str, old: T | None, new: T | None) -> None:
         self.version += 1
-        self._handlers.listed(objects)
 
-    def complete(self, listed: list[ObjectId]) -> None:
-        """Forget the objects that are not in the complete list."""
-        there = {self._key(each) for each in listed}
-        for key in self.by_key.keys() - there:
-            del self.by_key[key]
-        self.version += 1
-        self._handlers.complete(listed)
 
-    def changed(self, obj: T) -> None:
-        """Add or replace an object that is new or was updated."""
-        self.by_key[self._key(obj)] = obj
-        self.version += 1
-        self._handlers.changed(obj)
-
-    def deleted(self, obj: T) -> None:
-        """Forget an object."""
-        self.by_key.pop(self._key(obj), None)
-        self.version += 1
-        self._handlers.deleted(obj)
+class KnownNodes(Known[InspectedNode], MirrorByName[InspectedNode, InspectedNode]):
+    """The nodes by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +124,7 @@ class MeasuredUse(NamedTuple):
 
 
 class Cluster:
-    """Nodes and pods with the books of them. Fed by lists or by watches through `nodes` and `pods`.
+    """Nodes and pods with the books of them. Fed by lists or by watches through `watched_nodes` and `watched_pods`.
 
     counts_hosts  whether all pods that have a node are fed, so that free CPU, memory and pod slots of nodes are known
 
@@ -164,8 +142,10 @@ class Cluster:
         self.decider = Decider(settings.options, observer, clock=lambda: 0.0)
         if counts_hosts:
             self.decider.count_hosts()
-        self.nodes: Objects[InspectedNode] = Objects(lambda node: node.name, self.decider.node_handlers)
-        self.pods: Objects[InspectedPod] = Objects(lambda pod: pod.uid, self.decider.pod_handlers)
+        self.nodes = KnownNodes()
+        self.pods: Known[InspectedPod] = Known()
+        self.watched_nodes = Handlers[Any](self.nodes, self.decider.node_handlers)
+        self.watched_pods = Handlers[Any](self.pods, self.decider.pod_handlers)
         self.use: dict[tuple[str, Card], MeasuredUse] = {}
         self.decisions: Sequence[Decision] = ()
         self._rules: dict[bytes, Mapping[str, str]] = {}
@@ -177,30 +157,30 @@ class Cluster:
     def of(cls, nodes: Sequence[InspectedNode], pods: Sequence[InspectedPod], *, counts_hosts: bool = False) -> Cluster:
         """Return the cluster that complete lists show."""
         cluster = cls(settings_of(pods), counts_hosts=counts_hosts)
-        cluster.nodes.listed(list(nodes))
-        cluster.pods.listed(list(pods))
+        cluster.watched_nodes.listed(list(nodes))
+        cluster.watched_pods.listed(list(pods))
         return cluster
 
     @property
     def gpu_pods(self) -> list[InspectedPod]:
         """The pods that ask for cards and have not ended."""
         is_gpu_pod = self.decider.asks_for_cards
-        return [pod for pod in self.pods.by_key.values() if not pod.is_over and is_gpu_pod(pod)]
+        return [pod for pod in self.pods.records.values() if not pod.is_over and is_gpu_pod(pod)]
 
     @property
     def node_names(self) -> list[str]:
         """The names of the nodes in the order in which people expect them."""
-        return sorted(self.nodes.by_key, key=natural)
+        return sorted(self.nodes.records, key=natural)
 
     def node(self, name: str) -> InspectedNode:
         """Return a node. Raises Missing."""
-        if (node := self.nodes.by_key.get(name)) is None:
+        if (node := self.nodes.records.get(name)) is None:
             raise Missing(f"node {quoted(name)}: expected the name of a node; see kubectl get nodes")
         return node
 
     def pod(self, namespace: str, name: str) -> InspectedPod:
         """Return a GPU pod by its names. Raises Missing."""
-        for pod in self.pods.by_key.values():
+        for pod in self.pods.records.values():
             if pod.metadata.name == name and (pod.metadata.namespace or "default") == namespace:
                 return pod
         raise Missing(
@@ -210,7 +190,7 @@ class Cluster:
 
     def records(self, node: str) -> Mapping[Card, CardRecord]:
         """Return the records of a node's cards."""
-        return _records(self.nodes.by_key[node].annotations.get(card_records.ANNOTATION, ""))
+        return _records(self.nodes.records[node].annotations.get(card_records.ANNOTATION, ""))
 
     def cards(self, node: str) -> list[Card]:
         """Return the cards that a node has, is recorded to have, or on which anything is booked."""
@@ -241,7 +221,7 @@ class Cluster:
             self._rules.clear()
         key = node_rules(pod)
         if (found := self._rules.get(key)) is None:
-            found = self._rules[key] = {name: exclusion(pod, self.nodes.by_key[name]) for name in self.node_names}
+            found = self._rules[key] = {name: exclusion(pod, self.nodes.records[name]) for name in self.node_names}
         return found
 
     def eligible(self, pod: InspectedPod) -> Mapping[str, str]:
@@ -282,10 +262,10 @@ class Cluster:
 
     def unknown_resources(self, pod: InspectedPod) -> Iterator[str]:
         """Yield a sentence for each resource that a pod requests and no node has; none if the cluster has no nodes."""
-        of_nodes = (node.status.allocatable or {} for node in self.nodes.by_key.values() if node.status is not None)
+        of_nodes = (node.status.allocatable or {} for node in self.nodes.records.values() if node.status is not None)
         known = _OF_EVERY_NODE.union(*of_nodes)
         for name, _ in pod_requests(pod):
-            if name not in known and self.nodes.by_key:
+            if name not in known and self.nodes.records:
                 others = f"nodes have {listed(sorted(known - _OF_EVERY_NODE)) or 'no devices'}"
                 yield f"no node has {shown(name, LONGEST_KEY)}; {did_you_mean(name, known, others)}"
 

@@ -378,7 +378,7 @@ def defrag(options: Options, *, shape: str) -> int:
     code = _print(written(plan_report(plan, pod.key), options.form, look()), DONE if plan.node else NOT_SO)
     unknown = [] if plan.node else list(cluster.unknown_resources(pod))
     say(*cluster.settings.notes, *(unknown or plan_notes(plan)))
-    _say_not_checked([pod, *(cluster.pods.by_key[move.uid] for move in plan.moves)])
+    _say_not_checked([pod, *(cluster.pods.records[move.uid] for move in plan.moves)])
     return code
 
 

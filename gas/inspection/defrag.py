@@ -225,7 +225,7 @@ class _MoveSearch:
         self._busy.discard(uid)
 
     def _go(self, who: _Asking, source: str, target: str, held: Footprint, new: Footprint) -> None:
-        pod = self._cluster.pods.by_key[who.uid]
+        pod = self._cluster.pods.records[who.uid]
         self._now(source).take(who.uid, who.requests)
         self._now(target).put(who.uid, new, who.requests)
         self._place_of[who.uid] = target
@@ -351,13 +351,13 @@ class _MoveSearch:
         return sorted(free, key=self._importance)
 
     def _importance(self, uid: str) -> tuple[int, object]:
-        pod = self._cluster.pods.by_key[uid]
+        pod = self._cluster.pods.records[uid]
         return pod.priority, natural(pod.key)
 
     def _running(self, uid: str) -> _Asking | None:
         """Return a running pod as one that looks for a place; None if it may not be moved."""
         if uid not in self._asking:
-            pod = self._cluster.pods.by_key.get(uid)
+            pod = self._cluster.pods.records.get(uid)
             stays = (
                 pod is None
                 or pod.is_over

@@ -118,8 +118,8 @@ async def following(
     pods = await Lister(api, paths.pods(), InspectedPod, keep=matters).fetch()
     await api.request("GET", paths.nodes(), query={"limit": "1"})
     cluster = Cluster(settings or settings_of(pods.objects), observer, counts_hosts=counts_hosts)
-    node_watch = Watch(api, paths.nodes(), InspectedNode, cluster.nodes)
-    pod_watch = Watch(api, paths.pods(), InspectedPod, cluster.pods, keep=_keep(counts_hosts=counts_hosts))
+    node_watch = Watch(api, paths.nodes(), InspectedNode, cluster.watched_nodes)
+    pod_watch = Watch(api, paths.pods(), InspectedPod, cluster.watched_pods, keep=_keep(counts_hosts=counts_hosts))
     tasks = [asyncio.create_task(node_watch.run())]
     try:
         await node_watch.synced.wait()
@@ -144,7 +144,7 @@ async def read_use(
     """
     only = None if nodes is None else set(nodes)
     plugins = [
-        pod for pod in cluster.pods.by_key.values() if _is_plugin(pod) and (only is None or pod.node_name in only)
+        pod for pod in cluster.pods.records.values() if _is_plugin(pod) and (only is None or pod.node_name in only)
     ]
     measuring = [pod for pod in plugins if _measures(pod)]
     if not measuring:
@@ -193,7 +193,7 @@ async def read_decisions(api: ApiServer, cluster: Cluster) -> tuple[str, ...]:
     """
     extenders = [
         pod
-        for pod in cluster.pods.by_key.values()
+        for pod in cluster.pods.records.values()
         if pod.node_name and not pod.is_over and containers_with(pod, EXTENDER)
     ]
     notes: dict[str, None] = {}

@@ -266,7 +266,7 @@ def _selected(cluster: Cluster, selector: Selector | None, only_node: str) -> li
     return [
         name
         for name in names
-        if cluster.cards(name) and (selector is None or selector.matches(cluster.nodes.by_key[name].labels))
+        if cluster.cards(name) and (selector is None or selector.matches(cluster.nodes.records[name].labels))
     ]
 
 

@@ -324,7 +324,7 @@ class _WaitingPod:
         taints: dict[str, None] = {}
         for name, rule in self._excluded.items():
             if rule:
-                node = self._cluster.nodes.by_key[name]
+                node = self._cluster.nodes.records[name]
                 taints.update(dict.fromkeys(taint.key for taint in node.spec.taints or ()))
                 if node.spec.unschedulable:
                     taints["node.kubernetes.io/unschedulable"] = None
@@ -409,7 +409,7 @@ class _WaitingPod:
     def _importance(self, booked: tuple[str, Booking]) -> tuple[int, object]:
         """Return a key that sorts pods, the most important first; the same in every run."""
         uid, booking = booked
-        pod = self._cluster.pods.by_key.get(uid)
+        pod = self._cluster.pods.records.get(uid)
         return 0 if pod is None else -pod.priority, natural(booking.pod)
 
     def _place(self, need: PodNeed, inventory: Inventory, usage: Usage) -> Choice | Refusal:

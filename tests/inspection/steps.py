@@ -25,13 +25,13 @@ def passing(cluster: Cluster, pod: InspectedPod) -> list[str]:
 def follow_moves(cluster: Cluster, moves: Sequence[Move]) -> None:
     """Evict and place pod after pod. Fails if a step is not possible, or gives other cards than the plan says."""
     for move in moves:
-        moved = cluster.pods.by_key[move.uid]
+        moved = cluster.pods.records[move.uid]
         booking = cluster.decider.ledger.booking(move.uid)
         assert booking is not None
         assert (moved.key, booking.node) == (move.pod, move.node)
         assert tuple(map(str, booking.footprint.amounts)) == move.cards
-        cluster.pods.deleted(moved)
+        cluster.watched_pods.deleted(moved)
         again = unbound(moved)
         assert move.target in passing(cluster, again)
         assert cluster.book(again, move.target) == move.target_cards
-        cluster.pods.by_key[move.uid] = moved
+        cluster.pods.put(move.uid, moved)

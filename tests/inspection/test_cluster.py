@@ -130,8 +130,8 @@ def test_watched_changes_give_the_same_as_a_new_list() -> None:
     watched = cluster_of(nodes, pods)
     gone, new = decoded_pod(pods[0]), decoded_pod(running("new", "gpu-10", "card1", i915=1, memory_max=GB))
     version = watched.pods.version
-    watched.pods.deleted(gone)
-    watched.pods.changed(new)
+    watched.watched_pods.deleted(gone)
+    watched.watched_pods.changed(new)
     assert watched.pods.version == version + 2
     listed = cluster_of(nodes, [*pods[1:], running("new", "gpu-10", "card1", i915=1, memory_max=GB)])
     assert card_report(watched) == card_report(listed)

@@ -85,7 +85,7 @@ class Board:
     def changed_states(self, cluster: Cluster) -> list[str]:
         """Return the nodes whose readiness has changed, which does not concern placement."""
         found = []
-        for name, node in cluster.nodes.by_key.items():
+        for name, node in cluster.nodes.records.items():
             state = 2 if node.spec.unschedulable else int(not node.is_ready)
             if self._states.get(name) != state:
                 self._states[name] = state
@@ -98,13 +98,13 @@ class Board:
         if known != self._resources:
             self._resources = known
             self._layout += 1
-            names = list(dict.fromkeys([*names, *self._records, *cluster.nodes.by_key]))
+            names = list(dict.fromkeys([*names, *self._records, *cluster.nodes.records]))
         for name in names:
             self._set(name, self._record(cluster, name))
             yield
 
     def _record(self, cluster: Cluster, name: str) -> bytes | None:
-        if name not in cluster.nodes.by_key:
+        if name not in cluster.nodes.records:
             return None
         cards: list[Record] = []
         for row in card_rows(cluster, name, self._resources):

@@ -193,7 +193,7 @@ def test_texts_of_others_arrive_escaped(page: Running, view: ShownExample) -> No
     assert page.ask("GET", "/data/state")[1]["notes"] == ["use is \\u202eshown"]
     hostile = running_pod("x", "gpu-1", "card0", i915=1, memory_max=GB)
     hostile["metadata"]["labels"] = {"a": "\u05d0</script>\x1b[2J"}
-    view.cluster.pods.changed(decoded_pod(hostile))
+    view.cluster.watched_pods.changed(decoded_pod(hostile))
     _, found, _ = page.ask("GET", "/data/pod?namespace=default&name=x")
     assert found["labels"] == {"a": "\\u05d0</script>\\x1b[2J"}
 
@@ -202,7 +202,7 @@ def test_links_name_cards_and_tiles(page: Running, view: ShownExample) -> None:
     tiles = {"gpu.intel.com/gpu-numbers": "0.1", "gpu.intel.com/xe-links": "0.0-1.0"}
     node = gpu_node_json("linked", record(0), record(1), labels=tiles)
     node["status"]["allocatable"]["gpu.intel.com/tiles"] = "4"
-    view.cluster.nodes.changed(decoded_node(node))
+    view.cluster.watched_nodes.changed(decoded_node(node))
     assert page.ask("GET", "/data/node?name=linked")[1]["links"] == ["card0 gt0 - card1 gt0"]
 
 
@@ -267,7 +267,7 @@ def test_changes_come_as_events_that_can_be_continued(page: Running, view: Shown
     stream = events(page, start, gzipped=gzipped)
     event, _, data = next(stream)
     assert (event, json.loads(data)["waiting"]) == ("state", 1)
-    view.cluster.pods.changed(decoded_pod(running_pod("new", "gpu-10", "card1", i915=1, memory_max=GB)))
+    view.cluster.watched_pods.changed(decoded_pod(running_pod("new", "gpu-10", "card1", i915=1, memory_max=GB)))
     view.update("gpu-10")
     event, first, data = next(stream)
     assert event == "part"

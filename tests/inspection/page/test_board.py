@@ -45,11 +45,11 @@ class Followed:
 
     def add(self, *nodes: Mapping[str, Any]) -> None:
         for each in nodes:
-            self.cluster.nodes.changed(decoded_node(each))
+            self.cluster.watched_nodes.changed(decoded_node(each))
 
     def run(self, *pods: Mapping[str, Any]) -> None:
         for each in pods:
-            self.cluster.pods.changed(decoded_pod(each))
+            self.cluster.watched_pods.changed(decoded_pod(each))
 
     def whole(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.board.whole())
@@ -172,10 +172,10 @@ def test_a_browser_that_slept_while_too_many_nodes_went_begins_anew(monkeypatch:
     monkeypatch.setattr(boards, "MOST_GONE", 1)
     followed = example()
     browser = Browser(followed.whole())
-    followed.cluster.nodes.deleted(decoded_node(example_nodes()[0]))
+    followed.cluster.watched_nodes.deleted(decoded_node(example_nodes()[0]))
     followed.update()
     assert followed.board.part_after(browser.board, browser.version, EVERYTHING) is not None
-    followed.cluster.nodes.deleted(decoded_node(example_nodes()[1]))
+    followed.cluster.watched_nodes.deleted(decoded_node(example_nodes()[1]))
     followed.update()
     assert followed.board.part_after(browser.board, browser.version, EVERYTHING) is None
     assert [each[0] for each in followed.whole()["nodes"]] == ["gpu-10"]
@@ -200,12 +200,12 @@ def test_parts_of_any_size_add_up_to_the_whole(changes: list[tuple[str, int]], m
             case "add":
                 followed.add(gpu_node_json(node, record(0, model=f"m{chance.randrange(5)}"), record(1)))
             case "remove":
-                followed.cluster.nodes.deleted(decoded_node(gpu_node_json(node, record(0))))
+                followed.cluster.watched_nodes.deleted(decoded_node(gpu_node_json(node, record(0))))
             case "run":
                 followed.run(pod)
             case "end":
-                followed.cluster.pods.deleted(decoded_pod(pod))
-            case "cordon" if node in followed.cluster.nodes.by_key:
+                followed.cluster.watched_pods.deleted(decoded_pod(pod))
+            case "cordon" if node in followed.cluster.nodes.records:
                 followed.add({**gpu_node_json(node, record(0)), "spec": {"unschedulable": True}})
             case "look":
                 browser.follow(followed.board, most)
