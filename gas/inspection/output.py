@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 from rich.cells import cell_len, set_cell_size
@@ -133,9 +134,8 @@ def _as_csv(report: Report) -> str:
     return text.getvalue()
 
 
-@dataclass(slots=True)
-class _Cell:
-    """A cell of a table: its text, and the colour of its text or of the first ``filled`` characters."""
+class _Cell(NamedTuple):
+    """A cell of a table with its colour."""
 
     text: str
     colour: str = ""
@@ -240,17 +240,11 @@ def amount(resource: str, value: int) -> str:
 
 
 def _gauge(column: Column, gauge: Booked, look: Look, *, bars: bool) -> _Cell:
-    colour = _RED if gauge.share > 1 else _YELLOW if gauge.share >= 0.9 else _GREEN
-    return _Cell(_gauge_text(column.resource, gauge, bars=bars, unicode=look.unicode), colour)
-
-
-def _gauge_text(resource: str, gauge: Booked, *, bars: bool, unicode: bool) -> str:
-    if is_bytes(resource):
+    if is_bytes(column.resource):
         numbers = f"{gigabytes(gauge.booked)}/{gigabytes(gauge.capacity)} GB"
     else:
         numbers = f"{gauge.booked}/{gauge.capacity}"
-    if not bars:
-        return numbers
     filled = min(_BAR, round(gauge.share * _BAR))
-    full, empty = ("█", "░") if unicode else ("#", ".")
-    return f"{full * filled}{empty * (_BAR - filled)} {numbers}"
+    full, empty = ("█", "░") if look.unicode else ("#", ".")
+    colour = _RED if gauge.share > 1 else _YELLOW if gauge.share >= 0.9 else _GREEN
+    return _Cell(f"{full * filled}{empty * (_BAR - filled)} {numbers}" if bars else numbers, colour)

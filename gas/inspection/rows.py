@@ -18,37 +18,10 @@ from gas.values.card_records import CardRecord
 from gas.values.cards import Card
 from gas.vocabularies.protocol import BadNeed, NodeFacts
 
-FIXED_KEYS = frozenset(
-    {
-        "booking",
-        "busy",
-        "card",
-        "cards",
-        "created",
-        "decisions",
-        "freeTiles",
-        "health",
-        "held",
-        "holders",
-        "labels",
-        "model",
-        "name",
-        "namespace",
-        "needs",
-        "node",
-        "note",
-        "numa",
-        "pci",
-        "pods",
-        "priority",
-        "state",
-        "tileCount",
-        "uid",
-        "unused",
-        "used",
-        "written",
-    }
-)
+_OF_CARDS = {"node", "card", "cards", "pods", "used", "busy", "unused", "health", "model", "tileCount", "numa", "pci"}
+_OF_PODS = {"namespace", "name", "state", "priority", "note", "holders"}
+_OF_THE_PAGE = {"booking", "created", "decisions", "freeTiles", "held", "labels", "needs", "uid", "written"}
+FIXED_KEYS = frozenset(_OF_CARDS | _OF_PODS | _OF_THE_PAGE)
 """The keys of rows, and of what the page shows of a pod, that are no resource."""
 
 

@@ -78,26 +78,17 @@ _PRESENT = -1
 """The version in a token that continues from the current state, whatever it is by then."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListOptions:
-    """The parameters of a list request.
+def list_page(storage: Storage, kind: Kind, selection: Selection, limit: int, token: str) -> bytes:
+    """Return the JSON of one page, which shows the state at the version of the first page.
 
     limit  maximum number of items on a page; 0 means no limit
-    token  the ``continue`` token of the previous page
-    """
-
-    limit: int = 0
-    token: str = ""
-
-
-def list_page(storage: Storage, kind: Kind, selection: Selection, options: ListOptions) -> bytes:
-    """Return the JSON of one page, which shows the state at the version of the first page.
+    token  the ``continue`` token of the previous page; empty for the first
 
     Raises ApiFailure: 400 for a bad token, 410 if the history it needs is gone.
     """
     version, after_key = storage.version, ""
-    if options.token:
-        version, after_key = _read_token(options.token)
+    if token:
+        version, after_key = _read_token(token)
         if version == _PRESENT:
             version = storage.version
     try:
@@ -105,7 +96,7 @@ def list_page(storage: Storage, kind: Kind, selection: Selection, options: ListO
     except Compacted as gone:
         raise expired_page(_token(_PRESENT, after_key)) from gone
     found = [stored for stored in state if stored.key > after_key and stored.value in selection]
-    page = found[: options.limit] if options.limit else found
+    page = found[:limit] if limit else found
     metadata = {"resourceVersion": str(version)}
     if len(page) < len(found):
         metadata["continue"] = _token(version, page[-1].key)
@@ -136,72 +127,41 @@ class _TokenFields(msgspec.Struct):
     start: str
 
 
-@dataclass(frozen=True, slots=True)
-class WatchOptions:
-    """The parameters of a watch request.
-
-    version    the watch starts after this version; with "" or "0" it first sends an ADDED for every existing object
-    bookmarks  whether the client wants bookmarks
-    seconds    length of the watch; kube-apiserver chooses 30 to 60 minutes if the client does not say
-    """
-
-    version: str = ""
-    bookmarks: bool = False
-    seconds: float = 2700
-
-
-class _Wakeup:
-    """Wake one watch after any write, and when the server stops."""
-
-    def __init__(self, storage: Storage, stopping: asyncio.Event) -> None:
-        self._woken = asyncio.Event()
-        self._unlisten = storage.listen(self._woken.set)
-        self._stopping = stopping
-        self._stop = asyncio.ensure_future(self._wake_at_stop())
-
-    async def wait(self, seconds: float) -> bool:
-        """Wait for a write, at most ``seconds``. Return False if the server stops."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(seconds, 0)):
-                await self._woken.wait()
-        self._woken.clear()
-        return not self._stopping.is_set()
-
-    def close(self) -> None:
-        self._unlisten()
-        self._stop.cancel()
-
-    async def _wake_at_stop(self) -> None:
-        await self._stopping.wait()
-        self._woken.set()
-
-
 async def watch_lines(
     storage: Storage,
     kind: Kind,
     selection: Selection,
-    options: WatchOptions,
+    version: str,
     *,
+    seconds: float,
     stopping: asyncio.Event,
-    bookmark_seconds: float,
+    bookmark_seconds: float | None,
 ) -> AsyncIterator[bytes]:
     """Yield the JSON lines of one watch until its time is over, the server stops, or its history is gone (410).
 
     The first piece is empty: it makes the server send the response headers at once.
+
+    version           the watch starts after it; with "" or "0" it first sends an ADDED for every existing object
+    bookmark_seconds  None if the client wants no bookmarks
     """
     clock = asyncio.get_running_loop().time
-    deadline = clock() + options.seconds
-    wakeup = _Wakeup(storage, stopping)
+    deadline = clock() + seconds
+    woken = asyncio.Event()
+    unlisten = storage.listen(woken.set)
+    stop = asyncio.ensure_future(stopping.wait())
+    stop.add_done_callback(lambda _: woken.set())
     try:
         yield b""
-        sent = int(options.version or 0)
+        sent = int(version or 0)
         if sent == 0:
             sent = storage.version
             for stored in storage.objects(kind.plural):
                 if stored.value in selection:
                     yield _line("ADDED", kind, stored)
         seen = sent
-        bookmark_at = _next_bookmark(clock(), deadline, bookmark_seconds)
+        bookmark_at = deadline
+        if bookmark_seconds is not None:
+            bookmark_at = _next_bookmark(clock(), deadline, bookmark_seconds)
         while True:
             try:
                 changes = storage.changes(seen)
@@ -213,17 +173,22 @@ async def watch_lines(
                     sent = stored.version
                     yield _line(word, kind, stored)
             seen = max(seen, storage.version)
-            if options.bookmarks and clock() >= bookmark_at:
+            if bookmark_seconds is not None and clock() >= bookmark_at:
                 bookmark_at = clock() + bookmark_seconds
                 if seen > sent:
                     sent = seen
                     yield _bookmark_line(kind, seen)
             if clock() >= deadline:
                 return
-            if not await wakeup.wait(min(deadline, bookmark_at) - clock()):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(min(deadline, bookmark_at)):
+                    await woken.wait()
+            woken.clear()
+            if stopping.is_set():
                 return
     finally:
-        wakeup.close()
+        unlisten()
+        stop.cancel()
 
 
 def _next_bookmark(now: float, deadline: float, every: float) -> float:

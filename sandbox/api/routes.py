@@ -17,15 +17,7 @@ from starlette.routing import Route
 
 from sandbox.api.failure import ApiFailure, bad_request, details_of, method_not_allowed, no_such_path, unauthorized
 from sandbox.api.kinds import KINDS, PODS, Kind
-from sandbox.api.list_watch import (
-    ListOptions,
-    Selection,
-    WatchOptions,
-    list_page,
-    parse_selection,
-    typed_json,
-    watch_lines,
-)
+from sandbox.api.list_watch import Selection, list_page, parse_selection, typed_json, watch_lines
 from sandbox.api.storage import Stored
 from sandbox.api.verbs import Api
 
@@ -82,6 +74,9 @@ def forbidden(access: Access) -> ApiFailure:
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _TRUE = ("1", "true")
+
+_WATCH_SECONDS = 2700
+"""Length of a watch if the client does not say; kube-apiserver chooses 30 to 60 minutes."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,8 +146,8 @@ class _KindRoutes:
             )
             if watching:
                 return self._watch(request, selection)
-            options = ListOptions(_whole_number(query.get("limit", "")), query.get("continue", ""))
-            return _json(list_page(self._api.storage, self._kind, selection, options))
+            limit, token = _whole_number(query.get("limit", "")), query.get("continue", "")
+            return _json(list_page(self._api.storage, self._kind, selection, limit, token))
         if request.method != "POST" or (self._kind.namespaced and namespace is None):
             raise method_not_allowed()
         sent = await _sent(request)
@@ -164,17 +159,14 @@ class _KindRoutes:
         version = query.get("resourceVersion", "")
         if version and not version.isdigit():
             raise ApiFailure(500, "", f'resourceVersion: Invalid value: "{version}": invalid syntax')
-        seconds = _whole_number(query.get("timeoutSeconds", ""))
-        options = WatchOptions(version=version, bookmarks=query.get("allowWatchBookmarks") in _TRUE)
-        if seconds:
-            options = WatchOptions(version=version, bookmarks=options.bookmarks, seconds=seconds)
         lines = watch_lines(
             self._api.storage,
             self._kind,
             selection,
-            options,
+            version,
+            seconds=_whole_number(query.get("timeoutSeconds", "")) or _WATCH_SECONDS,
             stopping=self._settings.stopping,
-            bookmark_seconds=self._settings.bookmark_seconds,
+            bookmark_seconds=self._settings.bookmark_seconds if query.get("allowWatchBookmarks") in _TRUE else None,
         )
         return StreamingResponse(lines, media_type="application/json")
 

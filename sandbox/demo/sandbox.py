@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NoReturn
 
 import aiohttp
 
@@ -47,75 +47,51 @@ def short_temporary_directory(longest_inside: str) -> TemporaryDirectory[str]:
 
 
 LONGEST_SOCKET = "n999/device-plugins/gpu.intel.com-i915.sock"
-"""The longest path of a socket of a `PluginNode`, relative to the directory of the sandbox."""
+"""The longest path of a socket of a node, relative to the directory of the sandbox."""
 
 
-class PluginNode:
-    """A node with fake cards, a kubelet in this process, and the real device plugin as a process of its own.
+async def _run_plugin_node(
+    kubelet: Kubelet, name: str, hardware: Hardware, directory: Path, *, kubeconfig: Path, flags: Sequence[str]
+) -> NoReturn:
+    """Run a node with fake cards: a kubelet in this process, and the real device plugin as a process of its own.
 
     directory   for its cards, sockets and logs; its path must be short
     kubeconfig  file by which its plugin finds the API server
     flags       more flags of its plugin
+
+    Raises ProcessEnded in an ExceptionGroup when its plugin ends.
     """
-
-    def __init__(
-        self,
-        client: ApiClient,
-        name: str,
-        hardware: Hardware,
-        pace: KubeletPace,
-        *,
-        directory: Path,
-        kubeconfig: Path,
-        flags: Sequence[str] = (),
-    ) -> None:
-        self.name = name
-        self._flags = flags
-        self._hardware = hardware
-        self._directory = directory
-        self._kubeconfig = kubeconfig
-        self._containers = Containers()
-        self._kubelet = Kubelet(client, name, directory, containers=self._containers, pace=pace)
-
-    async def run(self) -> None:
-        """Run until cancelled. Raises ProcessEnded in an ExceptionGroup when its plugin ends."""
-        tree = self._directory / "tree"
-        write_tree(tree, self._hardware.gpus)
-        options = {
-            "prefix": tree,
-            "kubelet-dir": self._directory,
-            "node-name": self.name,
-            "shared-dev-num": self._hardware.shared_dev_num,
-            "kubeConfig": self._kubeconfig,
-            "metrics-address": "127.0.0.1",
-            "metrics-port": 0,
-        }
-        arguments = [*(f"--{name}={value}" for name, value in options.items()), *self._flags]
-        environment = {"GPU_MEMORY_OVERRIDE": str(self._hardware.memory_override or ""), "GPU_MEMORY_RESERVED": ""}
-        program = f"the plugin of node {self.name}"
-        async with (
-            asyncio.TaskGroup() as tasks,
-            running_child(
-                program, "gas.plugin", arguments, self._directory / "plugin.log", environment=environment
-            ) as plugin,
-        ):
-            kubelet = tasks.create_task(self._kubelet.run())
-            try:
-                await plugin.until_it_ends()
-            finally:
-                kubelet.cancel()
-
-    def inside(self, pod: dict[str, Any]) -> InsidePod:
-        """Return the devices in the containers of a pod of this node."""
-        return inside_pod(pod, self._containers)
+    tree = directory / "tree"
+    write_tree(tree, hardware.gpus)
+    options = {
+        "prefix": tree,
+        "kubelet-dir": directory,
+        "node-name": name,
+        "shared-dev-num": hardware.shared_dev_num,
+        "kubeConfig": kubeconfig,
+        "metrics-address": "127.0.0.1",
+        "metrics-port": 0,
+    }
+    arguments = [*(f"--{option}={value}" for option, value in options.items()), *flags]
+    environment = {"GPU_MEMORY_OVERRIDE": str(hardware.memory_override or ""), "GPU_MEMORY_RESERVED": ""}
+    log = directory / "plugin.log"
+    async with (
+        asyncio.TaskGroup() as tasks,
+        running_child(f"the plugin of node {name}", "gas.plugin", arguments, log, environment=environment) as plugin,
+    ):
+        running = tasks.create_task(kubelet.run())
+        try:
+            await plugin.until_it_ends()
+        finally:
+            running.cancel()
 
 
 class Sandbox:
     """A running sandbox, with what a demo needs of it.
 
-    kubeconfig    file by which programs find its API server
-    nodes         by name, as they are in the API
-    plugin_nodes  by name
+    kubeconfig  file by which programs find its API server
+    nodes       by name, as they are in the API
+    containers  of the nodes with a plugin, by name
     """
 
     def __init__(self, api: Api, extender: RunningExtender, kubeconfig: Path, output: Output) -> None:
@@ -123,7 +99,7 @@ class Sandbox:
         self.kubeconfig = kubeconfig
         self.output = output
         self.nodes: dict[str, Object] = {}
-        self.plugin_nodes: dict[str, PluginNode] = {}
+        self.containers: dict[str, Containers] = {}
         self._api = api
         self._changed = asyncio.Event()
 
@@ -143,7 +119,7 @@ class Sandbox:
     def pod_changed(self, before: Object | None, after: Object | None) -> str | None:
         """Pass a change to the output. Return the pod's UID if it waits for a new reason, else None."""
         self._changed.set()
-        return self.output.pod_changed(before, after, self._inside if self.plugin_nodes else None)
+        return self.output.pod_changed(before, after, self._inside if self.containers else None)
 
     def node_changed(self, before: Object | None, after: Object | None) -> None:
         """Record a change of a node."""
@@ -153,7 +129,7 @@ class Sandbox:
 
     def _inside(self, pod: Object) -> InsidePod:
         """Return the devices in the containers of a pod on a node with a plugin."""
-        return self.plugin_nodes[pod["spec"]["nodeName"]].inside(pod)
+        return inside_pod(pod, self.containers[pod["spec"]["nodeName"]])
 
     async def print_waiting(self, uid: str) -> None:
         """Print why a pod waits, with what the extender says about single cards."""
@@ -222,21 +198,16 @@ async def running_sandbox(
             ):
                 kubeconfig = write_kubeconfig(directory, server.url)
                 sandbox = Sandbox(server.api, extender, kubeconfig, output)
-                running: list[asyncio.Task[None]] = [tasks.create_task(extender.child.until_it_ends())]
+                running: list[asyncio.Task[Any]] = [tasks.create_task(extender.child.until_it_ends())]
                 for number, (node, cards) in enumerate((hardware or {}).items()):
                     home = directory / f"n{number}"
                     home.mkdir()
-                    plugin_node = PluginNode(
-                        client,
-                        node,
-                        cards,
-                        pace or KubeletPace(),
-                        directory=home,
-                        kubeconfig=kubeconfig,
-                        flags=_vocabulary_flags(flags),
+                    containers = sandbox.containers[node] = Containers()
+                    kubelet = Kubelet(client, node, home, containers=containers, pace=pace)
+                    plugin_node = _run_plugin_node(
+                        kubelet, node, cards, home, kubeconfig=kubeconfig, flags=_vocabulary_flags(flags)
                     )
-                    sandbox.plugin_nodes[node] = plugin_node
-                    running.append(tasks.create_task(plugin_node.run()))
+                    running.append(tasks.create_task(plugin_node))
 
                 def pod_changed(before: Object | None, after: Object | None) -> None:
                     if (uid := sandbox.pod_changed(before, after)) is not None:

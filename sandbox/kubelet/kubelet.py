@@ -20,7 +20,7 @@ from sandbox.kubelet.device_manager import (
     write_checkpoint,
 )
 from sandbox.kubelet.device_plugins import NEWEST, DevicePlugins
-from sandbox.kubelet.pod_resources import PodResourcesServer, allocatable_resources, pod_resources
+from sandbox.kubelet.pod_resources import PodResourcesServer
 from sandbox.kubelet.sync_loop import SyncLoop, insist
 
 _NODE_RESOURCES = {"cpu": "1000", "memory": "4000Gi", "pods": "1000"}
@@ -126,9 +126,7 @@ class Kubelet:
         )
         devices = DeviceManager(state, plugins, save=save)
         loop = SyncLoop(self._client, self._node_name, devices, containers=self.containers, pace=self._pace)
-        server = PodResourcesServer(
-            self.pod_resources, lambda: pod_resources(loop.active_pods(), state), lambda: allocatable_resources(state)
-        )
+        server = PodResourcesServer(self.pod_resources, state, loop.active_pods)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(plugins.serve())
             tasks.create_task(server.serve())

@@ -29,47 +29,16 @@ _Request = TypeVar("_Request")
 _Response = TypeVar("_Response")
 
 
-def pod_resources(pods: Iterable[Object], state: DeviceState) -> api.ListPodResourcesResponse:
-    """List the sidecars and app containers of each pod, with or without devices, but no ordinary init containers."""
-    return api.ListPodResourcesResponse(
-        pod_resources=[
-            api.PodResources(
-                name=pod["metadata"]["name"],
-                namespace=pod["metadata"]["namespace"],
-                containers=[_container(pod, container, state) for container in shown_containers(pod)],
-            )
-            for pod in pods
-        ]
-    )
-
-
-def allocatable_resources(state: DeviceState) -> api.AllocatableResourcesResponse:
-    """List all healthy ids, allocated or not."""
-    return api.AllocatableResourcesResponse(
-        devices=[
-            part
-            for resource in sorted(state.resources)
-            for part in _devices(resource, state.healthy(resource) or (), state)
-        ]
-    )
-
-
 class PodResourcesServer(PodResourcesListerServicer):
     """Serve the API at one socket.
 
-    list_pods    returns the response to ``List``
-    allocatable  returns the response to ``GetAllocatableResources``
+    active_pods  returns the pods that have been admitted and have not ended
     """
 
-    def __init__(
-        self,
-        socket: Path,
-        list_pods: Callable[[], api.ListPodResourcesResponse],
-        allocatable: Callable[[], api.AllocatableResourcesResponse],
-    ) -> None:
+    def __init__(self, socket: Path, state: DeviceState, active_pods: Callable[[], Iterable[Object]]) -> None:
         self._socket = socket
-        self._list_pods = list_pods
-        self._allocatable = allocatable
+        self._state = state
+        self._active_pods = active_pods
         self._limit = _Limit(time.monotonic)
 
     async def serve(self) -> None:
@@ -89,7 +58,7 @@ class PodResourcesServer(PodResourcesListerServicer):
         context: aio.ServicerContext[api.ListPodResourcesRequest, api.ListPodResourcesResponse],
     ) -> api.ListPodResourcesResponse:
         await self._limit.take(context)
-        return self._list_pods()
+        return api.ListPodResourcesResponse(pod_resources=self._pods())
 
     async def Get(  # noqa: N802 -- kubelet's name
         self,
@@ -97,7 +66,7 @@ class PodResourcesServer(PodResourcesListerServicer):
         context: aio.ServicerContext[api.GetPodResourcesRequest, api.GetPodResourcesResponse],
     ) -> api.GetPodResourcesResponse:
         await self._limit.take(context)
-        for pod in self._list_pods().pod_resources:
+        for pod in self._pods():
             if (pod.namespace, pod.name) == (request.pod_namespace, request.pod_name):
                 return api.GetPodResourcesResponse(pod_resources=pod)
         sentence = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
@@ -109,8 +78,22 @@ class PodResourcesServer(PodResourcesListerServicer):
         request: api.AllocatableResourcesRequest,
         context: aio.ServicerContext[api.AllocatableResourcesRequest, api.AllocatableResourcesResponse],
     ) -> api.AllocatableResourcesResponse:
+        """List all healthy ids, allocated or not."""
         await self._limit.take(context)
-        return self._allocatable()
+        healthy = {resource: self._state.healthy(resource) or () for resource in sorted(self._state.resources)}
+        devices = [part for resource, ids in healthy.items() for part in _devices(resource, ids, self._state)]
+        return api.AllocatableResourcesResponse(devices=devices)
+
+    def _pods(self) -> list[api.PodResources]:
+        """List the sidecars and app containers of each pod, with or without devices."""
+        return [
+            api.PodResources(
+                name=pod["metadata"]["name"],
+                namespace=pod["metadata"]["namespace"],
+                containers=[_container(pod, container, self._state) for container in shown_containers(pod)],
+            )
+            for pod in self._active_pods()
+        ]
 
 
 class _Limit:
