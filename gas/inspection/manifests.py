@@ -59,12 +59,15 @@ def read_manifests(file: str, text: str, namespace: str) -> tuple[list[WantedPod
     for built in _objects(file, documents):
         kind = built.get("kind")
         name = _name(built, namespace)
-        if kind == "Pod":
-            wanted.append(WantedPods(name, _pod(file, name, built, built, namespace), 1))
-        elif kind in _TEMPLATES:
-            wanted.append(_of_template(file, name, built, namespace))
-        else:
-            others.append(name)
+        try:
+            if kind == "Pod":
+                wanted.append(WantedPods(name, _pod(built, built, namespace), 1))
+            elif kind in _TEMPLATES:
+                wanted.append(_of_template(name, built, namespace))
+            else:
+                others.append(name)
+        except UnreadableManifest as fault:
+            raise UnreadableManifest(f"file {quoted(file)}, {name}: {fault}") from fault
     return wanted, others
 
 
@@ -120,48 +123,41 @@ def _name(built: Mapping[str, Any], namespace: str) -> str:
     return f"{built['kind']} {metadata.get('namespace') or namespace}/{name}"
 
 
-def _of_template(file: str, name: str, built: Mapping[str, Any], namespace: str) -> WantedPods:
+def _of_template(name: str, built: Mapping[str, Any], namespace: str) -> WantedPods:
     kind = built["kind"]
-    spec = _part(file, name, built, "spec")
+    spec = _part(built, "spec")
     if kind == "CronJob":
-        spec = _part(file, name, _part(file, name, spec, "jobTemplate"), "spec")
-    pod = _pod(file, name, _part(file, name, spec, "template"), built, namespace)
+        spec = _part(_part(spec, "jobTemplate"), "spec")
+    pod = _pod(_part(spec, "template"), built, namespace)
     if kind == "DaemonSet":
         return WantedPods(name, pod, 0, each_node=True)
     if kind in ("Job", "CronJob"):
-        parallel = _number(file, name, spec, "parallelism", 1)
-        return WantedPods(name, pod, min(parallel, _number(file, name, spec, "completions", parallel)))
-    return WantedPods(name, pod, _number(file, name, spec, "replicas", 1))
+        parallel = _number(spec, "parallelism", 1)
+        return WantedPods(name, pod, min(parallel, _number(spec, "completions", parallel)))
+    return WantedPods(name, pod, _number(spec, "replicas", 1))
 
 
-def _part(file: str, name: str, of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _part(of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     part = of.get(key)
     if not isinstance(part, dict):
-        raise UnreadableManifest(f"file {quoted(file)}, {name}: expected a map at {key}, found {_found(part)}")
+        raise UnreadableManifest(f"expected a map at {key}, found {'nothing' if part is None else quoted(part)}")
     return part
 
 
-def _found(part: object) -> str:
-    return "nothing" if part is None else quoted(part)
-
-
-def _number(file: str, name: str, of: Mapping[str, Any], key: str, default: int) -> int:
+def _number(of: Mapping[str, Any], key: str, default: int) -> int:
     number = of.get(key)
     if number is None:
         return default
     if type(number) is not int or not 0 <= number <= MOST_PODS:
-        raise UnreadableManifest(
-            f"file {quoted(file)}, {name}: expected a whole number from 0 to {MOST_PODS} at {key},"
-            f" found {quoted(number)}"
-        )
+        raise UnreadableManifest(f"expected a whole number from 0 to {MOST_PODS} at {key}, found {quoted(number)}")
     return number
 
 
-def _pod(file: str, name: str, template: Mapping[str, Any], owner: Mapping[str, Any], namespace: str) -> InspectedPod:
+def _pod(template: Mapping[str, Any], owner: Mapping[str, Any], namespace: str) -> InspectedPod:
     """Return the pod that a template makes, with the requests that the API server takes from limits."""
     metadata = template.get("metadata") or {}
     owners = owner.get("metadata") or {}
-    spec = _part(file, name, template, "spec")
+    spec = _part(template, "spec")
     try:
         built = {
             "metadata": {
@@ -181,11 +177,11 @@ def _pod(file: str, name: str, template: Mapping[str, Any], owner: Mapping[str, 
         }
         return msgspec.convert(built, InspectedPod)
     except msgspec.ValidationError as error:
-        raise UnreadableManifest(f"file {quoted(file)}, {name}: expected a pod, found a mistake: {error}") from error
+        raise UnreadableManifest(f"expected a pod, found a mistake: {error}") from error
     except (TypeError, AttributeError) as error:
         raise UnreadableManifest(
-            f"file {quoted(file)}, {name}: expected maps at metadata, resources, requests and limits, and lists of maps"
-            " at containers and initContainers"
+            "expected maps at metadata, resources, requests and limits, and lists of maps at containers and"
+            " initContainers"
         ) from error
 
 

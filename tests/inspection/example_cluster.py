@@ -24,9 +24,16 @@ def record(card: int, **fields: Any) -> dict[str, Any]:
 
 
 def gpu_node_json(
-    name: str, *records: Mapping[str, Any], memory: int = 16 * GB, labels: Mapping[str, str] | None = None
+    name: str,
+    *records: Mapping[str, Any],
+    memory: int = 16 * GB,
+    labels: Mapping[str, str] | None = None,
+    **others: str,
 ) -> dict[str, Any]:
-    """Return a ready node with the recorded cards, those that are healthy also in its labels and amounts."""
+    """Return a ready node with the recorded cards, those that are healthy also in its labels and amounts.
+
+    others  amounts that have nothing to do with its cards
+    """
     healthy = [each for each in records if each.get("healthy", True)]
     numbers = ".".join(str(each["card"]) for each in healthy)
     count = len(healthy)
@@ -39,6 +46,7 @@ def gpu_node_json(
         millicores=1000 * count,
         memory_max=memory * count,
     )
+    built["status"]["allocatable"] |= others
     built["status"] |= {
         "conditions": [{"type": "Ready", "status": "True"}],
         "nodeInfo": {"kernelVersion": "6.12.0-amd64"},
@@ -49,20 +57,17 @@ def gpu_node_json(
 def running(name: str, node: str, cards: str, *, namespace: str = "default", **requests: Any) -> dict[str, Any]:
     """Return a pod of one container that runs on these cards."""
     written = {"gas-ts": "1767225600000000000", "gas-container-cards": cards}
-    return pod_json(
-        container("main", **requests),
-        name=name,
-        namespace=namespace,
-        uid=f"uid-{namespace}-{name}",
-        node=node,
-        annotations=written,
-        phase="Running",
-    )
+    pod = waiting(name, namespace=namespace, **requests)
+    pod["metadata"]["annotations"] = written
+    pod["spec"]["nodeName"], pod["status"] = node, {"phase": "Running"}
+    return pod
 
 
 def waiting(name: str, *, namespace: str = "default", **requests: Any) -> dict[str, Any]:
-    """Return a pod of one container that waits."""
-    return pod_json(container("main", **requests), name=name, namespace=namespace, uid=f"uid-{namespace}-{name}")
+    """Return a pod of one container that waits; ``i915=1`` is of gpu.intel.com, ``cpu="1"`` is not."""
+    asks = container("main", **{key: amount for key, amount in requests.items() if key != "cpu"})
+    asks["resources"]["requests"] |= {key: amount for key, amount in requests.items() if key == "cpu"}
+    return pod_json(asks, name=name, namespace=namespace, uid=f"uid-{namespace}-{name}")
 
 
 def plugin_pod(node: str, *arguments: str) -> dict[str, Any]:

@@ -77,14 +77,8 @@ def test_sums_of_nodes_are_the_sums_of_their_cards() -> None:
 
 
 def test_waiting_pods_share_a_reason_only_if_they_ask_for_the_same_beside_cards_as_well() -> None:
-    nodes, pods = example_nodes(), [waiting(name, i915=1, memory_max=GB) for name in ("a", "b", "c")]
-    for node in nodes:
-        node["status"]["allocatable"]["cpu"] = "4"
-    for pod, cpu in zip(pods, ("1", "1", "8"), strict=True):
-        pod["spec"]["containers"][0]["resources"]["requests"] = {
-            **pod["spec"]["containers"][0]["resources"]["requests"],
-            "cpu": cpu,
-        }
+    nodes = [gpu_node_json(name, record(0), cpu="4") for name in ("n", "o", "p")]
+    pods = [waiting(name, i915=1, memory_max=GB, cpu=cpu) for name, cpu in (("a", "1"), ("b", "1"), ("c", "8"))]
     notes = [row["note"] for row in pod_report(cluster_of(nodes, pods)).rows]
     fits = "fits on 3 of 3 nodes; kube-scheduler has yet to bind it"
     assert notes == [fits, fits, "the node has too little cpu free (3 of 3 nodes)"]

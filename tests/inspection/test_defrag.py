@@ -49,9 +49,8 @@ def clusters(draw: st.DrawFn, *, nodes: int = 3, cards: int = 2, pods: int = 5) 
     count = draw(st.integers(1, nodes))
     for at in range(count):
         records = [record(card) for card in range(draw(st.integers(1, cards)))]
-        node = gpu_node_json(f"n-{at}", *records, memory=draw(st.integers(4, 9)) * GB, labels={"zone": "ab"[at % 2]})
-        node["status"]["allocatable"]["cpu"] = draw(st.sampled_from(["3", "8"]))
-        built.append(node)
+        memory, cpu = draw(st.integers(4, 9)) * GB, draw(st.sampled_from(["3", "8"]))
+        built.append(gpu_node_json(f"n-{at}", *records, memory=memory, labels={"zone": "ab"[at % 2]}, cpu=cpu))
     cluster = cluster_of(built, [])
     for at in range(draw(st.integers(0, pods))):
         asked = draw(asked_pods(f"p-{at}"))
@@ -79,8 +78,8 @@ def asked_pods(draw: st.DrawFn, name: str) -> dict[str, Any]:
     """Draw a pod that waits, of one card or two, some limited to a zone."""
     count = draw(st.sampled_from([1, 1, 1, 2]))
     millicores = draw(st.sampled_from([100, 100, 500, 900]))
-    pod = waiting(name, i915=count, millicores=millicores * count, memory_max=draw(SIZE) * GB * count)
-    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = draw(st.sampled_from(["100m", "100m", "2"]))
+    memory, cpu = draw(SIZE) * GB * count, draw(st.sampled_from(["100m", "100m", "2"]))
+    pod = waiting(name, i915=count, millicores=millicores * count, memory_max=memory, cpu=cpu)
     if draw(st.integers(0, 4)) == 0:
         pod["spec"]["nodeSelector"] = {"zone": draw(st.sampled_from("ab"))}
     return pod
@@ -151,37 +150,32 @@ def test_a_pod_may_move_to_another_card_of_its_node() -> None:
     assert plan.node == "n"
 
 
+def owned_by(kind: str, *, controller: bool = True) -> dict[str, Any]:
+    return {"ownerReferences": [{"kind": kind, "controller": controller}]}
+
+
 @pytest.mark.parametrize(
-    ("kind", "controller", "moves"),
+    ("metadata", "moves"),
     [
-        pytest.param("ReplicaSet", True, True, id="replica-set"),
-        pytest.param("DaemonSet", True, False, id="daemon-set"),
-        pytest.param("Node", True, False, id="static-pod"),
-        pytest.param("DaemonSet", False, True, id="not-its-controller"),
+        pytest.param(owned_by("ReplicaSet"), [True], id="replica-set"),
+        pytest.param(owned_by("DaemonSet"), [], id="daemon-set"),
+        pytest.param(owned_by("Node"), [], id="static-pod"),
+        pytest.param(owned_by("DaemonSet", controller=False), [False], id="not-its-controller"),
+        pytest.param({"deletionTimestamp": "2026-01-01T00:00:00Z"}, [], id="it-ends-already"),
     ],
 )
-def test_pods_that_would_start_on_the_same_node_again_stay(kind: str, controller: bool, moves: bool) -> None:
+def test_pods_that_would_start_on_the_same_node_again_or_end_stay(metadata: dict[str, Any], moves: list[bool]) -> None:
     nodes = [gpu_node_json("a", record(0)), gpu_node_json("b", record(0), memory=8 * GB)]
     pod = running("p", "a", "card0", i915=1, memory_max=8 * GB)
-    pod["metadata"]["ownerReferences"] = [{"kind": kind, "controller": controller}]
+    pod["metadata"] |= metadata
     plan = plan_of(nodes, [pod], shape(i915=1, memory_max=16 * GB))
-    assert bool(plan.moves) is moves
-    assert all(move.is_recreated is controller for move in plan.moves)
-
-
-def test_pods_that_end_already_stay() -> None:
-    nodes = [gpu_node_json("a", record(0)), gpu_node_json("b", record(0), memory=8 * GB)]
-    pod = running("p", "a", "card0", i915=1, memory_max=8 * GB)
-    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert plan_of(nodes, [pod], shape(i915=1, memory_max=16 * GB)).node == ""
+    assert [move.is_recreated for move in plan.moves] == moves
 
 
 def test_a_place_must_have_free_cpu_as_well() -> None:
-    nodes = [gpu_node_json(name, record(0), memory=size * GB) for name, size in (("a", 16), ("b", 8), ("c", 8))]
-    for node, cpu in zip(nodes, ("8", "1", "4"), strict=True):
-        node["status"]["allocatable"]["cpu"] = cpu
-    pod = running("p", "a", "card0", i915=1, memory_max=8 * GB)
-    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
+    sizes = (("a", 16, "8"), ("b", 8, "1"), ("c", 8, "4"))
+    nodes = [gpu_node_json(name, record(0), memory=memory * GB, cpu=cpu) for name, memory, cpu in sizes]
+    pod = running("p", "a", "card0", i915=1, memory_max=8 * GB, cpu="2")
     assert steps(plan_of(nodes, [pod], shape(i915=1, memory_max=16 * GB))) == [("default/p", "a", "c")]
 
 

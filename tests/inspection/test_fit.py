@@ -263,12 +263,6 @@ def test_nodes_without_cards_are_no_place() -> None:
     assert fitted.fitting == 0
 
 
-def beside_cards(node: dict[str, Any], **offered: str) -> dict[str, Any]:
-    """Return a node that offers these resources beside its cards."""
-    node["status"]["allocatable"] |= offered
-    return node
-
-
 def other_pod(node: str, **requests: str) -> dict[str, Any]:
     """Return a pod without cards that runs on a node."""
     return pod_json({"name": "main", "resources": {"requests": requests}}, node=node, phase="Running")
@@ -287,7 +281,8 @@ def other_pod(node: str, **requests: str) -> dict[str, Any]:
 def test_cpu_memory_and_pod_slots_of_all_pods_count(
     offered: dict[str, str], asked: dict[str, str], fitting: int, reason: str
 ) -> None:
-    node = beside_cards(gpu_node_json("n", record(0)), **offered)
+    node = gpu_node_json("n", record(0))
+    node["status"]["allocatable"] |= offered
     pod = template(i915=1)
     pod["spec"]["containers"][0]["resources"]["limits"] |= asked
     cluster = cluster_of([node], [other_pod("n", cpu="1", memory="1Gi")])
@@ -300,13 +295,13 @@ def test_cpu_memory_and_pod_slots_of_all_pods_count(
 def test_requests_of_a_pod_as_a_whole_count() -> None:
     pod = template(i915=1)
     pod["spec"]["resources"] = {"limits": {"cpu": "3"}}
-    cluster = cluster_of([beside_cards(gpu_node_json("n", record(0)), cpu="4")], [])
+    cluster = cluster_of([gpu_node_json("n", record(0), cpu="4")], [])
     (fitted,) = fit_all(cluster, read(owner("Deployment", replicas=2, pod=pod)))
     assert (fitted.fitting, fitted.reasons) == (1, (("the node has too little cpu free", 1),))
 
 
 async def test_the_command_counts_pods_without_cards(kubectl: Kubectl, tmp_path: Path) -> None:
-    kubectl.server.api.create(NODES, None, beside_cards(gpu_node_json("gpu-20", record(0), labels={"z": "c"}), cpu="2"))
+    kubectl.server.api.create(NODES, None, gpu_node_json("gpu-20", record(0), labels={"z": "c"}, cpu="2"))
     create_pod(kubectl.server, {**other_pod("gpu-20", cpu="1500m"), "metadata": {"name": "o", "namespace": "default"}})
     file = tmp_path / "pod.yaml"
     pod = template(i915=1)

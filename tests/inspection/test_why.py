@@ -77,13 +77,8 @@ def test_several_requests_are_lowered_together_if_one_alone_is_not_enough() -> N
 
 
 def test_too_little_cpu_is_a_reason_and_less_of_it_a_suggestion() -> None:
-    node = gpu_node_json("n", record(0))
-    node["status"]["allocatable"]["cpu"] = "2"
-    pod = waiting("p", i915=1)
-    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
-    other = running("a", "n", "card0", i915=1)
-    other["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "500m"
-    found = why([node], [other], pod)
+    node = gpu_node_json("n", record(0), cpu="2")
+    found = why([node], [running("a", "n", "card0", i915=1, cpu="500m")], waiting("p", i915=1, cpu="2"))
     assert [group.reason for group in found.groups] == ["the node has too little cpu free"]
     assert texts(found) == [
         "ask for 1500m of cpu in container main instead of 2000m",
@@ -256,15 +251,11 @@ def test_every_suggestion_makes_the_pod_fit_when_it_is_followed(
     nodes, pods = [], [extender_pod("--enableAllowlist", "--enableDenylist")]
     for at, (booked, disabled, zone) in enumerate(built):
         labels = {**({DISABLED: "true"} if disabled else {}), **({"zone": zone} if zone else {})}
-        nodes.append(gpu_node_json(f"n-{at}", record(0), record(1), memory=8 * GB, labels=labels))
-        nodes[-1]["status"]["allocatable"]["cpu"] = cpu[0]
-        pods += [
-            running(f"p-{at}-{each}", f"n-{at}", f"card{card}", i915=1, millicores=share, memory_max=size * GB)
-            for each, (size, card, share) in enumerate(booked)
-        ]
-    asked = waiting("asked", i915=cards, millicores=millicores * cards, memory_max=memory * GB * cards)
-    for pod, amount in [*((each, "300m") for each in pods[1:]), (asked, cpu[1])]:
-        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = amount
+        nodes.append(gpu_node_json(f"n-{at}", record(0), record(1), memory=8 * GB, labels=labels, cpu=cpu[0]))
+        for each, (size, card, share) in enumerate(booked):
+            asks: dict[str, Any] = {"i915": 1, "millicores": share, "memory_max": size * GB, "cpu": "300m"}
+            pods.append(running(f"p-{at}-{each}", f"n-{at}", f"card{card}", **asks))
+    asked = waiting("asked", i915=cards, millicores=millicores * cards, memory_max=memory * GB * cards, cpu=cpu[1])
     asked["metadata"]["annotations"] = annotations
     asked["spec"]["nodeSelector"] = selector
     cluster, waits = cluster_of(nodes, [*pods, asked]), decoded_pod(asked)
