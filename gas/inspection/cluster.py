@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -104,14 +103,6 @@ class KnownNodes(Known[InspectedNode], MirrorByName[InspectedNode, InspectedNode
     """The nodes by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class CardHolder:
-    """A pod that holds cards of a node, with its booking."""
-
-    uid: str
-    booking: Booking
-
-
 class MeasuredUse(NamedTuple):
     """The use of one card by one pod.
 
@@ -198,12 +189,12 @@ class Cluster:
         found = set(facts.inventory.capacity) if facts is not None else set()
         return sorted(found | self.records(node).keys() | self.decider.ledger.usage(node).amounts.keys())
 
-    def holders(self, node: str) -> dict[Card, list[CardHolder]]:
-        """Return the pods that hold each card of a node, in the order of their names."""
-        found: dict[Card, list[CardHolder]] = {}
+    def holders(self, node: str) -> dict[Card, dict[str, Booking]]:
+        """Return the bookings on each card of a node by pod UID, in the order of the pods' names."""
+        found: dict[Card, dict[str, Booking]] = {}
         for uid, booking in sorted(self.decider.ledger.on_node(node).items(), key=lambda each: natural(each[1].pod)):
             for card in booking.footprint.amounts:
-                found.setdefault(card, []).append(CardHolder(uid, booking))
+                found.setdefault(card, {})[uid] = booking
         return found
 
     @property

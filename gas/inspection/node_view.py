@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from gas.inspection.cluster import CardHolder, Cluster
+from gas.inspection.cluster import Cluster
 from gas.inspection.output import Look, table_lines
 from gas.inspection.report import Report
 from gas.inspection.rows import card_report, card_rows, resources
+from gas.ledger.ledger import Booking
 from gas.placement.inventory import NOTHING, Inventory, free_tiles
 from gas.placement.refusal import in_words
 from gas.values.amounts import TILES
@@ -25,7 +26,7 @@ def node_data(cluster: Cluster, name: str) -> dict[str, object]:
         shown: dict[str, object] = dict(row)
         if TILES in inventory.capacity.get(card, NOTHING):
             shown["freeTiles"] = free_tiles(inventory, usage, card)
-        shown["held"] = [_held(holder, card) for holder in holders.get(card, ())]
+        shown["held"] = [_held(booking, card) for booking in holders.get(card, {}).values()]
         cards.append(shown)
     taints = [f"{taint.key}:{taint.effect}" for taint in node.spec.taints or ()]
     return {
@@ -71,18 +72,18 @@ def node_lines(cluster: Cluster, name: str, look: Look) -> list[str]:
     for card in cluster.cards(name):
         if held := holders.get(card):
             lines += ["", f"Pods on {card}"]
-            for holder in held:
-                amounts = in_words(holder.booking.footprint.amounts[card])
-                tiles = "".join(f" gt{index}" for index in sorted(holder.booking.footprint.tiles.get(card, ())))
-                lines.append(f"  {escaped(holder.booking.pod)}  {amounts}{', tiles' if tiles else ''}{tiles}")
+            for booking in held.values():
+                amounts = in_words(booking.footprint.amounts[card])
+                tiles = "".join(f" gt{index}" for index in sorted(booking.footprint.tiles.get(card, ())))
+                lines.append(f"  {escaped(booking.pod)}  {amounts}{', tiles' if tiles else ''}{tiles}")
     return lines
 
 
-def _held(holder: CardHolder, card: Card) -> dict[str, object]:
+def _held(booking: Booking, card: Card) -> dict[str, object]:
     """Return what a pod holds of a card."""
-    footprint = holder.booking.footprint
+    footprint = booking.footprint
     return {
-        "pod": holder.booking.pod,
+        "pod": booking.pod,
         "amounts": dict(footprint.amounts[card]),
         "tiles": sorted(footprint.tiles.get(card, ())),
     }

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gas.doctor.checks.rebuilt_ledger import at_once
-from gas.inspection.cluster import CardHolder, Cluster, natural
+from gas.inspection.cluster import Cluster, natural
 from gas.inspection.objects import InspectedPod, node_rules, yet_to_come
 from gas.inspection.report import Booked, Column, Report, Row, Selector, Value, columns
 from gas.placement.inventory import NOTHING
@@ -81,8 +81,8 @@ def card_rows(cluster: Cluster, node: str, names: Sequence[str]) -> list[Row]:
     rows: list[Row] = []
     for card in cluster.cards(node):
         had, taken = capacity.get(card, NOTHING), booked.get(card, NOTHING)
-        on_card = holders.get(card, ())
-        used, busy = _use(cluster, [(holder.uid, card) for holder in on_card]) if cluster.use else (None, None)
+        on_card = holders.get(card, {})
+        used, busy = _use(cluster, [(uid, card) for uid in on_card]) if cluster.use else (None, None)
         record = records.get(card) or _NO_RECORD
         rows.append(
             {
@@ -101,7 +101,7 @@ def card_rows(cluster: Cluster, node: str, names: Sequence[str]) -> list[Row]:
                 "tileCount": record.tiles if record is not _NO_RECORD else None,
                 "numa": record.numa_node,
                 "pci": record.pci_address,
-                "holders": tuple([holder.booking.pod for holder in on_card]),
+                "holders": tuple([booking.pod for booking in on_card.values()]),
             }
         )
     return rows
@@ -292,7 +292,7 @@ def waste_of(cluster: Cluster) -> Waste:
             for name, free in stranded.of(kind, facts.inventory, usage, card).items():
                 row[column_of(name)] = free
                 sums[name] += free / capacity[name]
-            used = _used(cluster, card, holders.get(card, ()))
+            used = _used(cluster, card, holders.get(card, {}))
             booked = usage.amounts.get(card, {}).get(MEMORY_MAX, 0)
             if used is not None and (has := capacity.get(MEMORY_MAX, 0)):
                 rest = max(booked - used, 0)
@@ -306,9 +306,9 @@ def waste_of(cluster: Cluster) -> Waste:
     return Waste(Report(head, rows), {name: amount for name, amount in sums.items() if amount}, unused)
 
 
-def _used(cluster: Cluster, card: Card, holders: Sequence[CardHolder]) -> int | None:
+def _used(cluster: Cluster, card: Card, uids: Iterable[str]) -> int | None:
     """Return the memory that the pods on a card use; None if it was not measured for all of them."""
-    uses = [cluster.use.get((holder.uid, card)) for holder in holders]
+    uses = [cluster.use.get((uid, card)) for uid in uids]
     memory = [use.memory if use is not None else None for use in uses]
     known = [each for each in memory if each is not None]
     return sum(known) if uses and len(known) == len(uses) else None
