@@ -1,4 +1,4 @@
-"""The names that the plugin writes on its node (contract P5.1 to P5.5), and affinity masks of containers (P4.1 to P4.4)."""
+"""The names that the plugin writes on its node (contract P5.1 to P5.5), and the tiles of a container (P4.1 to P4.4)."""
 
 from __future__ import annotations
 
