@@ -21,7 +21,7 @@ from gas.extender.metrics import Metrics
 from gas.extender.program import BODY_TIMEOUT
 from gas.extender.server import extender_app
 from gas.plugin.assembly import NodeInterfaces, Plugin
-from gas.plugin.environment import Environment
+from gas.plugin.flags import Environment
 from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.flags import parse_flags as parse_plugin_flags
 from gas.plugin.metrics import Metrics as PluginMetrics

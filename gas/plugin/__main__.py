@@ -22,7 +22,7 @@ def main() -> int:
 
 
 def _run(flags: Flags) -> int:
-    from gas.plugin.environment import read_environment
+    from gas.plugin.flags import read_environment
     from gas.plugin.program import run_plugin, uninstall
 
     if flags.uninstall:

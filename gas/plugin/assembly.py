@@ -18,8 +18,7 @@ from gas.plugin.discovery.card_source import CardRules, CardSource, read_all
 from gas.plugin.discovery.render_node import Query, memory_regions
 from gas.plugin.discovery.scanner import IN_A_THREAD, Scanner, ScanOnce
 from gas.plugin.discovery.sysfs import SysfsCards, fake_tree_warning
-from gas.plugin.environment import Environment
-from gas.plugin.flags import SYSFS, Flags
+from gas.plugin.flags import SYSFS, Environment, Flags
 from gas.plugin.kubelet.device_server import DeviceServer, Outcome
 from gas.plugin.kubelet.plugin_socket import SocketIdentity
 from gas.plugin.kubelet.pod_resources import PodResources
@@ -28,8 +27,7 @@ from gas.plugin.metrics import Metrics
 from gas.plugin.own_node import CardCalls, OwnNode, WatchedNode
 from gas.plugin.part import Core, Part, Sample
 from gas.plugin.parts import PARTS
-from gas.plugin.publisher import Publisher, log_scan, unknown_memory
-from gas.plugin.readiness import Readiness
+from gas.plugin.publisher import Publisher, Readiness, log_scan, unknown_memory
 from gas.values.card_facts import CardFacts, Scan
 from gas.values.timing import SYSTEM_TIMING, Timing
 from gas.vocabularies.combined import Vocabularies

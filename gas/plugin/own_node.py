@@ -27,8 +27,7 @@ from gas.plugin.matching.matcher import Matcher
 from gas.plugin.matching.pace import Pace
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.metrics import Metrics
-from gas.plugin.node.node_events import Events, NodeEvents
-from gas.plugin.node.node_writer import NodeWriter
+from gas.plugin.node_writer import Events, NodeEvents, NodeWriter
 from gas.plugin.part import Sample, Writer
 from gas.plugin.receipts.receipt_writer import PodWrites, ReceiptReporter, ReceiptWriter
 from gas.values.card_facts import CardFacts

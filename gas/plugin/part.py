@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gas.plugin.discovery.card_source import CardRules, CardSource
     from gas.plugin.flags import Flags
     from gas.plugin.kubelet.device_server import PreStart
-    from gas.plugin.node.node_events import Events
+    from gas.plugin.node_writer import Events
     from gas.values.card_facts import CardFacts
     from gas.vocabularies.protocol import NodeDescription
 

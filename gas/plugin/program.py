@@ -12,10 +12,9 @@ from gas.daemon.command import stop_on_signals
 from gas.daemon.plain_port import plain_app
 from gas.daemon.serving import PLAIN_KEEP_ALIVE, Port, listen, serve_with
 from gas.plugin.assembly import REAL_INTERFACES, NodeInterfaces, Plugin
-from gas.plugin.environment import Environment
-from gas.plugin.flags import Flags
+from gas.plugin.flags import Environment, Flags
 from gas.plugin.metrics import Metrics
-from gas.plugin.node.node_writer import clear_node
+from gas.plugin.node_writer import clear_node
 from gas.plugin.part import Part
 from gas.plugin.parts import PARTS
 from gas.values.errors import GasError

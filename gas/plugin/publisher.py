@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gas.plugin.devices.device_lists import check_lengths, device_lists
 from gas.plugin.discovery.scanner import Scanner
 from gas.plugin.flags import Flags
 from gas.plugin.kubelet.device_server import DeviceServer
-from gas.plugin.node.renumbering import Renumbering
+from gas.plugin.kubelet.registration import Registration, State
 from gas.plugin.own_node import OwnNode
 from gas.values.card_facts import CardFacts, Scan
 from gas.values.card_records import CardRecord
@@ -129,3 +129,77 @@ def unknown_memory(scan: Scan) -> list[str]:
         if gpu.memory_fault:
             cards.setdefault(gpu.memory_fault, []).append(str(gpu.card))
     return [f"{', '.join(names)}: {fault}" for fault, names in cards.items()]
+
+
+class Renumbering:
+    """Withhold card numbers that mean another card than the running pods on them were given.
+
+    The kernel numbers cards at each start. kubelet knows devices by their numbers only: after a reboot it gives a pod
+    of before the same number again, without asking, if the device is healthy. So a number with another card behind it
+    is unhealthy until the pods of before have ended. kubelet then rejects them, and their owners create new ones.
+
+    recorded  what the node said when the plugin started, before the plugin changed it
+    """
+
+    def __init__(self, recorded: Iterable[CardRecord] = ()) -> None:
+        self._known: dict[Card, CardRecord | CardFacts] = {each.card: each for each in recorded}
+        self._withheld: dict[Card, frozenset[str]] = {}
+
+    @property
+    def withheld(self) -> Mapping[Card, frozenset[str]]:
+        """The cards that are withheld, with the UIDs of the pods that were given the earlier card of that number."""
+        return self._withheld
+
+    def update(self, cards: Sequence[CardFacts], users: Mapping[Card, Collection[str]]) -> tuple[CardFacts, ...]:
+        """Return the cards, those unhealthy that are withheld.
+
+        users  by card number, the UIDs of the pods that kubelet has admitted with it and that have not ended
+        """
+        withheld = dict(self._withheld)
+        for gpu in cards:
+            before = self._known.get(gpu.card)
+            if before is not None and _is_another(gpu, before):
+                withheld[gpu.card] = withheld.get(gpu.card, frozenset()).union(users.get(gpu.card, ()))
+            if before is None or gpu.pci_address:
+                self._known[gpu.card] = gpu
+        left = {card: uids.intersection(users.get(card, ())) for card, uids in withheld.items()}
+        self._withheld = {card: uids for card, uids in left.items() if uids}
+        return tuple(replace(gpu, healthy=False) if gpu.card in self._withheld else gpu for gpu in cards)
+
+
+def _is_another(one: CardFacts, other: CardRecord | CardFacts) -> bool:
+    """Return whether two cards are certainly different. A UUID moves with its card; an address does not."""
+    if one.uuid and other.uuid:
+        return one.uuid != other.uuid
+    return bool(one.pci_address and other.pci_address) and one.pci_address != other.pci_address
+
+
+class Readiness:
+    """The plugin's state for ``/readyz``. A DaemonSet continues with its next node when this plugin is ready.
+
+    The plugin is ready once it has scanned its cards and kubelet watches every resource that has, or had, a card. A
+    node without cards is ready, since there is nothing to allocate. The cluster's API does not matter, since cards are
+    allocated without it.
+
+    stopping  set when the program is to stop
+    """
+
+    def __init__(self, scanner: Scanner, resources: Mapping[DeviceServer, Registration]) -> None:
+        self.stopping = False
+        self._scanner = scanner
+        self._resources = resources
+
+    def why_not(self) -> str | None:
+        """Return why the plugin is not ready, as a sentence; None if it is."""
+        if self.stopping:
+            return "the plugin is stopping"
+        if self._scanner.stuck is not None:
+            return self._scanner.stuck
+        if not self._scanner.finished:
+            return "the cards of this node have not been scanned yet"
+        missing = [
+            registration.trouble or f"kubelet does not watch {server.resource} yet"
+            for server, registration in self._resources.items()
+            if server.devices is not None and registration.state is not State.WATCHED
+        ]
+        return "; ".join(missing) or None

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from gas.objects.stored import Node
-from gas.plugin.node.node_writer import node_patch
+from gas.plugin.node_writer import node_patch
 from gas.values.amounts import Amounts, parse_quantity
 from gas.values.cards import Card
 from gas.values.errors import GasError

@@ -13,8 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from gas.daemon.command import own_version, quiet_end_on_signals, run_command, run_daemon
-from gas.plugin.environment import Environment
-from gas.plugin.flags import COMMAND_LINE, Flags, parse_flags
+from gas.plugin.flags import COMMAND_LINE, Environment, Flags, parse_flags
 from gas.plugin.limits.limit_files import Dmem, Limits
 from gas.plugin.limits.part import MEMORY_LIMITS, build_limits
 from gas.plugin.program import run_plugin

@@ -15,8 +15,7 @@ from gas.cluster.connection import connect
 from gas.cluster.objects import MERGE_PATCH
 from gas.plugin.assembly import NodeInterfaces, Plugin
 from gas.plugin.discovery.card_source import CardSource
-from gas.plugin.environment import Environment
-from gas.plugin.flags import parse_flags
+from gas.plugin.flags import Environment, parse_flags
 from gas.plugin.kubelet.registration import State
 from gas.plugin.metrics import Metrics
 from gas.plugin.parts import PARTS

@@ -14,13 +14,13 @@ import pytest
 from gas.cluster.connection import connect
 from gas.cluster.objects import MERGE_PATCH
 from gas.plugin.devices.device_ids import PreferredRequest
-from gas.plugin.environment import Environment
+from gas.plugin.flags import Environment
 from gas.plugin.kubelet.pod_resources import Listing, PodResources
 from gas.plugin.kubelet_api import podresources_v1_pb2
 from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import PodResourcesListerStub
 from gas.plugin.matching.match import Preference
 from gas.plugin.matching.pod_resolver import PodResolver
-from gas.plugin.node.node_writer import clear_node
+from gas.plugin.node_writer import clear_node
 from gas.values.card_records import parse_card_records
 from gas.vocabularies.known import DEFAULT
 from sandbox.api.kinds import NODES

@@ -40,7 +40,7 @@ _CORE = """
 import asyncio, tempfile
 from gas.daemon.flags import help_text
 from gas.plugin.assembly import Plugin
-from gas.plugin.environment import Environment
+from gas.plugin.flags import Environment
 from gas.plugin.flags import COMMAND_LINE, parse_flags
 from gas.plugin.metrics import Metrics
 from gas.plugin import program

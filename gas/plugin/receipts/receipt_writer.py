@@ -14,7 +14,7 @@ from gas.plugin.matching.issued_environments import IssuedEnvironments
 from gas.plugin.matching.matcher import SETTLED, Matcher
 from gas.plugin.matching.pace import Pace
 from gas.plugin.metrics import ReceiptMetrics
-from gas.plugin.node.node_events import Events
+from gas.plugin.node_writer import Events
 from gas.plugin.receipts.receipts import Receipt, ReceiptKind, given_cards, receipt
 from gas.values.cards import Card
 from gas.values.errors import GasError

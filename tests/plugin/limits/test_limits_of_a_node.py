@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gas.plugin import node_writer
 from gas.plugin.flags import parse_flags
 from gas.plugin.limits.memory_limits import MemoryLimits
 from gas.plugin.limits.part import MEMORY_LIMITS, LimitFlags
-from gas.plugin.node import node_events
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.builders import container, pod_json
 from tests.plugin.limits.kernel import MIB, Kernel, region
@@ -58,7 +58,7 @@ async def test_without_the_flag_kubelet_does_not_call_before_starts() -> None:
 
 
 async def test_what_is_missing_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_events, "REPEAT", 0.05)
+    monkeypatch.setattr(node_writer, "REPEAT", 0.05)
     monkeypatch.setattr("gas.cluster.events._QUIET", 0.0)
     async with sandbox_node(*FLEX) as node, node.running_plugin(*FLAGS):
         await eventually(lambda: max(node.event_counts("GPUMemoryLimitsMissing"), default=0) >= 3)

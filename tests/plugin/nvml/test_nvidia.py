@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gas.plugin.assembly import sysfs_cards
-from gas.plugin.environment import Environment
-from gas.plugin.flags import parse_flags
+from gas.plugin.flags import Environment, parse_flags
 from gas.plugin.nvml.nvml_cards import FIRST_BESIDE_OTHERS, NvmlCards
 from gas.plugin.nvml.nvml_library import Failure
 from gas.values.card_records import ANNOTATION

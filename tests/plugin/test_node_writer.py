@@ -18,7 +18,7 @@ from gas.cluster.errors import ApiRefused, Forbidden, OutcomeUnknown
 from gas.cluster.objects import patch_node_status
 from gas.cluster.watch import Watch
 from gas.objects.stored import Node
-from gas.plugin.node.node_writer import NodeWriter, clear_node
+from gas.plugin.node_writer import NodeWriter, clear_node
 from gas.values.errors import GasError
 from gas.vocabularies.known import DEFAULT
 from gas.vocabularies.protocol import NodeDescription

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.objects.stored import Node
-from gas.plugin.node.node_writer import node_patch
+from gas.plugin.node_writer import node_patch
 from gas.values.card_facts import CardFacts, Scan
 from gas.vocabularies.intel.inventory import read_node
 from gas.vocabularies.known import DEFAULT

@@ -1,12 +1,19 @@
-"""Card numbers that mean another card than before are withheld until the pods of before have ended."""
+"""Card numbers that mean another card than before, and whether kubelet has the cards that were published."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.plugin.node.renumbering import Renumbering
+from gas.plugin.devices.device_lists import Device
+from gas.plugin.discovery.scanner import Scanner
+from gas.plugin.kubelet.device_server import DeviceServer
+from gas.plugin.kubelet.registration import Registration, State
+from gas.plugin.publisher import Readiness, Renumbering
 from gas.values.card_facts import CardFacts
 from gas.values.card_records import CardRecord
 from gas.values.cards import Card
@@ -95,3 +102,68 @@ def test_a_pod_never_shares_a_number_with_another_card_that_is_healthy(
         cards = renumbering.update([card(number, address) for number, address in enumerate(order)], users)
         assert set(unhealthy(cards)) == moved
     assert unhealthy(renumbering.update([card(0, HERE)], {})) == []
+
+
+CARDS = (Device(id="card0-0", healthy=True),)
+
+
+@dataclass
+class Scans:
+    finished: int = 1
+    stuck: str | None = None
+
+
+@dataclass(eq=False)
+class Resource:
+    """``devices`` is None before its first card, and empty when it has lost its last."""
+
+    resource: str = "gpu.intel.com/xe"
+    devices: tuple[Device, ...] | None = CARDS
+    state: State = State.WATCHED
+    trouble: str | None = None
+
+
+def ready_with(*resources: Resource, scans: Scans | None = None) -> Readiness:
+    """Each resource plays both parts: the server, and its registration."""
+    parts = {each: each for each in resources}
+    return Readiness(cast(Scanner, scans or Scans()), cast("dict[DeviceServer, Registration]", parts))
+
+
+UNWATCHED = "kubelet does not watch gpu.intel.com/xe yet"
+NO_KUBELET = Resource(state=State.NO_KUBELET, trouble="there is no kubelet.sock")
+
+
+@pytest.mark.parametrize(
+    ("resources", "scans", "why_not"),
+    [
+        *(
+            pytest.param([Resource("r"), Resource(state=state)], Scans(), UNWATCHED, id=f"one-of-two-is-{state}")
+            for state in State
+            if state is not State.WATCHED
+        ),
+        pytest.param(
+            [Resource("r"), Resource(devices=None, state=State.NO_CARDS)],
+            Scans(),
+            None,
+            id="all-with-cards-watched",
+        ),
+        pytest.param([Resource(devices=None, state=State.NO_CARDS)], Scans(), None, id="a-node-without-cards"),
+        pytest.param([Resource(devices=(), state=State.NO_KUBELET)], Scans(), UNWATCHED, id="its-last-card-is-gone"),
+        pytest.param(
+            [NO_KUBELET, Resource("r", state=State.STANDING_BACK, trouble="another plugin serves it")],
+            Scans(),
+            "there is no kubelet.sock; another plugin serves it",
+            id="each-trouble-is-shown",
+        ),
+        pytest.param([Resource(trouble="there was no kubelet.sock")], Scans(), None, id="a-trouble-that-is-over"),
+        pytest.param([], Scans(finished=0), "the cards of this node have not been scanned yet", id="before-a-scan"),
+        pytest.param([NO_KUBELET], Scans(stuck="a scan has taken 30 s"), "a scan has taken 30 s", id="a-stuck-scan"),
+    ],
+)
+def test_the_plugin_is_ready_once_kubelet_watches_every_resource_with_cards(
+    resources: list[Resource], scans: Scans, why_not: str | None
+) -> None:
+    readiness = ready_with(*resources, scans=scans)
+    assert readiness.why_not() == why_not
+    readiness.stopping = True
+    assert readiness.why_not() == "the plugin is stopping"

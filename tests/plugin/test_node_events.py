@@ -11,10 +11,10 @@ from typing import cast
 import pytest
 
 from gas.cluster.events import Events, Involved
+from gas.plugin import node_writer
 from gas.plugin.discovery.render_node import CannotAsk
 from gas.plugin.discovery.sysfs import SysfsCards
-from gas.plugin.node import node_events
-from gas.plugin.node.node_events import NodeEvents
+from gas.plugin.node_writer import NodeEvents
 from sandbox.hardware.fake_sysfs import ARC_A770, ARC_B580, FLEX_170, fake_gpus, write_tree
 from tests.builders import container, pod_json
 from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node
@@ -25,12 +25,12 @@ from tests.plugin.scripted_kubelet import eventually
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let states be repeated at once, and equal events be written as often as they are posted."""
-    monkeypatch.setattr(node_events, "REPEAT", 0.05)
+    monkeypatch.setattr(node_writer, "REPEAT", 0.05)
     monkeypatch.setattr("gas.cluster.events._QUIET", 0.0)
 
 
 def test_states_are_repeated_before_the_api_server_forgets_their_events() -> None:
-    assert node_events.REPEAT < 3600
+    assert node_writer.REPEAT < 3600
 
 
 class Posts:

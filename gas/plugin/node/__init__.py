@@ -1,1 +1,0 @@
-"""The node's labels and resources, and the feature file."""
