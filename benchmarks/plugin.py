@@ -20,7 +20,7 @@ from benchmarks.plugin_tls import tls_before
 from benchmarks.processes import cpu_seconds, resident_bytes
 from benchmarks.results import Results
 from gas.cluster.credentials import HOST, PORT
-from gas.plugin.devices.device_ids import DeviceId
+from gas.plugin.devices.device_ids import known_ids
 from gas.values.cards import Card
 from sandbox.api.kinds import NODES, PODS
 from sandbox.api.server import ApiServer
@@ -102,7 +102,7 @@ class Bench:
 
     def _create_running(self, number: int) -> None:
         name, id_ = f"running-{number}", _id_of(number)
-        create_running(self._server.api, name, DeviceId.parse(id_).card)
+        create_running(self._server.api, name, known_ids([id_])[0].card)
         self._kubelet.show(NAMESPACE, name, {CONTAINER: [id_]})
 
     def _create(self, case: Case) -> tuple[str, list[Card]]:

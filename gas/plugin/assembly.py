@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import PurePosixPath
 from typing import Any
 
 from gas.cluster.connection import ApiServer
-from gas.plugin.devices.allocation import Allocation, Presentation, monitoring_allocation
+from gas.plugin.devices.allocation import Allocation, gpus_of, monitoring_allocation
 from gas.plugin.devices.device_ids import AllocateRequest, short_name
 from gas.plugin.devices.device_lists import ListTooLong, monitored, monitoring_resources
 from gas.plugin.discovery.card_source import CardRules, CardSource, read_all
@@ -19,12 +18,12 @@ from gas.plugin.discovery.render_node import Query, memory_regions
 from gas.plugin.discovery.scanner import IN_A_THREAD, Scanner, ScanOnce
 from gas.plugin.discovery.sysfs import SysfsCards, fake_tree_warning
 from gas.plugin.flags import SYSFS, Environment, Flags
-from gas.plugin.kubelet.device_server import DeviceServer, Outcome
-from gas.plugin.kubelet.plugin_socket import SocketIdentity
+from gas.plugin.kubelet.device_server import Allocate, CallTracker, DeviceServer, Outcome
+from gas.plugin.kubelet.plugin_socket import FileIdentity
 from gas.plugin.kubelet.pod_resources import PodResources
 from gas.plugin.kubelet.registration import Registration, State
 from gas.plugin.metrics import Metrics
-from gas.plugin.own_node import CardCalls, OwnNode, WatchedNode
+from gas.plugin.own_node import OwnNode, WatchedNode
 from gas.plugin.part import Core, Part, Sample
 from gas.plugin.parts import PARTS
 from gas.plugin.publisher import Publisher, Readiness, log_scan, unknown_memory
@@ -97,24 +96,36 @@ class Plugin:
         self._flags = flags
         self._metrics = metrics
         self._vocabularies = Vocabularies(flags.vocabularies)
-        self._clock = interfaces.timing.monotonic
-        self.node = OwnNode(flags)
-        if api is not None:
-            self.node = WatchedNode(api, flags, self._vocabularies, metrics, interfaces.timing)
-        core = self._core(environment)
-        self.hooks = [part.hooks(core) for part in parts if part.runs_with(flags)]
-        edits = tuple(edit for hooks in self.hooks for edit in hooks.edits)
-        self._presentation = replace(core.presentation, edits=edits)
-        of_parts = (source for hooks in self.hooks for source in hooks.sources)
-        self._sources = [*interfaces.cards(flags, environment), *of_parts]
-        self.scanner = Scanner(
-            partial(read_all, self._sources), self._scanned, clock=self._clock, off_loop=interfaces.off_loop
-        )
+        self._calls = CallTracker(interfaces.timing.monotonic)
         self._resources = interfaces.resources(
             flags.kubelet_dir / "pod-resources" / "kubelet.sock", self._vocabularies.resources
         )
-        self.calls = self.node.card_calls(self._resources, self._gpus, self._presentation)
-        self._kubelet: SocketIdentity | None = None
+        self.node = OwnNode(flags, self._gpus)
+        if api is not None:
+            self.node = WatchedNode(
+                api,
+                flags,
+                self._vocabularies,
+                metrics,
+                interfaces.timing,
+                gpus=self._gpus,
+                resources=self._resources,
+                calls=self._calls,
+            )
+        core = Core(
+            flags=flags,
+            card_rules=_card_rules(flags, environment),
+            gpus=self._gpus,
+            pods=self.node.pods,
+            events=self.node.events,
+        )
+        self.hooks = [part.hooks(core) for part in parts if part.runs_with(flags)]
+        of_parts = (source for hooks in self.hooks for source in hooks.sources)
+        self._sources = [*interfaces.cards(flags, environment), *of_parts]
+        self.scanner = Scanner(
+            partial(read_all, self._sources), self._scanned, clock=self._calls.clock, off_loop=interfaces.off_loop
+        )
+        self._kubelet: FileIdentity | None = None
         self.registrations = {server: self._register(server, interfaces) for server in self._servers()}
         self.readiness = Readiness(self.scanner, self.registrations)
         options = DeviceOptions(shared_dev_num=flags.shared_dev_num, pci_grouping_level=environment.pci_grouping_level)
@@ -139,13 +150,13 @@ class Plugin:
         part_tasks = (task for hooks in self.hooks for task in hooks.tasks)
         try:
             async with asyncio.TaskGroup() as tasks:
-                for task in (self.scanner.run, *part_tasks, *self.node.tasks, *self.calls.tasks):
+                for task in (self.scanner.run, *part_tasks, *self.node.tasks):
                     tasks.create_task(task())
                 comparing = tasks.create_task(self._compare_numbers())
                 await asyncio.wait((comparing,), timeout=RECORDED_WITHIN)
                 if not comparing.done():
                     self.publisher.compare_numbers()
-                await self.calls.catch_up()
+                await self.node.catch_up()
                 for hooks in self.hooks:
                     await hooks.before_serving()
                 # Registrations end before the rest, so that calls for the pod in the middle are still served.
@@ -165,18 +176,6 @@ class Plugin:
         """Return the documents of the plain port by path, with those of parts that are off."""
         while_off = {path: partial(bytes, text) for part in parts for path, text in part.documents.items()}
         return while_off | {path: read for hooks in self.hooks for path, read in hooks.documents.items()}
-
-    def _core(self, environment: Environment) -> Core:
-        """Return what parts are given."""
-        flags = self._flags
-        return Core(
-            flags=flags,
-            card_rules=_card_rules(flags, environment),
-            gpus=self._gpus,
-            pods=self.node.pods,
-            events=self.node.events,
-            presentation=Presentation(host_root=PurePosixPath(flags.prefix.absolute()), by_path=flags.by_path),
-        )
 
     def _gpus(self) -> tuple[CardFacts, ...]:
         return self.scanner.scan.gpus
@@ -199,17 +198,16 @@ class Plugin:
 
     def _servers(self) -> Iterator[DeviceServer]:
         """Yield the server of each driver's cards, then those of the monitoring resources."""
-        without_pods = CardCalls(self._flags.allocation_policy, self._gpus, self._presentation)
         before_start = [each for hooks in self.hooks for each in hooks.before_start]
         for resource in self._vocabularies.resources:
             yield DeviceServer(
                 resource,
-                prefer=self.calls.prefer,
-                allocate=self.calls.allocate,
-                fallback=without_pods.allocate,
+                prefer=self.node.prefer,
+                allocate=partial(self._edited, self.node.allocate),
+                fallback=partial(self._edited, self.node.allocate_to_any),
                 before_start=before_start,
                 on_reply=partial(self._count_reply, short_name(resource)),
-                clock=self._clock,
+                calls=self._calls,
             )
         for resource in monitoring_resources(self._vocabularies, self._flags.monitoring):
             yield DeviceServer(
@@ -217,7 +215,7 @@ class Plugin:
                 allocate=self._all_cards,
                 fallback=self._all_cards,
                 on_reply=partial(self._count_reply, short_name(resource)),
-                clock=self._clock,
+                calls=self._calls,
             )
 
     def _register(self, server: DeviceServer, interfaces: NodeInterfaces) -> Registration:
@@ -229,18 +227,25 @@ class Plugin:
             on_state=self._registration_changed,
         )
 
+    def _edited(self, allocate: Allocate, request: AllocateRequest) -> Allocation:
+        """Return what a container gets, as the parts change it."""
+        allocation = allocate(request)
+        for edit in (edit for hooks in self.hooks for edit in hooks.edits):
+            allocation = edit(allocation, request.resource, gpus_of(request.ids, self._gpus()))
+        return allocation
+
     def _all_cards(self, request: AllocateRequest) -> Allocation:
         gpus = monitored(self._gpus(), self._vocabularies, self._flags.monitoring).get(request.resource, ())
-        return monitoring_allocation(gpus, self._presentation)
+        return monitoring_allocation(gpus, self._flags.presentation)
 
     def _count_reply(self, resource: str, method: str, outcome: Outcome, seconds: float) -> None:
-        self._metrics.calls.answers.labels(resource, method, outcome.value).inc()
-        self._metrics.calls.answer_seconds.labels(method).observe(seconds)
+        self._metrics.answers.labels(resource, method, outcome.value).inc()
+        self._metrics.answer_seconds.labels(method).observe(seconds)
 
-    def _kubelet_found(self, kubelet: SocketIdentity) -> None:
+    def _kubelet_found(self, kubelet: FileIdentity) -> None:
         """Note a restart of kubelet. Every resource's registration calls this; only the first call matters."""
         if kubelet != self._kubelet:
-            self.calls.kubelet_restarted()
+            self.node.kubelet_restarted()
         self._kubelet = kubelet
 
     def _registration_changed(self) -> None:
@@ -276,7 +281,6 @@ class Plugin:
             yield "gas_plugin_registered", resource, registration.state is State.WATCHED
         yield "gas_plugin_ready", (), self.readiness.why_not() is None
         yield from self.node.samples()
-        yield from self.calls.samples()
         for hooks in self.hooks:
             yield from hooks.samples()
 

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import ClassVar, TypeVar
 
 from gas.daemon import flag_values as values
@@ -22,7 +22,7 @@ from gas.daemon.flags import (
     read_flags,
     switch,
 )
-from gas.plugin.devices.allocation import ByPath
+from gas.plugin.devices.allocation import ByPath, Presentation
 from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.device_lists import Monitoring
 from gas.plugin.discovery.card_models import parse_pci_ids
@@ -281,6 +281,11 @@ class Flags(MeasuredDaemonFlags):
         if not self.enable_monitoring:
             return Monitoring.NONE
         return Monitoring.SPLIT if self.split_monitoring else Monitoring.ONE
+
+    @property
+    def presentation(self) -> Presentation:
+        """How containers see cards."""
+        return Presentation(host_root=PurePosixPath(self.prefix.absolute()), by_path=self.by_path)
 
 
 COMMAND_LINE = CommandLine(Flags, (*VOCABULARY_FLAGS, *(part.flags for part in PARTS)))

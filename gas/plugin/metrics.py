@@ -56,6 +56,22 @@ ROWS = (
 )
 """The metrics of the core that are read at each scrape."""
 
+_RECEIPTS = {
+    "mismatch": (
+        "gas_plugin_mismatches_total",
+        "Pods that, according to kubelet, have other cards than the extender decided.",
+    ),
+    "adopted": (
+        "gas_plugin_adopted_pods_total",
+        "Pods that, according to kubelet, have cards that the extender did not decide.",
+    ),
+    "repaired": (
+        "gas_plugin_repaired_receipts_total",
+        "Receipts on pods that differed from what kubelet says and were corrected.",
+    ),
+}
+"""The counters of receipts, by kind."""
+
 _TOTAL = "_total"
 
 
@@ -83,10 +99,21 @@ def _family(row: MetricRow) -> CounterMetricFamily | GaugeMetricFamily:
     return GaugeMetricFamily(row.name, row.description, labels=row.labels)
 
 
-class CallMetrics:
-    """Metrics of the calls of kubelet."""
+class Metrics:
+    """The plugin's metrics; whoever sees something happen counts it.
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    registry  what `/metrics` shows
+    watches   takes each watch, see `WatchCollector.follow`
+    rows      of the parts that are switched on
+    receipts  counters by the kind of receipt
+    """
+
+    def __init__(self, version: str, rows: Sequence[MetricRow] = ()) -> None:
+        self.registry = registry = CollectorRegistry(auto_describe=False)
+        self.watches = WatchCollector("gas_plugin")
+        registry.register(self.watches)
+        self.sampled = SampledMetrics((*ROWS, *rows))
+        registry.register(self.sampled)
         self.answers = Counter(
             "gas_plugin_answers_total",
             "Responses to kubelet, by method and outcome: decided, fell-back (a bug; kubelet's own choice stands and "
@@ -102,12 +129,6 @@ class CallMetrics:
             buckets=ANSWER_SECONDS,
             registry=registry,
         )
-
-
-class MatchMetrics:
-    """Metrics of what containers were given."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
         self.allocations = Counter(
             "gas_plugin_allocations_total",
             "Containers that were given cards, by outcome: as-decided, otherwise (other cards than decided), undecided "
@@ -122,63 +143,22 @@ class MatchMetrics:
             ["confidence"],
             registry=registry,
         )
-
-
-class ReceiptMetrics:
-    """Metrics of what receipts show. ``receipts`` counts them by kind."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.receipts = {
-            "mismatch": Counter(
-                "gas_plugin_mismatches_total",
-                "Pods that, according to kubelet, have other cards than the extender decided.",
-                registry=registry,
-            ),
-            "adopted": Counter(
-                "gas_plugin_adopted_pods_total",
-                "Pods that, according to kubelet, have cards that the extender did not decide.",
-                registry=registry,
-            ),
-            "repaired": Counter(
-                "gas_plugin_repaired_receipts_total",
-                "Receipts on pods that differed from what kubelet says and were corrected.",
-                registry=registry,
-            ),
-        }
+        self.receipts = {kind: Counter(*counter, registry=registry) for kind, counter in _RECEIPTS.items()}
         self.tile_mismatches = Counter(
             "gas_plugin_tile_mismatches_total",
             "Containers that were given another tile mask than the one that was decided.",
             registry=registry,
         )
-
-
-class Metrics:
-    """The plugin's metrics; whoever sees something happen counts it.
-
-    registry  what `/metrics` shows
-    watches   takes each watch, see `WatchCollector.follow`
-    rows      of the parts that are switched on
-    """
-
-    def __init__(self, version: str, rows: Sequence[MetricRow] = ()) -> None:
-        self.registry = CollectorRegistry(auto_describe=False)
-        self.calls = CallMetrics(self.registry)
-        self.matches = MatchMetrics(self.registry)
-        self.receipts = ReceiptMetrics(self.registry)
-        self.watches = WatchCollector("gas_plugin")
-        self.registry.register(self.watches)
-        self.sampled = SampledMetrics((*ROWS, *rows))
-        self.registry.register(self.sampled)
         self.fake = Gauge(
             "gas_plugin_fake_gpus",
             "1 if the cards are simulated, for demonstrations and tests, else 0.",
-            registry=self.registry,
+            registry=registry,
         )
         Gauge(
             "gas_plugin_build_info",
             "Always 1; the label is the version that runs.",
             ["version"],
-            registry=self.registry,
+            registry=registry,
         ).labels(version).set(1)
 
     def read(self, read: Callable[[], Iterable[Sample]]) -> None:

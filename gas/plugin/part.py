@@ -14,7 +14,7 @@ from gas.daemon.flags import PartFlags
 
 if TYPE_CHECKING:
     from gas.plugin.card_pods import CardPods
-    from gas.plugin.devices.allocation import EditAllocation, Presentation
+    from gas.plugin.devices.allocation import EditAllocation
     from gas.plugin.discovery.card_source import CardRules, CardSource
     from gas.plugin.flags import Flags
     from gas.plugin.kubelet.device_server import PreStart
@@ -74,9 +74,8 @@ class Writer(Protocol):
 class Core:
     """The core of the plugin, as far as parts use it.
 
-    gpus          returns the cards of this node now
-    pods          which have which cards
-    presentation  how containers see cards
+    gpus  returns the cards of this node now
+    pods  which have which cards
     """
 
     flags: Flags
@@ -84,7 +83,6 @@ class Core:
     gpus: Callable[[], Collection[CardFacts]]
     pods: CardPods
     events: Events
-    presentation: Presentation
 
 
 def _nothing(*_arguments: object) -> None:

@@ -15,9 +15,9 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from gas.plugin.daemon_thread import in_a_daemon_thread, wait_while_stuck
+from gas.plugin.kubelet.plugin_socket import FileIdentity, file_identity
 from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
@@ -169,23 +169,6 @@ class PublishedFile:
         with self._turn:
             if self._written is not None and file_identity(self._path) == self._written:
                 self._kind.remove(self._path)
-
-
-class FileIdentity(NamedTuple):
-    """The identity of one file at a path, with its time, since file systems reuse inode numbers."""
-
-    device: int
-    inode: int
-    written_ns: int
-
-
-def file_identity(path: Path) -> FileIdentity | None:
-    """Return the identity of the file at this path; None if there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return FileIdentity(found.st_dev, found.st_ino, found.st_mtime_ns)
 
 
 def has_text(path: Path, text: str) -> bool:

@@ -6,8 +6,7 @@ from gas.objects.stored import NodePod
 from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Ids, PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import GpuPods
-from gas.plugin.matching.match import Match, Preference
-from gas.plugin.matching.matcher import Matcher
+from gas.plugin.matching.matcher import Match, Matcher, Preference
 from gas.vocabularies.known import DEFAULT
 from tests.listed import list_all
 from tests.plugin.pods_for_plugin import I915, ids

@@ -13,8 +13,7 @@ from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
 from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, Ids, PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import Demand, GpuPods, gpu_pod
-from gas.plugin.matching.match import Match
-from gas.plugin.matching.matcher import Matcher
+from gas.plugin.matching.matcher import Match, Matcher
 from gas.vocabularies.known import DEFAULT
 
 

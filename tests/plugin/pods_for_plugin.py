@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from gas.objects.stored import NodePod
-from gas.plugin.devices.device_ids import DeviceId
+from gas.plugin.devices.device_ids import DeviceId, known_ids
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.gpu_pods import GpuPod, gpu_pod
 from gas.values.cards import Card
@@ -38,7 +38,9 @@ def seen(*containers: Any, **fields: Any) -> GpuPod:
 
 def ids(*texts: str) -> frozenset[DeviceId]:
     """Parse device ids: ``ids("card0-0", "card1-0")``."""
-    return frozenset(map(DeviceId.parse, texts))
+    parsed = frozenset(known_ids(texts))
+    assert len(parsed) == len(texts)
+    return parsed
 
 
 def slots(cards: int, shared: int = 1) -> frozenset[DeviceId]:

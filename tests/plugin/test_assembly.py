@@ -18,7 +18,7 @@ from gas.plugin.flags import Environment
 from gas.plugin.kubelet.pod_resources import Listing, PodResources
 from gas.plugin.kubelet_api import podresources_v1_pb2
 from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import PodResourcesListerStub
-from gas.plugin.matching.match import Preference
+from gas.plugin.matching.matcher import Preference
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.node_writer import clear_node
 from gas.values.card_records import parse_card_records

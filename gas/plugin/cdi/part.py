@@ -57,7 +57,7 @@ def _build(core: Core, flags: CdiFlags) -> Hooks:
         tasks=(file.run,),
         edits=(partial(with_cdi_names, as_annotation=flags.cdi is Cdi.ANNOTATIONS),),
         writers=(file,),
-        on_cards=lambda gpus: file.want(cdi_text(gpus, core.presentation)),
+        on_cards=lambda gpus: file.want(cdi_text(gpus, core.flags.presentation)),
         before_serving=lambda: file.first_check(WRITTEN_WITHIN),
     )
 

@@ -68,7 +68,10 @@ class Allocation:
 
 
 EditAllocation = Callable[[Allocation, str, Collection[CardFacts]], Allocation]
-"""Returns a changed allocation of these cards for a resource, which is a full name."""
+"""Returns a changed allocation of these cards for a resource, which is a full name.
+
+A container with several resources gets an allocation for each, and they must not collide.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +79,10 @@ class Presentation:
     """How containers see cards.
 
     host_root  the prefix of paths on the host, ``/`` outside of tests; paths in the container never have it
-    edits      change the allocations of cards, in this order
     """
 
     host_root: PurePosixPath = ROOT
     by_path: ByPath = ByPath.SINGLE
-    edits: tuple[EditAllocation, ...] = ()
 
 
 def gpus_of(ids: Collection[DeviceId], gpus: Iterable[CardFacts]) -> tuple[CardFacts, ...]:
@@ -97,21 +98,15 @@ def gpus_of(ids: Collection[DeviceId], gpus: Iterable[CardFacts]) -> tuple[CardF
 
 
 def card_allocation(
-    resource: str, gpus: Collection[CardFacts], presentation: Presentation, *, env: Mapping[str, str] | None = None
+    gpus: Collection[CardFacts], presentation: Presentation, env: Mapping[str, str] | None = None
 ) -> Allocation:
-    """Return the allocation of exactly these cards, in this order.
-
-    resource  full name; a container with several resources gets an allocation for each, and they must not collide
-    """
-    allocation = Allocation(
+    """Return the allocation of exactly these cards, in this order."""
+    return Allocation(
         env={**(env or {}), **_variables(gpus)},
         device_nodes=card_nodes(gpus, presentation),
         mounts=by_path_mounts(gpus, presentation),
         cdi=tuple(gpu.cdi_name for gpu in gpus if gpu.cdi_name),
     )
-    for edit in presentation.edits:
-        allocation = edit(allocation, resource, gpus)
-    return allocation
 
 
 def monitoring_allocation(gpus: Iterable[CardFacts], presentation: Presentation) -> Allocation:

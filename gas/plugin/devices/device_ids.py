@@ -11,20 +11,11 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from gas.values.cards import Card
-from gas.values.errors import GasError
 
 ALL_CARDS = "all"
 """The only id of a monitoring resource."""
 
 _DEVICE_ID = re.compile(r"card(0|[1-9][0-9]{0,8})-(0|[1-9][0-9]{0,8})", re.ASCII)
-
-
-class MalformedDeviceId(GasError):
-    """The text is not a device id. Attribute ``text`` is what was found."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(f"expected a device id such as card0-0, found {text[:80]!r}")
-        self.text = text
 
 
 class DeviceId(NamedTuple):
@@ -36,13 +27,6 @@ class DeviceId(NamedTuple):
     card: Card
     slot: int
 
-    @classmethod
-    def parse(cls, text: str) -> DeviceId:
-        """Parse ``"card10-2"`` as ``DeviceId(Card(10), 2)``. Raises MalformedDeviceId."""
-        if (match := _DEVICE_ID.fullmatch(text)) is None:
-            raise MalformedDeviceId(text)
-        return cls(_card(match[1]), int(match[2]))
-
     def __str__(self) -> str:
         return f"card{int(self.card)}-{self.slot}"
 
@@ -52,7 +36,7 @@ NO_IDS: Ids = frozenset()
 
 
 def known_ids(texts: Iterable[str]) -> tuple[DeviceId, ...]:
-    """Return the texts that are device ids of cards, in their order; others, such as ``all``, are left out."""
+    """Parse device ids of cards, in their order; other texts, such as ``all``, are left out."""
     return tuple(id_ for text in texts if (id_ := _known_id(text)) is not None)
 
 

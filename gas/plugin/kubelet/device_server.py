@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import grpc
 from grpc import aio
@@ -63,13 +64,13 @@ OnReply = Callable[[str, Outcome, float], None]
 
 
 class CallTracker:
-    """Track when kubelet calls, so that a server can end between two pods.
+    """Track when kubelet calls any server: it makes the calls for one pod one after the other, milliseconds apart.
 
-    Kubelet makes the calls for one pod one after the other, milliseconds apart.
+    clock  returns seconds
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
         self._in_progress = 0
         self._last_end = float("-inf")
 
@@ -81,17 +82,16 @@ class CallTracker:
             yield
         finally:
             self._in_progress -= 1
-            self._last_end = self._clock()
+            self._last_end = self.clock()
 
-    async def pause(self, *, lasting: float, within: float) -> None:
+    async def pause(self, *, lasting: float, within: float = float("inf")) -> None:
         """Wait until there was no call for ``lasting`` seconds, which may be now; at most ``within`` seconds."""
-        end = self._clock() + within
-        while True:
-            now = self._clock()
-            is_pause = not self._in_progress and now >= self._last_end + lasting
-            if is_pause or now >= end:
+        end = self.clock() + within
+        while (now := self.clock()) < end:
+            rest = _POLL if self._in_progress else self._last_end + lasting - now
+            if rest <= 0:
                 return
-            await asyncio.sleep(_POLL)
+            await asyncio.sleep(min(rest, end - now))
 
 
 class DeviceServer:
@@ -104,6 +104,7 @@ class DeviceServer:
     fallback  the same regardless of any pod, for when ``allocate`` fails
     before_start  awaited before each start of a container with its devices. If there are any, kubelet starts no
                   container of the resource while the plugin is away
+    calls     those of all servers, so that this one does not end in the middle of a pod
 
     Kubelet does nothing else while it waits for a reply, so these must be quick. An error would end the pod for good,
     so failures are logged and kubelet's own choice stands. Only if ``fallback`` fails too does kubelet get an error.
@@ -118,7 +119,7 @@ class DeviceServer:
         prefer: Prefer | None = None,
         before_start: Sequence[PreStart] = (),
         on_reply: OnReply = lambda method, outcome, seconds: None,
-        clock: Callable[[], float] = time.monotonic,
+        calls: CallTracker | None = None,
     ) -> None:
         self.resource = resource
         self.devices: tuple[Device, ...] | None = None
@@ -132,7 +133,7 @@ class DeviceServer:
         self._on_reply = on_reply
         self._news = asyncio.Event()
         self._closing = False
-        self._calls = CallTracker(clock)
+        self._calls = calls or CallTracker()
         self._serving: tuple[aio.Server, PluginSocket] | None = None
         self._ending: asyncio.Task[None] | None = None
 
@@ -279,35 +280,30 @@ class DeviceServer:
 _FALLBACK = "allocating the devices that kubelet chose for %s"
 
 
+_Context: TypeAlias = aio.ServicerContext[Any, Any]
+
+
 class _Service(DevicePluginServicer):
     """The API's methods under kubelet's names."""
 
     def __init__(self, server: DeviceServer) -> None:
         self._server = server
 
-    async def GetDevicePluginOptions(  # noqa: N802 -- kubelet's name
-        self, request: api.Empty, context: aio.ServicerContext[api.Empty, api.DevicePluginOptions]
-    ) -> api.DevicePluginOptions:
+    async def GetDevicePluginOptions(self, request: api.Empty, context: _Context) -> api.DevicePluginOptions:
         return options(self._server)
 
-    async def ListAndWatch(  # noqa: N802 -- kubelet's name
-        self, request: api.Empty, context: aio.ServicerContext[api.Empty, api.ListAndWatchResponse]
-    ) -> AsyncIterator[api.ListAndWatchResponse]:
+    async def ListAndWatch(self, request: api.Empty, context: _Context) -> AsyncIterator[api.ListAndWatchResponse]:
         async for state in self._server.watched():
             yield state
 
-    async def GetPreferredAllocation(  # noqa: N802 -- kubelet's name
-        self,
-        request: api.PreferredAllocationRequest,
-        context: aio.ServicerContext[api.PreferredAllocationRequest, api.PreferredAllocationResponse],
+    async def GetPreferredAllocation(
+        self, request: api.PreferredAllocationRequest, context: _Context
     ) -> api.PreferredAllocationResponse:
         return api.PreferredAllocationResponse(
             container_responses=[await self._server.preferred(each) for each in request.container_requests]
         )
 
-    async def Allocate(  # noqa: N802 -- kubelet's name
-        self, request: api.AllocateRequest, context: aio.ServicerContext[api.AllocateRequest, api.AllocateResponse]
-    ) -> api.AllocateResponse:
+    async def Allocate(self, request: api.AllocateRequest, context: _Context) -> api.AllocateResponse:
         try:
             return api.AllocateResponse(container_responses=map(self._server.allocated, request.container_requests))
         except GasError as error:
@@ -319,10 +315,8 @@ class _Service(DevicePluginServicer):
             await context.abort(grpc.StatusCode.INTERNAL, f"no devices could be given: {error!r}")
             raise  # never reached: abort raises
 
-    async def PreStartContainer(  # noqa: N802 -- kubelet's name
-        self,
-        request: api.PreStartContainerRequest,
-        context: aio.ServicerContext[api.PreStartContainerRequest, api.PreStartContainerResponse],
+    async def PreStartContainer(
+        self, request: api.PreStartContainerRequest, context: _Context
     ) -> api.PreStartContainerResponse:
         await self._server.starts(request)
         return api.PreStartContainerResponse()

@@ -28,21 +28,24 @@ class CannotListen(GasError):
         super().__init__(f"cannot listen at {path}: {reason}")
 
 
-class SocketIdentity(NamedTuple):
-    """The identity of one file at a path, with its time, since file systems reuse inode numbers at once."""
+class FileIdentity(NamedTuple):
+    """The identity of one file at a path, with its time, since file systems reuse inode numbers at once.
+
+    Another name of the file changes none of it.
+    """
 
     device: int
     inode: int
-    changed_ns: int
+    modified_ns: int
 
 
-def socket_identity(path: Path) -> SocketIdentity | None:
+def file_identity(path: Path) -> FileIdentity | None:
     """Return the identity of the file at this path; None if there is none."""
     try:
         found = path.stat()
     except OSError:
         return None
-    return SocketIdentity(found.st_dev, found.st_ino, found.st_ctime_ns)
+    return FileIdentity(found.st_dev, found.st_ino, found.st_mtime_ns)
 
 
 async def is_served(path: Path) -> bool:
@@ -68,7 +71,7 @@ class PluginSocket:
     """
 
     path: Path
-    identity: SocketIdentity
+    identity: FileIdentity
     endpoint: Path | None = None
 
     @classmethod
@@ -88,7 +91,7 @@ class PluginSocket:
                 raise CannotListen(path, refusal)
             await _remove_leftover_endpoints(path)
             bound.rename(path)
-            if (identity := socket_identity(path)) is None:
+            if (identity := file_identity(path)) is None:
                 raise CannotListen(path, "the socket was removed right after it was created")
         except OSError as error:
             await server.stop(None)
@@ -100,11 +103,11 @@ class PluginSocket:
 
     def is_there(self) -> bool:
         """Return whether the socket is still at its path. Only valid while the server listens."""
-        return self._is_at(self.path)
+        return file_identity(self.path) == self.identity
 
     def is_replaced(self) -> bool:
         """Return whether another socket is at the path instead. Only valid while the server listens."""
-        return socket_identity(self.path) is not None and not self.is_there()
+        return file_identity(self.path) is not None and not self.is_there()
 
     def new_endpoint(self) -> Path:
         """Give the socket another name, in place of the previous endpoint, and return it. Raises CannotListen.
@@ -131,15 +134,10 @@ class PluginSocket:
                 self.path.unlink()
 
     def _remove_endpoint(self) -> None:
-        if self.endpoint is not None and self._is_at(self.endpoint):
+        if self.endpoint is not None and file_identity(self.endpoint) == self.identity:
             with suppress(OSError):
                 self.endpoint.unlink()
         self.endpoint = None
-
-    def _is_at(self, path: Path) -> bool:
-        # Not the time, which each new name changes. A listening socket keeps its inode, so the number is not reused.
-        found = socket_identity(path)
-        return found is not None and (found.device, found.inode) == (self.identity.device, self.identity.inode)
 
 
 async def _remove_leftover_endpoints(path: Path) -> None:

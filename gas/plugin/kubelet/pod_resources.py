@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -59,7 +58,7 @@ _Call = Callable[[float], Awaitable[_Reply]]
 class PodResources:
     """A connection to kubelet, opened when it is first used. The owner closes it.
 
-    Pods are kept encoded: an entry that has not changed since the last list is not decoded again.
+    An entry that has not changed since the last list is not decoded again.
 
     socket     normally /var/lib/kubelet/pod-resources/kubelet.sock
     resources  the resources whose ids listings have; those of other plugins are left out
@@ -76,7 +75,7 @@ class PodResources:
             request_serializer=api.ListPodResourcesRequest.SerializeToString,
             response_deserializer=_encoded_pods,
         )
-        self._entries: dict[bytes, _Entry] = {}
+        self._entries: dict[bytes, tuple[str, ContainerIds]] = {}
         self._failure: str | None = None
         self._offers_get = True
 
@@ -89,8 +88,8 @@ class PodResources:
         if pods is None:
             return None
         # Kubelet lists pods in any order, and hardly any has changed since the last list.
-        self._entries = {encoded: self._entries.get(encoded) or _Entry(encoded, self._resources) for encoded in pods}
-        return _LazyListing(self._entries.values())
+        self._entries = {encoded: self._entries.get(encoded) or _decoded(encoded, self._resources) for encoded in pods}
+        return dict(self._entries.values())
 
     async def pod(self, namespace: str, name: str) -> ContainerIds | None:
         """Return one pod's entry; None if kubelet has no pod of that name or the call fails.
@@ -151,37 +150,10 @@ def _exceeds_rate_limit(error: aio.AioRpcError) -> bool:
     return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and "rate limit" in (error.details() or "")
 
 
-class _Entry:
-    """One pod as kubelet lists it; its devices are decoded when they are first read."""
-
-    def __init__(self, encoded: bytes, resources: Container[str]) -> None:
-        self._encoded = encoded
-        self._resources = resources
-        pod = api.PodResources.FromString(encoded)
-        self.key = f"{pod.namespace}/{pod.name}"
-
-    @cached_property
-    def containers(self) -> ContainerIds:
-        return _container_ids(api.PodResources.FromString(self._encoded), self._resources)
-
-
-class _LazyListing(Mapping[str, ContainerIds]):
-    """A `Listing` that decodes an entry when it is read."""
-
-    def __init__(self, entries: Iterable[_Entry]) -> None:
-        self._entries = {entry.key: entry for entry in entries}
-
-    def __getitem__(self, key: str) -> ContainerIds:
-        return self._entries[key].containers
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._entries
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
+def _decoded(encoded: bytes, resources: Container[str]) -> tuple[str, ContainerIds]:
+    """Return a pod's ``namespace/name`` and its entry."""
+    pod = api.PodResources.FromString(encoded)
+    return f"{pod.namespace}/{pod.name}", _container_ids(pod, resources)
 
 
 def _container_ids(pod: api.PodResources, resources: Container[str]) -> ContainerIds:

@@ -15,7 +15,7 @@ from grpc import aio
 
 from gas.cluster.backoff import Backoff
 from gas.plugin.kubelet.device_server import DeviceServer, options
-from gas.plugin.kubelet.plugin_socket import PluginSocket, SocketIdentity, is_served, socket_identity
+from gas.plugin.kubelet.plugin_socket import FileIdentity, PluginSocket, file_identity, is_served
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import RegistrationStub
 from gas.values.errors import GasError
@@ -101,7 +101,7 @@ class Registration:
         directory: Path,
         *,
         allocatable: Callable[[], Awaitable[Mapping[str, frozenset[str]] | None]],
-        on_kubelet: Callable[[SocketIdentity], None] = lambda _kubelet: None,
+        on_kubelet: Callable[[FileIdentity], None] = lambda _kubelet: None,
         on_state: Callable[[], None] = lambda: None,
         times: Times | None = None,
     ) -> None:
@@ -143,7 +143,7 @@ class Registration:
         finally:
             await self.server.close()
 
-    async def _serve_until_wrong(self, kubelet: SocketIdentity) -> str:
+    async def _serve_until_wrong(self, kubelet: FileIdentity) -> str:
         socket = await self.server.open(self._path)
         wrong = await _first(self._sockets_change(kubelet, socket), self._registration_ends(socket))
         if socket.is_replaced():
@@ -152,9 +152,9 @@ class Registration:
             return f"the other plugin of {self.server.resource} has stopped"
         return wrong
 
-    async def _sockets_change(self, kubelet: SocketIdentity, socket: PluginSocket) -> str:
+    async def _sockets_change(self, kubelet: FileIdentity, socket: PluginSocket) -> str:
         while True:
-            if socket_identity(self._kubelet) != kubelet:
+            if file_identity(self._kubelet) != kubelet:
                 self._backoff.reset()
                 return f"the socket {self._kubelet} is gone or new, so kubelet has stopped or restarted"
             if not socket.is_there():
@@ -227,8 +227,8 @@ class Registration:
             await asyncio.sleep(self._times.other)
             unanswered = 0 if await is_served(self._path) else unanswered + 1
 
-    async def _kubelet_there(self) -> SocketIdentity:
-        while (kubelet := socket_identity(self._kubelet)) is None:
+    async def _kubelet_there(self) -> FileIdentity:
+        while (kubelet := file_identity(self._kubelet)) is None:
             self._report(f"{self._kubelet} does not exist: kubelet has not started, or has its plugins elsewhere")
             await asyncio.sleep(self._times.seek)
         return kubelet

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from gas.daemon.logs import VERBOSE
-from gas.plugin.devices.allocation import Allocation, Presentation, card_allocation, gpus_of
-from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
-from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, PreferredRequest, short_name
-from gas.plugin.matching.issued_environments import IssuedEnvironments
-from gas.plugin.matching.match import Confidence, Match, why_other_cards
-from gas.plugin.matching.matcher import Matcher
-from gas.plugin.matching.pace import Pace
+from gas.decision.text import format_container_tiles
+from gas.placement.choice import ContainerChoice
+from gas.placement.need import Role
+from gas.plugin.devices.allocation import Allocation, card_allocation, gpus_of
+from gas.plugin.devices.allocation_policy import preferred_ids
+from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, DeviceId, Ids, PreferredRequest, short_name
+from gas.plugin.flags import Flags
+from gas.plugin.kubelet.pod_resources import Listing
+from gas.plugin.matching.gpu_pods import Demand, GpuPod
+from gas.plugin.matching.matcher import Match, Matcher, Target
 from gas.plugin.matching.pod_resolver import PodResolver
-from gas.plugin.metrics import MatchMetrics
+from gas.plugin.matching.progress import Confidence
+from gas.plugin.metrics import Metrics
 from gas.values.card_facts import CardFacts
+from gas.values.cards import Card
+from gas.values.quoted import quoted
+from gas.vocabularies.combined import Vocabularies
 
 logger = logging.getLogger(__name__)
 
@@ -27,8 +35,8 @@ class Allocator:
     matcher       records what containers get
     resolver      finds the container of a GetPreferredAllocation call
     environments  returns and records the variables that each container gets
-    pace          learns when kubelet begins or ends a call: it must not be asked for a list right then
     gpus          returns the cards that this node has now
+    clock         returns seconds
     """
 
     def __init__(
@@ -36,28 +44,24 @@ class Allocator:
         matcher: Matcher,
         resolver: PodResolver,
         environments: IssuedEnvironments,
-        metrics: MatchMetrics,
-        pace: Pace,
+        metrics: Metrics,
+        flags: Flags,
         *,
         gpus: Callable[[], Collection[CardFacts]],
-        policy: AllocationPolicy = AllocationPolicy.NONE,
-        presentation: Presentation | None = None,
+        clock: Callable[[], float],
     ) -> None:
         self._matcher = matcher
         self._resolver = resolver
         self._environments = environments
         self._metrics = metrics
-        self._pace = pace
+        self._flags = flags
         self._gpus = gpus
-        self._policy = policy
-        self._presentation = presentation or Presentation()
+        self._clock = clock
 
     async def prefer(self, request: PreferredRequest) -> Sequence[DeviceId]:
         """Return the offered ids of the container's decided cards, followed by ids that the policy chooses."""
-        self._pace.called()
         preference = await self._resolver.resolve(request)
-        ids = preferred_ids(self._policy, request, decided=preference.ids, spared=preference.spared)
-        self._pace.called()
+        ids = preferred_ids(self._flags.allocation_policy, request, decided=preference.ids, spared=preference.spared)
         match = preference.match
         fields = {"ids": _joined(ids), "container": _name(match), "confidence": match.confidence.value}
         if match.doubt:
@@ -68,13 +72,12 @@ class Allocator:
 
     def allocate(self, request: AllocateRequest) -> Allocation:
         """Return what a container gets with these ids, including its vocabulary's variables. Raises NoSuchCards."""
-        now = self._pace.called()
+        now = self._clock()
         match = self._matcher.allocate(request, now=now)
-        self._pace.soon()
         self._report(request, match)
         gpus = gpus_of(request.ids, self._gpus())
         env = self._environments.issue(request, gpus, match.target, at=now)
-        return card_allocation(request.resource, gpus, self._presentation, env=env)
+        return card_allocation(gpus, self._flags.presentation, env)
 
     def _report(self, request: AllocateRequest, match: Match) -> None:
         """Count and log what a container got."""
@@ -124,3 +127,131 @@ def _joined(ids: Collection[DeviceId]) -> str:
     if len(ids) <= _MOST_IDS_LOGGED:
         return ",".join(map(str, sorted(ids)))
     return ",".join(f"{number} of {card}" for card, number in sorted(Counter(id_.card for id_ in ids).items()))
+
+
+def why_other_cards(match: Match) -> str:
+    """Return why an identified container got other cards than decided, as a clause for the log.
+
+    Each reason is a choice of kubelet's that a plugin cannot influence.
+    """
+    target, question = match.target, match.question
+    decided: set[Card] = set(target.decided.cards) if target and target.decided else set()
+    if question is None:
+        if target is not None and _follows_init_containers(target):
+            return "kubelet did not ask for a preference: it reuses devices of the pod's init containers"
+        return "kubelet did not ask for a preference"
+    if kept := {id_.card for id_ in question.must_include} - decided:
+        return f"kubelet keeps {_listed(kept)}, which an init container of the pod had"
+    if missing := decided - {id_.card for id_ in question.available}:
+        return f"kubelet did not offer {_listed(missing)}: its devices are in use, or on another NUMA node"
+    return "kubelet did not follow the preference"
+
+
+def _follows_init_containers(target: Target) -> bool:
+    return any(
+        earlier.role is Role.INIT and earlier.resource == target.demand.resource and earlier.index < target.demand.index
+        for earlier in target.pod.demands
+    )
+
+
+def _listed(cards: Collection[Card]) -> str:
+    return ", ".join(map(str, sorted(cards)))
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedEnvironment:
+    """The reply to one Allocate.
+
+    cards  the cards of the ids, as they were at that time
+    env    the vocabulary's variables, such as ``ZE_AFFINITY_MASK``
+    at     when, by the clock of `IssuedEnvironments.compare`
+    """
+
+    ids: Ids
+    cards: Sequence[CardFacts]
+    env: Mapping[str, str]
+    at: float
+
+
+class IssuedEnvironments:
+    """Replies whose container kubelet's list has not shown yet.
+
+    Variables are set in Allocate, for a container that may be a guess, and cannot be changed later. When two pods are
+    mistaken for each other and have the same card, no receipt is missing, and only the variables are exchanged. Each
+    reply is compared once and forgotten. Replies before this process started are unknown, so nothing is reported.
+    """
+
+    def __init__(self, vocabularies: Vocabularies) -> None:
+        self._vocabularies = vocabularies
+        self._issued: dict[tuple[str, DeviceId], IssuedEnvironment] = {}
+
+    def issue(
+        self, request: AllocateRequest, cards: Sequence[CardFacts], target: Target | None, *, at: float
+    ) -> Mapping[str, str]:
+        """Return the variables for the container that a call is for, as far as it is known, and remember the reply."""
+        env: Mapping[str, str] = {}
+        if target is not None:
+            env = self._vocabularies.environment(target.pod.raw, target.demand.container, cards)
+        self.add(request.resource, IssuedEnvironment(request.ids, cards, env, at))
+        return env
+
+    def add(self, resource: str, issued: IssuedEnvironment) -> None:
+        """Remember a reply. Its ids replace earlier ones, whose pod was refused, is gone, or handed them on."""
+        self._issued |= {(resource, id_): issued for id_ in issued.ids}
+
+    def compare(self, pods: Iterable[GpuPod], listing: Listing, *, asked: float) -> Iterator[tuple[GpuPod, str]]:
+        """Yield each pod that has a container with wrong variables, with a sentence about them.
+
+        pods   those that the watch has shown
+        asked  when kubelet was asked for the listing; what the plugin replied after that appears in a later listing
+        """
+        if not self._issued:
+            return
+        for pod in pods:
+            containers = listing.get(pod.key, {})
+            for demand in pod.demands:
+                ids = containers.get(demand.container, {}).get(demand.resource, NO_IDS)
+                issued = self._issued.get((demand.resource, next(iter(ids)))) if ids else None
+                if issued is None or issued.ids != ids or issued.at >= asked:
+                    continue
+                self._issued = {key: each for key, each in self._issued.items() if each is not issued}
+                if sentence := self._difference(pod, demand, issued):
+                    yield pod, sentence
+
+    def forget_before(self, when: float) -> None:
+        """Forget earlier replies that are in no list by now: of ordinary init containers, and pods refused or over."""
+        self._issued = {key: issued for key, issued in self._issued.items() if issued.at >= when}
+
+    def _difference(self, pod: GpuPod, demand: Demand, issued: IssuedEnvironment) -> str:
+        """Return a sentence if the container has wrong variables, else an empty text."""
+        expected = self._vocabularies.environment(pod.raw, demand.container, issued.cards)
+        decided = pod.decided_for(demand.index)
+        differing = [name for name in sorted({*issued.env, *expected}) if issued.env.get(name) != expected.get(name)]
+        if differing:
+            has = ", ".join(_assigned(name, issued.env) for name in differing)
+            should_have = ", ".join(_assigned(name, expected) for name in differing)
+            return f"container {quoted(demand.container)} was given {has} instead of {should_have}"
+        if not expected and decided is not None and any(decided.tiles) and not _has_all(decided, issued.cards):
+            cards = ", ".join(str(each.card) for each in issued.cards)
+            return (
+                f"container {quoted(demand.container)} can use all tiles of {cards}, but {_tiles(decided)} was decided"
+            )
+        return ""
+
+
+def _assigned(name: str, env: Mapping[str, str]) -> str:
+    return f"{name}={env[name]}" if name in env else f"no {name}"
+
+
+def _has_all(decided: ContainerChoice, cards: Iterable[CardFacts]) -> bool:
+    """Return whether no limit is needed: no card has more than one tile, and the cards have the decided tiles."""
+    tiles_of = {each.card: each.tiles for each in cards}
+    if max(tiles_of.values(), default=0) > 1:
+        return False
+    pairs = zip(decided.cards, decided.tiles, strict=False)
+    return not any(tile for card, tiles in pairs if card in tiles_of for tile in tiles)
+
+
+def _tiles(decided: ContainerChoice) -> str:
+    pairs = zip(decided.cards, decided.tiles, strict=False)
+    return format_container_tiles([[(card, tiles) for card, tiles in pairs if tiles]])

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from gas.placement.choice import ContainerChoice
+from gas.placement.need import Role
 from gas.plugin.card_pods import Holder
 from gas.plugin.devices.allocation_policy import ids_for_cards, spared_ids
-from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Call, Ids, PreferredRequest
+from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Call, DeviceId, Ids, PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import Demand, GpuPod, GpuPods
-from gas.plugin.matching.match import Confidence, Match, Preference, Target
-from gas.plugin.matching.progress import Progress, asks_as_much, can_get
+from gas.plugin.matching.progress import Confidence, Progress, asks_as_much, can_get
 from gas.values.cards import Card
 
 SETTLED = 1.0
@@ -26,16 +27,70 @@ _FITS, _UNDECIDED, _DOES_NOT_FIT = range(3)
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A container that a call can be for. ``progress`` is where the call is recorded if it is this one."""
+class Target:
+    """A container that a call can be for, with the demand that the call serves.
+
+    progress  of its pod: where the call is recorded if it is for this container
+    """
 
     progress: Progress
     demand: Demand
 
+    @property
+    def pod(self) -> GpuPod:
+        return self.progress.pod
+
+    @property
+    def decided(self) -> ContainerChoice | None:
+        """The cards, and the tiles of them, decided for the container; None when no decision is known."""
+        return self.pod.decided_for(self.demand.index)
+
+    def __str__(self) -> str:
+        return f"{self.pod.key}/{self.demand.container}"
+
 
 @dataclass(frozen=True, slots=True)
-class _Finding:
-    candidate: _Candidate | None
+class Match:
+    """Which container a call is for.
+
+    target          the likeliest container; None when no known container can be meant
+    confidence      how certain that is
+    doubt           why it may be wrong, as a clause for the log; empty when it is `Confidence.KNOWN`
+    question        kubelet's GetPreferredAllocation for these devices; None when it made none
+    unwatched_pods  ``namespace/name`` of the pods that kubelet lists and the watch has not shown yet: the call may be
+                    for one of them
+    """
+
+    target: Target | None
+    confidence: Confidence
+    doubt: str
+    question: PreferredRequest | None
+    unwatched_pods: frozenset[str] = frozenset()
+
+    @property
+    def confirming_pod(self) -> GpuPod | None:
+        """The pod whose own entry in kubelet's list confirms the match: it appears there, with devices yet to come.
+
+        None when the match is certain already, or when a single entry cannot make it so.
+        """
+        if self.target is None or self.confidence is not Confidence.ALONE:
+            return None
+        pod = self.target.pod
+        return pod if any(demand.role is not Role.INIT for demand in pod.demands) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """The reply to GetPreferredAllocation, before the allocation policy completes it.
+
+    ids     ids that kubelet offers: those that it insists on, then one for each decided card that is free; ``size`` at
+            most. The rest, or everything when nothing is decided, is up to the allocation policy
+    spared  offered ids that containers yet to come were promised; the policy takes them last
+    match   the container that the ids are for
+    """
+
+    ids: tuple[DeviceId, ...]
+    spared: Ids
     match: Match
 
 
@@ -80,32 +135,32 @@ class Matcher:
     """
 
     def __init__(self, pods: GpuPods) -> None:
-        self._pods = pods
+        self.pods = pods
         self._progress: dict[str, Progress] = {}
         self._current: Progress | None = None
-        self._asked: _Finding | None = None
+        self._asked: Match | None = None
         """What GetPreferredAllocation was matched with, until the next Allocate."""
         self._refreshed = 0
 
     def __iter__(self) -> Iterator[GpuPod]:
-        return iter(self._pods)
+        return iter(self.pods)
 
     def refresh(self) -> None:
         """Take over the pods that the watch has shown. Every call does so; doing it earlier saves kubelet the wait.
 
         The pod in the middle stays even if it is deleted: kubelet does not know that yet.
         """
-        if self._refreshed == self._pods.changes and len(self._progress) == len(self._pods):
+        if self._refreshed == self.pods.changes and len(self._progress) == len(self.pods):
             return
-        for uid in [uid for uid in self._progress if self._pods.get(uid) is None]:
+        for uid in [uid for uid in self._progress if self.pods.get(uid) is None]:
             if self._progress[uid] is not self._current or self._current.is_complete:
                 del self._progress[uid]
-        for pod in self._pods:
+        for pod in self.pods:
             if (progress := self._progress.get(pod.uid)) is None:
                 self._progress[pod.uid] = Progress(pod)
             else:
                 progress.pod = pod
-        self._refreshed = self._pods.changes
+        self._refreshed = self.pods.changes
 
     def prefer(self, request: PreferredRequest, *, listing: Listing | None = None, doubt: str = "") -> Preference:
         """Return the ids that the container should get. May be called again for the same question, with a listing.
@@ -117,8 +172,7 @@ class Matcher:
         if listing:
             waiting = [progress for progress in self._progress.values() if not progress.pod.is_admitted]
             self._reconcile(listing, waiting, settled_before=float("inf"))
-        self._asked = self._find(request, listing or None, doubt)
-        match = self._asked.match
+        self._asked = match = self._find(request, listing or None, doubt)
         target = match.target
         ids = ids_for_cards(target.decided.cards, target.demand.per_card, request) if target and target.decided else ()
         spared = self._spared(request) if len(ids) < request.size else NO_IDS
@@ -130,12 +184,11 @@ class Matcher:
         now  seconds of a monotonic clock
         """
         self.refresh()
-        found, self._asked = self._asked, None
-        question = found.match.question if found is not None else None
-        if found is None or question is None or not question.can_lead_to(request):
-            found = self._find(request, None, NOT_ASKED)
-        self._record(found, request.ids, now=now)
-        return found.match
+        match, self._asked = self._asked, None
+        if match is None or match.question is None or not match.question.can_lead_to(request):
+            match = self._find(request, None, NOT_ASKED)
+        self._record(match, request.ids, now=now)
+        return match
 
     def learn(self, listing: Listing, *, asked: float) -> None:
         """Correct the memory by a listing taken between calls, or by the first one before serving.
@@ -153,9 +206,7 @@ class Matcher:
 
     def unwatched_pods(self, listing: Listing) -> frozenset[str]:
         """Return ``namespace/name`` of the pods that kubelet lists and the watch has not shown yet."""
-        # An entry is decoded when it is read. Most names are known, so hardly any entry is.
-        unknown = [key for key in listing if not self._pods.has_seen(key)]
-        return frozenset(key for key in unknown if self._pods.is_unwatched(key, listing[key]))
+        return frozenset(key for key, containers in listing.items() if self.pods.is_unwatched(key, containers))
 
     def init_container_cards(self, uid: str) -> dict[int, frozenset[Card]]:
         """Return the cards that a pod's ordinary init containers got, by container index, as far as they are certain.
@@ -182,7 +233,7 @@ class Matcher:
     def users(self) -> dict[Card, set[str]]:
         """Return by card the UIDs of the pods that kubelet has admitted with it and that have not ended."""
         users: dict[Card, set[str]] = {}
-        for pod in self._pods:
+        for pod in self.pods:
             if pod.is_admitted and pod.given is not None:
                 for card in {card for container in pod.given.containers for card in container.cards}:
                     users.setdefault(card, set()).add(pod.uid)
@@ -199,7 +250,7 @@ class Matcher:
         if self._current is not None and self._current.is_untouched:
             self._current = None
 
-    def _find(self, call: Call, listing: Listing | None, doubt: str) -> _Finding:
+    def _find(self, call: Call, listing: Listing | None, doubt: str) -> Match:
         """Return the likeliest container, and how certain it is."""
         question = call if isinstance(call, PreferredRequest) else None
         unwatched = self.unwatched_pods(listing) if listing is not None else frozenset[str]()
@@ -207,9 +258,9 @@ class Matcher:
         candidates = in_order or list(self._out_of_order(call, listing, unwatched))
         if not candidates:
             doubt = doubt or _doubt("no pod that kubelet lists requests these devices", listing, unwatched)
-            return _Finding(None, Match(None, Confidence.NONE, doubt, question, unwatched))
+            return Match(None, Confidence.NONE, doubt, question, unwatched)
         best = min(candidates, key=lambda candidate: self._rank(candidate, call))
-        is_alone = len({candidate.progress.pod.uid for candidate in candidates}) == 1
+        is_alone = len({candidate.pod.uid for candidate in candidates}) == 1
         confidence = Confidence.GUESSED
         if in_order and best.progress is self._current and _is_certain_without(listing, best.progress):
             confidence = best.progress.confidence
@@ -221,10 +272,9 @@ class Matcher:
             doubt = ""
         else:
             doubt = doubt or _doubt("several containers match", listing, unwatched)
-        target = Target(best.progress.pod, best.demand)
-        return _Finding(best, Match(target, confidence, doubt, question, unwatched))
+        return Match(best, confidence, doubt, question, unwatched)
 
-    def _in_order(self, call: Call, listing: Listing | None) -> Iterator[_Candidate]:
+    def _in_order(self, call: Call, listing: Listing | None) -> Iterator[Target]:
         for progress in self._progress.values():
             if progress.pod.is_admitted or progress.is_complete or progress.abandoned:
                 continue
@@ -232,9 +282,9 @@ class Matcher:
                 continue
             for demand in progress.next_demands():
                 if progress.can_explain(call, demand):
-                    yield _Candidate(progress, demand)
+                    yield Target(progress, demand)
 
-    def _out_of_order(self, call: Call, listing: Listing | None, unwatched: frozenset[str]) -> Iterator[_Candidate]:
+    def _out_of_order(self, call: Call, listing: Listing | None, unwatched: frozenset[str]) -> Iterator[Target]:
         """Yield the containers that would be next if something was missed."""
         if listing is not None:
             self._reconcile(listing, self._progress.values(), settled_before=float("inf"))
@@ -246,11 +296,11 @@ class Matcher:
             known = Progress(progress.pod) if progress.confidence is Confidence.GUESSED else progress
             for demand in known.unserved():
                 if asks_as_much(demand, call):
-                    yield _Candidate(known, demand)
+                    yield Target(known, demand)
 
-    def _rank(self, candidate: _Candidate, call: Call) -> tuple[object, ...]:
+    def _rank(self, candidate: Target, call: Call) -> tuple[object, ...]:
         """Return a sort key that is smaller the likelier a candidate is; equals are containers of one pod, in order."""
-        pod = candidate.progress.pod
+        pod = candidate.pod
         gets_its_cards = _gets_its_cards(candidate, call)
         return (
             candidate.progress is not self._current,
@@ -262,15 +312,16 @@ class Matcher:
             pod.key,
         )
 
-    def _record(self, found: _Finding, ids: Ids, *, now: float) -> None:
-        progress = found.candidate.progress if found.candidate else None
+    def _record(self, match: Match, ids: Ids, *, now: float) -> None:
+        target = match.target
+        progress = target.progress if target is not None else None
         if self._current is not None and self._current is not progress and not self._current.is_complete:
             self._current.abandoned = True
         self._current = progress
-        if found.candidate is None or progress is None:
+        if target is None or progress is None:
             return
-        progress.serve(found.candidate.demand, ids)
-        progress.confidence = found.match.confidence
+        progress.serve(target.demand, ids)
+        progress.confidence = match.confidence
         progress.served_at = now
         self._progress[progress.pod.uid] = progress
 
@@ -288,15 +339,14 @@ def _is_certain_without(listing: Listing | None, progress: Progress) -> bool:
     return listing is None or progress.confidence is Confidence.KNOWN
 
 
-def _is_expected(candidate: _Candidate, call: Call) -> bool:
+def _is_expected(candidate: Target, call: Call) -> bool:
     return candidate.progress.is_usual(call) and _gets_its_cards(candidate, call) is not False
 
 
-def _gets_its_cards(candidate: _Candidate, call: Call) -> bool | None:
+def _gets_its_cards(candidate: Target, call: Call) -> bool | None:
     """Return whether the container can get its decided cards; None if there is no decision."""
-    demand = candidate.demand
-    decided = candidate.progress.pod.decided_for(demand.index)
-    return None if decided is None else can_get(decided.cards, demand.per_card, call)
+    decided = candidate.decided
+    return None if decided is None else can_get(decided.cards, candidate.demand.per_card, call)
 
 
 def _doubt(listed: str, listing: Listing | None, unwatched: frozenset[str]) -> str:

@@ -14,13 +14,22 @@ Kubelet never names the pod. Known of kubelet 1.34:
 from __future__ import annotations
 
 from collections import Counter
+from enum import StrEnum
 
 from gas.placement.need import Role
 from gas.plugin.devices.device_ids import NO_IDS, Call, Ids, PreferredRequest
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.gpu_pods import Demand, GpuPod
-from gas.plugin.matching.match import Confidence
 from gas.values.cards import Card
+
+
+class Confidence(StrEnum):
+    """How certain it is that a call is for the container it was matched with."""
+
+    KNOWN = "known"  # no other container can be meant
+    ALONE = "alone"  # no other known container can be meant, but the watch may lag behind kubelet
+    GUESSED = "guessed"  # other containers can be meant as well; a wrong guess shows in the receipts
+    NONE = "none"  # no known container can be meant
 
 
 class Progress:
@@ -38,7 +47,6 @@ class Progress:
         self.abandoned = False
         self.served_at = float("-inf")
         self._served: dict[Demand, Ids | None] = {}
-        self._reconciled: tuple[GpuPod, ContainerIds] | None = None
 
     def __repr__(self) -> str:
         return f"Progress({self.pod.key}, {len(self._served)} of {len(self.pod.demands)})"
@@ -106,7 +114,6 @@ class Progress:
 
     def serve(self, demand: Demand, ids: Ids) -> None:
         """Record that the demand got these ids. Earlier containers then have theirs, even if those are unknown."""
-        self._reconciled = None
         for earlier in self.pod.demands:
             if earlier.index < demand.index:
                 self._served.setdefault(earlier, None)
@@ -116,11 +123,7 @@ class Progress:
         """Replace what contradicts kubelet's list: it was a wrong guess, so everything recorded is dropped.
 
         is_settled  whether the recorded ids had the time to appear in kubelet's list
-
-        Does nothing for the same ``containers`` object, unless something was recorded since or was not settled.
         """
-        if self._reconciled is not None and self._reconciled[0] is self.pod and self._reconciled[1] is containers:
-            return
         staying = [d for d in self.pod.demands if d.role is not Role.INIT and d.container in containers]
         listed = {demand: containers[demand.container].get(demand.resource, NO_IDS) for demand in staying}
         if any(self._contradicts(demand, ids, is_settled=is_settled) for demand, ids in listed.items()):
@@ -130,7 +133,6 @@ class Progress:
             if ids:
                 self.serve(demand, ids)
                 self.confidence = Confidence.KNOWN
-        self._reconciled = (self.pod, containers) if is_settled else None
 
     def _contradicts(self, demand: Demand, listed: Ids, *, is_settled: bool) -> bool:
         if demand not in self._served:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-from typing import NamedTuple
+from contextlib import suppress
 
 from gas.cluster.errors import Forbidden
+from gas.plugin.kubelet.device_server import CallTracker
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
-from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
-from gas.plugin.matching.issued_environments import IssuedEnvironments
+from gas.plugin.matching.allocator import IssuedEnvironments
+from gas.plugin.matching.gpu_pods import GpuPod
 from gas.plugin.matching.matcher import SETTLED, Matcher
-from gas.plugin.matching.pace import Pace
-from gas.plugin.metrics import ReceiptMetrics
+from gas.plugin.metrics import Metrics
 from gas.plugin.node_writer import Events
 from gas.plugin.receipts.receipts import Receipt, ReceiptKind, given_cards, receipt
 from gas.values.cards import Card
@@ -22,6 +22,11 @@ from gas.vocabularies.combined import Vocabularies
 
 logger = logging.getLogger(__name__)
 
+INTERVAL = 3.0
+"""Seconds between two comparisons while kubelet allocates nothing."""
+
+QUIET = 1.0
+"""Seconds without a call of kubelet before it is asked for its list: see `gas.plugin.matching.matcher.Matcher`."""
 
 FORBIDDEN_PAUSE = 30.0
 """Seconds between two attempts while an RBAC rule is missing."""
@@ -33,85 +38,8 @@ PatchPod = Callable[[str, str, str, Mapping[str, str | None]], Awaitable[bool]]
 """Writes annotations on the pod of this namespace, name and UID; returns False if it is gone."""
 
 
-class PodWrites:
-    """Write annotations on pods, and remember the writes that the watch has not shown yet.
-
-    clock    returns seconds
-    trouble  why annotations cannot be written, as a sentence; None when they can
-    """
-
-    def __init__(self, patch_pod: PatchPod, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.trouble: str | None = None
-        self._patch_pod = patch_pod
-        self._clock = clock
-        self._sent: dict[str, tuple[GpuPod, float]] = {}
-        self._not_before = float("-inf")
-
-    async def write(self, pod: GpuPod, annotations: Mapping[str, str | None]) -> bool:
-        """Write annotations on a pod, and return whether they were written.
-
-        They are not if writing is forbidden, if it fails, and if an earlier write to the pod waits for the watch.
-        """
-        sent, at = self._sent.get(pod.uid, (None, 0.0))
-        if self._clock() < self._not_before or (sent is pod and self._clock() < at + WRITE_AGAIN):
-            return False
-        namespace, _, name = pod.key.partition("/")
-        try:
-            await self._patch_pod(namespace, name, pod.uid, annotations)
-        except GasError as error:
-            sentence = f"cannot write receipts on pods: {error}"
-            if sentence != self.trouble:
-                logger.error("%s", sentence, extra={"pod": pod.key})
-            self.trouble = sentence
-            if isinstance(error, Forbidden):
-                self._not_before = self._clock() + FORBIDDEN_PAUSE
-            return False
-        self._sent[pod.uid] = pod, self._clock()
-        self.trouble = None
-        return True
-
-    def keep(self, matters: Callable[[GpuPod], bool]) -> None:
-        """Forget the writes to pods that do not matter any more."""
-        self._sent = {uid: (pod, at) for uid, (pod, at) in self._sent.items() if matters(pod)}
-
-
-class _Compared(NamedTuple):
-    """The arguments of `gas.plugin.receipts.receipts.receipt`: equal arguments give equal receipts."""
-
-    pod: GpuPod
-    listed: ContainerIds
-    init_containers: Mapping[int, frozenset[Card]]
-
-    def is_same(self, other: _Compared | None) -> bool:
-        return (
-            other is not None
-            and self.pod is other.pod
-            and self.listed == other.listed
-            and self.init_containers == other.init_containers
-        )
-
-
-class ReceiptReporter:
-    """Count and log what receipts show, and post events about it."""
-
-    def __init__(self, metrics: ReceiptMetrics, events: Events) -> None:
-        self._metrics = metrics
-        self._events = events
-
-    def receipt(self, pod: GpuPod, found: Receipt) -> None:
-        """Report a receipt that is missing on a pod."""
-        is_mismatch = found.kind is ReceiptKind.MISMATCH
-        self._metrics.receipts[found.kind].inc()
-        level = logging.WARNING if is_mismatch else logging.INFO
-        logger.log(level, "%s", found.sentence, extra={"pod": pod.key, **found.annotations})
-        self._events.on_pod(pod, _REASONS[found.kind], found.sentence, is_warning=is_mismatch)
-
-    def wrong_environment(self, pod: GpuPod, sentence: str) -> None:
-        """Report that a container was given wrong variables."""
-        self._metrics.tile_mismatches.inc()
-        logger.warning("%s", sentence, extra={"pod": pod.key})
-        self._events.on_pod(pod, "GPUEnvironmentMismatch", sentence)
-
+_Compared = tuple[GpuPod, ContainerIds, Mapping[int, frozenset[Card]]]
+"""The arguments of `gas.plugin.receipts.receipts.receipt`: equal arguments give equal receipts."""
 
 _REASONS = {
     ReceiptKind.MISMATCH: "GPUAllocationMismatch",
@@ -123,54 +51,69 @@ _REASONS = {
 class ReceiptWriter:
     """Ask kubelet which containers have which cards, correct matching, and write receipts.
 
-    It asks every few seconds, and soon after each Allocate.
+    It asks every few seconds, soon after each Allocate, and never between kubelet's calls. A receipt that is missing on
+    a pod is counted, logged and posted as an event once, before it is written; so are wrong variables of a container.
 
     environments  the variables that containers were given
-    reporter      reports each receipt that is missing on a pod once, before it is written, and wrong variables
+    calls         those of kubelet; their clock is that of the matcher
 
     written   how many receipts were written
     finished  how many comparisons were finished
+    trouble   why annotations cannot be written, as a sentence; None when they can
     """
 
     def __init__(
         self,
-        pods: GpuPods,
         matcher: Matcher,
         resources: PodResources,
         environments: IssuedEnvironments,
-        writes: PodWrites,
+        patch_pod: PatchPod,
         *,
+        calls: CallTracker,
         vocabularies: Vocabularies,
-        pace: Pace,
-        reporter: ReceiptReporter,
+        metrics: Metrics,
+        events: Events,
     ) -> None:
         self.written = 0
         self.finished = 0
-        self._pods = pods
+        self.trouble: str | None = None
+        self._pods = matcher.pods
         self._matcher = matcher
         self._resources = resources
         self._environments = environments
-        self._writes = writes
+        self._patch_pod = patch_pod
+        self._calls = calls
         self._vocabularies = vocabularies
-        self._pace = pace
-        self._reporter = reporter
+        self._metrics = metrics
+        self._events = events
         self._reported: dict[str, Receipt] = {}
         self._correct: dict[str, _Compared] = {}
+        self._compare_now = asyncio.Event()
+        self._sent: dict[str, tuple[GpuPod, float]] = {}
+        """The writes that the watch may not have shown yet: UID -> the pod before, and when it was written."""
+        self._not_before = float("-inf")
+
+    def compare_soon(self) -> None:
+        """Compare as soon as kubelet pauses."""
+        self._compare_now.set()
 
     async def run(self) -> None:
         """Compare and write until cancelled."""
         while True:
-            await self._pace.until_kubelet_pauses()
+            await self._calls.pause(lasting=QUIET)
+            self._compare_now.clear()
             try:
                 await self.compare()
             except Exception:
                 logger.exception("kubelet's list could not be compared with the decisions")
-            await self._pace.until_next()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(INTERVAL):
+                    await self._compare_now.wait()
 
     async def compare(self) -> None:
         """Compare once, and write the annotations that are missing on pods."""
         seen = {pod.uid: pod for pod in self._pods}
-        asked = self._pace.clock()
+        asked = self._calls.clock()
         if not (listing := await self._resources.pods()):
             return  # kubelet does not reply, or has just started and lists nothing
         self._matcher.learn(listing, asked=asked)
@@ -180,26 +123,60 @@ class ReceiptWriter:
         for pod, found in missing:
             if self._reported.get(pod.uid) != found:
                 self._reported[pod.uid] = found
-                self._reporter.receipt(pod, found)
+                self._report(pod, found)
             annotations = {annotation: text or None for annotation, text in found.annotations.items()}
-            self.written += await self._writes.write(pod, annotations)
+            self.written += await self._write(pod, annotations)
         for pod, own in self._unmarked(seen, listing):
-            await self._writes.write(pod, own)
+            await self._write(pod, own)
         self.finished += 1
+
+    def _report(self, pod: GpuPod, found: Receipt) -> None:
+        is_mismatch = found.kind is ReceiptKind.MISMATCH
+        self._metrics.receipts[found.kind].inc()
+        level = logging.WARNING if is_mismatch else logging.INFO
+        logger.log(level, "%s", found.sentence, extra={"pod": pod.key, **found.annotations})
+        self._events.on_pod(pod, _REASONS[found.kind], found.sentence, is_warning=is_mismatch)
+
+    async def _write(self, pod: GpuPod, annotations: Mapping[str, str | None]) -> bool:
+        """Write annotations on a pod, and return whether they were written.
+
+        They are not if writing is forbidden, if it fails, and if an earlier write to the pod waits for the watch.
+        """
+        sent, at = self._sent.get(pod.uid, (None, 0.0))
+        now = self._calls.clock()
+        if now < self._not_before or (sent is pod and now < at + WRITE_AGAIN):
+            return False
+        namespace, _, name = pod.key.partition("/")
+        try:
+            await self._patch_pod(namespace, name, pod.uid, annotations)
+        except GasError as error:
+            sentence = f"cannot write receipts on pods: {error}"
+            if sentence != self.trouble:
+                logger.error("%s", sentence, extra={"pod": pod.key})
+            self.trouble = sentence
+            if isinstance(error, Forbidden):
+                self._not_before = self._calls.clock() + FORBIDDEN_PAUSE
+            return False
+        self._sent[pod.uid] = pod, self._calls.clock()
+        self.trouble = None
+        return True
 
     def _check_environments(self, seen: Mapping[str, GpuPod], listing: Listing, *, asked: float) -> None:
         pods = [pod for uid in seen if (pod := self._pods.get(uid)) is not None]
         for pod, sentence in self._environments.compare(pods, listing, asked=asked):
-            self._reporter.wrong_environment(pod, sentence)
+            self._metrics.tile_mismatches.inc()
+            logger.warning("%s", sentence, extra={"pod": pod.key})
+            self._events.on_pod(pod, "GPUEnvironmentMismatch", sentence)
         if len(pods) == len(self._pods) and not self._matcher.unwatched_pods(listing):
             self._environments.forget_before(asked - SETTLED)
 
     def _forget(self, missing: Collection[tuple[GpuPod, Receipt]]) -> None:
         """Forget reports about pods that are gone, and writes to pods that have their receipt."""
-        for uid in [uid for uid in self._reported if self._pods.get(uid) is None]:
-            del self._reported[uid]
+        self._reported = {uid: found for uid, found in self._reported.items() if self._pods.get(uid) is not None}
         uids = {pod.uid for pod, _ in missing}
-        self._writes.keep(lambda pod: pod.uid in uids or self._pods.get(pod.uid) is pod)
+        self._sent = {
+            uid: (pod, at) for uid, (pod, at) in self._sent.items() if uid in uids or self._pods.get(uid) is pod
+        }
 
     def _missing(self, seen: Mapping[str, GpuPod], listing: Listing) -> list[tuple[GpuPod, Receipt]]:
         """Return the receipts that are missing on pods that have not changed since kubelet was asked.
@@ -213,8 +190,8 @@ class ReceiptWriter:
                 continue
             if (containers := listing.get(pod.key)) is None:
                 continue
-            compared = _Compared(pod, containers, self._matcher.init_container_cards(uid))
-            if not compared.is_same(before.get(uid)) and (found := receipt(*compared)) is not None:
+            compared = (pod, containers, self._matcher.init_container_cards(uid))
+            if compared != before.get(uid) and (found := receipt(*compared)) is not None:
                 missing.append((pod, found))
             else:
                 self._correct[uid] = compared

@@ -37,7 +37,7 @@ def test_every_card_that_can_be_given_is_a_device_with_its_nodes_and_mounts() ->
 
 
 def named(resource: str, gpus: list[CardFacts], *, as_annotation: bool = False) -> Allocation:
-    allocation = card_allocation(resource, gpus, Presentation())
+    allocation = card_allocation(gpus, Presentation())
     edited = with_cdi_names(allocation, resource, gpus, as_annotation=as_annotation)
     assert edited.device_nodes == allocation.device_nodes, "names come in addition"
     return edited

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import PurePosixPath
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from gas.plugin.devices.allocation import (
     ByPath,
     DeviceNode,
-    EditAllocation,
     Mount,
     NoSuchCards,
     Presentation,
@@ -42,7 +40,7 @@ def test_an_error_without_cards_is_a_sentence_too() -> None:
 
 # contract P1.4, P3.6
 def test_a_container_gets_the_device_nodes_of_its_cards() -> None:
-    answer = card_allocation("gpu.intel.com/i915", [gpu(1)], Presentation(), env={"ZE_AFFINITY_MASK": "0"})
+    answer = card_allocation([gpu(1)], Presentation(), env={"ZE_AFFINITY_MASK": "0"})
     assert answer.device_nodes == (
         DeviceNode("/dev/dri/card1", "/dev/dri/card1"),
         DeviceNode("/dev/dri/renderD129", "/dev/dri/renderD129"),
@@ -55,7 +53,7 @@ def test_a_container_gets_the_device_nodes_of_its_cards() -> None:
 # contract P1.13
 def test_only_paths_of_the_host_have_the_prefix() -> None:
     presentation = Presentation(host_root=PurePosixPath("/tmp/tree"))
-    answer = card_allocation("gpu.intel.com/i915", [gpu(0, by_path=("pci-0-card",))], presentation)
+    answer = card_allocation([gpu(0, by_path=("pci-0-card",))], presentation)
     assert answer.device_nodes[0] == DeviceNode("/tmp/tree/dev/dri/card0", "/dev/dri/card0")
     assert answer.mounts == (Mount("/tmp/tree/dev/dri/by-path/pci-0-card", "/dev/dri/by-path/pci-0-card"),)
 
@@ -73,13 +71,13 @@ LINKS = ["/dev/dri/by-path/pci-0000:00:00.0-card", "/dev/dri/by-path/pci-0000:00
     ],
 )
 def test_by_path(by_path: ByPath, expected: list[str]) -> None:
-    answer = card_allocation("gpu.intel.com/i915", [gpu(0)], Presentation(by_path=by_path))
+    answer = card_allocation([gpu(0)], Presentation(by_path=by_path))
     assert answer.mounts == tuple(Mount(path, path) for path in expected)
 
 
 @pytest.mark.parametrize("by_path", ByPath)
 def test_without_links_nothing_is_mounted(by_path: ByPath) -> None:
-    assert card_allocation("gpu.intel.com/i915", [gpu(0, by_path=())], Presentation(by_path=by_path)).mounts == ()
+    assert card_allocation([gpu(0, by_path=())], Presentation(by_path=by_path)).mounts == ()
 
 
 # contract P1.6
@@ -98,32 +96,22 @@ def test_monitoring_sees_all_healthy_cards_and_their_management_engines() -> Non
 
 class TestNvidia:
     def test_the_variable_lists_the_uuids_of_the_cards(self) -> None:
-        answer = card_allocation("nvidia.com/gpu", [nvidia_gpu(0), nvidia_gpu(3)], Presentation(), env={"A": "b"})
+        answer = card_allocation([nvidia_gpu(0), nvidia_gpu(3)], Presentation(), env={"A": "b"})
         assert answer.env == {"A": "b", "NVIDIA_VISIBLE_DEVICES": f"{nvidia_gpu(0).uuid},{nvidia_gpu(3).uuid}"}
         assert (answer.device_nodes, answer.cdi, answer.annotations) == ((), (), {})
 
     def test_no_vocabulary_can_name_other_cards_in_the_variable(self) -> None:
-        answer = card_allocation("r/x", [nvidia_gpu(1)], Presentation(), env={"NVIDIA_VISIBLE_DEVICES": "all"})
+        answer = card_allocation([nvidia_gpu(1)], Presentation(), env={"NVIDIA_VISIBLE_DEVICES": "all"})
         assert answer.env == {"NVIDIA_VISIBLE_DEVICES": nvidia_gpu(1).uuid}
 
     def test_nodes_that_belong_to_all_cards_are_given_once(self) -> None:
         cards = [nvidia_gpu(n, other_nodes=(f"nvidia{n}", "nvidiactl")) for n in (0, 1)]
-        answer = card_allocation("r/x", cards, Presentation(host_root=PurePosixPath("/tree")))
+        answer = card_allocation(cards, Presentation(host_root=PurePosixPath("/tree")))
         assert answer.device_nodes == tuple(
             DeviceNode(f"/tree/dev/{name}", f"/dev/{name}") for name in ("nvidia0", "nvidiactl", "nvidia1")
         )
 
     def test_cards_of_nvidias_toolkit_are_named(self) -> None:
         cards = [nvidia_gpu(n, cdi_name=f"nvidia.com/gpu=GPU-{n}") for n in (0, 1)]
-        answer = card_allocation("nvidia.com/gpu", cards, Presentation())
+        answer = card_allocation(cards, Presentation())
         assert (answer.cdi, answer.annotations) == (("nvidia.com/gpu=GPU-0", "nvidia.com/gpu=GPU-1"), {})
-
-
-def test_edits_change_the_allocation_in_their_order() -> None:
-    def named(name: str) -> EditAllocation:
-        return lambda allocation, resource, gpus: replace(
-            allocation, cdi=(*allocation.cdi, f"{name} {resource} {len(gpus)}")
-        )
-
-    answer = card_allocation("r/x", [gpu(0), gpu(1)], Presentation(edits=(named("a"), named("b"))))
-    assert answer.cdi == ("a r/x 2", "b r/x 2")

@@ -16,7 +16,7 @@ from gas.plugin.devices.allocation import Allocation, DeviceNode, Mount, NoSuchC
 from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, PreferredRequest, known_ids
 from gas.plugin.devices.device_lists import Device
 from gas.plugin.kubelet import device_server
-from gas.plugin.kubelet.device_server import BETWEEN_CALLS, DeviceServer, Outcome
+from gas.plugin.kubelet.device_server import BETWEEN_CALLS, CallTracker, DeviceServer, Outcome
 from gas.plugin.kubelet.plugin_socket import is_served
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import DevicePluginStub
@@ -24,6 +24,9 @@ from tests.plugin.scripted_kubelet import PATIENCE, connect, devices_of, eventua
 
 HEALTHY = (Device(id="card0-0", healthy=True), Device(id="card1-0", healthy=True))
 PLAIN = Allocation(device_nodes=(DeviceNode("/dev/dri/card0", "/dev/dri/card0"),))
+
+
+Replies = list[tuple[str, Outcome]]
 
 
 def plain(request: AllocateRequest) -> Allocation:
@@ -39,9 +42,18 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @asynccontextmanager
-async def served(directory: Path, **parts: Any) -> AsyncIterator[tuple[DeviceServer, DevicePluginStub]]:
-    """Run a server that shows HEALTHY, with kubelet's connection to it."""
-    server = DeviceServer("gpu.intel.com/i915", **{"allocate": plain, "fallback": plain, "prefer": no_wish, **parts})
+async def served(
+    directory: Path, replies: Replies | None = None, **parts: Any
+) -> AsyncIterator[tuple[DeviceServer, DevicePluginStub]]:
+    """Run a server that shows HEALTHY, with kubelet's connection to it; ``replies`` collects methods and outcomes."""
+
+    def on_reply(method: str, outcome: Outcome, seconds: float) -> None:
+        assert 0 <= seconds < PATIENCE
+        if replies is not None:
+            replies.append((method, outcome))
+
+    options = {"allocate": plain, "fallback": plain, "prefer": no_wish, "on_reply": on_reply, **parts}
+    server = DeviceServer("gpu.intel.com/i915", **options)
     server.show(HEALTHY)
     path = directory / "p.sock"
     await server.open(path)
@@ -69,32 +81,32 @@ def preferred_request(available: str, size: int, must_include: str = "") -> api.
 
 
 # contract P2.6
-async def test_the_first_message_holds_the_cards(socket_directory: Path) -> None:
-    async with served(socket_directory) as (_, kubelet):
-        first = await next_of(kubelet.ListAndWatch(api.Empty()))
-        assert devices_of(first) == [("card0-0", "Healthy"), ("card1-0", "Healthy")]
-
-
-async def test_kubelet_is_sent_changes_only(socket_directory: Path) -> None:
+async def test_kubelet_is_sent_the_devices_and_each_change_until_the_server_closes(socket_directory: Path) -> None:
     async with served(socket_directory) as (server, kubelet):
+        assert server.streams == 0
         stream = kubelet.ListAndWatch(api.Empty())
-        await next_of(stream)
+        assert devices_of(await next_of(stream)) == [("card0-0", "Healthy"), ("card1-0", "Healthy")]
+        assert server.streams == 1
         server.show(HEALTHY)  # a rescan that found the same
         server.show((Device(id="card0-0", healthy=False, numa_node=1),))
-        second = await next_of(stream)
-        assert second == api.ListAndWatchResponse(
+        assert await next_of(stream) == api.ListAndWatchResponse(
             devices=[
                 api.Device(ID="card0-0", health="Unhealthy", topology=api.TopologyInfo(nodes=[api.NUMANode(ID=1)]))
             ]
         )
+        server.show(())
+        assert devices_of(await next_of(stream)) == []
+        await server.close()
+        assert await next_of(stream) is None
+        assert server.streams == 0
 
 
-async def test_a_resource_that_lost_its_cards_shows_an_empty_list(socket_directory: Path) -> None:
+async def test_the_end_of_kubelets_watch_is_noticed(socket_directory: Path) -> None:
     async with served(socket_directory) as (server, kubelet):
         stream = kubelet.ListAndWatch(api.Empty())
         await next_of(stream)
-        server.show(())
-        assert devices_of(await next_of(stream)) == []
+        stream.cancel()
+        await eventually(lambda: server.streams == 0)
 
 
 def test_without_any_card_there_is_nothing_to_show() -> None:
@@ -113,33 +125,16 @@ def test_only_healthy_ids_may_be_allocated() -> None:
     assert server.healthy_ids == {"card0-0", "card1-0"}
 
 
-async def test_it_is_known_whether_kubelet_watches(socket_directory: Path) -> None:
-    async with served(socket_directory) as (server, kubelet):
-        assert server.streams == 0
-        stream = kubelet.ListAndWatch(api.Empty())
-        await next_of(stream)
-        assert server.streams == 1
-        stream.cancel()
-        await eventually(lambda: server.streams == 0)
+async def test_kubelet_may_make_the_calls_that_something_is_to_be_done_for(socket_directory: Path) -> None:
+    for prefer, before_start in ((no_wish, ()), (None, (_does_nothing,))):
+        async with served(socket_directory, prefer=prefer, before_start=before_start) as (_, kubelet):
+            said = await kubelet.GetDevicePluginOptions(api.Empty(), timeout=PATIENCE)
+            assert said == api.DevicePluginOptions(
+                get_preferred_allocation_available=prefer is not None, pre_start_required=bool(before_start)
+            )
 
 
-async def test_closing_ends_the_watch(socket_directory: Path) -> None:
-    async with served(socket_directory) as (server, kubelet):
-        stream = kubelet.ListAndWatch(api.Empty())
-        await next_of(stream)
-        await server.close()
-        assert await next_of(stream) is None
-        assert server.streams == 0
-
-
-@pytest.mark.parametrize(("prefer", "available"), [(no_wish, True), (None, False)], ids=["asks", "does not ask"])
-async def test_kubelet_asks_for_a_preference_where_there_can_be_one(
-    socket_directory: Path, prefer: Any, available: bool
-) -> None:
-    async with served(socket_directory, prefer=prefer) as (_, kubelet):
-        said = await kubelet.GetDevicePluginOptions(api.Empty(), timeout=PATIENCE)
-        assert said.get_preferred_allocation_available is available
-        assert not said.pre_start_required
+async def _does_nothing(request: AllocateRequest) -> None: ...
 
 
 async def test_a_question_is_passed_on_and_its_preference_returned(socket_directory: Path) -> None:
@@ -178,15 +173,11 @@ async def _takes_forever(request: PreferredRequest) -> Sequence[DeviceId]:
 async def test_without_a_preference_kubelet_chooses(
     socket_directory: Path, caplog: pytest.LogCaptureFixture, prefer: Any
 ) -> None:
-    answered: list[tuple[str, Outcome]] = []
-    async with served(
-        socket_directory,
-        prefer=prefer,
-        on_reply=lambda method, outcome, seconds: answered.append((method, outcome)),
-    ) as (_, kubelet):
+    replies: Replies = []
+    async with served(socket_directory, replies, prefer=prefer) as (_, kubelet):
         answer = await kubelet.GetPreferredAllocation(preferred_request("card0-0", 1), timeout=PATIENCE)
     assert [list(each.deviceIDs) for each in answer.container_responses] == [[]]
-    assert answered == [("GetPreferredAllocation", Outcome.FELL_BACK)]
+    assert replies == [("GetPreferredAllocation", Outcome.FELL_BACK)]
     assert "kubelet chooses its devices" in caplog.text
 
 
@@ -233,21 +224,6 @@ async def test_a_container_gets_all_that_was_decided(socket_directory: Path) -> 
     assert asked == [AllocateRequest(resource="gpu.intel.com/i915", ids=frozenset(known_ids(["card0-0", "card0-1"])))]
 
 
-async def test_the_id_of_monitoring_does_not_name_a_card(
-    socket_directory: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    asked: list[AllocateRequest] = []
-
-    def allocate(request: AllocateRequest) -> Allocation:
-        asked.append(request)
-        return PLAIN
-
-    async with served(socket_directory, allocate=allocate) as (_, kubelet):
-        await kubelet.Allocate(allocate_request("all"), timeout=PATIENCE)
-    assert asked[0].ids == frozenset()
-    assert warnings_in(caplog) == []
-
-
 async def test_every_container_of_a_call_gets_a_reply(socket_directory: Path) -> None:
     request = api.AllocateRequest(
         container_requests=[api.ContainerAllocateRequest(devices_ids=[each]) for each in ("card0-0", "card1-0")]
@@ -270,15 +246,11 @@ def _broken(request: AllocateRequest) -> Allocation:
 async def test_when_the_decision_fails_a_container_gets_what_kubelet_chose(
     socket_directory: Path, caplog: pytest.LogCaptureFixture, allocate: Callable[[AllocateRequest], Allocation]
 ) -> None:
-    answered: list[tuple[str, Outcome]] = []
-    async with served(
-        socket_directory,
-        allocate=allocate,
-        on_reply=lambda method, outcome, seconds: answered.append((method, outcome)),
-    ) as (_, kubelet):
+    replies: Replies = []
+    async with served(socket_directory, replies, allocate=allocate) as (_, kubelet):
         answer = await kubelet.Allocate(allocate_request("card0-0"), timeout=PATIENCE)
     assert [each.host_path for each in answer.container_responses[0].devices] == ["/dev/dri/card0"]
-    assert answered == [("Allocate", Outcome.FELL_BACK)]
+    assert replies == [("Allocate", Outcome.FELL_BACK)]
     assert "allocating the devices that kubelet chose" in caplog.text
 
 
@@ -300,17 +272,12 @@ async def test_only_when_nothing_can_be_given_there_is_an_error(
     code: grpc.StatusCode,
     details: str,
 ) -> None:
-    answered: list[tuple[str, Outcome]] = []
-    async with served(
-        socket_directory,
-        allocate=_broken,
-        fallback=fallback,
-        on_reply=lambda method, outcome, seconds: answered.append((method, outcome)),
-    ) as (_, kubelet):
+    replies: Replies = []
+    async with served(socket_directory, replies, allocate=_broken, fallback=fallback) as (_, kubelet):
         with pytest.raises(aio.AioRpcError) as raised:
             await kubelet.Allocate(allocate_request("card0-0"), timeout=PATIENCE)
     assert (raised.value.code(), raised.value.details()) == (code, details)
-    assert answered == [("Allocate", Outcome.REFUSED)]
+    assert replies == [("Allocate", Outcome.REFUSED)]
     assert any(
         record.levelno == logging.ERROR and "kubelet fails the pod" in record.message for record in caplog.records
     )
@@ -337,58 +304,45 @@ async def test_an_expected_failure_that_the_fallback_makes_good_has_no_traceback
     assert record.message.startswith("allocating the devices that kubelet chose for gpu.intel.com/i915: ")
 
 
-async def test_an_id_of_another_plugin_is_logged_and_left_out(
-    socket_directory: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("ids", "warnings"),
+    [
+        pytest.param(["card0-0", "GPU-1"], ["kubelet allocates GPU-1, which this plugin never offered"], id="foreign"),
+        pytest.param(["card0-0", "all"], [], id="that-of-monitoring"),
+    ],
+)
+async def test_ids_that_name_no_card_are_left_out(
+    socket_directory: Path, caplog: pytest.LogCaptureFixture, ids: list[str], warnings: list[str]
 ) -> None:
-    async with served(socket_directory) as (_, kubelet):
-        await kubelet.Allocate(allocate_request("card0-0", "GPU-1"), timeout=PATIENCE)
-    assert warnings_in(caplog) == ["kubelet allocates GPU-1, which this plugin never offered"]
+    asked: list[AllocateRequest] = []
+
+    def allocate(request: AllocateRequest) -> Allocation:
+        asked.append(request)
+        return PLAIN
+
+    async with served(socket_directory, allocate=allocate) as (_, kubelet):
+        await kubelet.Allocate(allocate_request(*ids), timeout=PATIENCE)
+    assert [request.ids for request in asked] == [frozenset(known_ids(["card0-0"]))]
+    assert warnings_in(caplog) == warnings
 
 
-async def test_replies_are_timed(socket_directory: Path) -> None:
-    answered: list[tuple[str, Outcome, float]] = []
-    async with served(
-        socket_directory,
-        on_reply=lambda method, outcome, seconds: answered.append((method, outcome, seconds)),
-    ) as (_, kubelet):
+async def test_replies_are_reported(socket_directory: Path) -> None:
+    replies: Replies = []
+    async with served(socket_directory, replies) as (_, kubelet):
         await kubelet.GetPreferredAllocation(preferred_request("card0-0", 1), timeout=PATIENCE)
         await kubelet.Allocate(allocate_request("card0-0"), timeout=PATIENCE)
-    assert [each[:2] for each in answered] == [
-        ("GetPreferredAllocation", Outcome.DECIDED),
-        ("Allocate", Outcome.DECIDED),
-    ]
-    assert all(0 <= seconds < PATIENCE for _, _, seconds in answered)
-
-
-async def test_nothing_is_done_before_a_container_starts(socket_directory: Path) -> None:
-    async with served(socket_directory) as (_, kubelet):
-        answer = await kubelet.PreStartContainer(
-            api.PreStartContainerRequest(devices_ids=["card0-0"]), timeout=PATIENCE
-        )
-    assert answer == api.PreStartContainerResponse()
-
-
-async def test_kubelet_need_not_call_before_a_container_starts_unless_something_is_to_be_done(
-    socket_directory: Path,
-) -> None:
-    async with served(socket_directory) as (_, kubelet):
-        assert not (await kubelet.GetDevicePluginOptions(api.Empty(), timeout=PATIENCE)).pre_start_required
+    assert replies == [("GetPreferredAllocation", Outcome.DECIDED), ("Allocate", Outcome.DECIDED)]
 
 
 async def test_a_container_starts_when_its_preparation_is_done(socket_directory: Path) -> None:
     prepared: list[AllocateRequest] = []
-    replies: list[tuple[str, Outcome]] = []
+    replies: Replies = []
 
     async def prepare(request: AllocateRequest) -> None:
         await asyncio.sleep(0.05)
         prepared.append(request)
 
-    async with served(
-        socket_directory,
-        before_start=[prepare],
-        on_reply=lambda method, outcome, seconds: replies.append((method, outcome)),
-    ) as (_, kubelet):
-        assert (await kubelet.GetDevicePluginOptions(api.Empty(), timeout=PATIENCE)).pre_start_required
+    async with served(socket_directory, replies, before_start=[prepare]) as (_, kubelet):
         request = api.PreStartContainerRequest(devices_ids=["card0-0", "GPU-1"])
         await kubelet.PreStartContainer(request, timeout=PATIENCE)
     assert prepared == [AllocateRequest(resource="gpu.intel.com/i915", ids=frozenset(known_ids(["card0-0"])))]
@@ -400,18 +354,14 @@ async def test_a_container_starts_even_if_its_preparation_fails(
     socket_directory: Path, monkeypatch: pytest.MonkeyPatch, failure: str
 ) -> None:
     monkeypatch.setattr(device_server, "START_WITHIN", 0.1)
-    replies: list[tuple[str, Outcome]] = []
+    replies: Replies = []
 
     async def fail(request: AllocateRequest) -> None:
         if failure == "hang":
             await asyncio.sleep(60)
         raise RuntimeError("a bug")
 
-    async with served(
-        socket_directory,
-        before_start=[fail],
-        on_reply=lambda method, outcome, seconds: replies.append((method, outcome)),
-    ) as (_, kubelet):
+    async with served(socket_directory, replies, before_start=[fail]) as (_, kubelet):
         request = api.PreStartContainerRequest(devices_ids=["card0-0"])
         assert await kubelet.PreStartContainer(request, timeout=PATIENCE) == api.PreStartContainerResponse()
     assert replies == [("PreStartContainer", Outcome.FELL_BACK)]
@@ -449,7 +399,7 @@ async def test_it_does_not_end_in_the_middle_of_a_pod(socket_directory: Path) ->
         await asyncio.sleep(0.05)
         return server.streams == 1
 
-    async with served(socket_directory, prefer=slow, clock=lambda: now) as (server, kubelet):
+    async with served(socket_directory, prefer=slow, calls=CallTracker(lambda: now)) as (server, kubelet):
         stream = kubelet.ListAndWatch(api.Empty())
         await next_of(stream)
         asking = asyncio.create_task(_preferred(kubelet))
@@ -476,6 +426,13 @@ async def test_it_ends_eventually_even_if_kubelet_keeps_calling(
         await asyncio.sleep(0.1)
         await asyncio.wait_for(server.close(), PATIENCE)
         await asyncio.gather(asking, return_exceptions=True)
+
+
+async def test_a_call_that_fails_has_ended_too() -> None:
+    calls = CallTracker(lambda: 0.0)
+    with pytest.raises(RuntimeError), calls.call():
+        raise RuntimeError
+    await asyncio.wait_for(calls.pause(lasting=0.0), PATIENCE)
 
 
 async def _preferred(kubelet: DevicePluginStub) -> list[str]:

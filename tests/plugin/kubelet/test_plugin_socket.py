@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from grpc import aio
 
-from gas.plugin.kubelet.plugin_socket import CannotListen, PluginSocket, is_served, socket_identity
+from gas.plugin.kubelet.plugin_socket import CannotListen, PluginSocket, file_identity, is_served
 
 
 def names_in(directory: Path) -> set[str]:
@@ -39,7 +39,7 @@ async def test_the_end_of_an_older_server_leaves_the_newer_ones_socket(socket_di
     assert await is_served(path)
     second.remove()
     await newer.stop(None)
-    assert socket_identity(path) is None
+    assert file_identity(path) is None
 
 
 async def test_a_removed_socket_is_neither_there_nor_replaced(socket_directory: Path) -> None:
@@ -55,12 +55,12 @@ async def test_a_removed_socket_is_neither_there_nor_replaced(socket_directory: 
 async def test_a_new_file_with_the_same_inode_is_another_one(tmp_path: Path) -> None:
     path = tmp_path / "kubelet.sock"
     path.write_text("")
-    before = socket_identity(path)
+    before = file_identity(path)
     path.unlink()
     path.write_text("")
-    assert socket_identity(path) != before
-    assert socket_identity(path) == socket_identity(path)
-    assert socket_identity(tmp_path / "nothing") is None
+    assert file_identity(path) != before
+    assert file_identity(path) == file_identity(path)
+    assert file_identity(tmp_path / "nothing") is None
 
 
 async def test_a_socket_that_was_left_behind_is_not_served(socket_directory: Path) -> None:

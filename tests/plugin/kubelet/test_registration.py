@@ -12,7 +12,7 @@ from gas.plugin.devices.allocation import Allocation
 from gas.plugin.devices.device_ids import AllocateRequest
 from gas.plugin.devices.device_lists import Device
 from gas.plugin.kubelet.device_server import DeviceServer
-from gas.plugin.kubelet.plugin_socket import SocketIdentity
+from gas.plugin.kubelet.plugin_socket import FileIdentity
 from gas.plugin.kubelet.registration import Registration, State, Times
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from tests.plugin.scripted_kubelet import ScriptedKubelet, devices_of, eventually
@@ -341,9 +341,9 @@ async def test_each_kubelet_is_reported_before_the_registration_with_it(socket_d
     async with kubelet_in(socket_directory) as kubelet:
         server = DeviceServer("gpu.intel.com/i915", allocate=nothing, fallback=nothing)
         server.show(CARDS)
-        met: dict[SocketIdentity, int] = {}
+        met: dict[FileIdentity, int] = {}
 
-        def on_kubelet(identity: SocketIdentity) -> None:
+        def on_kubelet(identity: FileIdentity) -> None:
             met.setdefault(identity, len(kubelet.registrations))
 
         registration = Registration(

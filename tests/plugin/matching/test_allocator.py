@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 import pytest
@@ -10,12 +11,11 @@ import pytest
 from gas.objects.stored import NodePod
 from gas.plugin.devices.allocation import Allocation, NoSuchCards
 from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Ids, PreferredRequest
+from gas.plugin.flags import parse_flags
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
-from gas.plugin.matching.allocator import Allocator
+from gas.plugin.matching.allocator import Allocator, IssuedEnvironments
 from gas.plugin.matching.gpu_pods import GpuPods
-from gas.plugin.matching.issued_environments import IssuedEnvironments
 from gas.plugin.matching.matcher import Matcher
-from gas.plugin.matching.pace import Pace
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.metrics import Metrics
 from gas.vocabularies.known import DEFAULT
@@ -52,9 +52,10 @@ class Node:
             matcher,
             PodResolver(matcher, kubelet, is_watching=lambda: True),
             IssuedEnvironments(DEFAULT),
-            self.metrics.matches,
-            Pace(),
+            self.metrics,
+            parse_flags([], environ={}, host_name="n"),
             gpus=lambda: [gpu(card) for card in range(4)],
+            clock=time.monotonic,
         )
 
     async def prefer(self, offered: Ids | None = None) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gas.plugin.kubelet.pod_resources import Listing
+from gas.plugin.matching.allocator import IssuedEnvironment, IssuedEnvironments
 from gas.plugin.matching.gpu_pods import GpuPod
-from gas.plugin.matching.issued_environments import IssuedEnvironment, IssuedEnvironments
 from gas.vocabularies.known import DEFAULT
 from tests.builders import container
 from tests.plugin.gpus import gpu

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gas.objects.stored import NodePod
-from gas.plugin.matching.match import why_other_cards
+from gas.plugin.matching.allocator import why_other_cards
 from tests.builders import container
 from tests.plugin.called_by_hand import Node
 from tests.plugin.pods_for_plugin import decided, ids, node_pod, slots

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import pytest
 
 from gas.objects.stored import NodePod
 from gas.placement.choice import ContainerChoice
-from gas.plugin.kubelet.pod_resources import ContainerIds, Listing
-from gas.plugin.matching.match import Confidence
+from gas.plugin.kubelet.pod_resources import Listing
+from gas.plugin.matching.progress import Confidence
 from gas.values.cards import Card
 from tests.builders import container
 from tests.plugin.called_by_hand import Node, named
@@ -192,19 +190,6 @@ class TestListing:
         node.pods.changed(self.PODS[1])
         assert node.matcher.unwatched_pods(listing) == frozenset()
         assert named(node.prefer(1, slots(2), listing=listing).match) == ("b", "c", "known")
-
-    def test_unwatched_pods_are_found_without_decoding_the_entries_of_watched_pods(self) -> None:
-        class Looked(dict[str, ContainerIds]):
-            at: ClassVar[list[str]] = []
-
-            def __getitem__(self, key: str) -> ContainerIds:
-                self.at.append(key)
-                return super().__getitem__(key)
-
-        listing = Looked({"default/a": {"c": {}}, "default/unseen": {"c": {}}})
-
-        assert Node(self.PODS[0]).matcher.unwatched_pods(listing) == {"default/unseen"}
-        assert listing.at == ["default/unseen"]
 
     def test_with_an_unwatched_pod_in_the_listing_a_pod_alone_is_a_guess(self) -> None:
         listing: Listing = {"default/a": {"c": {}}, "default/unseen": {"c": {}}}

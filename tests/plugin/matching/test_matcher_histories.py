@@ -18,7 +18,7 @@ from gas.placement.need import Role
 from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.device_ids import short_name
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods, gpu_pod
-from gas.plugin.matching.match import Confidence
+from gas.plugin.matching.progress import Confidence
 from gas.values.cards import Card
 from gas.vocabularies.known import DEFAULT
 from tests.builders import container

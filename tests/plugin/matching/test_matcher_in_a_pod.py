@@ -8,8 +8,8 @@ from gas.placement.choice import ContainerChoice
 from gas.plugin.devices.device_ids import NO_IDS, PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
-from gas.plugin.matching.match import Confidence
 from gas.plugin.matching.matcher import Matcher
+from gas.plugin.matching.progress import Confidence
 from gas.values.cards import Card
 from gas.vocabularies.known import DEFAULT
 from tests.builders import container

@@ -12,8 +12,7 @@ from gas.plugin.kubelet.device_server import REPLY_WITHIN, SETTLE_WITHIN
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
 from gas.plugin.matching import pod_resolver
 from gas.plugin.matching.gpu_pods import GpuPods
-from gas.plugin.matching.match import Match
-from gas.plugin.matching.matcher import Matcher
+from gas.plugin.matching.matcher import Match, Matcher
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.vocabularies.known import DEFAULT
 from tests.builders import container

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 
-from gas.plugin.devices.device_ids import Ids
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.progress import Progress
 from gas.values.cards import Card
@@ -14,24 +12,6 @@ from tests.plugin.pods_for_plugin import I915, decided, ids, seen
 
 POD = seen(container("c", i915=1), container("d", i915=1))
 NOTHING_YET: ContainerIds = {"c": {}, "d": {}}
-"""The very same object every time: kubelet's list is not decoded again while it stays the same."""
-
-
-class LooksCounted(dict[str, Mapping[str, Ids]]):
-    looks = 0
-
-    def __getitem__(self, name: str) -> Mapping[str, Ids]:
-        self.looks += 1
-        return super().__getitem__(name)
-
-
-def test_a_settled_entry_that_has_not_changed_is_not_read_again() -> None:
-    progress = Progress(POD)
-    listed = LooksCounted(c={I915: ids("card0-0")}, d={})
-    progress.reconcile(listed, is_settled=True)
-    looks = listed.looks
-    progress.reconcile(listed, is_settled=True)
-    assert (progress.is_untouched, looks > 0, listed.looks) == (False, True, looks)
 
 
 def test_ids_recorded_since_are_compared_with_the_same_list() -> None:

@@ -13,14 +13,17 @@ import pytest
 
 from gas.cluster.errors import Forbidden
 from gas.objects.stored import NodePod
+from gas.plugin.card_pods import CardPod
 from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, PreferredRequest
+from gas.plugin.kubelet.device_server import CallTracker
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
+from gas.plugin.matching.allocator import IssuedEnvironment, IssuedEnvironments
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
-from gas.plugin.matching.issued_environments import IssuedEnvironment, IssuedEnvironments
 from gas.plugin.matching.matcher import SETTLED, Matcher
-from gas.plugin.matching.pace import Pace
+from gas.plugin.metrics import Metrics
+from gas.plugin.node_writer import Events
 from gas.plugin.receipts import receipt_writer
-from gas.plugin.receipts.receipt_writer import FORBIDDEN_PAUSE, WRITE_AGAIN, PodWrites, ReceiptReporter, ReceiptWriter
+from gas.plugin.receipts.receipt_writer import FORBIDDEN_PAUSE, WRITE_AGAIN, ReceiptWriter
 from gas.plugin.receipts.receipts import Receipt, receipt
 from gas.values.cards import Card
 from gas.values.errors import GasError
@@ -65,13 +68,37 @@ def _entry(resource: str, text: str) -> ContainerIds:
     return {"c": {resource: ids(*text.split(","))} if text else {}}
 
 
-class Pods:
-    """The API's side: what was patched, as (name, annotations); ``refuses`` is the error of every patch."""
+class Node(Events):
+    """A writer whose clock stands still.
 
-    def __init__(self) -> None:
+    patched   the annotations that were written, by pod
+    refuses   the error of every patch
+    tries     how many patches were tried
+    reported  the pods and sentences of all events
+    """
+
+    def __init__(self, kubelet: Kubelet, *pods: NodePod, vocabularies: Vocabularies = DEFAULT) -> None:
+        self.kubelet = kubelet
         self.patched: list[tuple[str, Mapping[str, str | None]]] = []
         self.refuses: GasError | None = None
         self.tries = 0
+        self.pods = GpuPods(vocabularies)
+        list_all(self.pods, list(pods))
+        self.matcher = Matcher(self.pods)
+        self.environments = IssuedEnvironments(vocabularies)
+        self.now = 1000.0
+        self.calls = CallTracker(lambda: self.now)
+        self.reported: list[tuple[str, str]] = []
+        self.writer = ReceiptWriter(
+            self.matcher,
+            kubelet,
+            self.environments,
+            self.patch,
+            calls=self.calls,
+            vocabularies=vocabularies,
+            metrics=Metrics("1"),
+            events=self,
+        )
 
     async def patch(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]) -> bool:
         self.tries += 1
@@ -81,51 +108,13 @@ class Pods:
         self.patched.append((name, annotations))
         return True
 
-
-class Node(ReceiptReporter):
-    """A writer whose clock stands still. ``reported`` has the pods and sentences of receipts."""
-
-    def __init__(
-        self,
-        kubelet: Kubelet,
-        *pods: NodePod,
-        interval: float = 3600.0,
-        quiet: float = 0.0,
-        vocabularies: Vocabularies = DEFAULT,
-    ) -> None:
-        self.kubelet = kubelet
-        self.api = Pods()
-        self.pods = GpuPods(vocabularies)
-        self.node_pods = pods
-        list_all(self.pods, list(pods))
-        self.matcher = Matcher(self.pods)
-        self.environments = IssuedEnvironments(vocabularies)
-        self.now = 1000.0
-        self.pace = Pace(interval=interval, quiet=quiet, clock=lambda: self.now)
-        self.reported: list[tuple[str, str]] = []
-        self.reported_environments: list[tuple[str, str]] = []
-        self.writes = PodWrites(self.api.patch, clock=lambda: self.now)
-        self.writer = ReceiptWriter(
-            self.pods,
-            self.matcher,
-            kubelet,
-            self.environments,
-            self.writes,
-            vocabularies=vocabularies,
-            pace=self.pace,
-            reporter=self,
-        )
+    def on_pod(self, pod: CardPod, reason: str, message: str, *, is_warning: bool = True) -> None:
+        self.reported.append((pod.key, message))
 
     def given(self, id_: str, mask: str) -> None:
         """Record a reply of now, for one card of two tiles."""
         env = {"ZE_AFFINITY_MASK": mask}
         self.environments.add(I915, IssuedEnvironment(ids(id_), [gpu(0, tiles=2)], env, at=self.now))
-
-    def receipt(self, pod: GpuPod, found: Receipt) -> None:
-        self.reported.append((pod.key, found.sentence))
-
-    def wrong_environment(self, pod: GpuPod, sentence: str) -> None:
-        self.reported_environments.append((pod.key, sentence))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -141,25 +130,19 @@ class Node(ReceiptReporter):
 async def test_a_difference_is_reported_and_written_on_its_pod_alone() -> None:
     node = Node(Kubelet(a="card1-0", b="card0-0"), A, B)
     await node.writer.compare()
-    assert node.api.patched == [("a", RECEIPT)]
+    assert node.patched == [("a", RECEIPT)]
     assert [key for key, _ in node.reported] == ["default/a"]
     assert (node.writer.written, node.writer.finished) == (1, 1)
 
 
-async def test_until_the_watch_shows_it_a_receipt_is_neither_written_nor_reported_again() -> None:
+async def test_a_receipt_that_the_watch_does_not_show_is_written_again_after_a_while_but_reported_once() -> None:
     node = Node(Kubelet(a="card1-0"), A)
-    await node.writer.compare()
-    node.now += WRITE_AGAIN - 0.1
-    await node.writer.compare()
-    assert len(node.api.patched) == len(node.reported) == 1
-
-
-async def test_a_receipt_that_the_watch_never_shows_is_written_again_but_reported_once() -> None:
-    node = Node(Kubelet(a="card1-0"), A)
-    await node.writer.compare()
-    node.now += WRITE_AGAIN
-    await node.writer.compare()
-    assert len(node.api.patched) == 2
+    written = []
+    for seconds in (0.0, WRITE_AGAIN - 0.1, 0.1):
+        node.now += seconds
+        await node.writer.compare()
+        written.append(len(node.patched))
+    assert written == [1, 1, 2]
     assert len(node.reported) == 1
 
 
@@ -168,10 +151,10 @@ async def test_a_receipt_that_was_removed_is_written_at_once() -> None:
     await node.writer.compare()
     node.pods.changed(node_pod(ONE, name="a", started=True, annotations=decided("card0") | RECEIPT))
     await node.writer.compare()
-    assert len(node.api.patched) == 1
+    assert len(node.patched) == 1
     node.pods.changed(A)
     await node.writer.compare()
-    assert len(node.api.patched) == 2
+    assert len(node.patched) == 2
 
 
 async def test_pods_are_compared_only_when_they_or_their_devices_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,21 +169,10 @@ async def test_pods_are_compared_only_when_they_or_their_devices_have_changed(mo
     for _ in range(3):
         await node.writer.compare()
     assert compared == ["default/a", "default/b"]
-    node.pods.changed(A)
+    node.pods.changed(node_pod(ONE, name="a", uid=A.uid, started=True, annotations=decided("card0", ts=2)))
     node.kubelet.given = {"a": "card0-0", "b": "card0-2"}
     await node.writer.compare()
     assert compared[2:] == ["default/a", "default/b"]
-
-
-async def test_a_later_change_in_kubelets_list_is_noticed() -> None:
-    node = Node(Kubelet(a="card0-0", b="card0-1"), A, B)
-    await node.writer.compare()
-    await node.writer.compare()
-    assert node.reported == []
-    node.kubelet.given = {"a": "card0-0", "b": "card1-0"}
-    await node.writer.compare()
-    await node.writer.compare()
-    assert node.api.patched == [("b", RECEIPT)]
 
 
 async def test_another_difference_is_reported_too() -> None:
@@ -209,7 +181,7 @@ async def test_another_difference_is_reported_too() -> None:
     node.kubelet.given = {"a": "card2-0"}
     node.now += WRITE_AGAIN
     await node.writer.compare()
-    assert [annotations for _, annotations in node.api.patched] == [RECEIPT, {"gas-allocated-cards": "card2"}]
+    assert [annotations for _, annotations in node.patched] == [RECEIPT, {"gas-allocated-cards": "card2"}]
     assert len(node.reported) == 2
 
 
@@ -217,7 +189,7 @@ async def test_a_receipt_that_is_wrong_and_not_needed_is_removed() -> None:
     forged = {"gas-allocated-init-cards": "card7"}
     node = Node(Kubelet(a="card0-0"), node_pod(ONE, name="a", started=True, annotations=decided("card0") | forged))
     await node.writer.compare()
-    ((_, annotations),) = node.api.patched
+    ((_, annotations),) = node.patched
     assert annotations["gas-allocated-init-cards"] is None
 
 
@@ -265,37 +237,31 @@ async def test_the_matcher_learns_kubelets_list() -> None:
     assert node.matcher.prefer(request).match.target is None
 
 
-async def test_a_write_that_fails_is_reported_and_retried() -> None:
-    node = Node(Kubelet(a="card1-0"), A)
-    node.api.refuses = GasError("the API server is away")
-    await node.writer.compare()
-    assert node.writes.trouble == "cannot write receipts on pods: the API server is away"
-    assert len(node.reported) == 1
-    node.api.refuses = None
-    await node.writer.compare()
-    assert node.api.patched == [("a", RECEIPT)]
-    assert node.writes.trouble is None
-
-
-async def test_the_same_trouble_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_write_that_fails_is_retried_and_its_reason_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     node = Node(Kubelet(a="card1-0", b="card1-0"), A, B)
-    node.api.refuses = GasError("the API server is away")
+    node.refuses = GasError("the API server is away")
     await node.writer.compare()
     await node.writer.compare()
-    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert node.writer.trouble == "cannot write receipts on pods: the API server is away"
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [node.writer.trouble]
+    assert len(node.reported) == 2
+    node.refuses = None
+    await node.writer.compare()
+    assert node.patched == [("a", RECEIPT), ("b", RECEIPT)]
+    assert node.writer.trouble is None
 
 
 async def test_while_an_rbac_rule_is_missing_differences_are_reported_and_writing_pauses() -> None:
     node = Node(Kubelet(a="card1-0", b="card1-0"), A, B)
-    node.api.refuses = Forbidden("Forbidden", "a webhook does not like it")
+    node.refuses = Forbidden("Forbidden", "a webhook does not like it")
     await node.writer.compare()
     await node.writer.compare()
-    assert node.api.tries == 1
+    assert node.tries == 1
     assert len(node.reported) == 2
     node.now += FORBIDDEN_PAUSE
-    node.api.refuses = None
+    node.refuses = None
     await node.writer.compare()
-    assert len(node.api.patched) == 2
+    assert len(node.patched) == 2
 
 
 async def test_nothing_is_kept_of_pods_that_are_gone() -> None:
@@ -331,8 +297,7 @@ class TestEnvironments:
         await node.writer.compare()
         await node.writer.compare()
         sentence = "container 'c' was given ZE_AFFINITY_MASK=1 instead of ZE_AFFINITY_MASK=0"
-        assert node.reported_environments == [("default/a", sentence)]
-        assert node.reported == []
+        assert node.reported == [("default/a", sentence)]
 
     async def test_a_container_that_kubelet_lists_later_is_reported_later(self, node: Node) -> None:
         node.kubelet.given = None
@@ -340,16 +305,17 @@ class TestEnvironments:
         node.now += 60
         node.kubelet.given = {"a": "card0-0"}
         await node.writer.compare()
-        assert [key for key, _ in node.reported_environments] == ["default/a"]
+        assert [key for key, _ in node.reported] == ["default/a"]
 
     async def test_a_container_of_an_unwatched_pod_is_reported_later(self, node: Node) -> None:
+        pods = [pod.raw for pod in node.pods]
         late = Node(node.kubelet)
         late.given("card0-0", "1")
         late.now += 60
         await late.writer.compare()
-        list_all(late.pods, list(node.node_pods))
+        list_all(late.pods, pods)
         await late.writer.compare()
-        assert [key for key, _ in late.reported_environments] == ["default/a"]
+        assert [key for key, _ in late.reported] == ["default/a"]
 
     async def test_replies_that_no_container_has_are_forgotten(self, node: Node) -> None:
         """As from ordinary init containers and refused pods: another plugin may have answered for these ids since."""
@@ -358,33 +324,42 @@ class TestEnvironments:
         await node.writer.compare()
         node.kubelet.given = {"a": "card0-0"}
         await node.writer.compare()
-        assert node.reported_environments == []
+        assert node.reported == []
 
     async def test_a_reply_during_kubelets_list_waits_for_the_next_comparison(self, node: Node) -> None:
         """In that list, another container had the ids."""
         node.kubelet.before_answer = lambda: node.given("card0-0", "0")
         await node.writer.compare()
-        assert node.reported_environments == []
+        assert node.reported == []
 
 
-async def test_after_an_allocate_it_compares_soon() -> None:
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receipt_writer, "INTERVAL", 0.01)
+
+
+async def test_after_an_allocate_it_compares_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receipt_writer, "INTERVAL", 3600.0)
     node = Node(Kubelet(a="card0-0"), A)
     async with node.running():
         await eventually(lambda: node.writer.finished == 1)
-        node.pace.soon()
+        node.writer.compare_soon()
         await eventually(lambda: node.writer.finished == 2)
 
 
+@pytest.mark.usefixtures("often")
 async def test_it_compares_every_few_seconds() -> None:
-    node = Node(Kubelet(a="card0-0"), A, interval=0.01)
+    node = Node(Kubelet(a="card0-0"), A)
     async with node.running():
         await eventually(lambda: node.writer.finished >= 3)
 
 
-async def test_kubelet_is_not_asked_while_it_allocates() -> None:
+async def test_kubelet_is_not_asked_while_it_allocates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked between its choice of ids and the end of Allocate, kubelet 1.34 may forget that they are taken."""
-    node = Node(Kubelet(a="card0-0"), A, quiet=0.01)
-    node.pace.called()
+    monkeypatch.setattr(receipt_writer, "QUIET", 0.01)
+    node = Node(Kubelet(a="card0-0"), A)
+    with node.calls.call():
+        pass
     async with node.running():
         await asyncio.sleep(0.05)
         assert node.kubelet.asked == 0
@@ -392,8 +367,9 @@ async def test_kubelet_is_not_asked_while_it_allocates() -> None:
         await eventually(lambda: node.writer.finished)
 
 
+@pytest.mark.usefixtures("often")
 async def test_an_unexpected_error_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
-    node = Node(Kubelet(a="card0-0"), A, interval=0.01)
+    node = Node(Kubelet(a="card0-0"), A)
     answers = itertools.chain([RuntimeError("unexpected")], itertools.repeat(None))
 
     def before_answer() -> None:
@@ -422,26 +398,26 @@ class TestAfterAllocate:
         node = self.node(self.pod(), "card0-0")
         await node.writer.compare()
         await node.writer.compare()
-        assert node.api.patched == [("a", {ASSIGNED: "true"})]
+        assert node.patched == [("a", {ASSIGNED: "true"})]
         assert (node.reported, node.writer.written) == ([], 0)
 
     async def test_not_before(self) -> None:
         node = self.node(self.pod(), "")
         await node.writer.compare()
-        assert node.api.patched == []
+        assert node.patched == []
 
     async def test_not_again_when_the_watch_shows_it(self) -> None:
         node = self.node(self.pod(), "card0-0")
         await node.writer.compare()
         node.pods.changed(self.pod(**{ASSIGNED: "true"}))
         await node.writer.compare()
-        assert len(node.api.patched) == 1
+        assert len(node.patched) == 1
 
     async def test_a_receipt_comes_first(self) -> None:
         node = self.node(self.pod(), "card1-0")
         await node.writer.compare()
-        assert node.api.patched == [("a", RECEIPT)]
+        assert node.patched == [("a", RECEIPT)]
         node.now += WRITE_AGAIN
         node.pods.changed(self.pod(**RECEIPT))
         await node.writer.compare()
-        assert node.api.patched[1:] == [("a", {ASSIGNED: "true"})]
+        assert node.patched[1:] == [("a", {ASSIGNED: "true"})]
