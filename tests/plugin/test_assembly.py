@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
 from typing import Any
 
 import grpc
 import msgspec
 import pytest
 
-from gas.cluster.connection import connect
 from gas.cluster.objects import MERGE_PATCH
 from gas.plugin.devices.device_ids import PreferredRequest
 from gas.plugin.flags import Environment
@@ -20,14 +18,11 @@ from gas.plugin.kubelet_api import podresources_v1_pb2
 from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import PodResourcesListerStub
 from gas.plugin.matching.matcher import Preference
 from gas.plugin.matching.pod_resolver import PodResolver
-from gas.plugin.node_writer import clear_node
 from gas.values.card_records import parse_card_records
-from gas.vocabularies.known import DEFAULT
 from sandbox.api.kinds import NODES
 from sandbox.api.routes import Access
 from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, add_gpu, fake_gpus, remove_gpu
 from tests.builders import container, pod_json
-from tests.cluster.scripted_server import write_kubeconfig
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node, soon
 from tests.plugin.pods_for_plugin import decided
 from tests.plugin.scripted_kubelet import eventually
@@ -369,18 +364,6 @@ class TestTheNode:
             await soon(lambda: links() == {1: [2, 3], 2: [1], 3: [1]})
             label(None)
             await soon(lambda: links() == {1: [], 2: [], 3: []})
-
-    async def test_uninstalling_removes_what_the_plugin_wrote_and_nothing_else(self, tmp_path: Path) -> None:
-        async with sandbox_node(*FLEX) as node:
-            async with node.running_plugin():
-                await soon(lambda: "gas-cards" in node.node()["metadata"]["annotations"])
-            kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", node.server.url, token="plugin")
-            api = await connect(str(kubeconfig), explicit=True)
-            assert await clear_node(api, NODE, DEFAULT)
-            await api.close()
-            assert list(node.node()["metadata"]["labels"]) == ["kubernetes.io/hostname"]
-            assert "gas-cards" not in node.node()["metadata"].get("annotations", {})
-            assert not {"millicores", "memory.max", "tiles"} & node.allocatable().keys()
 
     async def test_fake_cards_are_reported_as_a_warning(self, caplog: pytest.LogCaptureFixture) -> None:
         async with sandbox_node(*FLEX) as node, node.running_plugin():

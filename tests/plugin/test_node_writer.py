@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -15,10 +15,12 @@ from gas.cluster.backoff import Backoff
 from gas.cluster.connection import ApiServer as Connection
 from gas.cluster.connection import connect
 from gas.cluster.errors import ApiRefused, Forbidden, OutcomeUnknown
+from gas.cluster.events import Events, Involved
 from gas.cluster.objects import patch_node_status
 from gas.cluster.watch import Watch
 from gas.objects.stored import Node
-from gas.plugin.node_writer import NodeWriter, clear_node
+from gas.plugin import node_writer
+from gas.plugin.node_writer import NodeEvents, NodeWriter, clear_node
 from gas.values.errors import GasError
 from gas.vocabularies.known import DEFAULT
 from gas.vocabularies.protocol import NodeDescription
@@ -54,6 +56,15 @@ class Cluster:
     def writer(self) -> NodeWriter:
         patch = partial(patch_node_status, self.connection, "n1")
         return NodeWriter(patch, DEFAULT, pause=0.001, forbidden_pause=0.001, backoff=SOON)
+
+    @asynccontextmanager
+    async def described(self, wanted: NodeDescription) -> AsyncIterator[NodeWriter]:
+        """Run a writer of this description; the block begins when it has written."""
+        writer = self.writer()
+        writer.want(wanted)
+        async with self.running(writer):
+            await until(lambda: writer.writes)
+            yield writer
 
     @asynccontextmanager
     async def running(self, writer: NodeWriter) -> AsyncIterator[Watch[Node]]:
@@ -97,10 +108,8 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def test_the_description_is_written_and_other_fields_stay(cluster: Cluster) -> None:
-    writer = cluster.writer()
-    writer.want(WANTED)
-    async with cluster.running(writer):
-        await until(lambda: writer.writes)
+    async with cluster.described(WANTED):
+        pass
     assert cluster.labels == {**FOREIGN, **WANTED.labels}
     for field in ("capacity", "allocatable"):
         assert cluster.node["status"][field] == {"cpu": "8", GPU + "tiles": "2"}
@@ -115,10 +124,7 @@ async def test_nothing_is_written_before_the_first_description(cluster: Cluster)
 
 
 async def test_a_node_that_matches_is_not_written(cluster: Cluster) -> None:
-    writer = cluster.writer()
-    writer.want(WANTED)
-    async with cluster.running(writer):
-        await until(lambda: writer.writes)
+    async with cluster.described(WANTED) as writer:
         version = cluster.version
         writer.want(NodeDescription(labels=dict(WANTED.labels), resources=dict(WANTED.resources)))
         await asyncio.sleep(0.02)
@@ -140,26 +146,12 @@ async def test_a_node_that_matches_is_not_written(cluster: Cluster) -> None:
     ],
 )
 async def test_changes_by_other_programs_are_corrected(cluster: Cluster, change: dict[str, Any]) -> None:
-    writer = cluster.writer()
-    writer.want(WANTED)
-    async with cluster.running(writer):
-        await until(lambda: writer.writes == 1)
+    async with cluster.described(WANTED) as writer:
         right = (cluster.labels, cluster.node["status"])
         cluster.patch(change)
         assert (cluster.labels, cluster.node["status"]) != right
         await until(lambda: writer.writes == 2)
         assert (cluster.labels, cluster.node["status"]) == right
-
-
-async def test_a_new_description_replaces_the_first(cluster: Cluster) -> None:
-    writer = cluster.writer()
-    writer.want(WANTED)
-    async with cluster.running(writer):
-        await until(lambda: writer.writes == 1)
-        writer.want(NodeDescription())
-        await until(lambda: writer.writes == 2)
-    assert cluster.labels == FOREIGN
-    assert cluster.node["status"]["capacity"] == {"cpu": "8"}
 
 
 async def test_nothing_is_written_while_held_and_everything_after_it_resumes(cluster: Cluster) -> None:
@@ -190,10 +182,8 @@ async def test_a_node_that_is_created_later_is_written_then(cluster: Cluster) ->
 
 async def test_other_nodes_are_left_alone(cluster: Cluster) -> None:
     cluster.server.api.create(NODES, None, {"metadata": {"name": "n2"}})
-    writer = cluster.writer()
-    writer.want(WANTED)
-    async with cluster.running(writer):
-        await until(lambda: writer.writes)
+    async with cluster.described(WANTED):
+        pass
     assert "labels" not in cluster.server.api.get(NODES, None, "n2").value["metadata"]
 
 
@@ -269,28 +259,44 @@ async def test_a_node_that_is_deleted_meanwhile_is_not_an_error() -> None:
     assert (writer.writes, writer.trouble) == (1, None)
 
 
-class TestClearing:
-    async def test_the_description_is_removed_and_nothing_else(self, cluster: Cluster) -> None:
-        before = cluster.node
-        writer = cluster.writer()
-        writer.want(
-            NodeDescription(
-                labels={GPU + "gpu-numbers": "0.1", GPU + "gpu-numbers2": "Z2"},
-                annotations={"gas-card-capacity": "card0=tiles:1"},
-                resources={GPU + "tiles": 2, GPU + "millicores": 2000},
-            )
-        )
-        async with cluster.running(writer):
-            await until(lambda: writer.writes)
-        assert await clear_node(cluster.connection, "n1", DEFAULT)
-        assert cluster.labels == FOREIGN
-        assert not cluster.node["metadata"].get("annotations")
-        assert cluster.node["status"] == before["status"]
+async def test_a_node_without_description_is_not_cleared(cluster: Cluster) -> None:
+    version = cluster.version
+    assert await clear_node(cluster.connection, "n1", DEFAULT)
+    assert cluster.version == version
+    assert not await clear_node(cluster.connection, "n2", DEFAULT)
 
-    async def test_a_node_without_description_is_not_written(self, cluster: Cluster) -> None:
-        version = cluster.version
-        assert await clear_node(cluster.connection, "n1", DEFAULT)
-        assert cluster.version == version
 
-    async def test_a_missing_node_is_reported(self, cluster: Cluster) -> None:
-        assert not await clear_node(cluster.connection, "n2", DEFAULT)
+def test_states_are_repeated_before_the_api_server_forgets_their_events() -> None:
+    assert node_writer.REPEAT < 3600
+
+
+class Posts:
+    """The states, and the events that were posted."""
+
+    def __init__(self) -> None:
+        self.posted: list[tuple[str, str]] = []
+        self.events = NodeEvents(cast(Events, self), "node-1")
+
+    def post(self, involved: Involved, *, severity: str, reason: str, message: str) -> None:
+        assert (involved.kind, involved.name, severity) == ("Node", "node-1", "Warning")
+        self.posted.append((reason, message))
+
+
+def test_only_a_new_sentence_is_posted_at_once() -> None:
+    posts = Posts()
+    for sentences in (["dust", "rust"], ["rust", "mud"], ["dust"]):
+        posts.events.set_states("Dirty", sentences)
+    posts.events.set_states("Old", ["rust"])
+    assert [said for _, said in posts.posted] == ["dust", "rust", "mud", "dust", "rust"]
+
+
+async def test_what_ended_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_writer, "REPEAT", 0.05)
+    posts = Posts()
+    repeating = asyncio.create_task(posts.events.repeat())
+    posts.events.set_states("Dirty", ["dust"])
+    posts.events.set_states("Old", ["rust"])
+    posts.events.set_states("Old", [])
+    await until(lambda: posts.posted.count(("Dirty", "dust")) >= 3)
+    repeating.cancel()
+    assert posts.posted.count(("Old", "rust")) == 1

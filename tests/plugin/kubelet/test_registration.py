@@ -163,14 +163,6 @@ async def test_kubelets_socket_is_checked_more_often_while_kubelet_does_not_watc
         await eventually(lambda: is_watched(registration, times=2))
 
 
-async def test_a_kubelet_that_restarts_between_two_checks_is_noticed(socket_directory: Path) -> None:
-    async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS)) as registration:
-        await eventually(lambda: is_watched(registration))
-        await kubelet.stop()
-        await kubelet.start()
-        await eventually(lambda: is_watched(registration, times=2))
-
-
 # contract P2.2
 async def test_another_kubelet_socket_is_enough_to_register_again(socket_directory: Path) -> None:
     async with kubelet_in(socket_directory) as older, running(plugin(socket_directory, *CARDS)) as registration:
