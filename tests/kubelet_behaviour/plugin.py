@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 from uuid import uuid4
 
 import grpc
@@ -19,6 +19,8 @@ from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import (
     RegistrationStub,
     add_DevicePluginServicer_to_server,
 )
+
+Context: TypeAlias = aio.ServicerContext[Any, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,15 +146,11 @@ class Plugin(DevicePluginServicer):
             get_preferred_allocation_available=self.prefer is not None, pre_start_required=self._pre_start
         )
 
-    async def GetDevicePluginOptions(  # noqa: N802 -- kubelet's name
-        self, request: api.Empty, context: aio.ServicerContext[api.Empty, api.DevicePluginOptions]
-    ) -> api.DevicePluginOptions:
+    async def GetDevicePluginOptions(self, request: api.Empty, context: Context) -> api.DevicePluginOptions:
         self.connections.append("options")
         return self._options
 
-    async def ListAndWatch(  # noqa: N802 -- kubelet's name
-        self, request: api.Empty, context: aio.ServicerContext[api.Empty, api.ListAndWatchResponse]
-    ) -> AsyncIterator[api.ListAndWatchResponse]:
+    async def ListAndWatch(self, request: api.Empty, context: Context) -> AsyncIterator[api.ListAndWatchResponse]:
         self.connections.append("watch")
         self.streams += 1
         try:
@@ -167,10 +165,8 @@ class Plugin(DevicePluginServicer):
         finally:
             self.streams -= 1
 
-    async def GetPreferredAllocation(  # noqa: N802 -- kubelet's name
-        self,
-        request: api.PreferredAllocationRequest,
-        context: aio.ServicerContext[api.PreferredAllocationRequest, api.PreferredAllocationResponse],
+    async def GetPreferredAllocation(
+        self, request: api.PreferredAllocationRequest, context: Context
     ) -> api.PreferredAllocationResponse:
         (container,) = request.container_requests
         asked = Asked(
@@ -183,22 +179,18 @@ class Plugin(DevicePluginServicer):
         answer = api.ContainerPreferredAllocationResponse(deviceIDs=wished)
         return api.PreferredAllocationResponse(container_responses=[answer])
 
-    async def Allocate(  # noqa: N802 -- kubelet's name
-        self, request: api.AllocateRequest, context: aio.ServicerContext[api.AllocateRequest, api.AllocateResponse]
-    ) -> api.AllocateResponse:
+    async def Allocate(self, request: api.AllocateRequest, context: Context) -> api.AllocateResponse:
         (container,) = request.container_requests
         await self._record(Allocated(frozenset(container.devices_ids)), context)
         return api.AllocateResponse(container_responses=[self.answer])
 
-    async def PreStartContainer(  # noqa: N802 -- kubelet's name
-        self,
-        request: api.PreStartContainerRequest,
-        context: aio.ServicerContext[api.PreStartContainerRequest, api.PreStartContainerResponse],
+    async def PreStartContainer(
+        self, request: api.PreStartContainerRequest, context: Context
     ) -> api.PreStartContainerResponse:
         await self._record(PreStarted(frozenset(request.devices_ids)), context)
         return api.PreStartContainerResponse()
 
-    async def _record(self, call: Call, context: aio.ServicerContext[Any, Any]) -> None:
+    async def _record(self, call: Call, context: Context) -> None:
         self.calls.append(call)
         try:
             await self.before(call)

@@ -27,6 +27,13 @@ def gpu(card: int, **fields: Any) -> CardFacts:
     return CardFacts(card=Card(card), **(described | fields))
 
 
+def linked_gpu(number: int, driver: str = "i915", **facts: Any) -> CardFacts:
+    """Return a card with by-path links and a management engine that follow from its number."""
+    address = f"0000:{number:02x}:00.0"
+    links = {"by_path": (f"pci-{address}-card", f"pci-{address}-render"), "mei": (f"mei{number}",)}
+    return gpu(number, **{"driver": driver, "pci_address": address, **links, **facts})
+
+
 def nvidia_gpu(card: int, **fields: Any) -> CardFacts:
     """Return a healthy NVIDIA card with 80 GiB, which its container runtime knows by its UUID."""
     uuid = f"GPU-00000000-0000-4000-8000-{card:012x}"

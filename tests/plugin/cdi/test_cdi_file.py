@@ -10,8 +10,8 @@ import pytest
 from gas.plugin.cdi.cdi_file import cdi_text, with_cdi_names
 from gas.plugin.devices.allocation import Allocation, Presentation, card_allocation
 from gas.values.card_facts import CardFacts
+from tests.plugin.gpus import linked_gpu as gpu
 from tests.plugin.gpus import nvidia_gpu
-from tests.plugin.linked_gpus import linked_gpu as gpu
 
 NVIDIA = [nvidia_gpu(n, cdi_name=f"nvidia.com/gpu=GPU-{n}") for n in (0, 1)]
 

@@ -15,8 +15,8 @@ from gas.plugin.devices.allocation import (
     monitoring_allocation,
 )
 from gas.plugin.devices.device_ids import known_ids
+from tests.plugin.gpus import linked_gpu as gpu
 from tests.plugin.gpus import nvidia_gpu
-from tests.plugin.linked_gpus import linked_gpu as gpu
 
 
 def test_ids_give_their_cards_once_in_natural_order() -> None:

@@ -23,7 +23,7 @@ from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.known import DEFAULT
 from gas.vocabularies.protocol import DeviceOptions
 from gas.vocabularies.selection import parse_vocabularies
-from tests.plugin.linked_gpus import linked_gpu as gpu
+from tests.plugin.gpus import linked_gpu as gpu
 from tests.plugin.pods_for_plugin import I915, XE
 
 

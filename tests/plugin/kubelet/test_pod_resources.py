@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 import pytest
@@ -22,6 +22,8 @@ from gas.vocabularies.known import DEFAULT
 from tests.plugin.pods_for_plugin import I915
 from tests.plugin.scripted_kubelet import PATIENCE
 
+Context: TypeAlias = aio.ServicerContext[Any, Any]
+
 
 class Lister(PodResourcesListerServicer):
     """List the pods that the test sets; ``refuses`` makes every reply an error."""
@@ -38,11 +40,7 @@ class Lister(PodResourcesListerServicer):
         self.too_often = 0
         """How many questions are refused because there were too many."""
 
-    async def List(  # noqa: N802 -- kubelet's name
-        self,
-        request: api.ListPodResourcesRequest,
-        context: aio.ServicerContext[api.ListPodResourcesRequest, api.ListPodResourcesResponse],
-    ) -> api.ListPodResourcesResponse:
+    async def List(self, request: api.ListPodResourcesRequest, context: Context) -> api.ListPodResourcesResponse:
         await asyncio.sleep(self.seconds)
         if self.refuses:
             await context.abort(grpc.StatusCode.INTERNAL, "no luck")
@@ -51,11 +49,7 @@ class Lister(PodResourcesListerServicer):
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
         return api.ListPodResourcesResponse(pod_resources=self.pods)
 
-    async def Get(  # noqa: N802 -- kubelet's name
-        self,
-        request: api.GetPodResourcesRequest,
-        context: aio.ServicerContext[api.GetPodResourcesRequest, api.GetPodResourcesResponse],
-    ) -> api.GetPodResourcesResponse:
+    async def Get(self, request: api.GetPodResourcesRequest, context: Context) -> api.GetPodResourcesResponse:
         self.asked += 1
         if self.too_often:
             self.too_often -= 1
@@ -66,10 +60,8 @@ class Lister(PodResourcesListerServicer):
         await context.abort(grpc.StatusCode.UNKNOWN, self.gets or "pod not found")
         raise AssertionError
 
-    async def GetAllocatableResources(  # noqa: N802 -- kubelet's name
-        self,
-        request: api.AllocatableResourcesRequest,
-        context: aio.ServicerContext[api.AllocatableResourcesRequest, api.AllocatableResourcesResponse],
+    async def GetAllocatableResources(
+        self, request: api.AllocatableResourcesRequest, context: Context
     ) -> api.AllocatableResourcesResponse:
         return api.AllocatableResourcesResponse(devices=self.devices)
 

@@ -1,19 +1,19 @@
-"""The allocator's replies to kubelet, its metrics and its log."""
+"""The reasons that the log gives for guesses and for other cards than decided, at the default level."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from typing import NamedTuple
 
 import pytest
 
 from gas.objects.stored import NodePod
-from gas.plugin.devices.allocation import Allocation, NoSuchCards
+from gas.plugin.devices.allocation import Allocation
 from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Ids, PreferredRequest
 from gas.plugin.flags import parse_flags
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
-from gas.plugin.matching.allocator import Allocator, IssuedEnvironments
+from gas.plugin.matching.allocator import Allocator, IssuedEnvironments, why_other_cards
 from gas.plugin.matching.gpu_pods import GpuPods
 from gas.plugin.matching.matcher import Matcher
 from gas.plugin.matching.pod_resolver import PodResolver
@@ -21,6 +21,7 @@ from gas.plugin.metrics import Metrics
 from gas.vocabularies.known import DEFAULT
 from tests.builders import container
 from tests.listed import list_all
+from tests.plugin.called_by_hand import Node as ByHand
 from tests.plugin.gpus import gpu
 from tests.plugin.pods_for_plugin import I915, WITHOUT_DEVICES, decided, ids, node_pod, slots
 
@@ -46,22 +47,21 @@ class Node:
     def __init__(self, kubelet: Kubelet, *pods: NodePod) -> None:
         self.pods = GpuPods(DEFAULT)
         list_all(self.pods, list(pods))
-        self.metrics = Metrics("1")
         matcher = Matcher(self.pods)
         self.allocator = Allocator(
             matcher,
             PodResolver(matcher, kubelet, is_watching=lambda: True),
             IssuedEnvironments(DEFAULT),
-            self.metrics,
+            Metrics("1"),
             parse_flags([], environ={}, host_name="n"),
             gpus=lambda: [gpu(card) for card in range(4)],
             clock=time.monotonic,
         )
 
-    async def prefer(self, offered: Ids | None = None) -> list[str]:
-        ids = slots(4) if offered is None else offered
-        request = PreferredRequest(resource=I915, offered=tuple(sorted(ids)), must_include=NO_IDS, size=1)
-        return list(map(str, await self.allocator.prefer(request)))
+    async def prefer(self, offered: Ids) -> None:
+        await self.allocator.prefer(
+            PreferredRequest(resource=I915, offered=tuple(sorted(offered)), must_include=NO_IDS, size=1)
+        )
 
     def allocate(self, *texts: str) -> Allocation:
         return self.allocator.allocate(AllocateRequest(resource=I915, ids=ids(*texts)))
@@ -71,82 +71,101 @@ A = node_pod(ONE, name="a", annotations=decided("card2", ts=1))
 B = node_pod(ONE, name="b", annotations=decided("card3", ts=2))
 
 
-# contract P3.5
-async def test_the_cards_decided_are_preferred() -> None:
-    assert await Node(Kubelet("b"), A, B).prefer() == ["card3-0"]
+class Case(NamedTuple):
+    """Two calls and the reasons that are logged for them.
+
+    listed   the pods that kubelet lists
+    offered  in GetPreferredAllocation; empty if kubelet does not ask
+    given    in Allocate
+    """
+
+    listed: str
+    pods: tuple[NodePod, ...]
+    offered: Ids
+    given: str
+    reasons: list[str]
 
 
-async def test_cards_that_are_gone_cannot_be_allocated() -> None:
-    node = Node(Kubelet(), A)
-    with pytest.raises(NoSuchCards):
-        node.allocate("card9-0")
+TILED = node_pod(container("c", i915=1, tiles=1), name="a", annotations=decided("card2", tiles="card2:tile0"))
 
 
 @pytest.mark.parametrize(
-    ("given", "outcome"),
-    [pytest.param("card2-0", "as-decided", id="as-decided"), pytest.param("card1-0", "otherwise", id="otherwise")],
+    "case",
+    [
+        pytest.param(Case("a", (A,), slots(4), "card2-0", []), id="as-decided"),
+        pytest.param(Case("", (A, B), slots(4), "card2-0", ["kubelet does not list its pods"]), id="a-guess"),
+        pytest.param(Case("a", (A,), slots(2), "card1-0", ["kubelet did not offer card2: "]), id="other-cards"),
+        pytest.param(
+            Case("", (A, B), slots(4), "card1-0", ["kubelet does not list its pods"] * 2),
+            id="others-after-a-guess",
+        ),
+        pytest.param(
+            Case("a", (TILED,), slots(4), "card2-0", ["the tiles of its decision cannot be read: "]), id="damaged-tiles"
+        ),
+        pytest.param(Case("", (A,), NO_IDS, "card1-0", ["kubelet did not ask for a preference"]), id="no-question"),
+    ],
 )
-async def test_allocations_are_counted(given: str, outcome: str) -> None:
-    node = Node(Kubelet("a"), A)
-    await node.prefer()
-    node.allocate(given)
-    labels = {"resource": "i915", "outcome": outcome}
-    assert node.metrics.registry.get_sample_value("gas_plugin_allocations_total", labels) == 1
+async def test_everything_that_may_lead_to_a_receipt_has_its_reason_in_the_log(
+    case: Case, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "gas.plugin.matching.allocator")
+    node = Node(Kubelet(*case.listed), *case.pods)
+    if case.offered:
+        await node.prefer(case.offered)
+    assert node.allocate(case.given).env == {}
+    logged = [getattr(record, "because", "") for record in caplog.records]
+    assert len(logged) == len(case.reasons)
+    assert all(reason.startswith(begin) for reason, begin in zip(logged, case.reasons, strict=True)), logged
 
 
-class TestLog:
-    """Everything that may lead to a receipt has its reason in the log, at the default level."""
+async def test_of_very_many_ids_only_the_number_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "gas.plugin.matching.allocator")
+    Node(Kubelet()).allocate(*(f"card{card}-{slot}" for card in (0, 1) for slot in range(500)))
+    assert [record.__dict__["ids"] for record in caplog.records] == ["500 of card0,500 of card1"]
 
-    @pytest.fixture
-    def because(self, caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-        caplog.set_level(logging.INFO, "gas.plugin.matching.allocator")
-        return lambda: [getattr(record, "because", "") for record in caplog.records]
 
-    async def test_cards_as_decided_are_not_logged(self, because: Callable[[], list[str]]) -> None:
-        node = Node(Kubelet("a"), A)
-        await node.prefer()
-        node.allocate("card2-0")
-        assert because() == []
+TWO = container("c", i915=2)
+INIT = container("i", i915=1)
 
-    async def test_the_reason_of_a_guess_is_logged(self, because: Callable[[], list[str]]) -> None:
-        node = Node(Kubelet(), A, B)
-        await node.prefer()
-        assert because() == ["kubelet does not list its pods"]
 
-    async def test_the_reason_of_other_cards_is_logged(self, because: Callable[[], list[str]]) -> None:
-        node = Node(Kubelet("a"), A)
-        await node.prefer(slots(2))
-        node.allocate("card1-0")
-        (reported,) = because()
-        assert reported.startswith("kubelet did not offer card2: ")
+def _why(node: ByHand, *texts: str) -> str:
+    return why_other_cards(node.allocate(*texts))
 
-    async def test_other_cards_after_a_guess_are_logged_with_the_reason_of_the_guess(
-        self, because: Callable[[], list[str]]
-    ) -> None:
-        node = Node(Kubelet(), A, B)
-        await node.prefer()
-        node.allocate("card1-0")
-        assert because() == ["kubelet does not list its pods"] * 2
 
-    async def test_malformed_tiles_are_logged_although_the_cards_are_as_decided(
-        self, because: Callable[[], list[str]]
-    ) -> None:
-        tiled = container("c", i915=1, tiles=1)
-        node = Node(Kubelet("a"), node_pod(tiled, name="a", annotations=decided("card2", tiles="card2:tile0")))
-        assert await node.prefer() == ["card2-0"]
-        assert node.allocate("card2-0").env == {}
-        (reason,) = because()
-        assert reason.startswith("the tiles of its decision cannot be read: ")
+def test_kubelet_takes_any_of_what_init_containers_had_without_asking() -> None:
+    pair = container("i", i915=2)
+    node = ByHand(node_pod(ONE, init=(pair,), annotations=decided("card0", init="card0,card1")))
+    node.prefer(2, slots(2))
+    node.allocate("card0-0", "card1-0")
+    assert _why(node, "card1-0").startswith("kubelet did not ask for a preference: it reuses devices of the pod's init")
 
-    async def test_a_missing_question_is_logged(self, because: Callable[[], list[str]]) -> None:
-        node = Node(Kubelet(), A, B)
-        await node.prefer()
-        node.allocate("card2-0")
-        node.allocate("card1-0")
-        assert because()[-1] == "kubelet did not ask for a preference"
 
-    async def test_of_very_many_ids_only_the_number_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
-        node = Node(Kubelet())
-        caplog.set_level(logging.INFO, "gas.plugin.matching.allocator")
-        node.allocate(*(f"card{card}-{slot}" for card in (0, 1) for slot in range(500)))
-        assert [record.__dict__["ids"] for record in caplog.records] == ["500 of card0,500 of card1"]
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(node_pod(ONE, annotations=decided("card0")), id="no-init-container"),
+        pytest.param(node_pod(ONE, init=(container("i"),), annotations=decided("card0")), id="one-without-cards"),
+    ],
+)
+def test_kubelet_may_not_ask_for_a_preference(pod: NodePod) -> None:
+    assert _why(ByHand(pod), "card1-0") == "kubelet did not ask for a preference"
+
+
+def test_the_card_of_an_init_container_is_kept() -> None:
+    node = ByHand(node_pod(TWO, init=(INIT,), annotations=decided("card0,card1", init="card0")))
+    node.prefer(1, ids("card2-0"))
+    node.allocate("card2-0")
+    node.prefer(2, slots(2), ids("card2-0"))
+    assert _why(node, "card0-0", "card2-0") == "kubelet keeps card2, which an init container of the pod had"
+
+
+def test_a_card_was_not_offered() -> None:
+    node = ByHand(node_pod(TWO, annotations=decided("card0,card7")))
+    node.prefer(2, slots(2))
+    assert _why(node, "card0-0", "card1-0").startswith("kubelet did not offer card7: ")
+
+
+def test_a_preference_was_not_followed() -> None:
+    node = ByHand(node_pod(ONE, annotations=decided("card0")))
+    node.prefer(1, slots(2))
+    assert _why(node, "card1-0") == "kubelet did not follow the preference"
