@@ -13,7 +13,9 @@ import pytest
 from gas.cluster.objects import MERGE_PATCH
 from gas.plugin.devices.device_ids import PreferredRequest
 from gas.plugin.flags import Environment
+from gas.plugin.kubelet.device_server import DeviceServer
 from gas.plugin.kubelet.pod_resources import Listing, PodResources
+from gas.plugin.kubelet.registration import State
 from gas.plugin.kubelet_api import podresources_v1_pb2
 from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import PodResourcesListerStub
 from gas.plugin.matching.matcher import Preference
@@ -304,6 +306,45 @@ class TestRestarts:
             await eventually(lambda: plugin.readiness.why_not() is None)
             assert (node.count("ready"), node.count("registered", resource="i915")) == (1, 1)
 
+    async def test_the_one_that_stands_back_leaves_the_node_to_the_other_one(self) -> None:
+        """The newer one has kubelet."""
+        unlike = (*fake_gpus(FLEX_170, 1), *fake_gpus(MAX_1550_XE, 1, first=1))
+
+        def capacity() -> str:
+            return str(node.node()["metadata"].get("annotations", {}).get("gas-card-capacity", ""))
+
+        def writes() -> float:
+            return {name: value for name, _, value in old.node.samples()}["gas_plugin_node_writes_total"]
+
+        async with sandbox_node(*unlike) as node, node.running_plugin("--shared-dev-num=2") as old:
+            await eventually(lambda: "card0=i915:2," in capacity())
+            async with node.running_plugin("--shared-dev-num=4"):
+                await eventually(lambda: {each.state for each in old.registrations.values()} == {State.STANDING_BACK})
+                await eventually(lambda: "card0=i915:4," in capacity())
+                before = writes()
+                # A change of the node, which the watch of the one that stands back shows as well.
+                node.annotate_node({"gas-card-capacity": "nonsense"})
+                await eventually(lambda: "card0=i915:4," in capacity())
+                await asyncio.sleep(0.5)  # a writer that is not held writes at once
+                assert writes() == before
+            await eventually(lambda: "card0=i915:2," in capacity())
+
+    async def test_pods_are_watched_as_long_as_kubelets_calls_are_served(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Otherwise the pod in the middle would wait for a watch that has ended, and then get any cards."""
+        close = DeviceServer.close
+        watched: list[bool] = []
+
+        async def observed_close(server: DeviceServer) -> None:
+            await close(server)
+            watched.append(_is_running("Watch.run"))
+
+        async with sandbox_node(*fake_gpus(FLEX_170, 1)) as node, node.running_plugin():
+            assert _is_running("Watch.run")
+            monkeypatch.setattr(DeviceServer, "close", observed_close)
+        assert watched
+        assert all(watched)
+        assert not _is_running("Watch.run")
+
 
 class TestWithoutTheCluster:
     async def test_devices_are_handed_out_while_the_api_server_is_away(self) -> None:
@@ -370,3 +411,11 @@ class TestTheNode:
             assert "THE GPUS OF THIS NODE ARE FAKE" in caplog.text
             await eventually(lambda: [reason for reason, _ in node.events(NODE)] == ["FakeGPUs"])
             assert node.count("fake_gpus") == 1
+
+
+def _is_running(function: str) -> bool:
+    """Return whether a task of this function runs that was not cancelled."""
+    return any(
+        getattr(task.get_coro(), "__qualname__", "") == function and not task.cancelling()
+        for task in asyncio.all_tasks()
+    )

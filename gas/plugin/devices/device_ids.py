@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -52,14 +52,6 @@ def _card(number: str) -> Card:
     return Card(int(number))
 
 
-def ids_by_card(ids: Iterable[DeviceId]) -> Mapping[Card, Sequence[DeviceId]]:
-    """Return the ids of each card, in their order; the cards come in any order."""
-    by_card: defaultdict[Card, list[DeviceId]] = defaultdict(list)
-    for id_ in ids:
-        by_card[id_[0]].append(id_)
-    return dict(by_card)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocateRequest:
     """Allocate: kubelet has chosen these ids for one container.
@@ -104,7 +96,9 @@ class PreferredRequest:
 
     def __post_init__(self) -> None:
         # Made once, because a call may be compared with every pod that waits, and may offer 150,000 ids.
-        by_card = ids_by_card(self.offered)
+        by_card: dict[Card, list[DeviceId]] = {}
+        for id_ in self.offered:
+            by_card.setdefault(id_[0], []).append(id_)
         object.__setattr__(self, "available", frozenset(self.offered))
         object.__setattr__(self, "by_card", by_card)
         object.__setattr__(self, "counts", {card: len(ids) for card, ids in by_card.items()})

@@ -168,10 +168,6 @@ class GpuPods:
     def get(self, uid: str) -> GpuPod | None:
         return self._pods.get(uid)
 
-    def named(self, key: str) -> GpuPod | None:
-        """Return the newest pod ``namespace/name``, or None if it requests no cards."""
-        return self._pods.get(self._uids.get(key, ""))
-
     def has_seen(self, key: str) -> bool:
         """Return whether the watch shows a pod of this name, with or without cards."""
         return key in self._uids

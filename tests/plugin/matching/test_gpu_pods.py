@@ -60,7 +60,6 @@ def test_a_pod_without_cards_is_only_known_by_name(containers: list[dict[str, An
     pods.changed(node_pod(*containers, name="web"))
 
     assert list(pods) == []
-    assert pods.named("default/web") is None
     assert pods.has_seen("default/web")
 
 
@@ -234,9 +233,8 @@ class TestWatch:
         pods.changed(node_pod(container(i915=2), uid="second"))
         pods.deleted(node_pod(container(i915=1), uid="first"))
 
-        named = pods.named("default/pod")
-        assert named is not None
-        assert named.uid == "second"
+        assert [pod.uid for pod in pods] == ["second"]
+        assert pods.has_seen("default/pod")
 
     def test_every_event_is_reported(self) -> None:
         told: list[int] = []

@@ -27,19 +27,6 @@ class TestPrefer:
         assert preference.match.target is not None
         assert preference.match.target.decided == ContainerChoice((Card(3), Card(1)))
 
-    def test_any_free_id_of_a_shared_card_will_do(self) -> None:
-        node = Node(node_pod(ONE, annotations=decided("card1")))
-
-        assert node.prefer(1, slots(2, 3) - ids("card1-0")).ids == tuple(ids("card1-1"))
-
-    def test_ids_that_kubelet_insists_on_come_first_and_count_for_their_card(self) -> None:
-        node = Node(node_pod(container("c", i915=2), init=(container("i", i915=1),),
-                             annotations=decided("card0,card1", init="card0")))  # fmt: skip
-        node.prefer(1, slots(2, 2))
-        node.allocate("card0-1")
-
-        assert node.prefer(2, slots(2, 2), ids("card0-1")).ids == (*ids("card0-1"), *ids("card1-0"))
-
     def test_a_card_that_is_not_free_leaves_its_place_to_the_policy(self) -> None:
         node = Node(node_pod(container("c", i915=2), annotations=decided("card0,card1")))
 
