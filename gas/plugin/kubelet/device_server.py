@@ -138,14 +138,11 @@ class DeviceServer:
         self._ending: asyncio.Task[None] | None = None
 
     @property
-    def prefers(self) -> bool:
-        """True if kubelet should ask before it chooses ids."""
-        return self._prefer is not None
-
-    @property
-    def is_called_before_starts(self) -> bool:
-        """True if kubelet must call before each start of a container."""
-        return bool(self._before_start)
+    def options(self) -> api.DevicePluginOptions:
+        """Which calls kubelet makes, for its registration and its connection."""
+        return api.DevicePluginOptions(
+            get_preferred_allocation_available=self._prefer is not None, pre_start_required=bool(self._before_start)
+        )
 
     @property
     def healthy_ids(self) -> frozenset[str]:
@@ -290,7 +287,7 @@ class _Service(DevicePluginServicer):
         self._server = server
 
     async def GetDevicePluginOptions(self, request: api.Empty, context: _Context) -> api.DevicePluginOptions:
-        return options(self._server)
+        return self._server.options
 
     async def ListAndWatch(self, request: api.Empty, context: _Context) -> AsyncIterator[api.ListAndWatchResponse]:
         async for state in self._server.watched():
@@ -320,13 +317,6 @@ class _Service(DevicePluginServicer):
     ) -> api.PreStartContainerResponse:
         await self._server.starts(request)
         return api.PreStartContainerResponse()
-
-
-def options(server: DeviceServer) -> api.DevicePluginOptions:
-    """Return which calls kubelet may make, for its registration and its connection."""
-    return api.DevicePluginOptions(
-        get_preferred_allocation_available=server.prefers, pre_start_required=server.is_called_before_starts
-    )
 
 
 def _device_message(device: Device) -> api.Device:

@@ -14,7 +14,7 @@ import grpc
 from grpc import aio
 
 from gas.cluster.backoff import Backoff
-from gas.plugin.kubelet.device_server import DeviceServer, options
+from gas.plugin.kubelet.device_server import DeviceServer
 from gas.plugin.kubelet.plugin_socket import FileIdentity, PluginSocket, file_identity, is_served
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import RegistrationStub
@@ -178,7 +178,7 @@ class Registration:
             version=API_VERSION,
             endpoint=socket.new_endpoint().name,
             resource_name=self.server.resource,
-            options=options(self.server),
+            options=self.server.options,
         )
         # A channel of its own pool connects at once; a shared one may still wait after an earlier failure.
         channel = aio.insecure_channel(f"unix:{self._kubelet}", options=[("grpc.use_local_subchannel_pool", 1)])

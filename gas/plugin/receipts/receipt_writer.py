@@ -14,7 +14,7 @@ from gas.plugin.matching.allocator import IssuedEnvironments
 from gas.plugin.matching.gpu_pods import GpuPod
 from gas.plugin.matching.matcher import SETTLED, Matcher
 from gas.plugin.metrics import Metrics
-from gas.plugin.node_writer import Events
+from gas.plugin.node_writer import FORBIDDEN_PAUSE, Events
 from gas.plugin.receipts.receipts import Receipt, ReceiptKind, given_cards, receipt
 from gas.values.cards import Card
 from gas.values.errors import GasError
@@ -27,9 +27,6 @@ INTERVAL = 3.0
 
 QUIET = 1.0
 """Seconds without a call of kubelet before it is asked for its list: see `gas.plugin.matching.matcher.Matcher`."""
-
-FORBIDDEN_PAUSE = 30.0
-"""Seconds between two attempts while an RBAC rule is missing."""
 
 WRITE_AGAIN = 10.0
 """Seconds after which annotations are written again if the watch has not shown them on the pod."""

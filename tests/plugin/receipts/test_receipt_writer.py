@@ -21,9 +21,9 @@ from gas.plugin.matching.allocator import IssuedEnvironment, IssuedEnvironments
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
 from gas.plugin.matching.matcher import SETTLED, Matcher
 from gas.plugin.metrics import Metrics
-from gas.plugin.node_writer import Events
+from gas.plugin.node_writer import FORBIDDEN_PAUSE, Events
 from gas.plugin.receipts import receipt_writer
-from gas.plugin.receipts.receipt_writer import FORBIDDEN_PAUSE, WRITE_AGAIN, ReceiptWriter
+from gas.plugin.receipts.receipt_writer import WRITE_AGAIN, ReceiptWriter
 from gas.plugin.receipts.receipts import Receipt, receipt
 from gas.values.cards import Card
 from gas.values.errors import GasError
