@@ -121,93 +121,81 @@ def test_no_receipt(pod: GpuPod, listing: ContainerIds, init: Mapping[int, froze
     assert receipt(pod, listing, init) is None
 
 
+def mismatch(clauses: str, **cards: str) -> Receipt:
+    return Receipt(ReceiptKind.MISMATCH, annotated(**cards), f"kubelet gave other cards than decided: {clauses}")
+
+
+def adopted(clauses: str, why: str = "there is no decision for the pod", **cards: str) -> Receipt:
+    return Receipt(ReceiptKind.ADOPTED, annotated(**cards), f"{why}; kubelet chose its cards: {clauses}")
+
+
+def repaired(clauses: str, **cards: str) -> Receipt:
+    return Receipt(ReceiptKind.REPAIRED, annotated(**cards), f"the receipt on the pod was wrong: {clauses}, as decided")
+
+
+def annotated(**cards: str) -> dict[str, str]:
+    """Return the annotations ``gas-allocated-cards`` (``cards``) and ``gas-allocated-init-cards`` (``init_cards``)."""
+    return {f"gas-allocated-{name.replace('_', '-')}": text for name, text in cards.items()}
+
+
 WRITTEN = [
     pytest.param(
         seen(ONE, started=True, annotations=decided("card0")),
         listed(c="card1-0"),
         {},
-        Receipt(
-            ReceiptKind.MISMATCH,
-            {"gas-allocated-cards": "card1"},
-            "kubelet gave other cards than decided: container 'c' got card1 instead of card0",
-        ),
+        mismatch("container 'c' got card1 instead of card0", cards="card1"),
         id="another-card",
     ),
     pytest.param(
         seen(ONE, container("none"), TWO, started=True, annotations=decided("card0||card3,card1")),
         listed(c="card0-0", none="", d="card1-0,card2-0"),
         {},
-        Receipt(
-            ReceiptKind.MISMATCH,
-            {"gas-allocated-cards": "card0||card1,card2"},
-            "kubelet gave other cards than decided: container 'd' got card1, card2 instead of card1, card3",
-        ),
+        mismatch("container 'd' got card1, card2 instead of card1, card3", cards="card0||card1,card2"),
         id="every-container-keeps-its-place-and-cards-as-decided-come-first",
     ),
     pytest.param(
         seen(TWO, started=True, annotations=decided("card0,card1")),
         listed(d="card1-0,card1-1"),
         {},
-        Receipt(
-            ReceiptKind.MISMATCH,
-            {"gas-allocated-cards": "card1"},
-            "kubelet gave other cards than decided: container 'd' got card1 instead of card0, card1",
-        ),
+        mismatch("container 'd' got card1 instead of card0, card1", cards="card1"),
         id="two-ids-of-one-card",
     ),
     pytest.param(
         seen(ONE, init=(INIT, SIDE), started=True, annotations=decided("card0", init="card0|card2")),
         listed(s="card3-0", c="card0-0"),
         {},
-        Receipt(
-            ReceiptKind.MISMATCH,
-            {"gas-allocated-init-cards": "card0|card3"},
-            "kubelet gave other cards than decided: container 's' got card3 instead of card2",
-        ),
+        mismatch("container 's' got card3 instead of card2", init_cards="card0|card3"),
         id="a-sidecar-beside-an-init-container-without-known-cards",
     ),
     pytest.param(
         seen(ONE, init=(INIT,), started=True, annotations=decided("card0", init="card0")),
         listed(c="card0-0"),
         {0: cards(4)},
-        Receipt(
-            ReceiptKind.MISMATCH,
-            {"gas-allocated-init-cards": "card4"},
-            "kubelet gave other cards than decided: container 'i' got card4 instead of card0",
-        ),
+        mismatch("container 'i' got card4 instead of card0", init_cards="card4"),
         id="an-init-container-that-we-remember",
     ),
     pytest.param(
         seen(ONE, started=True),
         listed(c="card1-0"),
         {},
-        Receipt(
-            ReceiptKind.ADOPTED,
-            {"gas-allocated-cards": "card1"},
-            "there is no decision for the pod; kubelet chose its cards: container 'c' has card1",
-        ),
+        adopted("container 'c' has card1", cards="card1"),
         id="adopted",
     ),
     pytest.param(
         seen(container("c", i915=1, xe=1), started=True, annotations=decided("card1")),
         {"c": {I915: ids("card0-0"), XE: ids("card1-0")}},
         {},
-        Receipt(
-            ReceiptKind.MISMATCH,
-            {"gas-allocated-cards": "card1,card0"},
-            "kubelet gave other cards than decided: container 'c' got card0, card1 instead of card1",
-        ),
+        mismatch("container 'c' got card0, card1 instead of card1", cards="card1,card0"),
         id="cards-of-both-drivers-where-the-original-decided-for-one",
     ),
     pytest.param(
         seen(ONE, init=(INIT, SIDE), started=True),
         listed(s="card2-0", c="card1-0"),
         {0: cards(1)},
-        Receipt(
-            ReceiptKind.ADOPTED,
-            {"gas-allocated-init-cards": "card1|card2", "gas-allocated-cards": "card1"},
-            "there is no decision for the pod; kubelet chose its cards: container 'i' has card1;"
-            " container 's' has card2; container 'c' has card1",
+        adopted(
+            "container 'i' has card1; container 's' has card2; container 'c' has card1",
+            init_cards="card1|card2",
+            cards="card1",
         ),
         id="adopted-with-init-containers",
     ),
@@ -215,11 +203,7 @@ WRITTEN = [
         seen(container("c"), init=(INIT,), started=True),
         {"c": {}},
         {0: cards(1)},
-        Receipt(
-            ReceiptKind.ADOPTED,
-            {"gas-allocated-init-cards": "card1"},
-            "there is no decision for the pod; kubelet chose its cards: container 'i' has card1",
-        ),
+        adopted("container 'i' has card1", init_cards="card1"),
         id="adopted-for-its-init-container-alone",
     ),
     pytest.param(
@@ -238,11 +222,7 @@ WRITTEN = [
         seen(container("c", i915=1) | FOO, started=True),
         listed(c="card1-0"),
         {},
-        Receipt(
-            ReceiptKind.ADOPTED,
-            {"gas-allocated-cards": "card1"},
-            "there is no decision for the pod; kubelet chose its cards: container 'c' has card1",
-        ),
+        adopted("container 'c' has card1", cards="card1"),
         id="an-amount-that-no-card-can-have",
     ),
     pytest.param(
@@ -255,11 +235,11 @@ WRITTEN = [
         ),
         {"s": {I915: ids("card2-0")}, "c": {}, "d": {XE: ids("card1-0")}},
         {},
-        Receipt(
-            ReceiptKind.ADOPTED,
-            {"gas-allocated-init-cards": "|card2", "gas-allocated-cards": "|card1"},
-            "its need cannot be read: container 'c', 'gpu.intel.com/i915': expected a whole number, found '1.5';"
-            " kubelet chose its cards: container 's' has card2; container 'd' has card1",
+        adopted(
+            "container 's' has card2; container 'd' has card1",
+            "its need cannot be read: container 'c', 'gpu.intel.com/i915': expected a whole number, found '1.5'",
+            init_cards="|card2",
+            cards="|card1",
         ),
         id="a-need-that-cannot-be-read",
     ),
@@ -267,44 +247,30 @@ WRITTEN = [
         seen(ONE, started=True, annotations=decided("card0") | {"gas-allocated-cards": "card9"}),
         listed(c="card0-0"),
         {},
-        Receipt(
-            ReceiptKind.REPAIRED,
-            {"gas-allocated-cards": "card0"},
-            "the receipt on the pod was wrong: container 'c' has card0, as decided",
-        ),
+        repaired("container 'c' has card0", cards="card0"),
         id="a-forged-receipt",
     ),
     pytest.param(
         seen(TWO, started=True, annotations=decided("card0,card1") | {"gas-allocated-cards": "card0"}),
         listed(d="card0-0,card1-0"),
         {},
-        Receipt(
-            ReceiptKind.REPAIRED,
-            {"gas-allocated-cards": "card0,card1"},
-            "the receipt on the pod was wrong: container 'd' has card0, card1, as decided",
-        ),
+        repaired("container 'd' has card0, card1", cards="card0,card1"),
         id="a-forged-receipt-with-fewer-cards",
     ),
     pytest.param(
         seen(ONE, started=True, annotations=decided("card0") | {"gas-allocated-init-cards": "|||"}),
         listed(c="card0-0"),
         {},
-        Receipt(
-            ReceiptKind.REPAIRED,
-            {"gas-allocated-cards": "card0", "gas-allocated-init-cards": ""},
-            "the receipt on the pod was wrong: container 'c' has card0, as decided",
-        ),
+        repaired("container 'c' has card0", cards="card0", init_cards=""),
         id="a-damaged-receipt-is-taken-away",
     ),
     pytest.param(
         seen(*(container(f"c{n}", i915=1) for n in range(5)), started=True),
         {f"c{n}": {I915: ids(f"card{n}-0")} for n in range(5)},
         {},
-        Receipt(
-            ReceiptKind.ADOPTED,
-            {"gas-allocated-cards": "card0|card1|card2|card3|card4"},
-            "there is no decision for the pod; kubelet chose its cards: container 'c0' has card0;"
-            " container 'c1' has card1; container 'c2' has card2; and 2 more",
+        adopted(
+            "container 'c0' has card0; container 'c1' has card1; container 'c2' has card2; and 2 more",
+            cards="card0|card1|card2|card3|card4",
         ),
         id="a-sentence-names-a-few",
     ),
