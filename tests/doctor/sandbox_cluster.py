@@ -14,6 +14,7 @@ from sandbox.api.kinds import LEASES, NAMESPACES, NODES, PODS
 from sandbox.api.routes import Access, Authorize, everything_allowed
 from sandbox.api.server import ApiServer
 from tests.builders import container, pod_json
+from tests.doctor.snapshots import seen_node_json
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -71,28 +72,7 @@ def fill(server: ApiServer) -> None:
     """Create two nodes with two cards each, their plugins, an extender's pod, and a pod on card0."""
     server.api.create(NAMESPACES, None, {"metadata": {"name": "kube-node-lease"}})
     for name in ("gpu-1", "gpu-2"):
-        resources = {"gpu.intel.com/i915": "20", "gpu.intel.com/millicores": "2000", "gpu.intel.com/memory.max": "16G"}
-        server.api.create(
-            NODES,
-            None,
-            {
-                "metadata": {
-                    "name": name,
-                    "labels": {"gpu.intel.com/gpu-numbers": "0.1"},
-                    "managedFields": [
-                        {
-                            "manager": "gas-plugin",
-                            "fieldsV1": {"f:metadata": {"f:labels": {"f:gpu.intel.com/gpu-numbers": {}}}},
-                        }
-                    ],
-                },
-                "status": {
-                    "capacity": resources,
-                    "allocatable": resources,
-                    "conditions": [{"type": "Ready", "status": "True"}],
-                },
-            },
-        )
+        server.api.create(NODES, None, seen_node_json(name))
         add_pod(server, pod_json({"name": "p", "command": ["gas-plugin"]}, name=f"gas-plugin-{name}", node=name))
     add_pod(server, pod_json({"name": "e", "command": ["gas-extender"]}, name="gas-0", node="cp"))
     written = {"gas-ts": "1", "gas-container-cards": "card0"}

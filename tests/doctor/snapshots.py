@@ -16,7 +16,7 @@ from gas.doctor.findings import Finding, Level, Unseen
 from gas.doctor.objects import Lease
 from gas.doctor.snapshot import Call, Reply, SeenScheduler, Snapshot
 from gas.objects.stored import DetailedNode, DetailedPod
-from tests.builders import container, pod_json
+from tests.builders import container, described_node, pod_json
 
 NOW = 1_800_000_000.0
 """2027-01-15 08:00:00 UTC."""
@@ -26,7 +26,7 @@ NOT_SEEN = Unseen("it may not be seen", "gas doctor --kubeconfig=FILE")
 FILE = "/etc/kubernetes/gas/scheduler-config.yaml"
 
 
-def seen_node(
+def seen_node_json(
     name: str = "gpu-1",
     *,
     labels: Mapping[str, str] | None = None,
@@ -34,28 +34,22 @@ def seen_node(
     capacity: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
     writer: str = "gas-plugin",
-) -> DetailedNode:
+) -> dict[str, Any]:
     """Build a node with two cards of 1000 millicores and 8 GB. Names are without ``gpu.intel.com/``."""
-    labels = {"gpu-numbers": "0.1"} if labels is None else labels
+    labels = _full({"gpu-numbers": "0.1"} if labels is None else labels)
     resources = {"i915": "20", "millicores": "2000", "memory.max": "16G"} if resources is None else resources
-    full = _full(resources)
-    written: dict[str, Any] = {f"f:{label}": {} for label in _full(labels)}
-    node = {
-        "metadata": {
-            "name": name,
-            "labels": _full(labels),
-            "annotations": dict(annotations or {}),
-            "managedFields": [
-                {"manager": writer, "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": written}}}
-            ],
-        },
-        "status": {
-            "capacity": _full(capacity) if capacity is not None else full,
-            "allocatable": full,
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }
-    return msgspec.convert(node, DetailedNode)
+    node = described_node(name, _full(resources), labels=labels, annotations=annotations)
+    written = {"f:metadata": {"f:labels": {f"f:{label}": {} for label in labels}}}
+    node["metadata"]["managedFields"] = [{"manager": writer, "operation": "Update", "fieldsV1": written}]
+    node["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    if capacity is not None:
+        node["status"]["capacity"] = _full(capacity)
+    return node
+
+
+def seen_node(name: str = "gpu-1", **fields: Any) -> DetailedNode:
+    """Build the same node, decoded."""
+    return msgspec.convert(seen_node_json(name, **fields), DetailedNode)
 
 
 def shared_node(**resources: str) -> DetailedNode:
