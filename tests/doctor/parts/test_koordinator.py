@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import pytest
 
-from gas.objects.stored import ManagedFields
-from tests.doctor.snapshots import NOT_SEEN, extender_pod, findings, plugin_pod, seen_node, worst
+from gas.objects.stored import DetailedNode
+from tests.doctor.snapshots import NOT_SEEN, extender_pod, findings, plugin_pod, seen_node_json, worst
 
 KOORDINATOR = "--vocabularies=intel,koordinator"
 
@@ -24,10 +22,10 @@ KOORDINATOR = "--vocabularies=intel,koordinator"
     ],
 )
 def test_another_writer_of_the_same_resources_is_a_problem(manager: str, resource: str, *, is_reported: bool) -> None:
-    written: dict[str, Any] = {"f:status": {"f:allocatable": {f"f:{resource}": {}}}}
-    seen = seen_node()
-    fields = (ManagedFields(manager=manager, operation="Update", fields=written),)
-    node = msgspec.structs.replace(seen, metadata=msgspec.structs.replace(seen.metadata, managed_fields=fields))
+    seen = seen_node_json()
+    written = {"manager": manager, "fieldsV1": {"f:status": {"f:allocatable": {f"f:{resource}": {}}}}}
+    seen["metadata"]["managedFields"] = [written]
+    node = msgspec.convert(seen, DetailedNode)
     pods = (extender_pod(KOORDINATOR), plugin_pod(KOORDINATOR))
     found = worst(findings("vocabularies", pods=pods, nodes=(node,), webhooks=NOT_SEEN))
     assert [each.level.value for each in found] == (["problem"] if is_reported else [])

@@ -11,7 +11,7 @@ import pytest
 
 from gas.objects.stored import DetailedNode, DetailedPod
 from tests.deploy.manifests import COMPONENTS, read
-from tests.doctor.snapshots import faults, findings, levels, own_plugin, seen_node
+from tests.doctor.snapshots import CASE, assert_case, case, findings, fine, levels, own_plugin, seen_node_json
 
 CHECK = "usage-and-limits"
 MOUNT = {"name": "cgroup", "mountPath": "/sys/fs/cgroup"}
@@ -20,7 +20,7 @@ VOLUME = {"name": "cgroup", "hostPath": {"path": "/sys/fs/cgroup"}}
 
 def node(kernel: str = "6.14.0-amd64", *drivers: str) -> DetailedNode:
     records = [{"card": card, "driver": driver} for card, driver in enumerate(drivers)]
-    seen = json.loads(msgspec.json.encode(seen_node(annotations={"gas-cards": json.dumps(records)} if drivers else {})))
+    seen = seen_node_json(annotations={"gas-cards": json.dumps(records)} if drivers else {})
     seen["status"]["nodeInfo"] = {"kernelVersion": kernel}
     return msgspec.convert(seen, DetailedNode)
 
@@ -30,48 +30,41 @@ def limiting(*, volume: dict[str, Any] = VOLUME, flags: tuple[str, ...] = (), **
     return own_plugin("--memory-limits=pod", *flags, spec={"volumes": [volume]}, volumeMounts=[MOUNT | mount])
 
 
-def test_a_plugin_without_limits_is_not_reported() -> None:
-    assert findings(CHECK, pods=(own_plugin("--memory-limits=none"),)) == []
+NOT_THE_NODES = {"name": "cgroup", "emptyDir": {}}
+BELOW_A_PREFIX = limiting(flags=("--prefix=/host",), mountPath="/host/sys")
+MAY_LIMIT = "limits what pods use of shared cards"
+CANNOT_WRITE = "pods of this node run without limits: it cannot write in the node's /sys/fs/cgroup"
+
+
+def at(seen: DetailedNode, pod: DetailedPod | None = None) -> dict[str, Any]:
+    """Return a cluster of one node, whose plugin limits memory unless it is another."""
+    return {"nodes": (seen,), "pods": (pod or limiting(),)}
 
 
 @pytest.mark.parametrize(
-    "pod",
+    CASE,
     [
-        pytest.param(own_plugin("--memory-limits=pod"), id="no-mount"),
-        pytest.param(limiting(readOnly=True), id="read-only"),
-        pytest.param(limiting(volume={"name": "cgroup", "emptyDir": {}}), id="not-the-nodes"),
-        pytest.param(limiting(mountPath="/cgroup"), id="elsewhere"),
-        pytest.param(limiting(flags=("--prefix=/host",)), id="not-below-the-prefix"),
+        fine("no-limits", pods=(own_plugin("--memory-limits=none"),)),
+        case("no-mount", "problem", CANNOT_WRITE, **at(node(), own_plugin("--memory-limits=pod"))),
+        case("read-only", "problem", CANNOT_WRITE, **at(node(), limiting(readOnly=True))),
+        case(
+            "not-the-nodes", "problem", CANNOT_WRITE, **at(node(), limiting(volume={"name": "cgroup", "emptyDir": {}}))
+        ),
+        case("elsewhere", "problem", CANNOT_WRITE, **at(node(), limiting(mountPath="/cgroup"))),
+        case("not-below-the-prefix", "problem", CANNOT_WRITE, **at(node(), limiting(flags=("--prefix=/host",)))),
+        case("6.12", "warning", "its kernel has no cgroup controller dmem", **at(node("6.12.48+deb13-amd64", "xe"))),
+        case("6.8", "warning", "Linux 6.8.0-51-generic", **at(node("6.8.0-51-generic"))),
+        case("i915", "warning", "with the driver xe only", **at(node("6.14.0", "i915", "i915"))),
+        fine("6.14", MAY_LIMIT, **at(node("6.14.0-amd64", "xe"))),
+        fine("some-xe", MAY_LIMIT, **at(node("7.0.1", "i915", "xe"))),
+        fine("drivers-not-known", MAY_LIMIT, **at(node("6.18.44-fc-v669"))),
+        fine("kernel-not-known", MAY_LIMIT, **at(node("", "xe"))),
+        fine("a-kernel-of-another-name", MAY_LIMIT, **at(node("custom"))),
+        fine("below-a-prefix", MAY_LIMIT, **at(node("6.14.0-amd64", "xe"), BELOW_A_PREFIX)),
     ],
 )
-def test_a_plugin_that_cannot_write_limits_is_a_problem(pod: DetailedPod) -> None:
-    ((level, text),) = faults(CHECK, nodes=(node(),), pods=(pod,))
-    assert level == "problem"
-    assert "pods of this node run without limits: it cannot write in the node's /sys/fs/cgroup" in text
-
-
-@pytest.mark.parametrize(
-    ("kernel", "drivers", "words"),
-    [
-        pytest.param("6.12.48+deb13-amd64", ("xe",), "its kernel has no cgroup controller dmem", id="6.12"),
-        pytest.param("6.8.0-51-generic", (), "Linux 6.8.0-51-generic", id="6.8"),
-        pytest.param("6.14.0", ("i915", "i915"), "with the driver xe only", id="i915"),
-    ],
-)
-def test_a_node_that_cannot_limit_memory_is_a_warning(kernel: str, drivers: tuple[str, ...], words: str) -> None:
-    ((level, text),) = faults(CHECK, nodes=(node(kernel, *drivers),), pods=(limiting(),))
-    assert level == "warning"
-    assert words in text
-
-
-@pytest.mark.parametrize(
-    ("kernel", "drivers"),
-    [("6.14.0-amd64", ("xe",)), ("7.0.1", ("i915", "xe")), ("6.18.44-fc-v669", ()), ("", ("xe",)), ("custom", ())],
-)
-def test_a_node_that_may_limit_memory_is_fine(kernel: str, drivers: tuple[str, ...]) -> None:
-    below_a_prefix = limiting(flags=("--prefix=/host",), mountPath="/host/sys")
-    for pod in (limiting(), below_a_prefix):
-        assert levels(findings(CHECK, nodes=(node(kernel, *drivers),), pods=(pod,))) == ["ok"]
+def test_memory_limits(changes: dict[str, Any], level: str, words: str) -> None:
+    assert_case(CHECK, changes, level, words)
 
 
 def objects_of(component: str) -> Iterator[dict[str, Any]]:

@@ -6,36 +6,29 @@ from typing import Any
 
 import pytest
 
-from gas.doctor.findings import Level
-from tests.doctor.snapshots import findings, levels, own_plugin, plugin_pod
+from tests.doctor.snapshots import CASE, assert_case, case, fine, own_plugin, plugin_pod
 
-CHECK = "usage-and-limits"
 PTRACE = {"capabilities": {"add": ["SYS_PTRACE"]}}
+NO_USE = "so it shows no use of the cards | hostPID: true and the capability SYS_PTRACE | without "
 
 
-def test_a_plugin_that_does_not_measure_is_not_reported() -> None:
-    assert findings(CHECK, pods=(plugin_pod(),)) == []
-    assert findings(CHECK, pods=(own_plugin("--usage=false"),)) == []
+def measuring(context: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """Return a cluster whose plugin measures use with a security context."""
+    return {"pods": (own_plugin("--usage", spec=spec, securityContext=context),)}
 
 
 @pytest.mark.parametrize(
-    ("spec", "context", "found"),
+    CASE,
     [
-        pytest.param({}, {}, "without hostPID: true and the capability SYS_PTRACE", id="neither"),
-        pytest.param({"hostPID": True}, {}, "without the capability SYS_PTRACE", id="no-capability"),
-        pytest.param({}, PTRACE, "without hostPID: true", id="no-process-ids"),
-        pytest.param({"hostPID": True}, {"capabilities": {}}, "without the capability SYS_PTRACE", id="none-added"),
+        case("neither", "problem", f"{NO_USE}hostPID: true and the capability SYS_PTRACE", **measuring({})),
+        case("no-capability", "problem", f"{NO_USE}the capability SYS_PTRACE", **measuring({}, hostPID=True)),
+        case("no-process-ids", "problem", f"{NO_USE}hostPID: true |", **measuring(PTRACE)),
+        case("none-added", "problem", f"{NO_USE}the capability", **measuring({"capabilities": {}}, hostPID=True)),
+        fine("capability", "measures what pods use", **measuring(PTRACE, hostPID=True)),
+        fine("privileged", "measures what pods use", **measuring({"privileged": True}, hostPID=True)),
+        fine("not-measured", pods=(plugin_pod(),)),
+        fine("switched-off", pods=(own_plugin("--usage=false"),)),
     ],
 )
-def test_a_plugin_that_cannot_read_processes_is_a_problem(
-    spec: dict[str, Any], context: dict[str, Any], found: str
-) -> None:
-    (finding,) = findings(CHECK, pods=(own_plugin("--usage", spec=spec, securityContext=context),))
-    assert (finding.level, finding.found) == (Level.PROBLEM, found)
-    assert "so it shows no use of the cards" in finding.message
-
-
-@pytest.mark.parametrize("context", [PTRACE, {"privileged": True}], ids=["capability", "privileged"])
-def test_a_plugin_that_can_read_processes_is_fine(context: dict[str, Any]) -> None:
-    pod = own_plugin("--usage", spec={"hostPID": True}, securityContext=context)
-    assert levels(findings(CHECK, pods=(pod,))) == ["ok"]
+def test_measured_use(changes: dict[str, Any], level: str, words: str) -> None:
+    assert_case("usage-and-limits", changes, level, words)
