@@ -12,6 +12,7 @@ from gas.doctor.snapshot import Snapshot
 from gas.objects.stored import DetailedNode, Pod, Quantity
 from gas.values.amounts import MalformedQuantity, parse_quantity
 from gas.vocabularies.intel import names
+from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources
 
 DRY_POD = "gas-doctor-dry-pod"
 
@@ -111,9 +112,8 @@ def dry_pod_for(nodes: Iterable[DetailedNode], only: str = "") -> DryPod | None:
     """
     by_resource: dict[str, list[str]] = {}
     for node in nodes:
-        allocatable = (node.status.allocatable if node.status else None) or {}
         for resource in CARD_RESOURCES:
-            if (not only or node.name == only) and _amount(allocatable.get(resource, 0)):
+            if (not only or node.name == only) and allocatable_amount(allocatable_resources(node), resource, []):
                 by_resource.setdefault(resource, []).append(node.name)
     if not by_resource:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -21,8 +22,7 @@ class AnyObject(_SeenPart, frozen=True):
 
 
 class _LeaseSpec(_SeenPart, frozen=True):
-    renew_time: str | None = None
-    holder_identity: str | None = None
+    renew_time: datetime | None = None
 
 
 class Lease(_SeenPart, frozen=True):

@@ -14,10 +14,10 @@ from gas.objects.stored import DetailedNode
 from gas.placement.inventory import Inventory
 from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD
 from gas.values.card_facts import MemorySource
-from gas.values.card_records import ANNOTATION, parse_card_records
 from gas.values.cards import Card
 from gas.vocabularies.intel import names
 from gas.vocabularies.intel.node_labels import read_cards
+from gas.vocabularies.node_parts import recorded_cards
 from gas.vocabularies.protocol import NodeFacts
 
 LABELS = "node-labels"
@@ -194,8 +194,7 @@ def _without_memory(node: DetailedNode, inventory: Inventory) -> dict[str, list[
 
     Cards without millicores are left out: they are unhealthy, or the node is not the plugin's.
     """
-    records, _ = parse_card_records(node.annotations.get(ANNOTATION, "[]"))
-    sources = {record.card: record.memory_source for record in records}
+    sources = {record.card: record.memory_source for record in recorded_cards(node)}
     found: dict[str, list[Card]] = {}
     for card, has in inventory.capacity.items():
         if has.get(MILLICORES) and not has.get(MEMORY_MAX):

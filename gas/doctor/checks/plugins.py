@@ -42,6 +42,7 @@ from gas.doctor.programs import (
 from gas.doctor.snapshot import Snapshot
 from gas.objects.stored import DetailedContainer, DetailedNode, DetailedPod
 from gas.vocabularies.known import DEFAULT
+from gas.vocabularies.node_parts import allocatable_resources
 
 INSTALL_PLUGIN = "kubectl apply --kustomize deploy/overlays/plugin   # or your own overlay: docs/deploy.md, 3"
 
@@ -49,8 +50,6 @@ VOCABULARIES = "vocabularies"
 
 POLICIES = "topology_policies"
 """Name of the gathered policies, by the nodes with GPUs."""
-
-POLICY_NONE = "none"
 
 IN_ALL = 30.0
 """Seconds after which no more kubelets are asked. Kubelets that do not respond cost a whole timeout each."""
@@ -118,8 +117,7 @@ def _several(plugins: list[NodePlugin]) -> Iterator[Finding]:
 
 
 def _none(node: DetailedNode) -> Iterator[Finding]:
-    allocatable = (node.status.allocatable if node.status is not None else None) or {}
-    if not any(name in allocatable for name in CARD_RESOURCES):
+    if not any(name in allocatable_resources(node) for name in CARD_RESOURCES):
         return  # reported with the resources
     if is_labelled_by_plugin(node):
         yield ok("gas-plugin wrote its labels and runs outside of a pod")
@@ -273,7 +271,7 @@ def _with_hints(node: DetailedNode, plugin: NodePlugin, policy: str | Unseen) ->
     hints = f"{plugin.program} sends NUMA hints"
     if len(DEFAULT.facts(node).inventory.numa_groups or ()) < 2:
         return ok(f"{hints}, but all cards are on the same NUMA node")
-    if policy == POLICY_NONE:
+    if policy == "none":
         return ok(f"{hints}, and the Topology Manager's policy none ignores them")
     if plugin.program is PLUGIN:
         fix = kubectl_daemonset(plugin.pod, "edit", note="remove --topology-hints")

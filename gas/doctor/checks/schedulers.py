@@ -27,6 +27,7 @@ from gas.doctor.findings import (
 from gas.doctor.programs import EXTENDER, SCHEDULER
 from gas.doctor.snapshot import SeenScheduler, Snapshot
 from gas.objects.stored import DetailedContainer
+from gas.vocabularies.node_parts import allocatable_resources
 
 CHECK = "scheduler-configuration"
 CONFIGURE = "sudo gas-configurator   # on the control-plane node"
@@ -176,7 +177,7 @@ def _resources(scheduler: SeenScheduler, entry: ExtenderEntry, snapshot: Snapsho
 def _is_offered(snapshot: Snapshot, resource: str) -> bool:
     if isinstance(snapshot.nodes, Unseen):
         return False
-    return any(node.status and resource in (node.status.allocatable or {}) for node in snapshot.nodes)
+    return any(resource in allocatable_resources(node) for node in snapshot.nodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

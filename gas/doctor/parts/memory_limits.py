@@ -13,7 +13,7 @@ from gas.doctor.findings import Finding, about, kubectl_daemonset, ok, problem, 
 from gas.doctor.programs import flag_value
 from gas.doctor.snapshot import Snapshot
 from gas.objects.stored import DetailedNode
-from gas.values.card_records import ANNOTATION, parse_card_records
+from gas.vocabularies.node_parts import recorded_cards
 
 FIRST_KERNEL = (6, 14)
 """The first kernel with the cgroup controller dmem."""
@@ -49,7 +49,7 @@ def _one(node: DetailedNode, plugin: NodePlugin) -> Finding:
             expected="Linux {}.{} or later".format(*FIRST_KERNEL),
             found=f"Linux {node.kernel_version}",
         )
-    drivers = {record.driver for record in parse_card_records(node.annotations.get(ANNOTATION, "[]"))[0]} - {""}
+    drivers = {record.driver for record in recorded_cards(node)} - {""}
     if drivers and LIMITED_DRIVER not in drivers:
         return warning(
             f"{no_limits}the kernel limits memory of cards with the driver {LIMITED_DRIVER} only",

@@ -29,7 +29,7 @@ from tests.doctor.snapshots import CASE, NOT_SEEN, NOW, assert_case, case, fine,
         case("heartbeats-not-seen", "unknown", "may not", node_leases=NOT_SEEN),
         case("node-ahead", "warning", "future", node_leases={"gpu-1": lease(renewed="2027-01-15T08:01:00Z")}),
         case("node-behind", "warning", "600 s ago", node_leases={"gpu-1": lease(renewed="2027-01-15T07:50:00Z")}),
-        fine("no-time-at-all", node_leases={"gpu-1": lease(renewed="nonsense")}),
+        fine("no-time-at-all", node_leases={"gpu-1": lease(renewed=None)}),
         fine("no-heartbeat", node_leases={}),
     ],
 )
