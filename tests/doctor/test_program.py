@@ -17,7 +17,7 @@ import pytest
 from configurator.flags import parse_flags as parse_configurator_flags
 from configurator.program import run as configure
 from gas.commands import run as run_command
-from sandbox.api.kinds import NODES, PODS
+from sandbox.api.kinds import PODS
 from sandbox.api.server import ApiServer
 from sandbox.certificates import Authority
 from sandbox.programs import RunningExtender, running_extender
@@ -205,32 +205,16 @@ async def test_a_user_with_few_permissions_sees_which_are_missing(
 CONFIGZ = "/api/v1/nodes/{}/proxy/configz"
 
 
-async def test_kubelets_policies_are_read_through_the_api_server(doctor: Doctor, beside: Beside) -> None:
-    for node, policy in (("gpu-1", "restricted"), ("gpu-2", "none")):
-        settings = {"kubeletconfig": {"topologyManagerPolicy": policy}}
-        beside.objects[CONFIGZ.format(node)] = settings
-        add_pod(
-            doctor.server,
-            pod_json({"name": "p", "command": ["gas-plugin", "--topology-hints"]}, name=f"hints-{node}", node=node),
-        )
-        stored = doctor.server.api.get(NODES, None, node).value
-        labels = {**stored["metadata"]["labels"], "gpu.intel.com/numa-gpu-map": "0-0_1-1"}
-        metadata = {**stored["metadata"], "labels": labels}
-        doctor.server.api.update(NODES, None, node, {**stored, "metadata": metadata})
-    (hints,) = await doctor.faults_of("topology-manager")
-    assert (hints["where"], hints["level"]) == ("node gpu-1", "problem")
-    assert hints["found"] == "NUMA hints, and the policy restricted"
-
-
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
+        pytest.param({"kubeletconfig": {"topologyManagerPolicy": "strict"}}, "; the policy is strict", id="read"),
         pytest.param(None, "404", id="no-kubelet"),
         pytest.param({}, "expected a KubeletSettings", id="something-else"),
         pytest.param({"kubeletconfig": {"topologyManagerPolicy": 7}}, "expected a KubeletSettings", id="not-text"),
     ],
 )
-async def test_a_policy_that_cannot_be_read_is_only_a_clause(
+async def test_a_policy_is_read_through_the_api_server_or_is_only_a_clause(
     doctor: Doctor, beside: Beside, settings: object, words: str
 ) -> None:
     if settings is not None:
@@ -454,14 +438,6 @@ async def test_a_closed_standard_output_is_not_a_failure(doctor: Doctor, monkeyp
     monkeypatch.setattr(sys, "stdout", None)
     for flags, code in ((["--help"], 0), ([f"--kubeconfig={doctor.kubeconfig}"], 2)):
         assert await asyncio.to_thread(run, [*flags, f"--control-plane={doctor.control_plane}"]) == code
-
-
-async def test_a_scheduler_without_a_configuration_is_a_problem(doctor: Doctor) -> None:
-    doctor.write_manifest()
-    code, found = await doctor.findings()
-    assert code == 1
-    assert found[0]["found"] == "it runs without --config"
-    assert found[0]["mend"] == ["sudo gas-configurator   # on the control-plane node"]
 
 
 async def test_certificates_that_expire_or_do_not_fit_are_reported(doctor: Doctor) -> None:
