@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gas.doctor.all_parts import TITLES
-from gas.doctor.findings import Finding, Level, Unseen
+from gas.doctor.findings import Finding, Level
 from gas.doctor.snapshot import Snapshot
 from gas.values.quoted import escaped
 
@@ -40,8 +40,7 @@ def _shown(text: str) -> str:
 
 def as_text(snapshot: Snapshot, findings: Sequence[Finding], *, show_all: bool, colours: bool, width: int = 100) -> str:
     """Return one block per finding, worst first. Checks without a fault take one line each unless ``show_all``."""
-    version = "of unknown version" if isinstance(snapshot.version, Unseen) else snapshot.version
-    lines = [_shown(f"{snapshot.api_url}, Kubernetes {version}"), ""]
+    lines = [_shown(f"{snapshot.api_url}, Kubernetes {snapshot.version}"), ""]
     for level in (Level.PROBLEM, Level.WARNING, Level.UNKNOWN):
         for finding in findings:
             if finding.level is level:
@@ -64,7 +63,7 @@ def as_json(snapshot: Snapshot, findings: Sequence[Finding]) -> str:
     return json.dumps(
         {
             "apiServer": snapshot.api_url,
-            "version": None if isinstance(snapshot.version, Unseen) else snapshot.version,
+            "version": snapshot.version,
             "exitCode": exit_code(findings),
             "counts": {level.value: sum(finding.level is level for finding in findings) for level in Level},
             "findings": [

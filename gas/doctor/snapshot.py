@@ -150,7 +150,7 @@ class Snapshot:
 
     now: float
     api_url: str
-    version: str | Unseen
+    version: str
     nodes: tuple[DetailedNode, ...] | Unseen
     pods: tuple[DetailedPod, ...] | Unseen
     undecodable: int = 0

@@ -39,7 +39,7 @@ def seen_node_json(
     labels = _full({"gpu-numbers": "0.1"} if labels is None else labels)
     resources = {"i915": "20", "millicores": "2000", "memory.max": "16G"} if resources is None else resources
     node = described_node(name, _full(resources), labels=labels, annotations=annotations)
-    written = {"f:metadata": {"f:labels": {f"f:{label}": {} for label in labels}}}
+    written: dict[str, Any] = {"f:metadata": {"f:labels": {f"f:{label}": {} for label in labels}}}
     node["metadata"]["managedFields"] = [{"manager": writer, "operation": "Update", "fieldsV1": written}]
     node["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
     if capacity is not None:

@@ -15,9 +15,8 @@ from typing import TypeVar
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.credentials import Credentials
-from gas.cluster.errors import ApiUnavailable
 from gas.cluster.listing import Lister, Listing
-from gas.cluster.objects import get_object
+from gas.cluster.objects import decode_object
 from gas.doctor.all_parts import CHECKS
 from gas.doctor.check import Sources
 from gas.doctor.findings import Unseen, probe
@@ -26,7 +25,7 @@ from gas.doctor.gather.schedulers import find_schedulers
 from gas.doctor.gpus import dry_pod_for
 from gas.doctor.host_files import HostFiles
 from gas.doctor.objects import ServerVersion
-from gas.doctor.programs import PROGRAMS
+from gas.doctor.programs import PROGRAMS, SCHEDULER
 from gas.doctor.snapshot import Snapshot
 from gas.objects.stored import DetailedNode, DetailedPod
 from gas.vocabularies.combined import Vocabularies
@@ -66,47 +65,37 @@ async def look_at_everything(credentials: Credentials, api: ApiServer, options: 
     """
     # The checks report objects that cannot be decoded; the log would repeat it.
     logging.getLogger("gas.cluster.listing").setLevel(logging.ERROR)
-    await api.request("GET", _VERSION, timeout=options.timeout)
-    version, nodes, pods = await asyncio.gather(
-        probe(_server_version(api)),
+    response = await api.request("GET", _VERSION, timeout=options.timeout)
+    nodes, pods = await asyncio.gather(
         probe(Lister(api, paths.nodes(), DetailedNode).fetch()),
         probe(Lister(api, paths.pods(), DetailedPod, keep=_is_checked).fetch()),
     )
     seen_nodes, unread_nodes = _split(nodes)
     seen_pods, unread_pods = _split(pods)
     files = HostFiles(options.control_plane, options.timeout)
-    known_pods = () if isinstance(seen_pods, Unseen) else seen_pods
-    schedulers = await find_schedulers(
-        api, files, known_pods, manifest=options.manifest, configuration=options.scheduler_config
-    )
-    dry_pod = None if isinstance(seen_nodes, Unseen) or not options.dry_pod else dry_pod_for(seen_nodes, options.node)
-    question = dry_pod.question() if dry_pod is not None else None
     snapshot = Snapshot(
         now=time.time(),
         api_url=api.url,
-        version=version,
+        version=decode_object(response, ServerVersion, request=f"GET {_VERSION}").git_version,
         nodes=seen_nodes,
         pods=seen_pods,
         undecodable=unread_nodes + unread_pods,
-        schedulers=tuple(schedulers),
-        calls=tuple(
-            [
-                await call_extender(api, files, scheduler, entry, question=question, timeout=options.timeout)
-                for scheduler in schedulers
-                for entry in scheduler.entries
-            ]
-        ),
         only_node=options.node,
         dry_pod=options.dry_pod,
         control_plane=options.control_plane,
     )
-    sources = Sources(
-        credentials=credentials,
-        api=api,
-        files=files,
-        timeout=options.timeout,
-        snapshot=snapshot,
+    schedulers = await find_schedulers(
+        api, files, snapshot.running(SCHEDULER), manifest=options.manifest, configuration=options.scheduler_config
     )
+    dry_pod = None if isinstance(seen_nodes, Unseen) or not options.dry_pod else dry_pod_for(seen_nodes, options.node)
+    question = dry_pod.question() if dry_pod is not None else None
+    calls = [
+        await call_extender(api, files, scheduler, entry, question=question, timeout=options.timeout)
+        for scheduler in schedulers
+        for entry in scheduler.entries
+    ]
+    snapshot = replace(snapshot, schedulers=tuple(schedulers), calls=tuple(calls))
+    sources = Sources(credentials=credentials, api=api, files=files, timeout=options.timeout, snapshot=snapshot)
     gathered = await asyncio.gather(*(check.gather(sources) for check in CHECKS if check.gather is not None))
     return replace(snapshot, gathered={name: value for each in gathered for name, value in each.items()})
 
@@ -121,10 +110,3 @@ def _is_checked(pod: DetailedPod) -> bool:
     return _ALL_VOCABULARIES.is_gpu_pod(pod) or any(
         program.runs_in(container) for container in pod.spec.containers or () for program in _ALL_PROGRAMS
     )
-
-
-async def _server_version(api: ApiServer) -> str:
-    version = await get_object(api, _VERSION, ServerVersion)
-    if version is None:
-        raise ApiUnavailable(f"the API server has no {_VERSION}")
-    return version.git_version

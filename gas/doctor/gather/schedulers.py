@@ -34,38 +34,31 @@ NO_CONFIGURATION = "no --config"
 async def find_schedulers(
     api: ApiServer,
     files: HostFiles,
-    pods: Sequence[DetailedPod],
+    running: Sequence[tuple[DetailedPod, DetailedContainer]],
     *,
     manifest: Path | None,
     configuration: Path | None,
-    machine: str | None = None,
 ) -> list[SeenScheduler]:
-    """Return the scheduler of the named configuration; else that of the manifest here, and those of the pods.
+    """Return the scheduler of the named configuration; else that of the manifest here, and those that run in pods.
 
     manifest, configuration  files named on the command line
-    machine                  name of this machine, by which the pod of its manifest is recognised
     """
     if configuration is not None:
         return [_here(str(configuration), _parsed(files.read_here(configuration), str(configuration)))]
     here = _of_manifest(files, manifest)
-    schedulers = [] if here is None else [here]
-    own_pods = [] if here is None else _own_pods(here, pods, (machine or platform.node()).lower())
-    for pod in pods:
-        if pod in own_pods:
-            continue
-        for container in containers_with(pod, SCHEDULER):
-            schedulers.append(await _of_pod(api, pod, container, here))
-    return schedulers
+    own_pods = [] if here is None else _own_pods(here, running)
+    others = [await _of_pod(api, pod, container, here) for pod, container in running if pod not in own_pods]
+    return others if here is None else [here, *others]
 
 
-def _own_pods(here: SeenScheduler, pods: Sequence[DetailedPod], machine: str) -> list[DetailedPod]:
+def _own_pods(here: SeenScheduler, running: Sequence[tuple[DetailedPod, DetailedContainer]]) -> list[DetailedPod]:
     """Return the pods that the cluster shows for the manifest here: static pods that are named after this machine.
 
     If the node has another name, it is the only static pod with the manifest's command. If there are several, one of
     them may belong to another control-plane node, so none is returned.
     """
-    static = [(pod, container) for pod in pods if _is_static(pod) for container in containers_with(pod, SCHEDULER)]
-    named = [pod for pod, _ in static if pod.metadata.name.endswith(f"-{machine}")]
+    static = [(pod, container) for pod, container in running if _is_static(pod)]
+    named = [pod for pod, _ in static if pod.metadata.name.endswith(f"-{platform.node().lower()}")]
     alike = [pod for pod, container in static if _command(container) == here.command]
     return named or (alike if len(alike) == 1 else [])
 
