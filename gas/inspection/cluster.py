@@ -289,13 +289,20 @@ def shortage(requests: SortedAmounts, free: Mapping[str, int]) -> str:
 
     Resources that every node has are not compared if this one does not state them.
     """
+    if absent := not_offered(requests, free):
+        return f"the node has no {absent}"
     for name, amount in requests:
-        if name in free:
-            if amount > free[name]:
-                return "the node has no free pod slot" if name == PODS else f"the node has too little {name} free"
-        elif free and name not in _OF_EVERY_NODE:
-            return f"the node has no {name}"
+        if amount > free.get(name, amount):
+            return "the node has no free pod slot" if name == PODS else f"the node has too little {name} free"
     return ""
+
+
+def not_offered(requests: SortedAmounts, free: Mapping[str, int]) -> str:
+    """Return the first requested resource that a node does not offer at all, empty if there is none or none is counted.
+
+    No pod that ends or moves makes room for it.
+    """
+    return next((name for name, _ in requests if free and name not in free and name not in _OF_EVERY_NODE), "")
 
 
 @lru_cache(maxsize=4096)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from gas.doctor.checks.rebuilt_ledger import at_once
 from gas.extender.verdicts import FITS_PREFERRED
-from gas.inspection.cluster import Cluster, natural, shortage
+from gas.inspection.cluster import Cluster, natural, not_offered, shortage
 from gas.inspection.objects import InspectedPod, node_rules
 from gas.inspection.report import Report, Row, columns
 from gas.ledger.eviction_cost import Evictable
@@ -312,6 +312,8 @@ class _MoveSearch:
         if (known := self._known_fewest.get(key)) is not None:
             return known
         self._check_time()
+        if not_offered(who.requests, now.free):
+            return inf
         away = [(uid, requests) for uid in {who.uid, without} & now.pods.keys() for requests in [self._requests(uid)]]
         taken = [(uid, now.take(uid, requests), requests) for uid, requests in away]
         victims = smallest_victims(

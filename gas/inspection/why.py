@@ -21,7 +21,7 @@ from gas.doctor.checks.rebuilt_ledger import at_once
 from gas.extender.decisions import Decision
 from gas.extender.host_resources import CPU
 from gas.extender.verdicts import Verdict
-from gas.inspection.cluster import Cluster, natural
+from gas.inspection.cluster import Cluster, natural, not_offered
 from gas.inspection.defrag import VICTIM_STEPS, Move, cards_of, plan_moves
 from gas.inspection.objects import InspectedPod, PodAffinity, Toleration, held_back, yet_to_come
 from gas.ledger.eviction_cost import Evictable
@@ -376,9 +376,12 @@ class _WaitingPod:
                 for uid, booking in sorted(booked.items(), key=self._importance)
             ]
             free = self._cluster.free_other_resources(name)
+            requests = self._cluster.other_requests(self._pod)
+            if not_offered(requests, free):
+                continue
             victims = smallest_victims(
                 need,
-                self._cluster.other_requests(self._pod),
+                requests,
                 Node(inventory=facts.inventory, sums=self._decider.ledger.sums(name), free=free),
                 pods,
                 step_limit=self._options.step_limit,

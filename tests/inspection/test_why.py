@@ -16,7 +16,7 @@ from gas.inspection.cluster import Cluster
 from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.inspection.rows import pod_report
 from gas.inspection.why import Explanation, Suggestion, explain, explanation_lines
-from tests.builders import container, node_json, pod_json
+from tests.builders import container, described_node, node_json, pod_json
 from tests.inspection.conftest import Kubectl
 from tests.inspection.example_cluster import (
     GB,
@@ -38,6 +38,7 @@ from tests.inspection.steps import follow_moves, passing
 WAITING_PODS = int(os.environ.get("WAITING_PODS", "100"))
 """Pods whose suggestions are followed; see docs/development.md."""
 
+FPGA = "example.com/fpga"
 DISABLED = "telemetry.aware.scheduling.p/gas-disable-card0"
 
 
@@ -84,6 +85,14 @@ def test_too_little_cpu_is_a_reason_and_less_of_it_a_suggestion() -> None:
         "ask for 1500m of cpu in container main instead of 2000m",
         "wait for the end of pod default/a",
     ]
+
+
+def test_no_pod_need_end_or_move_for_a_resource_that_its_node_does_not_offer() -> None:
+    """There are FPGAs, so the request is not misspelt, but on a node without GPUs."""
+    nodes = [gpu_node_json("n-1", record(0), cpu="8"), described_node("n-2", {FPGA: "1", "cpu": "8"})]
+    asked = waiting("p", i915=1, memory_max=10 * GB)
+    asked["spec"]["containers"][0]["resources"]["requests"][FPGA] = "1"
+    assert texts(why(nodes, [running("a", "n-1", "card0", i915=1, memory_max=10 * GB)], asked)) == []
 
 
 def test_fewer_cards_are_suggested() -> None:
@@ -237,6 +246,7 @@ PODS = st.lists(st.tuples(SIZES, st.integers(0, 1), st.sampled_from([100, 300, 7
     millicores=st.sampled_from([100, 500, 900]),
     annotations=st.sampled_from([{}, {"gas-deny": "card0"}, {"gas-allow": "card1"}, {"gas-card-exclusion": "x"}]),
     selector=st.sampled_from([{}, {"zone": "a"}]),
+    fpgas=st.sampled_from([None, 0, 1, 4]),
 )
 def test_every_suggestion_makes_the_pod_fit_when_it_is_followed(
     *,
@@ -247,17 +257,22 @@ def test_every_suggestion_makes_the_pod_fit_when_it_is_followed(
     millicores: int,
     annotations: dict[str, str],
     selector: dict[str, str],
+    fpgas: int | None,
 ) -> None:
+    """The pod asks for an FPGA as well if `fpgas` is the number of nodes that offer one."""
     nodes, pods = [], [extender_pod("--enableAllowlist", "--enableDenylist")]
     for at, (booked, disabled, zone) in enumerate(built):
         labels = {**({DISABLED: "true"} if disabled else {}), **({"zone": zone} if zone else {})}
-        nodes.append(gpu_node_json(f"n-{at}", record(0), record(1), memory=8 * GB, labels=labels, cpu=cpu[0]))
+        others = {"cpu": cpu[0]} | ({FPGA: "1"} if at < (fpgas or 0) else {})
+        nodes.append(gpu_node_json(f"n-{at}", record(0), record(1), memory=8 * GB, labels=labels, **others))
         for each, (size, card, share) in enumerate(booked):
             asks: dict[str, Any] = {"i915": 1, "millicores": share, "memory_max": size * GB, "cpu": "300m"}
             pods.append(running(f"p-{at}-{each}", f"n-{at}", f"card{card}", **asks))
     asked = waiting("asked", i915=cards, millicores=millicores * cards, memory_max=memory * GB * cards, cpu=cpu[1])
     asked["metadata"]["annotations"] = annotations
     asked["spec"]["nodeSelector"] = selector
+    if fpgas is not None:
+        asked["spec"]["containers"][0]["resources"]["requests"][FPGA] = "1"
     cluster, waits = cluster_of(nodes, [*pods, asked]), decoded_pod(asked)
     found = explain(cluster, waits)
     assert found.is_complete
