@@ -6,6 +6,7 @@ their spelling. The result is parsed again. If it does not have exactly the requ
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import json
@@ -51,33 +52,32 @@ class YamlDocument:
 
     def __init__(self, name: str, content: bytes) -> None:
         self.name = name
-        self._content: bytes | None = content
+        self._is_changed = False
         self._text = _decoded(name, content)
-        self._root = _parsed(name, self._text)
-        self._indentation = _indentation(self._root)
-        try:
-            self._plain: dict[str, Any] = json.loads(self._text)
-            self._is_json = True
-        except ValueError:
-            self._plain = _plain(self._root)
-            self._is_json = False
+        parsed = _parsed(name, self._text)
+        self._indentation = _indentation(parsed)
+        self._root: dict[str, Any] = parsed
+        with contextlib.suppress(ValueError):
+            self._root = json.loads(self._text)
 
     @property
     def content(self) -> bytes:
         """The whole file; without an edit the bytes that were parsed. Raises NotYaml if the edits cannot be written."""
-        if self._content is None:
-            self._content = self._written()
-        return self._content
+        return self._written() if self._is_changed else self._text.encode()
 
     def get(self, *path: str | int) -> Any:
         """Return a copy of the value at a path as plain Python, None if there is none."""
-        value: Any = self._plain
+        value: Any = self._root
         for step in path:
             try:
                 value = value[step]
             except (KeyError, IndexError, TypeError):
                 return None
-        return copy.deepcopy(value)
+        return _plain(value) if self._is_yaml else copy.deepcopy(value)
+
+    @property
+    def _is_yaml(self) -> bool:
+        return isinstance(self._root, CommentedMap)
 
     def set(self, path: Path, value: object) -> None:
         """Replace or add the value at a path. Mappings around it are made if they do not exist."""
@@ -87,40 +87,42 @@ class YamlDocument:
         if outer and self.get(*outer) is None:
             self.set(tuple(outer), {key: value})
             return
-        around = _inner(self._root, outer)
-        if not isinstance(around, CommentedSeq if isinstance(key, int) else CommentedMap):
-            raise NotYaml(self.name, f"has no mapping at {_shown(outer)}, where one is expected")
-        new = _commented(value)
+        around = self._around(outer, list if isinstance(key, int) else dict, "mapping")
         if isinstance(value, str) and self.get(*path) is not None and _is_quoted(around[key]):
-            new = type(around[key])(value)
-        around[key] = new
-        _inner(self._plain, outer)[key] = copy.deepcopy(value)
-        self._content = None
+            around[key] = type(around[key])(value)
+        else:
+            around[key] = self._new(value)
 
     def append(self, path: Path, item: object) -> None:
         """Append an item to a sequence, which is made if it does not exist."""
         if self.get(*path) is None:
             self.set(path, [item])
-            return
-        around = _inner(self._root, path)
-        if not isinstance(around, CommentedSeq):
-            raise NotYaml(self.name, f"has no list at {_shown(path)}, where one is expected")
-        around.append(_commented(item))
-        _inner(self._plain, path).append(copy.deepcopy(item))
-        self._content = None
+        else:
+            self._around(path, list, "list").append(self._new(item))
 
     def remove(self, path: Path, index: int) -> None:
         """Remove an item from a sequence."""
-        for data in (self._root, self._plain):
-            del _inner(data, path)[index]
-        self._content = None
+        del self._around(path, list, "list")[index]
+
+    def _around(self, path: Sequence[str | int], kind: type, expected: str) -> Any:
+        """Return the collection at a path, to be edited. Raises NotYaml if it is of another kind."""
+        value: Any = self._root
+        for step in path:
+            value = value[step]
+        if not isinstance(value, kind):
+            raise NotYaml(self.name, f"has no {expected} at {_shown(path)}, where one is expected")
+        self._is_changed = True
+        return value
+
+    def _new(self, value: object) -> Any:
+        return _commented(value) if self._is_yaml else copy.deepcopy(value)
 
     def _written(self) -> bytes:
-        if self._is_json:
-            indent = re.search(r'\n( +)"', self._text)
-            text = json.dumps(self._plain, indent=len(indent[1]) if indent else None, ensure_ascii=False) + "\n"
-        else:
+        if self._is_yaml:
             text = self._round_trip()
+        else:
+            indent = re.search(r'\n( +)"', self._text)
+            text = json.dumps(self._root, indent=len(indent[1]) if indent else None, ensure_ascii=False) + "\n"
         return text.replace("\n", "\r\n" if "\r\n" in self._text else "\n").encode()
 
     def _round_trip(self) -> str:
@@ -134,7 +136,7 @@ class YamlDocument:
         yaml.dump(self._root, stream)
         written = ("" if start is None else start[1]) + stream.getvalue()  # ruamel drops what is before the start
         try:
-            is_same = _plain(_parsed(self.name, written)) == self._plain
+            is_same = _plain(_parsed(self.name, written)) == self.get()
         except NotYaml:
             is_same = False
         if not is_same:
@@ -272,12 +274,6 @@ def _plain(value: Any) -> Any:
 
 def _is_quoted(value: object) -> bool:
     return isinstance(value, ScalarString) and not isinstance(value, PlainScalarString)
-
-
-def _inner(data: Any, path: Sequence[str | int]) -> Any:
-    for step in path:
-        data = data[step]
-    return data
 
 
 def _one_line(problem: str | None) -> str:
