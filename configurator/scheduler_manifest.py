@@ -34,12 +34,12 @@ class SchedulerManifest:
     def read(cls, document: YamlDocument, version: KubernetesVersion | None = None) -> SchedulerManifest:
         """Read a manifest. Raises NotAScheduler, and UnknownVersion if neither image nor caller has a version."""
         pod = StaticPod.read(document, PROGRAM, NotAScheduler)
-        if pod.image is None:
+        if pod.container.image is None:
             raise NotAScheduler(pod.name, "names no image for kube-scheduler: is it complete?")
-        if not pod.host_network:
+        if not pod.spec.host_network:
             raise NotAScheduler(pod.name, "does not say hostNetwork: true, as a control plane's does: is it complete?")
         _refuse_missing_mounts(pod)
-        return cls(pod, version or KubernetesVersion.of_image(pod.image, name=pod.name))
+        return cls(pod, version or KubernetesVersion.of_image(pod.container.image, name=pod.name))
 
     @property
     def configuration(self) -> str | None:

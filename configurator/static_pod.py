@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,22 +58,15 @@ class _Pod(_Part, frozen=True):
 class StaticPod:
     """A static pod that runs one program of the control plane.
 
-    container        index of the program's container
-    image            of that container; None if the manifest is cut off
-    command, args    of that container; together they are its command line
-    owner            user and group of the container, as numbers; None for root
+    index      of the program's container
+    container  with the command line in ``command`` and ``args``, and no image if the manifest is cut off
     """
 
     document: YamlDocument
-    container: int
-    image: str | None
-    host_network: bool
-    command: tuple[str, ...]
-    args: tuple[str, ...]
+    spec: _Spec
+    index: int
+    container: _Container
     flags: SchedulerFlags
-    volumes: tuple[Volume, ...]
-    volume_mounts: tuple[VolumeMount, ...]
-    owner: tuple[int, int] | None
 
     @classmethod
     def read(cls, document: YamlDocument, program: str, error: type[FileTrouble]) -> StaticPod:
@@ -91,19 +85,8 @@ class StaticPod:
         if len(found) != 1:
             raise error(document.name, f"has {len(found)} containers that run {program}")
         container = containers[found[0]]
-        command, args = tuple(container.command or ()), tuple(container.args or ())
-        return cls(
-            document=document,
-            container=found[0],
-            image=container.image,
-            host_network=spec.host_network is True,
-            command=command,
-            args=args,
-            flags=SchedulerFlags.read([*command, *args]),
-            volumes=tuple(spec.volumes or ()),
-            volume_mounts=tuple(container.volume_mounts or ()),
-            owner=_owner(spec.security_context, container.security_context),
-        )
+        flags = SchedulerFlags.read([*(container.command or ()), *(container.args or ())])
+        return cls(document, spec, found[0], container, flags)
 
     @property
     def name(self) -> str:
@@ -111,8 +94,26 @@ class StaticPod:
         return self.document.name
 
     @property
+    def volumes(self) -> Sequence[Volume]:
+        return self.spec.volumes or ()
+
+    @property
+    def volume_mounts(self) -> Sequence[VolumeMount]:
+        return self.container.volume_mounts or ()
+
+    @property
     def mounts(self) -> Mounts:
         return Mounts.of(self.volumes, self.volume_mounts)
+
+    @property
+    def owner(self) -> tuple[int, int] | None:
+        """User and group of the container, as numbers; None for root."""
+        user = group = None
+        for context in (self.spec.security_context, self.container.security_context):
+            if context is not None:
+                user = user if context.run_as_user is None else context.run_as_user
+                group = group if context.run_as_group is None else context.run_as_group
+        return (user, user if group is None else group) if user else None
 
     def on_host(self, path: str) -> Path | None:
         """Return where a file of the container lies on the host; None if it does not."""
@@ -121,35 +122,25 @@ class StaticPod:
 
     def path_to(self, key: str) -> tuple[str | int, ...]:
         """Return the path to a field of the container."""
-        return "spec", "containers", self.container, key
+        return "spec", "containers", self.index, key
 
     def set_flag(self, name: str, value: str) -> None:
         """Give the program the flag ``--NAME=VALUE`` in place of any earlier one."""
         word = f"--{name}={value}"
-        first, *others = (self._place(index) for index in self.flags.places.get(name, (-1,)))
-        for path, index in reversed(others):
-            self.document.remove(path, index)
-        if name in self.flags.places:
-            path, index = first
-            self.document.set((*path, index), word)
+        first, *others = self.flags.places.get(name, (None,))
+        for place in reversed(others):
+            self.document.remove(*self._in_list(place))
+        if first is None:
+            self.document.append(self.path_to("args" if self.container.args else "command"), word)
         else:
-            self.document.append(self.path_to("args" if self.args else "command"), word)
+            path, index = self._in_list(first)
+            self.document.set((*path, index), word)
 
-    def _place(self, word: int) -> tuple[tuple[str | int, ...], int]:
+    def _in_list(self, word: int) -> tuple[tuple[str | int, ...], int]:
         """Return the list that a word of the command line is in, and its index there."""
-        count = len(self.command)
+        count = len(self.container.command or ())
         return (self.path_to("command"), word) if word < count else (self.path_to("args"), word - count)
 
     def set_fingerprint(self, digits: str) -> None:
         """Let kubelet restart the pod if the digits differ from those of the manifest."""
         self.document.set(("metadata", "annotations", FINGERPRINT), digits)
-
-
-def _owner(*contexts: _SecurityContext | None) -> tuple[int, int] | None:
-    """Return user and group; later contexts count before earlier ones."""
-    user = group = None
-    for context in contexts:
-        if context is not None:
-            user = user if context.run_as_user is None else context.run_as_user
-            group = group if context.run_as_group is None else context.run_as_group
-    return (user, user if group is None else group) if user else None
