@@ -8,7 +8,7 @@ The marker is a file in the directory that every run locks, whatever its ``-b``.
 before the backup is written until the run is complete. A run that finds one first restores the files of that backup:
 
     write marker -> write backup -> replace files -> remove marker
-    write marker -> restore files -> remove backup -> remove marker     (--undo, and the run after an interrupted one)
+    write marker -> restore files -> remove marker -> remove backup     (--undo, and the run after an interrupted one)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import TypeVar
 import msgspec
 
 from configurator.errors import ConfiguratorError, FileTrouble
-from configurator.files import Change, FileState, digest, private_file, read_state, sync, write_file
+from configurator.files import Change, FileState, digest, private_file, put_file, read_state, sync, write_file
 
 RECORD = "record.json"
 MARKER = ".gas-run.json"
@@ -51,46 +51,31 @@ class RecordedFile(msgspec.Struct, frozen=True):
     secret: bool
 
 
-class _Record(msgspec.Struct, frozen=True):
-    number: int
-    directories: tuple[str, ...]
-    files: tuple[RecordedFile, ...]
-
-
-class RunInProgress(msgspec.Struct, frozen=True):
-    """A run that is described by the marker.
-
-    backup  its directory; without a record in it nothing has been changed, or everything has been restored
-    undo    whether it restores the files of the backup
-    """
-
-    backup: str
-    undo: bool
-
-    @property
-    def directory(self) -> Path:
-        return Path(self.backup)
-
-    @property
-    def is_recorded(self) -> bool:
-        return (self.directory / RECORD).exists()
-
-
-_Stored = TypeVar("_Stored", _Record, RunInProgress)
-
-
-@dataclass(frozen=True, slots=True)
-class Backup:
-    """The backup of one run.
+class Record(msgspec.Struct, frozen=True):
+    """What a run changed.
 
     number       higher than those of all earlier runs, since the machine's clock may be set back between two
     directories  that the run made, outer ones first
     """
 
-    directory: Path
     number: int
+    directories: tuple[str, ...]
     files: tuple[RecordedFile, ...]
-    directories: tuple[Path, ...]
+
+
+class _Marker(msgspec.Struct, frozen=True):
+    backup: str
+
+
+_Stored = TypeVar("_Stored", Record, _Marker)
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """The backup of one run."""
+
+    directory: Path
+    record: Record
 
     @classmethod
     def of(cls, root: Path, changes: Sequence[Change], directories: Sequence[Path], now: datetime) -> Backup:
@@ -98,9 +83,9 @@ class Backup:
 
         Raises FileTrouble if an earlier backup is damaged.
         """
-        number = max((each.number for each in backups(root)), default=0) + 1
+        number = max((each.record.number for each in backups(root)), default=0) + 1
         directory = root / f"{_PREFIX}{now:%Y-%m-%d}_{now:%H%M%S}{secrets.token_hex(3)}"
-        return cls(directory, number, tuple(_recorded(change) for change in changes), tuple(directories))
+        return cls(directory, Record(number, tuple(map(str, directories)), tuple(map(_recorded, changes))))
 
     def write(self, changes: Sequence[Change]) -> None:
         """Write the copies, then the record. If this raises ConfiguratorError, nothing of it is left."""
@@ -112,8 +97,7 @@ class Backup:
                     stored = self._stored(change.path)
                     stored.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                     write_file(stored, private_file(change.before.content))
-            directories = tuple(str(directory) for directory in self.directories)
-            _replace(self.directory / RECORD, _Record(self.number, directories, self.files))
+            _store(self.directory / RECORD, self.record)
         except OSError as error:
             shutil.rmtree(self.directory, ignore_errors=True)
             raise ConfiguratorError(
@@ -127,7 +111,7 @@ class Backup:
         and the edit would be lost.
         """
         made = []
-        for file in reversed(self.files):
+        for file in reversed(self.record.files):
             path = Path(file.path)
             current = read_state(path)
             if (None if current is None else digest(current.content)) not in (file.before, file.after):
@@ -159,7 +143,7 @@ def backups(root: Path) -> list[Backup]:
     if not root.is_dir():
         return []
     found = [read_backup(path) for path in root.glob(_PREFIX + "*") if (path / RECORD).exists()]
-    return sorted(found, key=lambda backup: backup.number, reverse=True)
+    return sorted(found, key=lambda backup: backup.record.number, reverse=True)
 
 
 def read_backup(directory: Path) -> Backup:
@@ -169,8 +153,7 @@ def read_backup(directory: Path) -> Backup:
         raise FileTrouble(directory, "is not a directory")
     _refuse_written_by_others(directory, found.st_uid, found.st_mode)
     path = directory / RECORD
-    record = _decoded(path, read_state(path), _Record)
-    return Backup(directory, record.number, record.files, tuple(map(Path, record.directories)))
+    return Backup(directory, _decoded(path, read_state(path), Record))
 
 
 def remove_backup(directory: Path) -> None:
@@ -184,10 +167,10 @@ def remove_backup(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def mark(place: Path, directory: Path, *, undo: bool) -> None:
+def mark(place: Path, directory: Path) -> None:
     """Write the marker. Raises ConfiguratorError."""
     try:
-        _replace(place / MARKER, RunInProgress(str(directory), undo))
+        _store(place / MARKER, _Marker(str(directory)))
     except OSError as error:
         (place / MARKER).unlink(missing_ok=True)
         raise ConfiguratorError(f"{place / MARKER} cannot be written: {error.strerror}; nothing was changed") from None
@@ -206,14 +189,17 @@ def unmark(place: Path) -> None:
         ) from None
 
 
-def run_in_progress(place: Path) -> RunInProgress | None:
-    """Return the run that was interrupted, if there is one. Raises FileTrouble for a marker that is not safe to use."""
+def marked_backup(place: Path) -> Path | None:
+    """Return the directory of the backup of an interrupted run, None if there is no such run.
+
+    Without a record in it, nothing has been changed. Raises FileTrouble for a marker that is not safe to use.
+    """
     path = place / MARKER
     state = read_state(path)
     if state is None:
         return None
     _refuse_written_by_others(path, state.user, state.mode)
-    return _decoded(path, state, RunInProgress)
+    return Path(_decoded(path, state, _Marker).backup)
 
 
 def _refuse_written_by_others(path: Path, user: int, mode: int) -> None:
@@ -228,16 +214,8 @@ def _decoded(path: Path, state: FileState | None, kind: type[_Stored]) -> _Store
         raise FileTrouble(path, "cannot be read: it is damaged") from None
 
 
-def _replace(path: Path, value: _Stored) -> None:
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    unfinished.unlink(missing_ok=True)
-    try:
-        write_file(unfinished, private_file(msgspec.json.format(msgspec.json.encode(value), indent=1)))
-        unfinished.replace(path)
-    except OSError:
-        unfinished.unlink(missing_ok=True)
-        raise
-    sync(path.parent)
+def _store(path: Path, value: _Stored) -> None:
+    put_file(path, private_file(msgspec.json.format(msgspec.json.encode(value), indent=1)))
 
 
 def _recorded(change: Change) -> RecordedFile:

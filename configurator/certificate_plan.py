@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Self
 
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -20,23 +19,24 @@ from configurator.certificates import (
     AUTHORITY_NAME,
     CLIENT_NAME,
     RENEWAL,
+    SERVER_NAME,
     Pair,
     common_name,
     end,
     is_authority,
     is_for,
     is_signed_by,
-    is_usable,
     mint_authority,
-    mint_client,
-    mint_server,
     read_certificates,
     read_pair,
+    renewed,
     serves,
     why_not_valid,
 )
-from configurator.errors import BadCertificate, ConfiguratorError
-from configurator.files import FileState, WantedFile, read_input
+from configurator.errors import BadCertificate, ConfiguratorError, FileTrouble
+from configurator.files import Read, WantedFile, read_input
+from configurator.flags import DEFAULT_SECRET, Flags, GivenPair, SecretName
+from configurator.static_pod import StaticPod
 
 AUTHORITY_CERTIFICATE = "ca.crt"
 AUTHORITY_KEY = "ca.key"
@@ -46,12 +46,10 @@ SECRET = "extender-secret.yaml"  # noqa: S105 -- the name of a file
 CLIENT_CERTIFICATE = "client.crt"
 CLIENT_KEY = "client.key"
 
-_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
-_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _WRITTEN = re.compile(rb'^metadata:\n  name: "([^"\n]+)"\n  namespace: "([^"\n]+)"\n', re.MULTILINE)
 
-Read = Callable[[Path], FileState | None]
-"""Returns the state of a file that may be written later, None if it does not exist."""
+Owner = tuple[int, int] | None
+"""User and group as numbers; None for root."""
 
 SERVICE = "gas-service.default.svc.cluster.local"
 WEBHOOK_SERVICES = ("gas-admission", "gas-binding")
@@ -60,35 +58,14 @@ WEBHOOK_SERVICES = ("gas-admission", "gas-binding")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
-@dataclass(frozen=True, slots=True)
-class SecretName:
-    """Namespace and name of a Secret. Text form: ``NAMESPACE/NAME``."""
-
-    namespace: str
-    name: str
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Parse the text form. Raises ValueError with what was expected."""
-        namespace, slash, name = text.partition("/")
-        if not slash or not _NAMESPACE.fullmatch(namespace) or not _NAME.fullmatch(name):
-            raise ValueError("NAMESPACE/NAME of a Secret")
-        return cls(namespace, name)
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-
-DEFAULT_SECRET = SecretName("default", "extender-secret")
-
-
-def name_in(manifest: bytes) -> SecretName | None:
-    """Return the name of the Secret in a manifest that `secret_manifest` wrote; None for any other text."""
-    found = _WRITTEN.search(manifest)
-    try:
-        return SecretName.parse(f"{found[2].decode()}/{found[1].decode()}") if found is not None else None
-    except ValueError:
-        return None
+def secret_name(flags: Flags, read: Read) -> SecretName:
+    """Return the name of the extender's Secret: the flag's, else that in the manifest that an earlier run wrote."""
+    written = read(flags.own_directory / SECRET)
+    found = _WRITTEN.search(written.content) if written is not None else None
+    with contextlib.suppress(ValueError):
+        if flags.secret is None and found is not None:
+            return SecretName.parse(f"{found[2].decode()}/{found[1].decode()}")
+    return flags.secret or DEFAULT_SECRET
 
 
 def secret_manifest(secret: SecretName, *, certificate: bytes, key: bytes, authority: bytes) -> bytes:
@@ -111,133 +88,81 @@ def secret_manifest(secret: SecretName, *, certificate: bytes, key: bytes, autho
     return ("\n".join(lines) + "\n").encode()
 
 
-@dataclass(frozen=True, slots=True)
-class GivenPair:
-    """The files of a certificate that another authority signed, of its key, and of that authority."""
-
-    certificate: Path
-    key: Path
-    authority: Path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CertificateRequest:
-    """The certificates that a run should provide.
-
-    client_directory   for files that kube-scheduler reads: its client pair, and the authority that it trusts
-    own_directory      for files that only the configurator reads: its authority, the serving pair, the Secret
-    cluster_authority  certificate and key of the authority that signs; None to use a small one of our own
-    given_client, given_serving  pairs to use as they are; None to sign one
-    names              for the serving certificate; the first is the host that kube-scheduler calls
-    client_owner       user and group of kube-scheduler, as numbers; None for root
-    api_server         whether to provide a client certificate for kube-apiserver
-    api_server_owner   user and group of kube-apiserver, as numbers; None for root
-    secret             None for the name that an earlier run used, else the default
-    """
-
-    client_directory: Path
-    own_directory: Path
-    cluster_authority: tuple[Path, Path] | None
-    given_client: GivenPair | None
-    given_serving: GivenPair | None
-    names: Sequence[str]
-    client_owner: tuple[int, int] | None
-    api_server: bool
-    api_server_owner: tuple[int, int] | None
-    secret: SecretName | None
-
-
-@dataclass(slots=True)
 class CertificatePlan:
-    """The files, in the order in which to write them, and sentences about what is new.
+    """The files of the certificates of a run, in the order in which to write them, and sentences about what is new.
 
+    cluster_authority  certificate and key of the authority that signs; None for a small one of our own
     serving_authority  that signs the extender's certificate, as PEM
     """
 
-    files: list[WantedFile] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    serving_authority: bytes = b""
+    def __init__(self, flags: Flags, client_directory: Path, read: Read, now: datetime) -> None:
+        """Read which authority signs. Nothing is planned yet. Raises ConfiguratorError if a flag does not fit its file.
+
+        client_directory  for files that kube-scheduler reads: its client pair, and the authority that it trusts
+        """
+        self.files: list[WantedFile] = []
+        self.notes: list[str] = []
+        self.serving_authority = b""
+        self.cluster_authority, self._given_client = _signing(flags)
+        self._flags = flags
+        self._own = flags.own_directory
+        self._clients = client_directory
+        self._read = read
+        self._now = now
+        self._signing: Pair | None = None
+
+    def make(self, names: Sequence[str], client_owner: Owner, api_server: StaticPod | None) -> None:
+        """Plan the certificates.
+
+        names         for the serving certificate; the first is the host that kube-scheduler calls
+        client_owner  user and group of kube-scheduler, as numbers; None for root
+        api_server    that is to present a client certificate; None if it is not
+
+        Raises BadCertificate for files that cannot be used, ConfiguratorError for files that another program made.
+        """
+        serving, self.serving_authority = self._serving_pair(names)
+        self._refuse_to_replace_trusted()
+        client_authority = self._plan_client(client_owner)
+        secret = secret_name(self._flags, self._read)
+        manifest = secret_manifest(secret, certificate=serving.chain, key=serving.key_text, authority=client_authority)
+        self._add(self._own / SECRET, manifest, secret=True)
+        self._add(self._clients / AUTHORITY_CERTIFICATE, self.serving_authority)
+        if api_server is not None:
+            self._plan_api_server(api_server.owner)
 
     def contents(self, directory: Path) -> list[bytes]:
         """Return the content of the files in a directory that are not secret."""
         return [file.content for file in self.files if file.path.parent == directory and not file.secret]
 
-
-def plan_certificates(request: CertificateRequest, *, read: Read, now: datetime) -> CertificatePlan:
-    """Plan the certificates.
-
-    Raises BadCertificate for files that cannot be used, ConfiguratorError for files that another program made.
-    """
-    return _Planner(request, read, now).plan()
-
-
-class _Planner:
-    def __init__(self, request: CertificateRequest, read: Read, now: datetime) -> None:
-        self._request = request
-        self._read = read
-        self._now = now
-        self._result = CertificatePlan()
-        self._signing: Pair | None = None
-
-    def plan(self) -> CertificatePlan:
-        request = self._request
-        self._refuse_to_drop_authority()
-        serving, serving_authority = self._serving()
-        client, client_authority = self._client()
-        own, clients = request.own_directory, request.client_directory
-        written = self._read(own / SECRET)
-        secret = request.secret or (name_in(written.content) if written is not None else None) or DEFAULT_SECRET
-        manifest = secret_manifest(secret, certificate=serving.chain, key=serving.key_text, authority=client_authority)
-        self._add(own / SECRET, manifest, secret=True)
-        self._refuse_replaced_authority(clients / AUTHORITY_CERTIFICATE, serving_authority)
-        self._add(clients / AUTHORITY_CERTIFICATE, serving_authority)
-        self._add(clients / CLIENT_CERTIFICATE, client.chain)
-        self._add(clients / CLIENT_KEY, client.key_text, secret=True, owner=request.client_owner)
-        if request.api_server:
-            self._api_server(request.api_server_owner)
-        self._result.serving_authority = serving_authority
-        return self._result
-
-    def _add(self, path: Path, content: bytes, *, secret: bool = False, owner: tuple[int, int] | None = None) -> None:
+    def _add(self, path: Path, content: bytes, *, secret: bool = False, owner: Owner = None) -> None:
         mode = 0o600 if secret else 0o644
-        self._result.files.append(WantedFile(path=path, content=content, mode=mode, owner=owner, secret=secret))
+        self.files.append(WantedFile(path=path, content=content, mode=mode, owner=owner, secret=secret))
 
-    def _note(self, sentence: str) -> None:
-        self._result.notes.append(sentence)
-
-    def _serving(self) -> tuple[Pair, bytes]:
+    def _serving_pair(self, names: Sequence[str]) -> tuple[Pair, bytes]:
         """Return the extender's serving pair, and the authority that kube-scheduler must trust."""
-        request = self._request
-        if request.given_serving is not None:
-            pair, authority = self._given(request.given_serving, ExtendedKeyUsageOID.SERVER_AUTH)
-            if not serves(pair.certificate, request.names[0]):
-                raise BadCertificate(
-                    request.given_serving.certificate, f"is not for {request.names[0]}, which kube-scheduler calls"
-                )
-            return pair, authority
-        signing = self._authority()
-        files = request.own_directory / SERVING_CERTIFICATE, request.own_directory / SERVING_KEY
-        reused = self._reused(*files, signing, ExtendedKeyUsageOID.SERVER_AUTH, request.names)
-        pair = reused or mint_server(signing, request.names, self._now)
-        if reused is None:
-            self._note(f"a serving certificate for {request.names[0]}, valid until {end(pair)}")
+        given = self._flags.given_serving
+        if given is None:
+            files = self._own / SERVING_CERTIFICATE, self._own / SERVING_KEY
+            return self._signed_pair(*files, SERVER_NAME, names), self._authority().chain
+        pair, authority = self._given(given, ExtendedKeyUsageOID.SERVER_AUTH)
+        if not serves(pair.certificate, names[0]):
+            raise BadCertificate(given.certificate, f"is not for {names[0]}, which kube-scheduler calls")
+        return pair, authority
+
+    def _plan_client(self, owner: Owner) -> bytes:
+        """Plan kube-scheduler's client pair, and return the authority that the extender must trust."""
+        files = self._clients / CLIENT_CERTIFICATE, self._clients / CLIENT_KEY
+        if self._given_client is None:
+            self._refuse_unknown_client(files[0], None, self._authority())
+            self._signed_pair(*files, CLIENT_NAME, owner=owner)
+            return self._authority().chain
+        pair, authority = self._given(self._given_client, ExtendedKeyUsageOID.CLIENT_AUTH)
+        self._refuse_unknown_client(files[0], pair.chain, None)
         self._add(files[0], pair.chain)
-        self._add(files[1], pair.key_text, secret=True)
-        return pair, signing.chain
+        self._add(files[1], pair.key_text, secret=True, owner=owner)
+        return authority
 
-    def _client(self) -> tuple[Pair, bytes]:
-        """Return kube-scheduler's client pair, and the authority that the extender must trust."""
-        request = self._request
-        files = request.client_directory / CLIENT_CERTIFICATE, request.client_directory / CLIENT_KEY
-        if request.given_client is not None:
-            pair, authority = self._given(request.given_client, ExtendedKeyUsageOID.CLIENT_AUTH)
-            self._refuse_unknown_client(files[0], pair.chain, None)
-            return pair, authority
-        signing = self._authority()
-        self._refuse_unknown_client(files[0], None, signing)
-        return self._client_pair(*files, signing, CLIENT_NAME), signing.chain
-
-    def _api_server(self, owner: tuple[int, int] | None) -> None:
+    def _plan_api_server(self, owner: Owner) -> None:
         """Plan the certificate that kube-apiserver presents to the webhooks."""
         if self._is_signing_named:
             raise ConfiguratorError(
@@ -245,20 +170,38 @@ class _Planner:
                 "from others: leave out -cert, -key and --cluster-ca, or name a certificate of your own for "
                 "kube-apiserver as docs/admission.md says"
             )
-        own = self._request.own_directory
-        files = own / API_SERVER_CERTIFICATE, own / API_SERVER_KEY
-        pair = self._client_pair(*files, self._authority(), API_SERVER)
-        self._add(files[0], pair.chain)
-        self._add(files[1], pair.key_text, secret=True, owner=owner)
+        self._signed_pair(self._own / API_SERVER_CERTIFICATE, self._own / API_SERVER_KEY, API_SERVER, owner=owner)
+
+    def _signed_pair(
+        self, certificate_file: Path, key_file: Path, name: str, names: Sequence[str] = (), owner: Owner = None
+    ) -> Pair:
+        """Return the pair that an earlier run signed if it is good for long enough, else a new one. Plan its files.
+
+        names  of a server; empty for a client
+        """
+        found = None
+        certificate, key = self._read(certificate_file), self._read(key_file)
+        if certificate is not None and key is not None:
+            try:
+                found = read_pair(certificate_file, certificate.content, key_file, key.content)
+            except BadCertificate as bad:
+                self.notes.append(f"an existing file is replaced: {bad}")
+        pair = renewed(found, self._authority(), names, self._now, name=name)
+        if pair is not found:
+            purpose = f"serving certificate for {names[0]}" if names else f"client certificate for {name}"
+            self.notes.append(f"a {purpose}, valid until {end(pair)}")
+        self._add(certificate_file, pair.chain)
+        self._add(key_file, pair.key_text, secret=True, owner=owner)
+        return pair
 
     def _authority(self) -> Pair:
         """Return the authority that signs. If it is our own, its files are planned too."""
         if self._signing is None:
-            paths = self._request.cluster_authority
-            self._signing = self._own_authority() if paths is None else self._cluster_authority(*paths)
+            paths = self.cluster_authority
+            self._signing = self._own_authority() if paths is None else self._read_authority(*paths)
         return self._signing
 
-    def _cluster_authority(self, certificate: Path, key: Path) -> Pair:
+    def _read_authority(self, certificate: Path, key: Path) -> Pair:
         pair = read_pair(certificate, read_input(certificate), key, read_input(key))
         if not pair.is_authority:
             raise BadCertificate(certificate, "is not the certificate of an authority, so it cannot sign others")
@@ -267,8 +210,7 @@ class _Planner:
         return pair
 
     def _own_authority(self) -> Pair:
-        directory = self._request.own_directory
-        paths = directory / AUTHORITY_CERTIFICATE, directory / AUTHORITY_KEY
+        paths = self._own / AUTHORITY_CERTIFICATE, self._own / AUTHORITY_KEY
         certificate, key = self._read(paths[0]), self._read(paths[1])
         pair = None
         if certificate is not None and key is not None:
@@ -286,36 +228,10 @@ class _Planner:
             )
         if pair is None:
             pair = mint_authority(self._now)
-            self._note(f"an authority of our own, {AUTHORITY_NAME}, valid until {end(pair)}")
+            self.notes.append(f"an authority of our own, {AUTHORITY_NAME}, valid until {end(pair)}")
         self._add(paths[0], pair.chain)
         self._add(paths[1], pair.key_text, secret=True)
         return pair
-
-    def _client_pair(self, certificate_file: Path, key_file: Path, signing: Pair, name: str) -> Pair:
-        pair = self._reused(certificate_file, key_file, signing, ExtendedKeyUsageOID.CLIENT_AUTH, ())
-        if pair is None:
-            pair = mint_client(signing, self._now, name=name)
-            self._note(f"a client certificate for {name}, valid until {end(pair)}")
-        return pair
-
-    def _reused(
-        self,
-        certificate_file: Path,
-        key_file: Path,
-        signing: Pair,
-        usage: x509.ObjectIdentifier,
-        names: Sequence[str],
-    ) -> Pair | None:
-        """Return the pair that an earlier run signed if it is still good for long enough, else None."""
-        certificate, key = self._read(certificate_file), self._read(key_file)
-        if certificate is None or key is None:
-            return None
-        try:
-            pair = read_pair(certificate_file, certificate.content, key_file, key.content)
-        except BadCertificate as bad:
-            self._note(f"an existing file is replaced: {bad}")
-            return None
-        return pair if is_usable(pair, signing, usage, names, now=self._now) else None
 
     def _given(self, given: GivenPair, usage: x509.ObjectIdentifier) -> tuple[Pair, bytes]:
         """Return a given pair and the text of its authority. Raises BadCertificate if it does not fit its purpose."""
@@ -344,7 +260,7 @@ class _Planner:
             return
         found = read_certificates(path, state.content)[0]
         if is_authority(found):
-            self._note(f"{path} was an authority's own certificate, whose key can sign anything: it is replaced")
+            self.notes.append(f"{path} was an authority's own certificate, whose key can sign anything: it is replaced")
             return
         ours = common_name(found.issuer) == AUTHORITY_NAME or (
             self._is_signing_named and common_name(found.subject) == CLIENT_NAME
@@ -358,30 +274,42 @@ class _Planner:
 
     @property
     def _is_signing_named(self) -> bool:
-        return self._request.cluster_authority is not None or self._request.given_client is not None
+        return self.cluster_authority is not None or self._given_client is not None
 
-    def _refuse_to_drop_authority(self) -> None:
-        """Refuse to replace an authority that an earlier run was given, if this run names none."""
-        if self._request.cluster_authority is not None or self._request.given_serving is not None:
-            return
-        path = self._request.client_directory / AUTHORITY_CERTIFICATE
-        if (state := self._read(path)) is None:
+    def _refuse_to_replace_trusted(self) -> None:
+        """Refuse to replace another program's file, or an authority that an earlier run named if this one does not."""
+        path = self._clients / AUTHORITY_CERTIFICATE
+        state = self._read(path)
+        if state is None or state.content == self.serving_authority:
             return
         found = read_certificates(path, state.content)[0]
-        if is_authority(found) and common_name(found.subject) != AUTHORITY_NAME:
+        if not is_authority(found):
+            raise ConfiguratorError(f"{path} is not an authority's certificate; move it away, and run again")
+        is_named = self.cluster_authority is not None or self._flags.given_serving is not None
+        if not is_named and common_name(found.subject) != AUTHORITY_NAME:
             raise ConfiguratorError(
                 f"{path} belongs to {common_name(found.subject)!r}. To keep it, give the same flags as before "
                 "(--cluster-ca; -cert and -key; or --serving-cert, --serving-key and --serving-ca). To replace it, "
                 f"move {path} and {CLIENT_CERTIFICATE} away"
             )
 
-    def _refuse_replaced_authority(self, path: Path, wanted: bytes) -> None:
-        state = self._read(path)
-        if state is None or state.content == wanted:
-            return
-        found = read_certificates(path, state.content)[0]
-        if not is_authority(found):
-            raise ConfiguratorError(f"{path} is not an authority's certificate; move it away, and run again")
+
+def _signing(flags: Flags) -> tuple[tuple[Path, Path] | None, GivenPair | None]:
+    """Return the authority to sign with, if it is not our own, and the given client pair, if there is one."""
+    certificate, key = flags.signing
+    if flags.cluster_authority:
+        for path in (certificate, key):
+            if not path.exists():
+                raise FileTrouble(path, "does not exist; name the cluster's authority with -cert and its key with -key")
+    if not flags.is_signing_named:
+        return (flags.signing if flags.cluster_authority else None), None
+    if flags.cluster_authority or is_authority(read_certificates(certificate, read_input(certificate))[0]):
+        return flags.signing, None
+    if flags.client_authority is None:
+        raise ConfiguratorError(
+            f"{certificate} is a client certificate: name the authority that signed it with --client-ca"
+        )
+    return None, GivenPair(certificate, key, flags.client_authority)
 
 
 def serving_names(host: str, more: Iterable[str] = ()) -> list[str]:

@@ -5,12 +5,14 @@ The one place for this: configurator, doctor and sandbox use it.
 
 from __future__ import annotations
 
-import contextlib
+import base64
+import binascii
 import ipaddress
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -46,6 +48,7 @@ _UNREADABLE = (
 """Raised by the library for certificates that no program would accept."""
 
 SigningKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+_Extension = TypeVar("_Extension", bound=x509.ExtensionType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,14 @@ class Pair:
     @property
     def is_authority(self) -> bool:
         return is_authority(self.certificate)
+
+
+def decode_base64(text: str) -> bytes:
+    """Return the bytes in a field of an object of the API; empty if it is not base64."""
+    try:
+        return base64.b64decode(text)
+    except binascii.Error:
+        return b""
 
 
 def read_certificates(file: Path, text: bytes) -> list[x509.Certificate]:
@@ -124,12 +135,17 @@ def is_key_of(certificate: x509.Certificate, text: bytes) -> bool:
     return key.public_key() == certificate.public_key()
 
 
+def _extension(certificate: x509.Certificate, kind: type[_Extension]) -> _Extension | None:
+    try:
+        return certificate.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        return None
+
+
 def is_authority(certificate: x509.Certificate) -> bool:
     """Return whether the certificate may sign others."""
-    try:
-        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except (x509.ExtensionNotFound, ValueError):
-        return False
+    constraints = _extension(certificate, x509.BasicConstraints)
+    return constraints is not None and constraints.ca
 
 
 def is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
@@ -152,7 +168,7 @@ def why_not_valid(certificate: x509.Certificate, now: datetime) -> str | None:
 
 def alternative_names(certificate: x509.Certificate) -> list[str]:
     """Return the DNS names and IP addresses that the certificate is for."""
-    names = _alternatives(certificate)
+    names = _extension(certificate, x509.SubjectAlternativeName)
     if names is None:
         return []
     return [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
@@ -160,7 +176,7 @@ def alternative_names(certificate: x509.Certificate) -> list[str]:
 
 def serves(certificate: x509.Certificate, host: str) -> bool:
     """Return whether a client that calls the host accepts the certificate's names; ``*`` is one label, as in Go."""
-    names = _alternatives(certificate)
+    names = _extension(certificate, x509.SubjectAlternativeName)
     if names is None:
         return False
     try:
@@ -171,22 +187,10 @@ def serves(certificate: x509.Certificate, host: str) -> bool:
         return bool({wanted, "*." + wanted.partition(".")[2]} & listed)
 
 
-def _alternatives(certificate: x509.Certificate) -> x509.SubjectAlternativeName | None:
-    try:
-        return certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (x509.ExtensionNotFound, ValueError):
-        return None
-
-
 def is_for(certificate: x509.Certificate, usage: x509.ObjectIdentifier) -> bool:
     """Return whether the certificate may be used as that of a server, or of a client. Without the extension it may."""
-    try:
-        usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        return True
-    except ValueError:
-        return False
-    return usage in usages or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in usages
+    usages = _extension(certificate, x509.ExtendedKeyUsage)
+    return usages is None or usage in usages or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in usages
 
 
 def lasts(certificate: x509.Certificate, now: datetime) -> bool:
@@ -194,18 +198,25 @@ def lasts(certificate: x509.Certificate, now: datetime) -> bool:
     return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc - RENEWAL
 
 
-def is_usable(
-    pair: Pair, authority: Pair, usage: x509.ObjectIdentifier, names: Iterable[str], *, now: datetime
-) -> bool:
-    """Return whether the authority signed the pair for this usage and for all the names, and it needs no renewal."""
-    certificate = pair.certificate
-    return (
-        lasts(certificate, now)
-        and is_signed_by(certificate, authority.certificate)
-        and is_for(certificate, usage)
-        and not pair.is_authority
-        and all(serves(certificate, host) for host in names)
-    )
+def renewed(found: Pair | None, authority: Pair, names: Collection[str], now: datetime, *, name: str) -> Pair:
+    """Return the pair that was found, or a new one if it is not good enough.
+
+    It is good if the authority has signed it for this purpose and for all the names, and it needs no renewal.
+
+    names  for a server; empty for a client
+    name   common name of a new pair
+    """
+    usage = ExtendedKeyUsageOID.SERVER_AUTH if names else ExtendedKeyUsageOID.CLIENT_AUTH
+    if (
+        found is not None
+        and lasts(found.certificate, now)
+        and is_signed_by(found.certificate, authority.certificate)
+        and is_for(found.certificate, usage)
+        and not found.is_authority
+        and all(serves(found.certificate, host) for host in names)
+    ):
+        return found
+    return mint_server(authority, names, now, name=name) if names else mint_client(authority, now, name=name)
 
 
 def end(pair: Pair) -> str:
@@ -240,19 +251,14 @@ def describe_certificates(text: bytes) -> list[str] | None:
             f"issuer: {certificate.issuer.rfc4514_string()}",
             f"valid: {day(certificate.not_valid_before_utc)} to {day(certificate.not_valid_after_utc)}",
         ]
-        with contextlib.suppress(x509.ExtensionNotFound, ValueError):
-            names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        if (names := _extension(certificate, x509.SubjectAlternativeName)) is not None:
             lines.append("names: " + ", ".join(str(name.value) for name in names))
     return lines
 
 
 def mint_authority(now: datetime, *, name: str = AUTHORITY_NAME, life: timedelta = AUTHORITY_LIFE) -> Pair:
     """Make an authority that can sign certificates of servers and clients, but no further authorities."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = _name(name)
-    builder = _builder(subject, subject, key, now, now + life)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    return _pair(builder.add_extension(_key_usage(signs=True), critical=True).sign(key, hashes.SHA256()), key)
+    return _mint(name, None, now, life)
 
 
 def mint_server(
@@ -264,7 +270,7 @@ def mint_server(
     life  ends with the authority's own at the latest
     """
     alternatives = x509.SubjectAlternativeName([_general_name(each) for each in names])
-    return _mint(authority, name, ExtendedKeyUsageOID.SERVER_AUTH, more=[alternatives], now=now, life=life)
+    return _mint(name, authority, now, life, x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), alternatives)
 
 
 def mint_client(authority: Pair, now: datetime, *, name: str = CLIENT_NAME, life: timedelta = LIFE) -> Pair:
@@ -272,57 +278,36 @@ def mint_client(authority: Pair, now: datetime, *, name: str = CLIENT_NAME, life
 
     Its organization is empty, so it belongs to no group of the API server.
     """
-    return _mint(authority, name, ExtendedKeyUsageOID.CLIENT_AUTH, now=now, life=life)
+    return _mint(name, authority, now, life, x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]))
 
 
-def _mint(
-    authority: Pair,
-    name: str,
-    usage: x509.ObjectIdentifier,
-    *,
-    more: Iterable[x509.ExtensionType] = (),
-    now: datetime,
-    life: timedelta,
-) -> Pair:
+def _mint(name: str, authority: Pair | None, now: datetime, life: timedelta, *more: x509.ExtensionType) -> Pair:
+    """Make a pair that the authority signs; without one it is an authority itself."""
     key = ec.generate_private_key(ec.SECP256R1())
-    issuer = authority.certificate
-    end = min(now + life, issuer.not_valid_after_utc)
-    builder = _builder(_name(name), issuer.subject, key, now, end)
-    extensions = [
-        (x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), False),
-        (x509.BasicConstraints(ca=False, path_length=None), True),
-        (_key_usage(signs=False), True),
-        (x509.ExtendedKeyUsage([usage]), False),
-        *((extension, False) for extension in more),
-    ]
-    for extension, critical in extensions:
-        builder = builder.add_extension(extension, critical=critical)
-    return _pair(builder.sign(authority.key, hashes.SHA256()), key)
-
-
-def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:
-    encoding = serialization.Encoding.PEM
-    text = key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return Pair(certificate, key, certificate.public_bytes(encoding), text)
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, end: datetime
-) -> x509.CertificateBuilder:
-    return (
+    signing = key if authority is None else authority.key
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    end = now + life if authority is None else min(now + life, authority.certificate.not_valid_after_utc)
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
-        .issuer_name(issuer)
+        .issuer_name(subject if authority is None else authority.certificate.subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(min(now, end) - _CLOCK_SKEW)
         .not_valid_after(end)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.BasicConstraints(authority is None, 0 if authority is None else None), critical=True)
+        .add_extension(_key_usage(signs=authority is None), critical=True)
     )
-
-
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+    if authority is not None:
+        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
+        builder = builder.add_extension(identifier, critical=False)
+    for extension in more:
+        builder = builder.add_extension(extension, critical=False)
+    certificate = builder.sign(signing, hashes.SHA256())
+    encoding = serialization.Encoding.PEM
+    text = key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return Pair(certificate, key, certificate.public_bytes(encoding), text)
 
 
 def _general_name(text: str) -> x509.GeneralName:

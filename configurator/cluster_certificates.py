@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
-import binascii
 import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,17 +16,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cryptography.x509.oid import ExtendedKeyUsageOID
-
 from configurator.certificates import (
+    CLIENT_NAME,
+    SERVER_NAME,
     Pair,
+    decode_base64,
     end,
-    is_usable,
     lasts,
     mint_authority,
-    mint_client,
-    mint_server,
     read_pair,
+    renewed,
 )
 from configurator.errors import BadCertificate, ConfiguratorError
 from configurator.webhooks import trust
@@ -43,14 +41,6 @@ Data = Mapping[str, bytes]
 """The content of a Secret, by key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Secret:
-    """A Secret. ``version`` is its resourceVersion."""
-
-    data: Data
-    version: str
-
-
 Trust = Callable[[bytes, datetime], Awaitable[list[str]]]
 """Lets the API server trust an authority in the admission webhooks, and returns sentences about what is new."""
 
@@ -62,10 +52,11 @@ class Secrets:
         self._api = api
         self._path = f"/api/v1/namespaces/{namespace}/secrets"
 
-    async def get(self, name: str) -> Secret:
+    async def get(self, name: str) -> tuple[Data, str]:
+        """Return the content and the resourceVersion."""
         found = json.loads(await self._api.request("GET", f"{self._path}/{name}"))
-        data = {key: _decoded(text) for key, text in (found.get("data") or {}).items()}
-        return Secret(data, found["metadata"]["resourceVersion"])
+        data = {key: decode_base64(text) for key, text in (found.get("data") or {}).items()}
+        return data, found["metadata"]["resourceVersion"]
 
     async def put(self, name: str, version: str, data: Data) -> None:
         """Replace the content. Raises ApiRefused with status 409 if the Secret has changed since ``version``."""
@@ -88,11 +79,7 @@ class Wanted:
     names: Sequence[str]
 
 
-async def _no_webhooks(_authority: bytes, _now: datetime) -> list[str]:
-    return []
-
-
-async def renew(secrets: Secrets, wanted: Wanted, now: datetime, *, trust: Trust = _no_webhooks) -> list[str]:
+async def renew(secrets: Secrets, wanted: Wanted, now: datetime, *, trust: Trust | None = None) -> list[str]:
     """Fill the Secrets and return sentences about what is new. Idempotent, also when two run at once.
 
     The authority is written first, so a second process finds it, or gets a conflict and starts again. The API server
@@ -107,31 +94,26 @@ async def renew(secrets: Secrets, wanted: Wanted, now: datetime, *, trust: Trust
     return await _renew_once(secrets, wanted, now, trust)
 
 
-async def _renew_once(secrets: Secrets, wanted: Wanted, now: datetime, trust: Trust) -> list[str]:
+async def _renew_once(secrets: Secrets, wanted: Wanted, now: datetime, trust: Trust | None) -> list[str]:
     said: list[str] = []
-    found = await secrets.get(wanted.authority)
-    authority = _kept_authority(wanted.authority, found.data, now, said)
-    if authority is None:
+    data, version = await secrets.get(wanted.authority)
+    authority = _pair(wanted.authority, data, said)
+    if authority is None or not authority.is_authority or not lasts(authority.certificate, now):
         authority = mint_authority(now)
-        await secrets.put(wanted.authority, found.version, _data(authority))
+        await secrets.put(wanted.authority, version, _data(authority))
         said.append(f"Secret {wanted.authority}: a new authority, valid until {end(authority)}")
-    said += await trust(authority.chain, now)
-    server, client = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
-    for name, usage, names in ((wanted.serving, server, wanted.names), (wanted.client, client, ())):
-        found = await secrets.get(name)
-        pair = _pair(name, found.data, said)
-        if pair is None or not is_usable(pair, authority, usage, names, now=now):
-            pair = mint_server(authority, names, now) if usage == server else mint_client(authority, now)
+    if trust is not None:
+        said += await trust(authority.chain, now)
+    for name, names, subject in ((wanted.serving, wanted.names, SERVER_NAME), (wanted.client, (), CLIENT_NAME)):
+        data, version = await secrets.get(name)
+        found = _pair(name, data, said)
+        pair = renewed(found, authority, names, now, name=subject)
+        if pair is not found:
             said.append(f"Secret {name}: a new certificate, valid until {end(pair)}")
-        data = {**_data(pair), AUTHORITY: authority.chain}
-        if data != found.data:
-            await secrets.put(name, found.version, data)
+        complete = {**_data(pair), AUTHORITY: authority.chain}
+        if complete != data:
+            await secrets.put(name, version, complete)
     return said
-
-
-def _kept_authority(name: str, data: Data, now: datetime, said: list[str]) -> Pair | None:
-    pair = _pair(name, data, said)
-    return pair if pair is not None and pair.is_authority and lasts(pair.certificate, now) else None
 
 
 def _pair(name: str, data: Data, said: list[str]) -> Pair | None:
@@ -149,13 +131,6 @@ def _data(pair: Pair) -> Data:
     return {CERTIFICATE: pair.chain, KEY: pair.key_text}
 
 
-def _decoded(text: str) -> bytes:
-    try:
-        return base64.b64decode(text)
-    except binascii.Error:
-        return b""
-
-
 async def _run(namespace: str, wanted: Wanted, webhooks: str) -> list[str]:
     api = await connect(None, user_agent="gas-certificates")
 
@@ -165,8 +140,8 @@ async def _run(namespace: str, wanted: Wanted, webhooks: str) -> list[str]:
             raise ConfiguratorError(f"{missing[0]} {webhooks} does not exist yet; run this again")
         return changed
 
-    chosen = trust_in_webhooks if webhooks else _no_webhooks
     try:
+        chosen = trust_in_webhooks if webhooks else None
         return await renew(Secrets(api, namespace), wanted, datetime.now(UTC), trust=chosen)
     finally:
         await api.close()

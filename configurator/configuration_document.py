@@ -74,56 +74,47 @@ class ConfigurationDocument:
             )
         return place
 
-    def complete(self, *, url: str | None, carried: Carried, managed: Sequence[str] = CARD_RESOURCES) -> None:
-        """Make the template a new configuration.
-
-        url      URL of the extender, instead of the template's
-        managed  the resources of pods that the extender is asked about; the template's stay
-
-        Raises BadConfiguration if no extender of the template manages cards.
-        """
-        self.document.set(("apiVersion",), API_VERSION)
-        for path, value in carried.items():
-            self.document.set(path, value)
-        place = self.own()
-        self._complete_entry(place, self.extenders[place], url, managed)
-        self._check()
-
-    def merge(
+    def add_extender(
         self,
-        template: ConfigurationDocument,
+        template: ConfigurationDocument | None,
         *,
         url: str | None,
         carried: Carried,
         managed: Sequence[str] = CARD_RESOURCES,
     ) -> None:
-        """Add the template's extenders to the configuration in use. Existing entries keep their settings.
+        """Add the template's extenders. Existing entries keep their settings.
 
-        managed  the resources of pods that the extender is asked about; others of its entry stay
-        carried  added where the configuration has no value
+        template  None if this is the template itself, which becomes a new configuration
+        url       URL of the extender, instead of the template's or the existing entry's
+        carried   values that replace those of a template, and are added where an existing configuration has none
+        managed   the resources of pods that the extender is asked about; others of its entry stay
 
-        Raises BadConfiguration if kube-scheduler would refuse the result: two extenders that bind, or two that manage
-        one resource.
+        Raises BadConfiguration if no extender of the template manages cards, or if kube-scheduler would refuse the
+        result: two extenders that bind, or two that manage one resource.
         """
+        source = template or self
+        own = source.own()
+        wanted = source.extenders[own]
         self.document.set(("apiVersion",), API_VERSION)
         for path, value in carried.items():
-            if self.document.get(*path) in (None, ""):
+            if template is None or self.document.get(*path) in (None, ""):
                 self.document.set(path, value)
         present = {entry["urlPrefix"] for entry in self.extenders}
-        wanted = template.extenders[template.own()]
+        others = [
+            entry for entry in source.extenders[:own] + source.extenders[own + 1 :] if entry["urlPrefix"] not in present
+        ]
         place = self.find_own()
         if place is None:
             place = len(self.extenders)
             self.document.append(("extenders",), wanted)
-        elif self.extenders[place].get("bindVerb", wanted["bindVerb"]) != wanted["bindVerb"]:
+        elif self.extenders[place].get("bindVerb", wanted.get("bindVerb")) != wanted.get("bindVerb"):
             raise BadConfiguration(
                 self.name,
                 f"has {self.extenders[place]['urlPrefix']}, which manages the same GPUs; only one extender can",
             )
         self._complete_entry(place, wanted, url, managed)
-        for entry in template.extenders:
-            if entry != wanted and entry["urlPrefix"] not in present:
-                self.document.append(("extenders",), entry)
+        for entry in others:
+            self.document.append(("extenders",), entry)
         self._check()
 
     def _complete_entry(self, place: int, wanted: Mapping[str, Any], url: str | None, managed: Sequence[str]) -> None:

@@ -4,7 +4,7 @@
        `--any fault--> as before        (also after some of them)
                 `--a file cannot be put back--> the others as before, and NotPutBack names it
 
-Every new file is first written next to its final place, so that a full disk is noticed before the first change. A
+Every new file is staged first, next to its final place, so that a full disk is noticed before the first change. A
 reader sees all of the old file or all of the new one. Names of staged files begin with a dot: kubelet, which runs every
 file in the manifests' directory, ignores those.
 """
@@ -16,17 +16,13 @@ import errno
 import fcntl
 import hashlib
 import os
-import secrets
 import signal
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from configurator.errors import ConfiguratorError, FileTrouble, NotPutBack
-
-LARGEST = 4 * 1024 * 1024
-"""Bytes. Everything that the configurator reads is far smaller."""
 
 STAGED = ".gas-configurator-"
 """The prefix of the names of staged files."""
@@ -42,6 +38,10 @@ class FileState:
     mode: int
     user: int
     group: int
+
+
+Read = Callable[[Path], FileState | None]
+"""Returns the state of a file, None if it does not exist: `read_state`, or the same with a cache."""
 
 
 def private_file(content: bytes) -> FileState:
@@ -91,52 +91,42 @@ def read_state(path: Path) -> FileState | None:
     refused for the same reason.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        content, found = _read(path, os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise FileTrouble(path, f"is a link to {_target(path)}; name the file itself") from None
+            raise FileTrouble(path, f"is a link to {path.readlink()}; name the file itself") from None
         raise FileTrouble(path, f"cannot be read: {error.strerror}") from None
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode):
-        os.close(descriptor)
-        raise FileTrouble(path, "is not a regular file")
-    with open(descriptor, "rb") as file:  # noqa: PTH123 -- a descriptor has no path
-        if found.st_nlink > 1:
-            raise FileTrouble(
-                path, "has a second name (a hard link), which would keep the old content; remove that one"
-            )
-        if found.st_size > LARGEST:
-            raise FileTrouble(path, f"has {found.st_size} bytes; expected at most {LARGEST}")
-        try:
-            content = file.read(LARGEST + 1)
-        except OSError as error:
-            raise FileTrouble(path, f"cannot be read: {error.strerror}") from None
+    if found.st_nlink > 1:
+        raise FileTrouble(path, "has a second name (a hard link), which would keep the old content; remove that one")
     return FileState(content, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
 
 
 def read_input(path: Path) -> bytes:
     """Return the content of a file that is only read. Links are followed. Raises FileTrouble."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            raise FileTrouble(path, "is not a regular file")
-        with open(descriptor, "rb") as file:  # noqa: PTH123 -- a descriptor has no path
-            content = file.read(LARGEST + 1)
+        return _read(path)[0]
     except OSError as error:
         raise FileTrouble(path, f"cannot be read: {error.strerror}") from None
-    if len(content) > LARGEST:
-        raise FileTrouble(path, f"has over {LARGEST} bytes")
-    return content
 
 
-def changes(wanted: Iterable[WantedFile], found: Mapping[Path, FileState | None]) -> list[Change]:
-    """Return the changes for the wanted files that differ from what was found, in the same order."""
+def _read(path: Path, flags: int = 0) -> tuple[bytes, os.stat_result]:
+    """Return the content and status of a regular file. Raises OSError, and FileTrouble for another kind of file."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise FileTrouble(path, "is not a regular file")
+    with open(descriptor, "rb") as file:  # noqa: PTH123 -- a descriptor has no path
+        return file.read(), found
+
+
+def changes(wanted: Iterable[WantedFile], read: Read) -> list[Change]:
+    """Return the changes for the wanted files that differ from what is there, in the same order."""
     made = []
     for file in wanted:
-        before = found[file.path]
+        before = read(file.path)
         owner = file.owner or (os.geteuid(), os.getegid())
         if before is None or file.secret:
             after = FileState(file.content, file.mode, *owner)
@@ -145,13 +135,6 @@ def changes(wanted: Iterable[WantedFile], found: Mapping[Path, FileState | None]
         if before != after:
             made.append(Change(file.path, before, after, file.secret))
     return made
-
-
-def _target(path: Path) -> str:
-    try:
-        return str(path.readlink())
-    except OSError:
-        return "somewhere else"
 
 
 def missing_directories(changes: Sequence[Change]) -> list[Path]:
@@ -170,8 +153,8 @@ def replace_files(changes: Sequence[Change], directories: Sequence[Path] = ()) -
     Raises NotPutBack if some files could not be put back after a fault, and another ConfiguratorError if every file
     and directory is as before. Call it with `signals_delayed`.
     """
-    staged = {change.path: _staging_place(change.path) for change in changes if change.after is not None}
     made: list[Path] = []
+    done: list[Change] = []
     try:
         for directory in directories:
             directory.mkdir(mode=0o700)
@@ -179,43 +162,64 @@ def replace_files(changes: Sequence[Change], directories: Sequence[Path] = ()) -
             directory.chmod(_mode(directory, changes))
         for change in changes:
             if change.after is not None:
-                write_file(staged[change.path], change.after)
-        _replace_all(changes, staged)
-        made.clear()
-    except OSError as error:
-        raise ConfiguratorError(f"{_failure(error)}; nothing was changed") from error
-    finally:
-        for path in staged.values():
-            with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)
+                _stage(change.path, change.after)
+        for change in changes:
+            if read_state(change.path) != change.before:
+                raise FileTrouble(change.path, "was changed by another program just now; run again")
+            if change.after is not None:
+                _staging_place(change.path).replace(change.path)
+            else:
+                change.path.unlink()
+            done.append(change)
+            sync(change.path.parent)
+    except (OSError, ConfiguratorError) as error:
+        cause = _failure(error) if isinstance(error, OSError) else str(error)
+        stuck = [failure for change in reversed(done) if (failure := _put_back(change)) is not None]
+        remove_staged(change.path for change in changes)
         for directory in reversed(made):
             with contextlib.suppress(OSError):
                 directory.rmdir()
+        if stuck:
+            raise NotPutBack(f"{cause}; and these files could not be put back: {', '.join(stuck)}") from error
+        if isinstance(error, OSError):
+            raise ConfiguratorError(f"{cause}; nothing was changed") from error
+        raise
 
 
 def remove_staged(paths: Iterable[Path]) -> None:
-    """Remove what a run staged that was killed while it changed these files. No other run may be in progress."""
-    for directory in {path.parent for path in paths}:
-        for path in directory.glob(STAGED + "*"):
-            if stat.S_ISREG(path.lstat().st_mode):
-                path.unlink(missing_ok=True)
+    """Remove what a run staged, and maybe left when it was killed, for these files."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            _staging_place(path).unlink(missing_ok=True)
+
+
+def put_file(path: Path, state: FileState) -> None:
+    """Replace a file in one step, and wait until that is on the disk. Raises OSError."""
+    try:
+        _stage(path, state)
+        _staging_place(path).replace(path)
+    except OSError:
+        remove_staged([path])
+        raise
+    sync(path.parent)
 
 
 def write_file(path: Path, state: FileState) -> None:
     """Write a new file, and wait until it is on the disk. Raises OSError that names the directory."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        left = memoryview(state.content)
-        while left:
-            left = left[os.write(descriptor, left) :]
-        # In this order: after the owner has changed, the mode can no longer be set.
-        os.fchmod(descriptor, state.mode)
-        os.fchown(descriptor, state.user, state.group)
-        os.fsync(descriptor)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            left = memoryview(state.content)
+            while left:
+                left = left[os.write(descriptor, left) :]
+            # In this order: after the owner has changed, the mode can no longer be set.
+            os.fchmod(descriptor, state.mode)
+            os.fchown(descriptor, state.user, state.group)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path.parent)) from None
-    finally:
-        os.close(descriptor)
 
 
 def sync(directory: Path) -> None:
@@ -264,27 +268,12 @@ def signals_delayed() -> Iterator[None]:
 
 
 def _staging_place(path: Path) -> Path:
-    return path.with_name(f"{STAGED}{secrets.token_hex(8)}")
+    return path.with_name(f"{STAGED}{path.name}")
 
 
-def _replace_all(changes: Sequence[Change], staged: Mapping[Path, Path]) -> None:
-    done: list[Change] = []
-    try:
-        for change in changes:
-            if read_state(change.path) != change.before:
-                raise FileTrouble(change.path, "was changed by another program just now; run again")
-            if change.after is not None:
-                staged[change.path].replace(change.path)
-            else:
-                change.path.unlink()
-            done.append(change)
-            sync(change.path.parent)
-    except (OSError, ConfiguratorError) as error:
-        changed = [failure for change in reversed(done) if (failure := _put_back(change)) is not None]
-        if changed:
-            cause = _failure(error) if isinstance(error, OSError) else str(error)
-            raise NotPutBack(f"{cause}; and these files could not be put back: {', '.join(changed)}") from error
-        raise
+def _stage(path: Path, state: FileState) -> None:
+    remove_staged([path])  # of a run that was killed
+    write_file(_staging_place(path), state)
 
 
 def _put_back(change: Change) -> str | None:
@@ -292,13 +281,8 @@ def _put_back(change: Change) -> str | None:
     try:
         if change.before is None:
             change.path.unlink(missing_ok=True)
-            return None
-        staged = _staging_place(change.path)
-        try:
-            write_file(staged, change.before)
-            staged.replace(change.path)
-        finally:
-            staged.unlink(missing_ok=True)
+        else:
+            put_file(change.path, change.before)
     except OSError as error:
         return f"{change.path} ({error.strerror})"
     return None
@@ -316,9 +300,7 @@ def _mode(directory: Path, changes: Sequence[Change]) -> int:
     return 0o700 if private else 0o755
 
 
-def unreadable(
-    files: Sequence[WantedFile], found: Mapping[Path, FileState | None], *, directory: Path, owner: tuple[int, int]
-) -> Iterator[str]:
+def unreadable(files: Sequence[WantedFile], read: Read, *, directory: Path, owner: tuple[int, int]) -> Iterator[str]:
     """Yield a sentence for each existing file that kube-scheduler cannot read, with the command that fixes it.
 
     files      that kube-scheduler reads; secret files get its owner in any case
@@ -330,7 +312,7 @@ def unreadable(
         if not _allows(way.st_mode, (way.st_uid, way.st_gid), owner, stat.S_IXOTH):
             yield _sentence(directory, way.st_mode, owner, "chmod o+x")
     for file in files:
-        before = found.get(file.path)
+        before = read(file.path)
         if before is None or file.secret:
             continue
         if not _allows(before.mode, (before.user, before.group), owner, stat.S_IROTH):

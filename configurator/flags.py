@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from configurator.certificate_plan import DEFAULT_SECRET, GivenPair, SecretName
 from configurator.kubernetes_version import KubernetesVersion
 from gas.daemon.flag_values import object_name
 from gas.daemon.flags import CommandFlags, IgnoredFlags, UsageError, flag, read_flags, switch
@@ -31,8 +30,41 @@ DEPLOYMENT_FLAGS = IgnoredFlags(
 )
 """Flags of the original for Kubernetes up to 1.23, where it rewrote node labels in these files."""
 
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _NO_BACKUP = Path("/dev/null")
 _HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9]{0,62})(\.[A-Za-z0-9]([-A-Za-z0-9]{0,62}))*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class SecretName:
+    """Namespace and name of a Secret. Text form: ``NAMESPACE/NAME``."""
+
+    namespace: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse the text form. Raises ValueError with what was expected."""
+        namespace, slash, name = text.partition("/")
+        if not slash or not _NAMESPACE.fullmatch(namespace) or not _NAME.fullmatch(name):
+            raise ValueError("NAMESPACE/NAME of a Secret")
+        return cls(namespace, name)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+DEFAULT_SECRET = SecretName("default", "extender-secret")
+
+
+@dataclass(frozen=True, slots=True)
+class GivenPair:
+    """The files of a certificate that another authority signed, of its key, and of that authority."""
+
+    certificate: Path
+    key: Path
+    authority: Path
 
 
 def path(value: str) -> Path:

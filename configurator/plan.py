@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
 from collections.abc import Sequence
@@ -10,13 +11,12 @@ from datetime import datetime
 from pathlib import Path
 
 from configurator.api_server import ApiServerManifest
-from configurator.certificate_plan import CertificateRequest, GivenPair, plan_certificates, serving_names
-from configurator.certificates import is_authority, read_certificates
+from configurator.certificate_plan import CertificatePlan, serving_names
 from configurator.configuration_document import ConfigurationDocument
 from configurator.errors import ConfiguratorError, FileTrouble
 from configurator.files import (
     Change,
-    FileState,
+    Read,
     WantedFile,
     changes,
     fingerprint,
@@ -56,22 +56,10 @@ class Plan:
     restarts_api_server: bool
 
 
-class _Files:
-    """Read files that may be written, each once, so that the plan is about one state of them."""
-
-    def __init__(self) -> None:
-        self.found: dict[Path, FileState | None] = {}
-
-    def read(self, path: Path) -> FileState | None:
-        if path not in self.found:
-            self.found[path] = read_state(path)
-        return self.found[path]
-
-
 def make_plan(flags: Flags, now: datetime) -> Plan:
     """Plan the changes. Raises ConfiguratorError if a file prevents it."""
-    files = _Files()
-    state = files.read(flags.manifest)
+    read = functools.cache(read_state)  # so that the plan is about one state of each file
+    state = read(flags.manifest)
     if state is None:
         raise FileTrouble(
             flags.manifest,
@@ -80,67 +68,57 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
     document = YamlDocument(str(flags.manifest), state.content)
     manifest = SchedulerManifest.read(document, flags.kubernetes_version)
     certificates = flags.certificate_directory or manifest.own_certificates or CERTIFICATE_DIRECTORY
-    target, configuration, is_new = _configuration(flags, manifest, files)
+    target, configuration, is_new = _configuration(flags, manifest, read)
     _refuse_misplaced(flags, certificates, target)
 
-    cluster_authority, given_client = _signing(flags)
+    signed = CertificatePlan(flags, certificates, read, now)
     owner = manifest.pod.owner
-    api_server = _api_server(flags, files)
+    api_server = _api_server(flags, read)
     names = serving_names(configuration.extender_host(), flags.more_names)
-    request = CertificateRequest(
-        client_directory=certificates,
-        own_directory=flags.own_directory,
-        cluster_authority=cluster_authority,
-        given_client=given_client,
-        given_serving=flags.given_serving,
-        names=names,
-        client_owner=owner,
-        api_server=api_server is not None,
-        api_server_owner=None if api_server is None else api_server.pod.owner,
-        secret=flags.secret,
-    )
-    certificate_plan = plan_certificates(request, read=files.read, now=now)
-    wanted = [*certificate_plan.files, WantedFile(path=target, content=configuration.document.content)]
+    signed.make(names, owner, None if api_server is None else api_server.pod)
+    wanted = [*signed.files, WantedFile(path=target, content=configuration.document.content)]
     if api_server is not None:
         service_names = [name for name in names if name.endswith(".svc")]
         wanted += api_server.present_certificate(flags.own_directory, service_names)
         wanted.append(WantedFile(path=flags.api_server_manifest, content=api_server.pod.document.content))
-    read_at_start = [configuration.document.content, *certificate_plan.contents(certificates)]
+    read_at_start = [configuration.document.content, *signed.contents(certificates)]
     manifest.add_extender(configuration=target, certificates=certificates, fingerprint=fingerprint(read_at_start))
     wanted.append(WantedFile(path=flags.manifest, content=document.content))
-    for file in wanted:
-        files.read(file.path)
-    made = changes(wanted, files.found)
+    made = changes(wanted, read)
     warnings = []
     if flags.template is not None and not is_new and made:
         warnings.append(f"a configuration exists already, so only the extenders of {flags.template} are used")
-    if flags.template is None and any(change.path == target for change in made):
-        warnings += _about_default_template()
+    if flags.template is None and DEFAULT_TEMPLATE.exists() and any(change.path == target for change in made):
+        warnings.append(f"without -f the template is {DEFAULT_TEMPLATE.absolute()} in the working directory")
     if not manifest.version.is_known and made:
         warnings.append(
             f"Kubernetes {manifest.version} is later than 1.{NEWEST}, the newest known release; it is assumed to read "
             f"{API_VERSION} as well"
         )
     if owner is not None:
-        read = [file for file in wanted if file.path == target or file.path.parent == certificates]
-        warnings += unreadable(read, files.found, directory=certificates, owner=owner)
-    if cluster_authority is None:
-        warnings += [_about_other(address, request) for address in configuration.same_certificate_elsewhere()]
+        seen = [file for file in wanted if file.path == target or file.path.parent == certificates]
+        warnings += unreadable(seen, read, directory=certificates, owner=owner)
+    if signed.cluster_authority is None:
+        warnings += [
+            f"kube-scheduler uses its new client certificate for {address} as well, which must trust "
+            f"{flags.own_directory}/ca.crt now; with --cluster-ca it need not"
+            for address in configuration.same_certificate_elsewhere()
+        ]
     return Plan(
         changes=made,
-        notes=certificate_plan.notes,
+        notes=signed.notes,
         warnings=warnings,
-        cluster_signs=cluster_authority is not None,
-        serving_authority=certificate_plan.serving_authority,
+        cluster_signs=signed.cluster_authority is not None,
+        serving_authority=signed.serving_authority,
         restarts_api_server=any(change.path == flags.api_server_manifest for change in made),
     )
 
 
-def _api_server(flags: Flags, files: _Files) -> ApiServerManifest | None:
+def _api_server(flags: Flags, read: Read) -> ApiServerManifest | None:
     """Return kube-apiserver's manifest if it is to present a certificate, now or because an earlier run said so."""
     path = flags.api_server_manifest
     try:
-        state = files.read(path)
+        state = read(path)
         if state is None:
             raise FileTrouble(path, "does not exist; --api-server needs kube-apiserver's static pod manifest there")
         manifest = ApiServerManifest.read(YamlDocument(str(path), state.content))
@@ -151,9 +129,7 @@ def _api_server(flags: Flags, files: _Files) -> ApiServerManifest | None:
     return manifest if flags.api_server or manifest.uses(flags.own_directory) else None
 
 
-def _configuration(
-    flags: Flags, manifest: SchedulerManifest, files: _Files
-) -> tuple[Path, ConfigurationDocument, bool]:
+def _configuration(flags: Flags, manifest: SchedulerManifest, read: Read) -> tuple[Path, ConfigurationDocument, bool]:
     """Return the file that kube-scheduler will read, its content, and whether it is a new one."""
     template = _template(flags)
     target = (flags.configuration_directory or CONFIGURATION_DIRECTORY) / (flags.template or DEFAULT_TEMPLATE).name
@@ -167,19 +143,19 @@ def _configuration(
             )
         base = in_use
         target = in_use if flags.configuration_directory is None else target
-        if files.read(base) is None:
+        if read(base) is None:
             raise FileTrouble(base, f"does not exist, although kube-scheduler has --{CONFIG}={given}")
     # With a configuration of the administrator's own, kube-scheduler ignores these flags already. With one that we
     # wrote, or that is used only from now on, ignoring them would be a change that was not asked for.
     own = manifest.has_own_configuration and target == base
     carried = {} if own else manifest.pod.flags.configuration()
     managed = Vocabularies(flags.vocabularies).managed_resources
-    existing = files.read(base)
+    existing = read(base)
     if existing is None:
-        template.complete(url=flags.url, carried=carried, managed=managed)
+        template.add_extender(None, url=flags.url, carried=carried, managed=managed)
         return target, template, True
     found = ConfigurationDocument(YamlDocument(str(base), existing.content))
-    found.merge(template, url=flags.url, carried=carried, managed=managed)
+    found.add_extender(template, url=flags.url, carried=carried, managed=managed)
     return target, found, False
 
 
@@ -212,30 +188,6 @@ def _refuse_planted(path: Path) -> None:
             )
 
 
-def _about_default_template() -> list[str]:
-    if not DEFAULT_TEMPLATE.exists():
-        return []
-    return [f"without -f the template is {DEFAULT_TEMPLATE.absolute()} in the working directory"]
-
-
-def _signing(flags: Flags) -> tuple[tuple[Path, Path] | None, GivenPair | None]:
-    """Return the authority to sign with, if it is not our own, and the given client pair, if there is one."""
-    certificate, key = flags.signing
-    if flags.cluster_authority:
-        for path in (certificate, key):
-            if not path.exists():
-                raise FileTrouble(path, "does not exist; name the cluster's authority with -cert and its key with -key")
-    if not flags.is_signing_named:
-        return (flags.signing if flags.cluster_authority else None), None
-    if flags.cluster_authority or is_authority(read_certificates(certificate, read_input(certificate))[0]):
-        return (certificate, key), None
-    if flags.client_authority is None:
-        raise ConfiguratorError(
-            f"{certificate} is a client certificate: name the authority that signed it with --client-ca"
-        )
-    return None, GivenPair(certificate, key, flags.client_authority)
-
-
 def _refuse_misplaced(flags: Flags, certificates: Path, target: Path) -> None:
     manifests = flags.manifest.parent
     places = {
@@ -254,10 +206,3 @@ def _refuse_misplaced(flags: Flags, certificates: Path, target: Path) -> None:
             f"--pki-dir {flags.own_directory} holds the authority's private key, and -cert-dir {certificates} is "
             "mounted into kube-scheduler's container; choose another directory for one of them"
         )
-
-
-def _about_other(address: str, request: CertificateRequest) -> str:
-    return (
-        f"kube-scheduler uses its new client certificate for {address} as well, which must trust "
-        f"{request.own_directory}/ca.crt now; with --cluster-ca it need not"
-    )

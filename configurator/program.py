@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
 
-from configurator.backup import Backup, backups, mark, read_backup, remove_backup, run_in_progress, unmark
-from configurator.certificate_plan import DEFAULT_SECRET, SECRET, SecretName, name_in
+from configurator.backup import RECORD, Backup, backups, mark, marked_backup, read_backup, remove_backup, unmark
+from configurator.certificate_plan import SECRET, secret_name
 from configurator.certificates import CLIENT_NAME
 from configurator.difference import difference
 from configurator.errors import ConfiguratorError, NotPutBack
@@ -86,7 +86,7 @@ def _apply(flags: Flags, plan: Plan, now: datetime, say: Say) -> None:
     So the API server already trusts the authority when the extender begins to present a certificate of it.
     """
     file = flags.own_directory / SECRET
-    secret = _secret(flags)
+    secret = secret_name(flags, read_state)
     patience = API_SERVER_RESTART if plan.restarts_api_server else 0.0
 
     async def apply() -> None:
@@ -130,12 +130,6 @@ async def _with_patience(work: Callable[[], Awaitable[None]], seconds: float) ->
         await asyncio.sleep(1)
 
 
-def _secret(flags: Flags) -> SecretName:
-    """Return the name of the Secret whose manifest exists now."""
-    state = read_state(flags.own_directory / SECRET)
-    return flags.secret or (name_in(state.content) if state is not None else None) or DEFAULT_SECRET
-
-
 def _show(plan: Plan, say: Say, *, coloured: bool) -> None:
     _print_notes(plan, say)
     if plan.changes:
@@ -151,7 +145,6 @@ def _change(flags: Flags, now: datetime, say: Say) -> Plan:
     with signals_delayed():
         if (restored := _finish_interrupted(place, say)) is not None:
             say(f"an earlier run did not finish; its changes were undone first ({restored})")
-        unmark(place)
     plan = make_plan(flags, now)
     _print_notes(plan, say)
     if not plan.changes:
@@ -160,7 +153,7 @@ def _change(flags: Flags, now: datetime, say: Say) -> Plan:
     directories = missing_directories(plan.changes)
     backup = Backup.of(flags.backups or place, plan.changes, directories, now)
     with signals_delayed():
-        mark(place, backup.directory, undo=False)
+        mark(place, backup.directory)
         try:
             backup.write(plan.changes)
             replace_files(plan.changes, directories)
@@ -191,51 +184,43 @@ def _locked_place(flags: Flags) -> Path:
 
 
 def _finish_interrupted(place: Path, say: Say) -> str | None:
-    """Restore the files of a run that was interrupted. Return the name of its backup; None if nothing was changed.
-
-    Then the caller says so, and removes the marker.
-    """
-    run = run_in_progress(place)
-    if run is None:
+    """Restore the files of a run that was interrupted. Return the name of its backup, None if nothing was changed."""
+    directory = marked_backup(place)
+    if directory is None:
         return None
-    if run.is_recorded:
-        backup = read_backup(run.directory)
-        remove_staged([Path(file.path) for file in backup.files])
-        _restore(backup, place, say)
-        return backup.directory.name
-    remove_backup(run.directory)
-    if not run.undo:
+    if not (directory / RECORD).exists():
+        remove_backup(directory)
         unmark(place)
-    return None
+        return None
+    backup = read_backup(directory)
+    remove_staged(Path(file.path) for file in backup.record.files)
+    _restore(backup, place, say)
+    return directory.name
 
 
 def _undo(flags: Flags, say: Say) -> None:
     place = _locked_place(flags)
-    secret = _secret(flags)
+    root = flags.backups or place
+    secret = secret_name(flags, read_state)
     restored = _finish_interrupted(place, say)
-    if restored is None and (run := run_in_progress(place)) is not None:
-        say(f"the last --undo had already undone {run.directory.name}; run --undo again for the run before it")
-        unmark(place)
-        return
     if restored is None:
-        found = backups(flags.backups) if flags.backups is not None else []
+        found = backups(root)
         if not found:
-            raise ConfiguratorError(f"{flags.backups} contains no backup of a run, so there is nothing to undo")
+            raise ConfiguratorError(f"{root} contains no backup of a run, so there is nothing to undo")
         _restore(found[0], place, say)
         restored = found[0].directory.name
     say(f"undid {restored}")
-    if flags.backups is not None and (earlier := backups(flags.backups)):
+    if earlier := backups(root):
         say(f"the run before it can be undone as well: {earlier[0].directory.name}")
     say(f"the Secret {secret} stays in the cluster; kubectl delete secret --namespace={secret.namespace} {secret.name} "
         "deletes it")  # fmt: skip
-    unmark(place)
 
 
 def _restore(backup: Backup, place: Path, say: Say) -> None:
-    """Restore the files of a backup, and remove it. The marker stays. If this is killed, the next run does the rest."""
+    """Restore the files of a backup, and remove it. If this is killed, the next run does the rest."""
     changes = backup.undoing()
-    was_marked = run_in_progress(place) is not None
-    mark(place, backup.directory, undo=True)
+    was_marked = marked_backup(place) is not None
+    mark(place, backup.directory)
     try:
         replace_files(changes)
     except NotPutBack as error:
@@ -247,11 +232,12 @@ def _restore(backup: Backup, place: Path, say: Say) -> None:
         if not was_marked:
             unmark(place)
         raise
-    for directory in reversed(backup.directories):
+    for directory in reversed(backup.record.directories):
         with contextlib.suppress(OSError):  # not empty: another program has put something there
-            directory.rmdir()
+            Path(directory).rmdir()
     for change in changes:
         say(f"{'restored' if change.after is not None else 'removed'} {change.path}")
+    unmark(place)
     remove_backup(backup.directory)
 
 

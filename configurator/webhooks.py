@@ -7,7 +7,6 @@ whichever certificate the extender presents.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -17,7 +16,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from configurator.certificates import read_certificates
+from configurator.certificates import decode_base64, read_certificates
 from configurator.errors import BadCertificate
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused
@@ -82,7 +81,7 @@ def _changed(configuration: Mapping[str, Any], authority: bytes, now: datetime) 
     written = _written(configuration)
     made = []
     for webhook in configuration.get("webhooks") or ():
-        found = _decoded(webhook["clientConfig"].get("caBundle") or "")
+        found = decode_base64(webhook["clientConfig"].get("caBundle") or "")
         wanted = bundle(authority, found, written=written, now=now)
         if wanted != found:
             text = base64.b64encode(wanted).decode()
@@ -105,10 +104,3 @@ def _certificates(text: bytes) -> list[x509.Certificate]:
         return read_certificates(Path("caBundle"), text) if text else []
     except BadCertificate:
         return []
-
-
-def _decoded(text: str) -> bytes:
-    try:
-        return base64.b64decode(text)
-    except binascii.Error:
-        return b""
