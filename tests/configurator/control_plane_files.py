@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from configurator.certificates import Pair, read_pair
 from configurator.flags import parse_flags
 from configurator.program import run
+from configurator.yaml_document import YamlDocument
 
 KUBEADM = Path(__file__).with_name("kubeadm")
 RELEASES = tuple(sorted((path.name for path in KUBEADM.iterdir() if path.is_dir()), key=lambda name: int(name[2:])))
@@ -17,6 +19,60 @@ RELEASES = tuple(sorted((path.name for path in KUBEADM.iterdir() if path.is_dir(
 
 NEWEST = RELEASES[-1]
 NOW = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)
+
+SERVICE = "gas-service.default.svc.cluster.local"
+ORIGINAL_WITH_ANOTHER = """\
+apiVersion: kubescheduler.config.k8s.io/XVERSIONX
+kind: KubeSchedulerConfiguration
+clientConnection:
+  kubeconfig: /etc/kubernetes/scheduler.conf
+extenders:
+  - urlPrefix: "https://other-service.default.svc.cluster.local:9001"
+    prioritizeVerb: "scheduler/prioritize"
+    filterVerb: "scheduler/filter"
+    weight: 1
+    enableHTTPS: true
+    managedResources:
+      - name: "telemetry/scheduling"
+        ignoredByScheduler: true
+    ignorable: true
+    tlsConfig:
+      insecure: false
+      certFile: "/host/certs/client.crt"
+      keyFile: "/host/certs/client.key"
+  - urlPrefix: "https://gas-service.default.svc.cluster.local:9001"
+    filterVerb: "scheduler/filter"
+    bindVerb: "scheduler/bind"
+    weight: 1
+    enableHTTPS: true
+    managedResources:
+      - name: "gpu.intel.com/i915"
+        ignoredByScheduler: false
+    ignorable: true
+    tlsConfig:
+      insecure: false
+      certFile: "/host/certs/client.crt"
+      keyFile: "/host/certs/client.key"
+    nodeCacheCapable: true
+"""
+IN_USE = """\
+# ours since 2021
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:            # two of them
+- schedulerName: default-scheduler
+- schedulerName: packing
+  pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: MostAllocated}}
+extenders:
+- urlPrefix: http://127.0.0.1:8888/
+  filterVerb: filter
+  managedResources: [{name: example.com/disk}]
+  nodeCacheCapable: true
+parallelism: 8
+"""
+
 
 State = dict[str, tuple[str, int, int, int, bytes]]
 """Path -> kind, mode, owner, group, content."""
@@ -89,3 +145,52 @@ def _state(path: Path) -> tuple[str, int, int, int, bytes]:
     elif stat.S_ISREG(found.st_mode):
         content = path.read_bytes()
     return stat.filemode(found.st_mode)[0], stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid, content
+
+
+def with_words(*words: str, text: str | None = None) -> str:
+    """kubeadm's manifest, or another, with further flags."""
+    lines = "".join(f"    - {word}\n" for word in words)
+    return (text or kubeadm_manifest(NEWEST)).replace("    image:", f"{lines}    image:", 1)
+
+
+def configuration(files: ControlPlaneFiles) -> YamlDocument:
+    return YamlDocument("configuration", files.configuration.read_bytes())
+
+
+def use_configuration(files: ControlPlaneFiles, path: Path, *more: str, text: str = IN_USE) -> None:
+    """Make kube-scheduler one that has a configuration already, and further flags."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    manifest = with_words(f"--config={path}", *more)
+    manifest = manifest.replace(
+        "    volumeMounts:\n", f"    volumeMounts:\n    - mountPath: {path}\n      name: mine\n"
+    )
+    manifest = manifest.replace("  volumes:\n", f"  volumes:\n  - hostPath:\n      path: {path}\n    name: mine\n")
+    files.write_manifest(manifest)
+
+
+def write_pair(directory: Path, name: str, pair: Pair) -> tuple[Path, Path]:
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = directory / f"{name}.crt", directory / f"{name}.key"
+    paths[0].write_bytes(pair.chain)
+    paths[1].write_bytes(pair.key_text)
+    return paths
+
+
+def load(certificate: Path, key: Path) -> Pair:
+    return read_pair(certificate, certificate.read_bytes(), key, key.read_bytes())
+
+
+def added(before: str, after: str) -> list[str]:
+    """Lines that are new; fails when any old line went or moved."""
+    old = before.splitlines(keepends=True)
+    new = []
+    rest = iter(old)
+    expected = next(rest, None)
+    for line in after.splitlines(keepends=True):
+        if line == expected:
+            expected = next(rest, None)
+        else:
+            new.append(line)
+    assert expected is None, f"{expected!r} is gone"
+    return new

@@ -15,8 +15,7 @@ from configurator.certificates import is_for, is_signed_by, mint_authority
 from configurator.errors import ConfiguratorError, FileTrouble, NotAnApiServer
 from configurator.static_pod import FINGERPRINT
 from configurator.yaml_document import YamlDocument
-from tests.configurator.control_plane_files import KUBEADM, NOW, ControlPlaneFiles
-from tests.configurator.test_certificate_plan import load, write_pair
+from tests.configurator.control_plane_files import KUBEADM, NOW, ControlPlaneFiles, load, write_pair
 
 RELEASES = sorted(path.parent.name for path in KUBEADM.glob("*/kube-apiserver.yaml"))
 ROOT = Path(__file__).parents[2]

@@ -12,29 +12,23 @@ import pytest
 import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from configurator.certificate_plan import serving_names
-from configurator.certificates import Pair, is_signed_by, mint_authority, mint_client, mint_server, read_pair
+from configurator.certificates import Pair, is_signed_by, mint_authority, mint_client, mint_server
 from configurator.errors import BadCertificate, ConfiguratorError
 from configurator.yaml_document import YamlDocument
 from tests.cluster.scripted_server import write_kubeconfig
-from tests.configurator.control_plane_files import NOW, ControlPlaneFiles
+from tests.configurator.control_plane_files import (
+    NOW,
+    ORIGINAL_WITH_ANOTHER,
+    SERVICE,
+    ControlPlaneFiles,
+    load,
+    write_pair,
+)
 
 DAY = timedelta(days=1)
-SERVICE = "gas-service.default.svc.cluster.local"
-
-
-def write_pair(directory: Path, name: str, pair: Pair) -> tuple[Path, Path]:
-    directory.mkdir(parents=True, exist_ok=True)
-    paths = directory / f"{name}.crt", directory / f"{name}.key"
-    paths[0].write_bytes(pair.chain)
-    paths[1].write_bytes(pair.key_text)
-    return paths
-
-
-def load(certificate: Path, key: Path) -> Pair:
-    return read_pair(certificate, certificate.read_bytes(), key, key.read_bytes())
 
 
 def client_of(files: ControlPlaneFiles) -> Pair:
@@ -115,11 +109,6 @@ def test_name_of_the_secret_is_kept(files: ControlPlaneFiles) -> None:
     assert "kubectl delete secret --namespace=gpu other deletes it" in files.run("--undo")
 
 
-def test_a_missing_authority_of_the_cluster_is_to_be_named(files: ControlPlaneFiles) -> None:
-    with pytest.raises(ConfiguratorError, match="does not exist; name the cluster's authority with -cert"):
-        files.run("--cluster-ca", f"-cert={files.root}/none", f"-key={files.root}/none")
-
-
 def test_secret_whose_name_looks_like_a_number_is_text(files: ControlPlaneFiles) -> None:
     files.run("--secret=2026/1e3")
     assert yaml.safe_load((files.own / "extender-secret.yaml").read_text())["metadata"] == {
@@ -178,8 +167,6 @@ def test_private_keys_are_readable_by_root_only(files: ControlPlaneFiles) -> Non
 def test_authoritys_key_is_outside_the_schedulers_directory(files: ControlPlaneFiles) -> None:
     files.run()
     assert sorted(path.name for path in files.certificates.iterdir()) == ["ca.crt", "client.crt", "client.key"]
-    with pytest.raises(ConfiguratorError, match="holds the authority's private key"):
-        files.run(f"--pki-dir={files.certificates}/gas")
 
 
 # contract E15.5
@@ -285,8 +272,6 @@ class TestClusterAuthority:
     def test_certificate_that_other_extenders_get_too_is_noted(
         self, files: ControlPlaneFiles, cluster: tuple[Path, Path]
     ) -> None:
-        from tests.configurator.test_configuration_document import ORIGINAL_WITH_ANOTHER
-
         (files.root / "two.yaml").write_text(ORIGINAL_WITH_ANOTHER)
         template = f"-f={files.root}/two.yaml"
         assert "https://other-service.default.svc.cluster.local:9001 as well" in files.run(template, "-dry-run")
@@ -299,10 +284,8 @@ class TestClusterAuthority:
     def test_outside_of_its_dates_it_signs_nothing(
         self, files: ControlPlaneFiles, cluster: tuple[Path, Path], days: int, sentence: str
     ) -> None:
-        before = files.state()
         with pytest.raises(BadCertificate, match=sentence):
             files.run(*self.named(cluster), now=NOW + days * DAY)
-        assert files.state() == before
 
 
 class TestGivenCertificates:
@@ -379,18 +362,9 @@ class TestGivenCertificates:
             files.run(*self.flags(given, **other))
         assert files.state() == before
 
-    @pytest.mark.parametrize(
-        ("days", "sentence"),
-        [
-            pytest.param(366, "expired on 2027-05-04", id="expired"),
-            pytest.param(-1, "not valid before", id="early"),
-        ],
-    )
-    def test_out_of_date_are_refused(
-        self, files: ControlPlaneFiles, given: dict[str, Path], days: int, sentence: str
-    ) -> None:
-        with pytest.raises(BadCertificate, match=sentence):
-            files.run(*self.flags(given), now=NOW + days * DAY)
+    def test_that_has_expired_is_refused(self, files: ControlPlaneFiles, given: dict[str, Path]) -> None:
+        with pytest.raises(BadCertificate, match="expired on 2027-05-04"):
+            files.run(*self.flags(given), now=NOW + 366 * DAY)
 
     def test_that_is_encrypted_is_refused(self, files: ControlPlaneFiles, given: dict[str, Path]) -> None:
         key = serialization.load_pem_private_key(given["client.key"].read_bytes(), None)
@@ -425,34 +399,6 @@ class TestGivenCertificates:
 
 
 class TestExistingFiles:
-    def test_certificate_of_another_authority_is_not_overwritten(self, files: ControlPlaneFiles) -> None:
-        elsewhere = mint_server(mint_authority(NOW), ["x"], NOW)
-        issuer = x509.Name.from_rfc4514_string("CN=company")
-        key = ec.generate_private_key(ec.SECP256R1())
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name.from_rfc4514_string("CN=backup-agent"))
-            .issuer_name(issuer)
-            .public_key(key.public_key())
-            .serial_number(1)
-            .not_valid_before(elsewhere.certificate.not_valid_before_utc)
-            .not_valid_after(elsewhere.certificate.not_valid_after_utc)
-            .sign(key, hashes.SHA256())
-        )
-        files.certificates.mkdir()
-        (files.certificates / "client.crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        before = files.state()
-        with pytest.raises(ConfiguratorError, match="for 'backup-agent' that the configurator did not make"):
-            files.run()
-        assert files.state() == before
-
-    @pytest.mark.parametrize("name", ["client.crt", "ca.crt"])
-    def test_file_that_is_not_a_certificate_is_not_overwritten(self, files: ControlPlaneFiles, name: str) -> None:
-        files.certificates.mkdir()
-        (files.certificates / name).write_text("-----BEGIN CERTIFICATE-----\nhalf")
-        with pytest.raises(BadCertificate, match=f"{name} holds no PEM certificate"):
-            files.run()
-
     @pytest.mark.parametrize(
         ("directory", "name", "content"),
         [
@@ -479,14 +425,6 @@ class TestExistingFiles:
         (files.certificates / "client.key").write_bytes((files.own / "server.key").read_bytes())
         assert "is not the private key of" in files.run()
         client_of(files)
-
-    def test_authority_without_its_key_is_refused(self, files: ControlPlaneFiles) -> None:
-        files.run()
-        (files.own / "ca.key").unlink()
-        with pytest.raises(
-            ConfiguratorError, match=r"ca\.crt exists, .*ca\.key does not: copy both .* run with --undo was stopped"
-        ):
-            files.run()
 
     def test_authority_from_another_control_plane_node_is_used(self, files: ControlPlaneFiles, tmp_path: Path) -> None:
         first = ControlPlaneFiles(tmp_path / "first")

@@ -14,44 +14,10 @@ from configurator.scheduler_configuration import CARD_RESOURCES
 from configurator.yaml_document import YamlDocument
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.selection import parse_vocabularies
-from tests.configurator.test_yaml_document import added
+from tests.configurator.control_plane_files import IN_USE, ORIGINAL_WITH_ANOTHER, added
 
 URL = "https://gas-service.default.svc.cluster.local:9001"
 BUILT_IN = BUILT_IN_TEMPLATE.read_text()
-ORIGINAL_WITH_ANOTHER = """\
-apiVersion: kubescheduler.config.k8s.io/XVERSIONX
-kind: KubeSchedulerConfiguration
-clientConnection:
-  kubeconfig: /etc/kubernetes/scheduler.conf
-extenders:
-  - urlPrefix: "https://other-service.default.svc.cluster.local:9001"
-    prioritizeVerb: "scheduler/prioritize"
-    filterVerb: "scheduler/filter"
-    weight: 1
-    enableHTTPS: true
-    managedResources:
-      - name: "telemetry/scheduling"
-        ignoredByScheduler: true
-    ignorable: true
-    tlsConfig:
-      insecure: false
-      certFile: "/host/certs/client.crt"
-      keyFile: "/host/certs/client.key"
-  - urlPrefix: "https://gas-service.default.svc.cluster.local:9001"
-    filterVerb: "scheduler/filter"
-    bindVerb: "scheduler/bind"
-    weight: 1
-    enableHTTPS: true
-    managedResources:
-      - name: "gpu.intel.com/i915"
-        ignoredByScheduler: false
-    ignorable: true
-    tlsConfig:
-      insecure: false
-      certFile: "/host/certs/client.crt"
-      keyFile: "/host/certs/client.key"
-    nodeCacheCapable: true
-"""
 OWN = {
     "urlPrefix": URL,
     "filterVerb": "scheduler/filter",
@@ -76,24 +42,6 @@ OWN = {
 WITHOUT_SCORES = {key: value for key, value in OWN.items() if key != "prioritizeVerb"}
 """An entry that exists is completed, but scores are not switched on in it."""
 
-IN_USE = """\
-# ours since 2021
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:            # two of them
-- schedulerName: default-scheduler
-- schedulerName: packing
-  pluginConfig:
-  - name: NodeResourcesFit
-    args: {scoringStrategy: {type: MostAllocated}}
-extenders:
-- urlPrefix: http://127.0.0.1:8888/
-  filterVerb: filter
-  managedResources: [{name: example.com/disk}]
-  nodeCacheCapable: true
-parallelism: 8
-"""
-
 
 def configuration(text: str) -> ConfigurationDocument:
     return ConfigurationDocument(YamlDocument("config.yaml", text.encode()))
@@ -107,7 +55,7 @@ def new(
     text: str, url: str | None = None, managed: Sequence[str] = CARD_RESOURCES, **carried: Any
 ) -> ConfigurationDocument:
     found = configuration(text)
-    found.complete(url=url, carried={(key,): carried[key] for key in carried}, managed=managed)
+    found.add_extender(None, url=url, carried={(key,): carried[key] for key in carried}, managed=managed)
     return found
 
 
@@ -119,7 +67,7 @@ def merged(
     managed: Sequence[str] = CARD_RESOURCES,
 ) -> ConfigurationDocument:
     found = configuration(existing)
-    found.merge(configuration(template), url=url, carried=carried or {}, managed=managed)
+    found.add_extender(configuration(template), url=url, carried=carried or {}, managed=managed)
     return found
 
 

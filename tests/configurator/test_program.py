@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import fcntl
 import json
 import os
@@ -14,14 +13,26 @@ from pathlib import Path
 import pytest
 import yaml
 
+from configurator.certificates import mint_authority, mint_client
 from configurator.errors import ConfiguratorError, FileTrouble
 from configurator.flags import DEFAULT_TEMPLATE
 from configurator.plan import BUILT_IN_TEMPLATE
 from configurator.yaml_document import YamlDocument
 from gas.cluster.errors import ApiUnavailable
 from tests.cluster.scripted_server import write_kubeconfig
-from tests.configurator.control_plane_files import KUBEADM, NEWEST, RELEASES, ControlPlaneFiles, kubeadm_manifest
-from tests.configurator.test_configuration_document import IN_USE, ORIGINAL_WITH_ANOTHER
+from tests.configurator.control_plane_files import (
+    IN_USE,
+    KUBEADM,
+    NEWEST,
+    NOW,
+    ORIGINAL_WITH_ANOTHER,
+    RELEASES,
+    ControlPlaneFiles,
+    configuration,
+    kubeadm_manifest,
+    use_configuration,
+    with_words,
+)
 
 
 class _Indented(yaml.SafeDumper):
@@ -29,23 +40,6 @@ class _Indented(yaml.SafeDumper):
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
-
-
-def configuration(files: ControlPlaneFiles) -> YamlDocument:
-    return YamlDocument("configuration", files.configuration.read_bytes())
-
-
-def use_configuration(files: ControlPlaneFiles, path: Path, text: str = IN_USE) -> None:
-    """Make kube-scheduler one that has a configuration already."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    manifest = kubeadm_manifest(NEWEST)
-    manifest = manifest.replace("    image:", f"    - --config={path}\n    image:")
-    manifest = manifest.replace(
-        "    volumeMounts:\n", f"    volumeMounts:\n    - mountPath: {path}\n      name: mine\n"
-    )
-    manifest = manifest.replace("  volumes:\n", f"  volumes:\n  - hostPath:\n      path: {path}\n    name: mine\n")
-    files.write_manifest(manifest)
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -169,25 +163,6 @@ class TestConfigurationInUse:
         assert configuration(files).get("parallelism") == 4
         assert len(configuration(files).get("extenders")) == 1
 
-    def test_that_is_not_of_this_machine_is_refused(self, files: ControlPlaneFiles) -> None:
-        files.write_manifest(
-            kubeadm_manifest(NEWEST).replace("    image:", "    - --config=/etc/inside.yaml\n    image:")
-        )
-        with pytest.raises(ConfiguratorError, match="is not a file of this machine that the pod mounts"):
-            files.run()
-
-    def test_that_does_not_exist_is_refused(self, files: ControlPlaneFiles) -> None:
-        path = files.etc / "scheduler/mine.yaml"
-        use_configuration(files, path)
-        path.unlink()
-        with pytest.raises(FileTrouble, match=r"mine\.yaml does not exist, although kube-scheduler has --config"):
-            files.run()
-
-    def test_flags_that_it_would_silence_are_in_the_new_one(self, files: ControlPlaneFiles) -> None:
-        files.write_manifest(kubeadm_manifest(NEWEST).replace("    image:", "    - --profiling=false\n    image:"))
-        files.run()
-        assert configuration(files).get("enableProfiling") is False
-
 
 class TestTemplate:
     def test_of_the_working_directory_is_the_default(self, files: ControlPlaneFiles) -> None:
@@ -209,10 +184,6 @@ class TestTemplate:
         path = files.root / "two.yaml"
         path.write_text(ORIGINAL_WITH_ANOTHER)
         assert "so only the extenders of" in files.run(f"-f={path}", "-dry-run")
-
-    def test_that_does_not_exist_is_refused(self, files: ControlPlaneFiles) -> None:
-        with pytest.raises(FileTrouble, match=r"none\.yaml cannot be read: No such file"):
-            files.run("-f=none.yaml")
 
 
 def test_directory_of_certificates_stays_where_an_earlier_run_put_it(files: ControlPlaneFiles) -> None:
@@ -329,112 +300,171 @@ class TestBackups:
         assert files.backups() == []
 
 
-class TestFilesThatAreNotRegular:
-    def test_manifest_that_is_a_link_is_refused(self, files: ControlPlaneFiles) -> None:
-        target = files.root / "real.yaml"
-        files.manifest.rename(target)
-        files.manifest.symlink_to(target)
-        before = files.state()
-        with pytest.raises(FileTrouble, match=r"is a link to .*real\.yaml; name the file itself"):
-            files.run()
-        assert files.state() == before
+@pytest.mark.parametrize(
+    "form", ["JSON on one line", "JSON", "indented lists", "tabs in comments", "no last newline", "Windows"]
+)
+def test_other_styles_of_yaml_are_accepted(files: ControlPlaneFiles, form: str) -> None:
+    text = kubeadm_manifest(NEWEST)
+    pod = yaml.safe_load(text)
+    written = {
+        "JSON on one line": json.dumps(pod),
+        "JSON": json.dumps(pod, indent=4),
+        "indented lists": yaml.dump(pod, Dumper=_Indented, indent=8),
+        "tabs in comments": text.replace("\n    - --", " #\twhy\n    - --"),
+        "no last newline": text.rstrip("\n"),
+        "Windows": text.replace("\n", "\r\n"),
+    }[form]
+    assert yaml.safe_load(written) == pod
+    files.write_manifest(written)
+    before = files.state()
+    files.run()
+    assert files.manifest.read_bytes().count(b"\n") == files.manifest.read_bytes().count(b"\r\n") or form != "Windows"
+    after = yaml.safe_load(files.manifest.read_text())
+    assert after["spec"]["containers"][0]["command"][-1].startswith("--config=")
+    assert {volume["name"] for volume in after["spec"]["volumes"]} == {"kubeconfig", "schedulerconfig", "certdir"}
+    if form.startswith("JSON"):
+        json.loads(files.manifest.read_text())
+    assert files.run() == "nothing to change"
+    files.run("--undo")
+    assert files.state() == before
 
-    @pytest.mark.parametrize(
-        ("prepare", "sentence"),
-        [
-            pytest.param(lambda f: os.link(f.manifest, f.root / "o.yaml"), "has a second name", id="a second name"),
-            pytest.param(lambda f: f.configuration.symlink_to("nowhere"), "is a link to nowhere", id="a dangling link"),
-            pytest.param(lambda f: f.configuration.mkdir(), "is not a regular file", id="a directory"),
-            pytest.param(lambda f: os.mkfifo(f.configuration), "is not a regular file", id="a pipe"),
-            pytest.param(lambda f: f.manifest.unlink(), "does not exist; run this on a control-plane node", id="none"),
-        ],
-    )
-    def test_other_kinds_of_files_are_refused(
-        self, files: ControlPlaneFiles, prepare: Callable[[ControlPlaneFiles], object], sentence: str
-    ) -> None:
+
+def write_certificate(files: ControlPlaneFiles, name: str, content: bytes) -> None:
+    files.certificates.mkdir()
+    (files.certificates / name).write_bytes(content)
+
+
+def link_certificate(files: ControlPlaneFiles) -> None:
+    files.certificates.mkdir()
+    (files.certificates / "client.key").symlink_to("/etc/passwd")
+
+
+def link_manifest(files: ControlPlaneFiles) -> None:
+    target = files.root / "real.yaml"
+    files.manifest.rename(target)
+    files.manifest.symlink_to(target)
+
+
+def lose_configuration(files: ControlPlaneFiles) -> None:
+    use_configuration(files, files.etc / "mine.yaml")
+    (files.etc / "mine.yaml").unlink()
+
+
+def lose_authority_key(files: ControlPlaneFiles) -> None:
+    files.run()
+    (files.own / "ca.key").unlink()
+
+
+ELSEWHERE = mint_client(mint_authority(NOW, name="company"), NOW, name="backup-agent")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "flag", "sentence"),
+    [
+        pytest.param(link_manifest, "", r"is a link to .*real\.yaml; name the file itself", id="link to the manifest"),
+        pytest.param(lambda f: os.link(f.manifest, f.root / "o.yaml"), "", "has a second name", id="second name"),
+        pytest.param(lambda f: f.configuration.symlink_to("nowhere"), "", "is a link to nowhere", id="dangling link"),
+        pytest.param(link_certificate, "", "is a link to /etc/passwd", id="link in the place of a certificate"),
+        pytest.param(lambda f: f.configuration.mkdir(), "", "is not a regular file", id="directory"),
+        pytest.param(lambda f: os.mkfifo(f.configuration), "", "is not a regular file", id="pipe"),
+        pytest.param(
+            lambda f: f.manifest.unlink(), "", "does not exist; run this on a control-plane", id="no manifest"
+        ),
+        pytest.param(
+            lambda f: f.write_manifest(with_words("--config=/etc/inside.yaml")),
+            "",
+            "is not a file of this machine that the pod mounts",
+            id="configuration inside the container",
+        ),
+        pytest.param(
+            lose_configuration, "", r"mine\.yaml does not exist, although .* has --config", id="no configuration"
+        ),
+        pytest.param(
+            lambda f: f.write_manifest(with_words("--kube-api-qps=fast")),
+            "",
+            r"--kube-api-qps=fast.*expected a number such as 50",
+            id="flag that kube-scheduler could not read",
+        ),
+        pytest.param(None, "-f=none.yaml", r"none\.yaml cannot be read: No such file", id="no template"),
+        pytest.param(
+            lambda f: write_certificate(f, "client.crt", b"-----BEGIN CERTIFICATE-----\nhalf"),
+            "",
+            r"client\.crt holds no PEM certificate",
+            id="client.crt is something else",
+        ),
+        pytest.param(
+            lambda f: write_certificate(f, "ca.crt", b"-----BEGIN CERTIFICATE-----\nhalf"),
+            "",
+            r"ca\.crt holds no PEM certificate",
+            id="ca.crt is something else",
+        ),
+        pytest.param(
+            lambda f: write_certificate(f, "ca.crt", ELSEWHERE.chain),
+            "",
+            r"ca\.crt is not an authority's certificate; move it away",
+            id="ca.crt is no authority's",
+        ),
+        pytest.param(
+            lambda f: write_certificate(f, "client.crt", ELSEWHERE.chain),
+            "",
+            "for 'backup-agent' that the configurator did not make",
+            id="client.crt of another program",
+        ),
+        pytest.param(
+            lose_authority_key,
+            "",
+            r"ca\.crt exists, .*ca\.key does not: copy both .* run with --undo was stopped",
+            id="authority without its key",
+        ),
+        pytest.param(
+            None,
+            "--cluster-ca -cert=/none -key=/none",
+            "does not exist; name the cluster's authority",
+            id="no authority",
+        ),
+        pytest.param(
+            None,
+            "--pki-dir={f.certificates}/gas",
+            "holds the authority's private key",
+            id="authority for the scheduler",
+        ),
+        *(
+            pytest.param(None, f"{name}={{f.manifests}}{below}", "where kubelet runs every file", id=name + below)
+            for name, below in (("-d", ""), ("-cert-dir", "/deeper"), ("--pki-dir", ""), ("-b", ""), ("-b", "/deeper"))
+        ),
+        pytest.param(
+            lambda f: (f.root / "innocent").symlink_to(f.manifests),
+            "-b={f.root}/innocent",
+            "where kubelet runs every file",
+            id="link to where kubelet runs every file",
+        ),
+    ],
+)
+def test_refused_run_changes_nothing(
+    files: ControlPlaneFiles, prepare: Callable[[ControlPlaneFiles], object] | None, flag: str, sentence: str
+) -> None:
+    if prepare is not None:
         prepare(files)
-        with pytest.raises(ConfiguratorError, match=sentence):
-            files.run()
-
-    def test_link_in_the_place_of_a_certificate_is_refused(self, files: ControlPlaneFiles) -> None:
-        files.certificates.mkdir()
-        (files.certificates / "client.key").symlink_to("/etc/passwd")
-        with pytest.raises(FileTrouble, match="is a link to /etc/passwd"):
-            files.run()
-
-    def test_windows_line_ends_stay(self, files: ControlPlaneFiles) -> None:
-        files.write_manifest(kubeadm_manifest(NEWEST).replace("\n", "\r\n"))
-        before = files.state()
-        files.run()
-        text = files.manifest.read_bytes().decode()
-        assert text.count("\r\n") == text.count("\n") > kubeadm_manifest(NEWEST).count("\n")
-        assert files.run() == "nothing to change"
-        files.run("--undo")
-        assert files.state() == before
-
-    @pytest.mark.parametrize(
-        "form", ["JSON on one line", "JSON", "indented lists", "tabs in comments", "no last newline"]
-    )
-    def test_other_styles_of_yaml_are_accepted(self, files: ControlPlaneFiles, form: str) -> None:
-        text = kubeadm_manifest(NEWEST)
-        pod = yaml.safe_load(text)
-        written = {
-            "JSON on one line": json.dumps(pod),
-            "JSON": json.dumps(pod, indent=4),
-            "indented lists": yaml.dump(pod, Dumper=_Indented, indent=8),
-            "tabs in comments": text.replace("\n    - --", " #\twhy\n    - --"),
-            "no last newline": text.rstrip("\n"),
-        }[form]
-        assert yaml.safe_load(written) == pod
-        files.write_manifest(written)
-        before = files.state()
-        files.run()
-        after = yaml.safe_load(files.manifest.read_text())
-        assert after["spec"]["containers"][0]["command"][-1].startswith("--config=")
-        assert {volume["name"] for volume in after["spec"]["volumes"]} == {"kubeconfig", "schedulerconfig", "certdir"}
-        if form.startswith("JSON"):
-            json.loads(files.manifest.read_text())
-        assert files.run() == "nothing to change"
-        files.run("--undo")
-        assert files.state() == before
-
-    @pytest.mark.parametrize("length", range(0, 1950, 150))
-    def test_manifest_that_is_cut_anywhere_is_never_half_changed(self, files: ControlPlaneFiles, length: int) -> None:
-        text = kubeadm_manifest(NEWEST)[:length]
-        files.write_manifest(text)
-        before = files.state()
-        with contextlib.suppress(ConfiguratorError):
-            files.run()
-            files.run("--undo")
-        assert files.state() == before
+    before = files.state()
+    with pytest.raises(ConfiguratorError, match=sentence):
+        files.run(*flag.format(f=files).split())
+    assert files.state() == before
 
 
-class TestPlacesThatKubeletReads:
-    @pytest.mark.parametrize("flag", ["-d", "-cert-dir", "--pki-dir", "-b"])
-    @pytest.mark.parametrize("below", ["", "/deeper"])
-    def test_hold_nothing_but_the_manifest(self, files: ControlPlaneFiles, flag: str, below: str) -> None:
-        with pytest.raises(ConfiguratorError, match="where kubelet runs every file"):
-            files.run(f"{flag}={files.manifests}{below}")
+def test_no_unfinished_file_is_ever_where_kubelet_runs_every_file(
+    files: ControlPlaneFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[str] = set()
+    fsync = os.fsync
 
-    def test_link_to_them_is_seen_through(self, files: ControlPlaneFiles) -> None:
-        (files.root / "innocent").symlink_to(files.manifests)
-        with pytest.raises(ConfiguratorError, match="where kubelet runs every file"):
-            files.run(f"-b={files.root}/innocent")
+    def look(descriptor: int) -> None:
+        seen.update(each.name for each in files.manifests.iterdir() if not each.name.startswith("."))
+        fsync(descriptor)
 
-    def test_no_unfinished_file_is_ever_in_them(
-        self, files: ControlPlaneFiles, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        seen: set[str] = set()
-        fsync = os.fsync
-
-        def look(descriptor: int) -> None:
-            seen.update(each.name for each in files.manifests.iterdir() if not each.name.startswith("."))
-            fsync(descriptor)
-
-        monkeypatch.setattr(os, "fsync", look)
-        files.run()
-        files.run("--undo")
-        assert seen == {"kube-scheduler.yaml"}
+    monkeypatch.setattr(os, "fsync", look)
+    files.run()
+    files.run("--undo")
+    assert seen == {"kube-scheduler.yaml"}
 
 
 class TestTwoRunsAtOnce:

@@ -23,6 +23,7 @@ POD = {
                     {"name": "map", "mountPath": "/map"},
                     {"name": "gone", "mountPath": "/gone"},
                     {"name": "scratch", "mountPath": "/etc/kubernetes/scratch"},
+                    {"name": "gas", "mountPath": "/part", "subPath": "below"},
                     {"name": "gas", "mountPath": "/expression", "subPathExpr": "$(POD_NAME)"},
                 ],
             }
@@ -46,6 +47,8 @@ POD = {
         ("/etc/kubernetes/deep/../a", "/etc/kubernetes/gas/a", None),
         ("/etc/kubernetes/scratch/a", None, None),
         ("/expression/a", None, None),
+        ("/part/a", "/etc/kubernetes/gas/below/a", None),
+        ("/etc/kubernetes-old/a", None, None),
         ("/etc/kubernetes", "/etc/kubernetes/gas", None),
         ("/one.yaml", None, ("files", "c.yaml")),
         ("/map/p.yaml", None, ("maps", "k")),

@@ -15,8 +15,7 @@ from configurator.kubernetes_version import KubernetesVersion, UnknownVersion
 from configurator.scheduler_manifest import SchedulerManifest
 from configurator.static_pod import FINGERPRINT
 from configurator.yaml_document import YamlDocument
-from tests.configurator.control_plane_files import NEWEST, RELEASES, kubeadm_manifest
-from tests.configurator.test_yaml_document import added
+from tests.configurator.control_plane_files import NEWEST, RELEASES, added, kubeadm_manifest
 
 CONFIG = Path("/etc/kubernetes/scheduler-config.yaml")
 CERTS = Path("/etc/certs")
@@ -121,45 +120,6 @@ def test_flag_and_value_as_two_words() -> None:
     after = wired(text)
     assert "    - --config=/etc/kubernetes/scheduler-config.yaml\n    image" in after
     assert "/old.yaml" not in after
-
-
-@pytest.mark.parametrize(
-    ("path", "found"),
-    [
-        pytest.param("/a/b.yaml", Path("/host/a/b.yaml"), id="below a directory"),
-        pytest.param("/a/deep/b.yaml", Path("/elsewhere/b.yaml"), id="the innermost mount counts"),
-        pytest.param("/a/../a/b.yaml", Path("/host/a/b.yaml"), id="roundabout"),
-        pytest.param("/ab/c", None, id="a name that only begins alike"),
-        pytest.param("/sub/x", Path("/host/part/x"), id="subPath"),
-        pytest.param("/empty/x", None, id="not of the host"),
-    ],
-)
-def test_path_in_the_pod_is_found_on_the_host(path: str, found: Path | None) -> None:
-    text = """\
-apiVersion: v1
-kind: Pod
-spec:
-  hostNetwork: true
-  containers:
-  - image: kube-scheduler:v1.30.0
-    command: [kube-scheduler]
-    volumeMounts:
-    - {name: deep, mountPath: /a/deep/}
-    - {name: a, mountPath: /a}
-    - {name: a, mountPath: /sub, subPath: part}
-    - {name: empty, mountPath: /empty}
-    - {name: a, mountPath: /expr, subPathExpr: $(X)}
-  volumes:
-  - {name: a, hostPath: {path: /host/a}}
-  - {name: deep, hostPath: {path: /elsewhere/}}
-  - {name: empty, emptyDir: {}}
-"""
-    text = (
-        text.replace("{path: /host/a}", "{path: /host/a/}")
-        if found != Path("/host/part/x")
-        else text.replace("/host/a}", "/host}")
-    )
-    assert read(text).pod.on_host(path) == found
 
 
 KUBEADM = kubeadm_manifest(NEWEST)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from configurator.errors import NotYaml
 from configurator.yaml_document import LARGEST, YamlDocument
+from tests.configurator.control_plane_files import added
 
 TEXT = """\
 # the top
@@ -37,21 +38,6 @@ def parse(text: str) -> YamlDocument:
 
 def text_of(document: YamlDocument) -> str:
     return document.content.decode()
-
-
-def added(before: str, after: str) -> list[str]:
-    """Lines that are new; fails when any old line went or moved."""
-    old = before.splitlines(keepends=True)
-    new = []
-    rest = iter(old)
-    expected = next(rest, None)
-    for line in after.splitlines(keepends=True):
-        if line == expected:
-            expected = next(rest, None)
-        else:
-            new.append(line)
-    assert expected is None, f"{expected!r} is gone"
-    return new
 
 
 @pytest.mark.parametrize(
