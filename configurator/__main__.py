@@ -41,9 +41,8 @@ def _run(flags: Flags) -> int:
 
 
 def _is_coloured(flags: Flags) -> bool:
-    if flags.colour == "auto":
-        return sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    return flags.colour == "always"
+    can_show = sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return flags.colour == "always" or (flags.colour == "auto" and can_show)
 
 
 if __name__ == "__main__":

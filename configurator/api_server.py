@@ -9,14 +9,12 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from configurator.errors import NotAnApiServer
 from configurator.files import WantedFile, fingerprint
 from configurator.scheduler_container import is_within
 from configurator.static_pod import StaticPod
-from configurator.yaml_document import YamlDocument
 
 PROGRAM = "kube-apiserver"
 CONFIGURATION_FLAG = "admission-control-config-file"
@@ -30,63 +28,50 @@ KEY = "api-server.key"
 _PLUGINS = ("ValidatingAdmissionWebhook", "MutatingAdmissionWebhook")
 
 
-@dataclass(frozen=True, slots=True)
-class ApiServerManifest:
-    """The static pod manifest of a kube-apiserver."""
+def uses(pod: StaticPod, directory: Path) -> bool:
+    """Return whether an earlier run has let this kube-apiserver read the configuration in the directory."""
+    configuration = pod.flags.values.get(CONFIGURATION_FLAG)
+    return configuration is not None and pod.on_host(configuration) == directory / CONFIGURATION
 
-    pod: StaticPod
 
-    @classmethod
-    def read(cls, document: YamlDocument) -> ApiServerManifest:
-        """Read a manifest. Raises NotAnApiServer."""
-        return cls(StaticPod.read(document, PROGRAM, NotAnApiServer))
+def present_certificate(pod: StaticPod, directory: Path, names: Sequence[str]) -> list[WantedFile]:
+    """Add the flag to kube-apiserver's manifest, and return the configuration and the kubeconfig that it leads to.
 
-    @property
-    def configuration(self) -> str | None:
-        """The value of --admission-control-config-file, a path in the container; None without the flag."""
-        return self.pod.flags.values.get(CONFIGURATION_FLAG)
+    directory  of the host, for the two files
+    names      host names at which the API server calls webhooks with the certificate; at others it does not
 
-    def uses(self, directory: Path) -> bool:
-        """Return whether an earlier run has let this kube-apiserver read the configuration in the directory."""
-        return self.configuration is not None and self.pod.on_host(self.configuration) == directory / CONFIGURATION
+    Raises NotAnApiServer if it has another configuration of its admission plugins, or does not see the directory.
+    """
+    inside = _inside(pod, directory)
+    configuration, kubeconfig = _admission_configuration(inside), _webhook_kubeconfig(inside, names)
+    if not uses(pod, directory):
+        if (present := pod.flags.values.get(CONFIGURATION_FLAG)) is not None:
+            raise NotAnApiServer(
+                pod.name,
+                f"has --{CONFIGURATION_FLAG}={present} already; name the certificate in that file's kubeconfig as "
+                "docs/admission.md says, and run this without --api-server",
+            )
+        pod.set_flag(CONFIGURATION_FLAG, posixpath.join(inside, CONFIGURATION))
+    pod.set_fingerprint(fingerprint([configuration, kubeconfig]))
+    return [
+        WantedFile(path=directory / KUBECONFIG, content=kubeconfig),
+        WantedFile(path=directory / CONFIGURATION, content=configuration),
+    ]
 
-    def present_certificate(self, directory: Path, names: Sequence[str]) -> list[WantedFile]:
-        """Add the flag to the document, and return the configuration and the kubeconfig that it leads to.
 
-        directory  of the host, for the two files
-        names      host names at which the API server calls webhooks with the certificate; at others it does not
-
-        Raises NotAnApiServer if it has another configuration of its admission plugins, or does not see the directory.
-        """
-        inside = self._inside(directory)
-        configuration, kubeconfig = _admission_configuration(inside), _webhook_kubeconfig(inside, names)
-        if not self.uses(directory):
-            if self.configuration is not None:
-                raise NotAnApiServer(
-                    self.pod.name,
-                    f"has --{CONFIGURATION_FLAG}={self.configuration} already; name the certificate in that file's "
-                    "kubeconfig as docs/admission.md says, and run this without --api-server",
-                )
-            self.pod.set_flag(CONFIGURATION_FLAG, posixpath.join(inside, CONFIGURATION))
-        self.pod.set_fingerprint(fingerprint([configuration, kubeconfig]))
-        return [
-            WantedFile(path=directory / KUBECONFIG, content=kubeconfig),
-            WantedFile(path=directory / CONFIGURATION, content=configuration),
-        ]
-
-    def _inside(self, directory: Path) -> str:
-        """Return the path at which the container sees a directory of the host. Raises NotAnApiServer if it does not."""
-        for mount in self.pod.mounts.all:
-            if mount.host_path is not None and is_within(str(directory), mount.host_path):
-                below = posixpath.relpath(str(directory), posixpath.normpath(mount.host_path))
-                path = posixpath.normpath(posixpath.join(mount.path, below))
-                if self.pod.on_host(path) == directory:
-                    return path
-        raise NotAnApiServer(
-            self.pod.name,
-            f"does not mount {directory}, where the certificate for the API server is; name a directory that it mounts "
-            "with --pki-dir, such as /etc/kubernetes/pki/gas",
-        )
+def _inside(pod: StaticPod, directory: Path) -> str:
+    """Return the path at which the container sees a directory of the host. Raises NotAnApiServer if it does not."""
+    for mount in pod.mounts.all:
+        if mount.host_path is not None and is_within(str(directory), mount.host_path):
+            below = posixpath.relpath(str(directory), posixpath.normpath(mount.host_path))
+            path = posixpath.normpath(posixpath.join(mount.path, below))
+            if pod.on_host(path) == directory:
+                return path
+    raise NotAnApiServer(
+        pod.name,
+        f"does not mount {directory}, where the certificate for the API server is; name a directory that it mounts "
+        "with --pki-dir, such as /etc/kubernetes/pki/gas",
+    )
 
 
 def _admission_configuration(directory: str) -> bytes:

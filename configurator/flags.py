@@ -6,19 +6,25 @@ import os.path
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 from urllib.parse import urlsplit
 
 from configurator.kubernetes_version import KubernetesVersion
-from gas.daemon.flag_values import object_name
+from gas.daemon.flag_values import object_name, one_of
 from gas.daemon.flags import CommandFlags, IgnoredFlags, UsageError, flag, read_flags, switch
 from gas.values.errors import InvalidEntry
 from gas.vocabularies.protocol import Vocabulary
 from gas.vocabularies.selection import DEFAULT_NAMES, JOINED_HELP, KNOWN_NAMES, parse_vocabularies
 
-Colour = Literal["auto", "always", "never"]
+
+class Colour(StrEnum):
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
 
 DEFAULT_WEBHOOKS = "gas-admission"
 """The name of the webhook configurations in the manifests."""
@@ -104,14 +110,6 @@ def hosts(value: str) -> tuple[str, ...]:
     return found
 
 
-def colour(value: str) -> Colour:
-    """Parse when to use colours."""
-    found: dict[str, Colour] = {"auto": "auto", "always": "always", "never": "never"}
-    if value in found:
-        return found[value]
-    raise ValueError("auto, always or never")
-
-
 def is_host(text: str) -> bool:
     """Return whether the text is a DNS name or an IP address."""
     try:
@@ -151,7 +149,7 @@ class Flags(CommandFlags):
     )
     colour: Colour = flag(
         "color",
-        colour,
+        one_of(Colour),
         "auto",
         "WHEN",
         "Colours in the difference: auto (on a terminal and without NO_COLOR), always or never.",

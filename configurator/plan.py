@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from configurator.api_server import ApiServerManifest
+from configurator import api_server
 from configurator.certificate_plan import CertificatePlan, serving_names
 from configurator.configuration_document import ConfigurationDocument
-from configurator.errors import ConfiguratorError, FileTrouble
+from configurator.errors import ConfiguratorError, FileTrouble, NotAnApiServer
 from configurator.files import (
     Change,
     Read,
@@ -28,6 +28,7 @@ from configurator.flags import DEFAULT_TEMPLATE, Flags
 from configurator.kubernetes_version import API_VERSION, NEWEST
 from configurator.scheduler_container import CONFIG
 from configurator.scheduler_manifest import SchedulerManifest
+from configurator.static_pod import StaticPod
 from configurator.yaml_document import YamlDocument
 from gas.vocabularies.combined import Vocabularies
 
@@ -40,20 +41,17 @@ CERTIFICATE_DIRECTORY = Path("/etc/certs")
 class Plan:
     """The changes of a run.
 
-    changes            in the order in which to make them; the manifests, which kubelet acts on, are the last
-    notes              sentences about what is new, and why
-    warnings           sentences about what the administrator should know or do
-    cluster_signs      whether the cluster's authority signs the certificates
-    serving_authority  that signs the extender's certificate, as PEM
-    restarts_api_server  whether the changes let kubelet restart kube-apiserver
+    changes       in the order in which to make them; the manifests, which kubelet acts on, are the last
+    certificates  with sentences about what is new
+    warnings      sentences about what the administrator should know or do
     """
 
     changes: Sequence[Change]
-    notes: Sequence[str]
+    certificates: CertificatePlan
     warnings: Sequence[str]
-    cluster_signs: bool
-    serving_authority: bytes
-    restarts_api_server: bool
+
+    def touches(self, path: Path) -> bool:
+        return any(change.path == path for change in self.changes)
 
 
 def make_plan(flags: Flags, now: datetime) -> Plan:
@@ -73,14 +71,14 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
 
     signed = CertificatePlan(flags, certificates, read, now)
     owner = manifest.pod.owner
-    api_server = _api_server(flags, read)
+    caller = _presenting_api_server(flags, read)
     names = serving_names(configuration.extender_host(), flags.more_names)
-    signed.make(names, owner, None if api_server is None else api_server.pod)
+    signed.make(names, owner, caller)
     wanted = [*signed.files, WantedFile(path=target, content=configuration.document.content)]
-    if api_server is not None:
+    if caller is not None:
         service_names = [name for name in names if name.endswith(".svc")]
-        wanted += api_server.present_certificate(flags.own_directory, service_names)
-        wanted.append(WantedFile(path=flags.api_server_manifest, content=api_server.pod.document.content))
+        wanted += api_server.present_certificate(caller, flags.own_directory, service_names)
+        wanted.append(WantedFile(path=flags.api_server_manifest, content=caller.document.content))
     read_at_start = [configuration.document.content, *signed.contents(certificates)]
     manifest.add_extender(configuration=target, certificates=certificates, fingerprint=fingerprint(read_at_start))
     wanted.append(WantedFile(path=flags.manifest, content=document.content))
@@ -104,29 +102,22 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
             f"{flags.own_directory}/ca.crt now; with --cluster-ca it need not"
             for address in configuration.same_certificate_elsewhere()
         ]
-    return Plan(
-        changes=made,
-        notes=signed.notes,
-        warnings=warnings,
-        cluster_signs=signed.cluster_authority is not None,
-        serving_authority=signed.serving_authority,
-        restarts_api_server=any(change.path == flags.api_server_manifest for change in made),
-    )
+    return Plan(made, signed, warnings)
 
 
-def _api_server(flags: Flags, read: Read) -> ApiServerManifest | None:
+def _presenting_api_server(flags: Flags, read: Read) -> StaticPod | None:
     """Return kube-apiserver's manifest if it is to present a certificate, now or because an earlier run said so."""
     path = flags.api_server_manifest
     try:
         state = read(path)
         if state is None:
             raise FileTrouble(path, "does not exist; --api-server needs kube-apiserver's static pod manifest there")
-        manifest = ApiServerManifest.read(YamlDocument(str(path), state.content))
+        pod = StaticPod.read(YamlDocument(str(path), state.content), api_server.PROGRAM, NotAnApiServer)
     except ConfiguratorError:
         if flags.api_server:
             raise
         return None
-    return manifest if flags.api_server or manifest.uses(flags.own_directory) else None
+    return pod if flags.api_server or api_server.uses(pod, flags.own_directory) else None
 
 
 def _configuration(flags: Flags, manifest: SchedulerManifest, read: Read) -> tuple[Path, ConfigurationDocument, bool]:

@@ -87,7 +87,7 @@ def _apply(flags: Flags, plan: Plan, now: datetime, say: Say) -> None:
     """
     file = flags.own_directory / SECRET
     secret = secret_name(flags, read_state)
-    patience = API_SERVER_RESTART if plan.restarts_api_server else 0.0
+    patience = API_SERVER_RESTART if plan.touches(flags.api_server_manifest) else 0.0
 
     async def apply() -> None:
         from configurator.webhooks import trust
@@ -95,7 +95,7 @@ def _apply(flags: Flags, plan: Plan, now: datetime, say: Say) -> None:
 
         api = await connect(str(flags.kubeconfig), explicit=True, user_agent="gas-configurator")
         try:
-            changed, _ = await trust(api, flags.webhooks or DEFAULT_WEBHOOKS, plan.serving_authority, now)
+            changed, _ = await trust(api, flags.webhooks or DEFAULT_WEBHOOKS, plan.certificates.serving_authority, now)
             for sentence in changed:
                 say(sentence)
             await api.request(
@@ -242,7 +242,7 @@ def _restore(backup: Backup, place: Path, say: Say) -> None:
 
 
 def _print_notes(plan: Plan, say: Say) -> None:
-    for note in plan.notes:
+    for note in plan.certificates.notes:
         say(f"new: {note}")
     for warning in plan.warnings:
         say(f"note: {warning}")
@@ -250,9 +250,9 @@ def _print_notes(plan: Plan, say: Say) -> None:
 
 def _print_next_steps(flags: Flags, plan: Plan, say: Say) -> None:
     secret = flags.own_directory / SECRET
-    if not flags.apply_secret and any(change.path == secret for change in plan.changes):
+    if not flags.apply_secret and plan.touches(secret):
         say(f"next: kubectl apply -f {secret}, which gives the extender its certificates")
-    if plan.cluster_signs:
+    if plan.certificates.cluster_authority is not None:
         say(
             "note: the cluster's authority signs every kubelet's certificate too; start the extender with "
             f"--allowed-names={CLIENT_NAME}"

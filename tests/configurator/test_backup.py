@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from configurator import files as configurator_files
 from configurator.backup import MARKER, backups
+from configurator.certificate_plan import CertificatePlan
 from configurator.errors import ConfiguratorError, FileTrouble, NotPutBack
 from configurator.files import (
     STAGED,
@@ -59,7 +60,7 @@ def quick(files: ControlPlaneFiles, monkeypatch: pytest.MonkeyPatch) -> ControlP
             WantedFile(path=files.manifest, content=content),
         ]
         made = changes(wanted, read_state)
-        return Plan(made, (), (), cluster_signs=False, serving_authority=b"", restarts_api_server=False)
+        return Plan(made, CertificatePlan(flags, files.certificates, read_state, NOW), ())
 
     monkeypatch.setattr("configurator.program.make_plan", plan)
     return files
