@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
+from itertools import combinations
 from typing import Any
 
 Object = Mapping[str, Any]
@@ -240,16 +241,8 @@ def cards_of(text: str) -> list[list[str]]:
 
 def tiles_of(text: str) -> list[set[tuple[str, str]]]:
     """Parse the tiles of each container: pairs of a card and a tile."""
-    return [
-        {
-            (card, tile)
-            for each in place.split(",")
-            if each
-            for card, _, tiles in [each.partition(":")]
-            for tile in tiles.split("+")
-        }
-        for place in text.split("|")
-    ]
+    places = ([each.partition(":") for each in place.split(",")] for place in text.split("|"))
+    return [{(card, tile) for card, _, tiles in place if card for tile in tiles.split("+")} for place in places]
 
 
 def tiles_of_containers(value: Object) -> list[set[tuple[str, str]]]:
@@ -286,35 +279,36 @@ def use_of(value: Object, annotations: Mapping[str, str]) -> Use | None:
         return {card: dict(part) for cards in cards_of(text) for card in cards}
     use = _use(value["spec"]["containers"], cards_of(text))
     init = value["spec"].get("initContainers") or []
-    if init_text := annotations.get(INIT_RECEIPT) or annotations.get(INIT_CARDS):
-        for container, cards in zip(init, cards_of(init_text), strict=False):
-            for card, amounts in _use([container], [cards]).items():
-                mine = use.setdefault(card, {})
-                for resource, amount in amounts.items():
-                    mine[resource] = max(mine.get(resource, 0), amount)
+    for container, cards in zip(
+        init, cards_of(annotations.get(INIT_RECEIPT) or annotations.get(INIT_CARDS) or ""), strict=False
+    ):
+        join(use, _use([container], [cards]), max)
     return use
 
 
 def _use(containers: list[Object], places: list[list[str]]) -> Use:
     use: Use = {}
     for container, cards in zip(containers, places, strict=False):
-        for resource, amount in demand(container)[1].items():
-            for card in cards:
-                mine = use.setdefault(card, {})
-                mine[resource] = mine.get(resource, 0) + amount
+        for card in cards:
+            join(use, {card: demand(container)[1]}, int.__add__)
     return use
+
+
+def join(use: Use, other: Mapping[str, Mapping[str, int]], combine: Callable[[int, int], int]) -> None:
+    """Put other amounts into ``use``, combined with those that are there."""
+    for card, amounts in other.items():
+        mine = use.setdefault(card, {})
+        for resource, amount in amounts.items():
+            mine[resource] = combine(mine.get(resource, 0), amount)
 
 
 def added(uses: Iterable[Mapping[str, Mapping[str, int]]]) -> Use:
     """Return the sums by card and resource, without those that are 0."""
     total: Use = {}
     for use in uses:
-        for card, amounts in use.items():
-            for resource, amount in amounts.items():
-                if amount:
-                    mine = total.setdefault(card, {})
-                    mine[resource] = mine.get(resource, 0) + amount
-    return total
+        join(total, use, int.__add__)
+    found = {card: {name: amount for name, amount in amounts.items() if amount} for card, amounts in total.items()}
+    return {card: amounts for card, amounts in found.items() if amounts}
 
 
 def capacity_of(value: Object) -> Use:
@@ -347,7 +341,7 @@ def _fits(left: list[tuple[int, dict[str, int]]], free: Use) -> bool:
     (count, share), rest = left[0], left[1:]
     if not count:
         return _fits(rest, free)
-    for cards in _choices(sorted(free), count):
+    for cards in combinations(sorted(free), count):
         if all(free[card].get(resource, 0) >= amount for card in cards for resource, amount in share.items()):
             after = {card: dict(amounts) for card, amounts in free.items()}
             for card in cards:
@@ -356,12 +350,3 @@ def _fits(left: list[tuple[int, dict[str, int]]], free: Use) -> bool:
             if _fits(rest, after):
                 return True
     return False
-
-
-def _choices(cards: list[str], count: int) -> Iterator[tuple[str, ...]]:
-    if not count:
-        yield ()
-        return
-    for index, card in enumerate(cards):
-        for others in _choices(cards[index + 1 :], count - 1):
-            yield card, *others

@@ -87,11 +87,7 @@ class Observed:
             self.nodes.pop(name, None)
             return
         self.nodes[name] = value
-        most = self.most.setdefault(name, {})
-        for card, amounts in objects.capacity_of(value).items():
-            mine = most.setdefault(card, {})
-            for resource, amount in amounts.items():
-                mine[resource] = max(mine.get(resource, 0), amount)
+        objects.join(self.most.setdefault(name, {}), objects.capacity_of(value), max)
 
     def bind(self, pod: BoundPod) -> None:
         """Note that a pod was bound."""

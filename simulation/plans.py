@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from simulation.chance import Chance
@@ -36,7 +38,9 @@ def make_plan(seed: int) -> Plan:
         for _ in range(chance.whole(1, 8) if kinds else 0):
             kind = chance.one_of(kinds)
             at = chance.between(2.0, active - 1.0)
-            steps.append(Step(at, *_fault(chance, kind, active - at, len(nodes))))
+            act, arguments = _FAULTS[kind]
+            replica, node = chance.one_of(REPLICAS), f"n{chance.whole(0, len(nodes) - 1)}"
+            steps.append(Step(at, act, arguments(_Draw(chance, active - at, replica, node))))
     steps = [step for step in steps if step.at < active]
     steps.sort(key=lambda step: step.at)
     # A scheduler that asks again without a reason would hide that no replica gives it one.
@@ -179,83 +183,58 @@ def _make_finer(chance: Chance, steps: list[Step]) -> None:
             step.args[1][:] = [{"i915": 1, "tiles": 1} for _ in step.args[1]]
 
 
-_FAULTS = (
-    "kill",
-    "pause",
-    "outage",
-    "forbid",
-    "throttle",
-    "compact",
-    "history",
-    "slow",
-    "lost",
-    "cut",
-    "late",
-    "clock",
-    "break_watches",
-    "quiet_watches",
-    "repeated_events",
-    "no_bookmarks",
-    "kubelet",
-    "plugin",
-    "scheduler",
-    "cards",
-    "node_gone",
-    "relabel",
-)
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """What the arguments of a fault are drawn from, which ends within ``left`` seconds."""
+
+    chance: Chance
+    left: float
+    replica: str
+    node: str
+
+    def lasting(self, mean: float) -> float:
+        return round(min(0.2 + self.chance.delay(mean), self.left), 3)
+
+    def number(self, low: float, high: float) -> float:
+        return round(self.chance.between(low, high), 3)
+
+    def condition(self, kind: str, client: str, low: float, high: float, mean: float) -> tuple[Any, ...]:
+        return {"clients": client, kind: self.number(low, high)}, self.lasting(mean)
 
 
-def _fault(chance: Chance, kind: str, left: float, nodes: int) -> tuple[str, tuple[Any, ...]]:
-    """Return the name and the arguments of a fault that ends within ``left`` seconds."""
-
-    def lasting(mean: float) -> float:
-        return round(min(0.2 + chance.delay(mean), left), 3)
-
-    replica = chance.one_of(REPLICAS)
-    node = f"n{chance.whole(0, nodes - 1)}"
-    match kind:
-        case "kill":
-            return "kill_extender", (replica, chance.whole(0, 6), chance.happens(0.5), lasting(4.0))
-        case "pause":
-            return "pause_extender", (replica, lasting(12.0))
-        case "outage":
-            return "api_outage", (lasting(6.0),)
-        case "forbid":
-            return "forbid", (chance.one_of((*REPLICAS, "extender", "scheduler")), lasting(8.0))
-        case "throttle":
-            return "throttle", (lasting(6.0),)
-        case "slow":
-            client = chance.one_of((*REPLICAS, "", "scheduler"))
-            return "condition", ({"clients": client, "delay": round(chance.between(0.05, 2.0), 3)}, lasting(8.0))
-        case "lost":
-            kind = chance.one_of(("lost", "silent", "failed"))
-            client = chance.one_of((*REPLICAS, "extender", ""))
-            return "condition", ({"clients": client, kind: round(chance.between(0.1, 0.9), 3)}, lasting(8.0))
-        case "cut":
-            client = chance.one_of((*REPLICAS, "scheduler", "api", ""))
-            return "condition", ({"clients": client, "cut": round(chance.between(0.2, 1.0), 3)}, lasting(10.0))
-        case "late":
-            return "late_writes", (round(chance.between(0.5, LONGEST_LATE), 3), lasting(8.0))
-        case "clock":
-            return "jump_clock", (replica, round(chance.between(-90.0, 90.0), 3))
-        case "history":
-            return "lose_history", (chance.one_of((*REPLICAS, "extender", "plugin")), lasting(4.0))
-        case "kubelet":
-            return "restart_kubelet", (node, lasting(4.0))
-        case "plugin":
-            return "restart_plugin", (node, lasting(4.0))
-        case "scheduler":
-            return "restart_scheduler", (lasting(4.0),)
-        case "cards":
-            return "change_cards", (node, chance.whole(0, 4), lasting(15.0))
-        case "node_gone":
-            return "remove_node", (node, lasting(8.0))
-        case "relabel":
-            return "relabel_node", (node,)
-        case "repeated_events":
-            return "repeat_events", (replica, round(chance.between(0.2, 1.0), 3), lasting(10.0))
-        case "no_bookmarks":
-            return "omit_bookmarks", (replica, left)
-        case "quiet_watches":
-            return "delay_watches", (replica, round(chance.between(0.5, 10.0), 3), lasting(10.0))
-    return kind, ()
+_FAULTS: Mapping[str, tuple[str, Callable[[_Draw], tuple[Any, ...]]]] = {
+    "kill": ("kill_extender", lambda d: (d.replica, d.chance.whole(0, 6), d.chance.happens(0.5), d.lasting(4.0))),
+    "pause": ("pause_extender", lambda d: (d.replica, d.lasting(12.0))),
+    "outage": ("api_outage", lambda d: (d.lasting(6.0),)),
+    "forbid": ("forbid", lambda d: (d.chance.one_of((*REPLICAS, "extender", "scheduler")), d.lasting(8.0))),
+    "throttle": ("throttle", lambda d: (d.lasting(6.0),)),
+    "compact": ("compact", lambda _: ()),
+    "history": ("lose_history", lambda d: (d.chance.one_of((*REPLICAS, "extender", "plugin")), d.lasting(4.0))),
+    "slow": (
+        "condition",
+        lambda d: d.condition("delay", d.chance.one_of((*REPLICAS, "", "scheduler")), 0.05, 2.0, 8.0),
+    ),
+    "lost": (
+        "condition",
+        lambda d: d.condition(
+            d.chance.one_of(("lost", "silent", "failed")), d.chance.one_of((*REPLICAS, "extender", "")), 0.1, 0.9, 8.0
+        ),
+    ),
+    "cut": (
+        "condition",
+        lambda d: d.condition("cut", d.chance.one_of((*REPLICAS, "scheduler", "api", "")), 0.2, 1.0, 10.0),
+    ),
+    "late": ("late_writes", lambda d: (d.number(0.5, LONGEST_LATE), d.lasting(8.0))),
+    "clock": ("jump_clock", lambda d: (d.replica, d.number(-90.0, 90.0))),
+    "break_watches": ("break_watches", lambda _: ()),
+    "quiet_watches": ("delay_watches", lambda d: (d.replica, d.number(0.5, 10.0), d.lasting(10.0))),
+    "repeated_events": ("repeat_events", lambda d: (d.replica, d.number(0.2, 1.0), d.lasting(10.0))),
+    "no_bookmarks": ("omit_bookmarks", lambda d: (d.replica, d.left)),
+    "kubelet": ("restart_kubelet", lambda d: (d.node, d.lasting(4.0))),
+    "plugin": ("restart_plugin", lambda d: (d.node, d.lasting(4.0))),
+    "scheduler": ("restart_scheduler", lambda d: (d.lasting(4.0),)),
+    "cards": ("change_cards", lambda d: (d.node, d.chance.whole(0, 4), d.lasting(15.0))),
+    "node_gone": ("remove_node", lambda d: (d.node, d.lasting(8.0))),
+    "relabel": ("relabel_node", lambda d: (d.node,)),
+}
+"""Kind of fault -> the act that it is, and how its arguments are drawn."""
