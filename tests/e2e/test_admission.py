@@ -106,16 +106,6 @@ def test_a_warning_is_printed_and_the_pod_is_created(admission: Admission) -> No
     assert "pod/large created" in said
 
 
-def test_pods_without_gpus_and_of_the_system_are_created_in_silence(admission: Admission) -> None:
-    plain = pod("plain", container(), annotations={"gas-same-gpus": "x"})
-    assert admission.apply(plain) == "pod/plain created\n"
-    assert admission.cluster.api.get(f"{PODS}/plain")["spec"]["schedulerName"] == "default-scheduler"
-    broken = pod("broken", container(i915=1, xe=1))
-    broken["metadata"]["namespace"] = "kube-system"
-    admission.cluster.control_plane.add_namespace("kube-system")
-    assert admission.apply(broken) == "pod/broken created\n"
-
-
 def template(**limits: Any) -> Object:
     """Return a Deployment."""
     labels = {"app": "x"}

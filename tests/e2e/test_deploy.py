@@ -33,15 +33,6 @@ def test_the_api_server_takes_the_overlay(deployed: DeployedCluster, overlay: st
     assert "Warning" not in said
 
 
-def test_one_file_installs_the_same_objects_as_the_overlay_both(deployed: DeployedCluster) -> None:
-    said = deployed.kubectl.run("apply", "-f", DEPLOY / "gas.yaml")
-    assert "deployment.apps/gpu-aware-scheduling created" in said
-    assert "daemonset.apps/gas-plugin created" in said
-    assert "Warning" not in said
-    assert deployed.kubectl.run("diff", "-k", DEPLOY / "overlays/both") == ""
-    deployed.kubectl.run("delete", "-f", DEPLOY / "gas.yaml")
-
-
 def test_the_admission_policy_limits_a_plugin_whose_name_has_a_prefix(
     deployed: DeployedCluster, tmp_path: Path
 ) -> None:

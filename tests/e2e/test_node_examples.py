@@ -11,22 +11,17 @@ from sandbox.hardware.fake_sysfs import Model, fake_gpus
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.images import BUSYBOX
 from tests.e2e.kube_api import Object
-from tests.e2e.pods import delete_now, event_messages, get_pod, is_refused
-from tests.e2e.waiting import wait_for
-from tests.e2e.written_cards import PREFIX, amount
+from tests.e2e.pods import get_pod
 
 pytestmark = pytest.mark.usefixtures("no_pods_after")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LISTS = ("--enableAllowlist", "--enableDenylist")
-SMALL = Model(device_id="0x56c1", driver="i915", memory=4 * 10**9)
 EIGHT_GB = Model(device_id="0x56c0", driver="i915", memory=8 * 10**9)
 TWO_TILES = Model(device_id="0x0bd5", driver="xe", tiles=2)
 
-WORKED_EXAMPLE = fake_gpus(EIGHT_GB, 2)
-TWO_SOCKETS = fake_gpus(SMALL, 4, numa_nodes=2)
 MIXED = (*fake_gpus(EIGHT_GB, 8, numa_nodes=2), *fake_gpus(TWO_TILES, 8, first=8))
-"""Nodes with room for all pods of all files."""
+"""A node with room for all pods of all files."""
 
 NAMES = sorted(file.stem for file in EXAMPLES.glob("*.yaml"))
 """The files that these tests know; a new file must be added here."""
@@ -36,30 +31,6 @@ NAMES = sorted(file.stem for file in EXAMPLES.glob("*.yaml"))
 def image_of_the_examples(gpu_node: GpuNode) -> None:
     """Provide the image of the examples, so that they run with their own commands."""
     gpu_node.node.containerd.tag_image(BUSYBOX.name, "docker.io/library/busybox:1.37")
-
-
-def test_of_the_worked_example_two_run_and_the_third_starts_when_one_of_them_is_gone(gpu_node: GpuNode) -> None:
-    gpu_node.start(WORKED_EXAMPLE, "--shared-dev-num=10", extender=LISTS)
-    check_node(gpu_node, "worked-example")
-    names = create(gpu_node, "worked-example")
-    wait_for("one is refused", lambda: any(is_refused(gpu_node.api, name) for name in names))
-    (third,) = (name for name in names if is_refused(gpu_node.api, name))
-    first, second = gpu_node.running(set(names) - {third})
-    assert gpu_node.cards(first) + gpu_node.cards(second) in (["card0", "card1"], ["card1", "card0"])
-    (said, *_) = wait_for("its event", lambda: event_messages(gpu_node.api, third, "FailedScheduling"))
-    assert "no card has 5.0 GB of memory.max free" in said
-    gpu_node.settled()
-    delete_now(gpu_node.api, first["metadata"]["name"])
-    (last,) = gpu_node.running([third])
-    assert gpu_node.cards(last) == gpu_node.cards(first)
-    gpu_node.settled()
-
-
-def test_the_balanced_pods_spread_over_the_cards(gpu_node: GpuNode) -> None:
-    gpu_node.start(TWO_SOCKETS, "--shared-dev-num=10", extender=("--balancedResource=millicores",))
-    pods = gpu_node.running(create(gpu_node, "balanced"))
-    gpu_node.settled()
-    assert sorted(card for pod in pods for card in gpu_node.cards(pod)) == ["card0", "card1", "card2", "card3"]
 
 
 def test_all_files_at_once_on_one_node_with_cards_of_both_drivers(gpu_node: GpuNode) -> None:
@@ -72,17 +43,6 @@ def test_all_files_at_once_on_one_node_with_cards_of_both_drivers(gpu_node: GpuN
     gpu_node.settled()
     for example in NAMES:
         check_comment(gpu_node, example)
-
-
-def check_node(gpu_node: GpuNode, name: str) -> None:
-    """Check that the plugin writes what the examples' node of this name has, except links, which it does not write."""
-    (told,) = (each for each in yaml.safe_load_all(_text("nodes/cluster")) if each["metadata"]["name"] == name)
-    said = gpu_node.object()
-    for label, value in told["metadata"]["labels"].items():
-        assert said["metadata"]["labels"][label] == value
-    for resource, text in told["status"]["allocatable"].items():
-        if resource.startswith(PREFIX):
-            assert amount(said["status"]["allocatable"][resource]) == amount(text)
 
 
 def check_comment(gpu_node: GpuNode, example: str) -> None:

@@ -9,42 +9,13 @@ import pytest
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import Object, RefusedError
 from tests.e2e.kubeshare_node import annotations_of, start
-from tests.e2e.pods import PODS, asking, container, delete_now, event_messages, is_refused, pod
+from tests.e2e.pods import PODS, event_messages, is_refused, pod
 from tests.e2e.ports import free_port
 from tests.e2e.waiting import wait_for
 from tests.e2e.webhooks import register_pod_webhooks
 from tests.kubeshare_words import GIB, GPUID, VGPU, share
 
 pytestmark = pytest.mark.usefixtures("no_pods_after")
-
-
-def with_card(name: str = "main") -> Object:
-    return asking({VGPU: 1}, name)
-
-
-# contract S1.5 to S1.8, S1.10, S1.15, S1.17
-def test_shares_and_intels_pods_get_exactly_the_decided_cards(gpu_node: GpuNode) -> None:
-    start(gpu_node)
-    gpu_node.create(pod("first", with_card(), annotations=share("0.6", "1.0", str(2 * GIB))))
-    (first,) = gpu_node.running(["first"])
-    gpu_node.create(pod("intel", container(i915=1, memory_max=str(GIB), millicores=300)))
-    (intel,) = gpu_node.running(["intel"])
-    gpu_node.create(pod("two", with_card("a"), with_card("b"), annotations=share("0.2")))
-    (two,) = gpu_node.running(["two"])
-    name = annotations_of(gpu_node, "first")[GPUID]
-    gpu_node.create(pod("named", with_card(), annotations=share("0.1", gpuid=name)))
-    (named,) = gpu_node.running(["named"])
-    assert [gpu_node.cards(each) for each in (first, intel, named)] == [["card0"]] * 3
-    assert [gpu_node.cards(two, each) for each in ("a", "b")] == [["card1"]] * 2
-    gpu_node.create(pod("large", with_card(), annotations=share("0.9")))
-    wait_for("the large one is refused", lambda: is_refused(gpu_node.api, "large"))
-    (said, *_) = wait_for("its event", lambda: event_messages(gpu_node.api, "large", "FailedScheduling"))
-    assert "no card has 900 millicores free" in said
-    delete_now(gpu_node.api, "two")
-    (large,) = gpu_node.running(["large"])
-    assert gpu_node.cards(large) == ["card1"]
-    assert not any("gas-allocated-cards" in annotations_of(gpu_node, each) for each in ("first", "named", "large"))
-    assert gpu_node.extender.books()["differences"] == []
 
 
 def start_with_webhooks(gpu_node: GpuNode) -> None:

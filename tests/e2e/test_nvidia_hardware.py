@@ -1,6 +1,6 @@
 """Cards of NVIDIA that are really there: plugin, driver, kubelet and CUDA programs in containers.
 
-On a machine without such a card, `test_nvml.py` and `test_node_nvidia.py` show the same with a library in its place.
+On a machine without such a card, `test_nvml.py` and `test_mixed_torture.py` show the same with a library in its place.
 """
 
 from __future__ import annotations

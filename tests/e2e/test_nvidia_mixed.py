@@ -191,7 +191,7 @@ def test_the_check_of_the_cards_finds_what_must_not_be() -> None:
     assert taken_too_often([THREE_QUARTERS, written("c", {"aliyun.com/gpu-mem": "3"}, "card0"), half])
 
 
-# contract A1.17, A1.21, O1.20, S1.5, S1.13, V1.2
+# contract A1.15, A1.17, A1.20, A1.21, O1.20, S1.5, S1.13, V1.2
 @pytest.mark.usefixtures("no_pods_after")
 def test_no_card_is_ever_over_capacity_and_all_accounts_agree_when_pods_in_all_words_meet(gpu_node: GpuNode) -> None:
     seed = int(os.environ.get("GAS_E2E_SEED", "14"))

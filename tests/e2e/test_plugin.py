@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from copy import deepcopy
 
 import pytest
 
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.pod_resources import listed_ids
-from tests.e2e.pods import container, delete_now, get_pod, pod
-from tests.e2e.waiting import wait_for
+from tests.e2e.pods import container, get_pod, pod
 from tests.e2e.written_cards import written_containers
 
 pytestmark = pytest.mark.usefixtures("no_pods_after")
 
 BY_CHANCE = "kubelet did not ask for a preference: it reuses devices of the pod's init containers"
-_SMALL = container(i915=1, millicores=200)
 
 
 # contract D1.2, D1.4
@@ -43,30 +40,6 @@ def test_what_kubelet_takes_by_chance_of_an_init_containers_cards_has_a_receipt(
     gpu_node.running(names)
     by_chance = _otherwise_because_of(gpu_node, names, BY_CHANCE)
     gpu_node.settled(receipts_expected=by_chance)
-
-
-def test_thirty_pods_at_once_then_restarts_of_plugin_and_kubelet(gpu_node: GpuNode) -> None:
-    gpu_node.start(fake_gpus(FLEX_170, 8), "--shared-dev-num=8")
-    names = [f"p{number}" for number in range(30)]
-    for name in names:
-        gpu_node.create(pod(name, deepcopy(_SMALL)))
-    gpu_node.running(names)
-    gpu_node.settled()
-
-    assert gpu_node.plugin.program.terminate() == 0
-    gpu_node.plugin.start()
-    gpu_node.node.restart_kubelet()
-    wait_for("kubelet's pods and their cards", lambda: len(listed_ids(gpu_node.node.pod_resources)) == len(names))
-    wait_for("the plugin registered again", gpu_node.plugin.is_ready)
-    wait_for("kubelet has the cards", lambda: gpu_node.allocatable("i915") == 64)
-    for name in names[:5]:
-        delete_now(gpu_node.api, name)
-    later = [f"q{number}" for number in range(5)]
-    for name in later:
-        gpu_node.create(pod(name, deepcopy(_SMALL)))
-    gpu_node.running([*names[5:], *later])
-    gpu_node.settled()
-    assert sum(gpu_node.booked().values()) == 30
 
 
 def _otherwise_because_of(gpu_node: GpuNode, names: Collection[str], cause: str) -> list[str]:
