@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from configurator.certificates import is_for, is_signed_by, mint_authority
@@ -105,15 +104,6 @@ def test_undo_restores_every_byte(control_plane: ControlPlaneFiles) -> None:
     assert files.state() == before
 
 
-def test_undo_of_a_later_run_leaves_the_earlier_one(control_plane: ControlPlaneFiles) -> None:
-    files = control_plane
-    files.run()
-    before = files.settings()
-    files.run("--api-server")
-    files.run("--undo")
-    assert files.settings() == before
-
-
 def test_later_runs_renew_the_certificate_without_the_flag(control_plane: ControlPlaneFiles) -> None:
     files = control_plane
     files.run("--api-server")
@@ -205,17 +195,6 @@ def test_another_manifest_is_refused(control_plane: ControlPlaneFiles, before: s
 
 def test_a_control_plane_without_an_api_server_is_refused(files: ControlPlaneFiles) -> None:
     refused(files, error=FileTrouble, match=r"kube-apiserver\.yaml does not exist; --api-server needs")
-
-
-def test_the_certificate_of_the_extender_is_for_the_services_of_the_webhooks(files: ControlPlaneFiles) -> None:
-    files.run("--url=https://gas-service.gpu.svc.cluster.local:9001")
-    names = load(files.own / "server.crt", files.own / "server.key").certificate.extensions.get_extension_for_class(
-        x509.SubjectAlternativeName
-    )
-    found = names.value.get_values_for_type(x509.DNSName)
-    assert {f"gas-{name}.{space}.svc" for name in ("admission", "binding") for space in ("gpu", "default")} <= set(
-        found
-    )
 
 
 def test_a_directory_that_another_mount_covers_is_refused(control_plane: ControlPlaneFiles) -> None:

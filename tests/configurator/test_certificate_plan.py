@@ -29,6 +29,7 @@ from tests.configurator.control_plane_files import (
 )
 
 DAY = timedelta(days=1)
+OTHER_KEY = mint_authority(NOW).key_text
 
 
 def client_of(files: ControlPlaneFiles) -> Pair:
@@ -103,6 +104,9 @@ def test_name_of_the_secret_is_kept(files: ControlPlaneFiles) -> None:
     assert files.run() == "nothing to change"
     files.run("--san=more.example")
     assert secret_of(files)["metadata"] == {"name": "other", "namespace": "gpu"}
+    files.run("--secret=default/extender-secret")
+    assert secret_of(files)["metadata"] == {"name": "extender-secret", "namespace": "default"}
+    files.run("--undo")
     kubeconfig = write_kubeconfig(files.root / "admin.conf", "https://127.0.0.1:1", token="t")
     with pytest.raises(ConfiguratorError, match="the Secret gpu/other could not be applied to the cluster"):
         files.run("--apply-secret", f"--kubeconfig={kubeconfig}")
@@ -116,12 +120,6 @@ def test_secret_whose_name_looks_like_a_number_is_text(files: ControlPlaneFiles)
         "namespace": "2026",
     }
     assert files.run() == "nothing to change"
-
-
-def test_name_of_the_secret_can_be_changed(files: ControlPlaneFiles) -> None:
-    files.run("--secret=gpu/other")
-    files.run("--secret=default/extender-secret")
-    assert secret_of(files)["metadata"] == {"name": "extender-secret", "namespace": "default"}
 
 
 @pytest.mark.parametrize(
@@ -232,6 +230,11 @@ def test_certificate_has_the_short_names_of_a_service(host: str, expected: list[
     assert names[0] == host
     assert [name for name in names[1:] if name in expected] == [name for name in expected if name != host]
     assert len(names) == len(set(names))
+
+
+def test_certificate_is_for_the_services_of_the_webhooks() -> None:
+    services = {f"gas-{name}.{space}.svc" for name in ("admission", "binding") for space in ("gpu", "default")}
+    assert services <= set(serving_names("gas-service.gpu.svc.cluster.local"))
 
 
 class TestClusterAuthority:
@@ -404,6 +407,7 @@ class TestExistingFiles:
         [
             pytest.param("certificates", "client.key", None, id="a client key that is gone"),
             pytest.param("certificates", "client.key", b"half", id="half a client key"),
+            pytest.param("certificates", "client.key", OTHER_KEY, id="a key of another certificate"),
             pytest.param("own", "server.key", None, id="a serving key that is gone"),
             pytest.param("own", "server.crt", b"half", id="half a serving certificate"),
         ],
@@ -419,12 +423,6 @@ class TestExistingFiles:
         files.run()
         client_of(files)
         serving_of(files)
-
-    def test_mixed_pair_of_two_runs_is_replaced(self, files: ControlPlaneFiles) -> None:
-        files.run()
-        (files.certificates / "client.key").write_bytes((files.own / "server.key").read_bytes())
-        assert "is not the private key of" in files.run()
-        client_of(files)
 
     def test_authority_from_another_control_plane_node_is_used(self, files: ControlPlaneFiles, tmp_path: Path) -> None:
         first = ControlPlaneFiles(tmp_path / "first")

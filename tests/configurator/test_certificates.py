@@ -11,6 +11,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from configurator.certificates import (
+    Pair,
+    common_name,
     is_key_of,
     is_signed_by,
     mint_authority,
@@ -18,6 +20,7 @@ from configurator.certificates import (
     mint_server,
     read_der_certificate,
     read_first_certificate,
+    renewed,
     serves,
 )
 
@@ -79,6 +82,35 @@ def test_a_key_on_an_unknown_curve_belongs_to_no_certificate() -> None:
 def test_a_certificate_serves_the_names_and_addresses_in_it(host: str, *, is_served: bool) -> None:
     pair = mint_server(mint_authority(NOW), ["gas.default.svc", "*.example.org", "::1"], NOW)
     assert serves(pair.certificate, host) is is_served
+
+
+AUTHORITY = mint_authority(NOW)
+SERVER = mint_server(AUTHORITY, ["gas.default.svc"], NOW)
+CLIENT = mint_client(AUTHORITY, NOW)
+
+
+@pytest.mark.parametrize(
+    ("found", "names", "days", "is_kept"),
+    [
+        pytest.param(SERVER, ["gas.default.svc"], 0, True, id="server"),
+        pytest.param(CLIENT, [], 275, True, id="client in the last hour before its renewal"),
+        pytest.param(CLIENT, [], 276, False, id="client that expires within 90 days"),
+        pytest.param(CLIENT, [], -1, False, id="client that is not valid yet"),
+        pytest.param(SERVER, ["gas.default.svc", "more.example"], 0, False, id="another name"),
+        pytest.param(CLIENT, ["gas.default.svc"], 0, False, id="client as server"),
+        pytest.param(SERVER, [], 0, False, id="server as client"),
+        pytest.param(mint_client(mint_authority(NOW), NOW), [], 0, False, id="another authority"),
+        pytest.param(AUTHORITY, [], 0, False, id="the authority itself"),
+        pytest.param(None, [], 0, False, id="none"),
+    ],
+)
+def test_a_pair_is_renewed_unless_it_is_good(found: Pair | None, names: list[str], days: int, *, is_kept: bool) -> None:
+    now = NOW + timedelta(days=days)
+    pair = renewed(found, AUTHORITY, names, now, name="new")
+    assert (pair is found) is is_kept
+    assert renewed(pair, AUTHORITY, names, now, name="again") is pair
+    if not is_kept:
+        assert common_name(pair.certificate.subject) == "new"
 
 
 def test_a_certificate_ends_with_its_authority_at_the_latest() -> None:

@@ -112,14 +112,6 @@ async def test_an_authority_that_expires_is_replaced_with_all_that_it_signed(fil
     filled.certificate("client").verify_directly_issued_by(filled.certificate("authority"))
 
 
-async def test_another_name_changes_only_the_serving_certificate(filled: Memory) -> None:
-    before = dict(filled.data)
-    more = Wanted(authority="authority", serving="serving", client="client", names=(*NAMES, "more.example"))
-    assert len(await renew(secrets_of(filled), more, NOW)) == 1
-    assert (filled.data["authority"], filled.data["client"]) == (before["authority"], before["client"])
-    assert filled.data["serving"] != before["serving"]
-
-
 @pytest.mark.parametrize(
     ("name", "key", "content", "sentence"),
     [
@@ -143,17 +135,6 @@ async def test_an_unusable_secret_is_replaced(
     assert sentence in "\n".join(said)
     filled.certificate("serving").verify_directly_issued_by(filled.certificate("authority"))
     assert await renew(secrets_of(filled), WANTED, NOW) == []
-
-
-async def test_a_key_of_another_certificate_is_replaced(filled: Memory) -> None:
-    filled.change("serving", {**filled.data["serving"], "tls.key": filled.data["client"]["tls.key"]})
-    assert "is not the private key of" in "\n".join(await renew(secrets_of(filled), WANTED, NOW))
-    assert await renew(secrets_of(filled), WANTED, NOW) == []
-
-
-async def test_a_client_certificate_does_not_serve(filled: Memory) -> None:
-    filled.change("serving", dict(filled.data["client"]))
-    assert len(await renew(secrets_of(filled), WANTED, NOW)) == 1
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from configurator.__main__ import main
 from configurator.flags import parse_flags
 from gas.daemon.flags import UsageError
+from tests.configurator.control_plane_files import ControlPlaneFiles
 
 
 # contract E15.1
@@ -100,9 +102,16 @@ def test_a_signal_stops_it_with_a_sentence(
     assert capsys.readouterr().err == "gas-configurator: stopped; no file was left half-way, run it again to go on\n"
 
 
-def configurator(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "configurator", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+def configurator(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return subprocess.run(
+        [sys.executable, *words], stderr=subprocess.PIPE, text=True, env=environment, timeout=60, **options
+    )
+
+
+def dry_run(files: ControlPlaneFiles) -> list[str]:
+    places = [f"-m={files.manifest}", f"-b={files.etc}", f"--pki-dir={files.own}", f"-d={files.etc}"]
+    return [*places, f"-cert-dir={files.certificates}", "-dry-run"]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +123,28 @@ def configurator(*words: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_exit_code_and_one_sentence(words: list[str], code: int) -> None:
-    ended = configurator(*words)
+    ended = configurator("-m", "configurator", *words, stdout=subprocess.PIPE)
     assert ended.returncode == code
     assert (ended.stderr.count("\n"), ended.stdout.count("\n")) == ((0, 1) if code == 0 else (1, 0))
     assert (ended.stderr or ended.stdout).startswith("gas-configurator")
+
+
+def test_a_difference_that_cannot_be_written_is_reported(files: ControlPlaneFiles) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = configurator("-m", "configurator", *dry_run(files), stdout=full)
+    said = "gas-configurator: cannot write to standard output: No space left on device; nothing else failed\n"
+    assert (ended.returncode, ended.stderr) == (1, said)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
+def test_a_signal_when_all_is_done_shows_no_traceback(files: ControlPlaneFiles, name: str) -> None:
+    """Python runs such functions after the program's last line."""
+    program = (
+        "import atexit, os, signal, sys\n"
+        "from configurator.__main__ import main\n"
+        f"atexit.register(lambda: os.kill(os.getpid(), signal.{name}))\n"
+        "sys.exit(main())\n"
+    )
+    ended = configurator("-c", program, *dry_run(files), stdout=subprocess.PIPE)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "would be changed" in ended.stdout
