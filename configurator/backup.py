@@ -52,7 +52,7 @@ class RecordedFile(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What a run changed.
+    """The changes of a run.
 
     number       higher than those of all earlier runs, since the machine's clock may be set back between two
     directories  that the run made, outer ones first

@@ -185,7 +185,7 @@ def _make_finer(chance: Chance, steps: list[Step]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Draw:
-    """What the arguments of a fault are drawn from, which ends within ``left`` seconds."""
+    """Source of the arguments of a fault that ends within ``left`` seconds."""
 
     chance: Chance
     left: float

@@ -402,7 +402,7 @@ ELSEWHERE = mint_client(mint_authority(NOW, name="company"), NOW, name="backup-a
             lambda f: write_certificate(f, "ca.crt", ELSEWHERE.chain),
             "",
             r"ca\.crt is not an authority's certificate; move it away",
-            id="ca.crt is no authority's",
+            id="ca.crt is a client's",
         ),
         pytest.param(
             lambda f: write_certificate(f, "client.crt", ELSEWHERE.chain),
