@@ -55,8 +55,3 @@ def test_configuration_that_it_cannot_read_is_named(files: ControlPlaneFiles) ->
 def test_root_reads_everything(files: ControlPlaneFiles) -> None:
     files.certificates.mkdir(mode=0o700)
     assert "cannot read" not in files.run("-dry-run")
-
-
-def test_files_that_the_run_creates_can_be_read(files: ControlPlaneFiles) -> None:
-    rootless(files)
-    assert "cannot read" not in files.run("-dry-run")

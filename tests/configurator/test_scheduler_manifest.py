@@ -285,13 +285,6 @@ def test_image_without_a_release_is_refused(image: str) -> None:
         KubernetesVersion.of_image(image, name="x")
 
 
-def test_release_far_beyond_the_known_ones_must_be_confirmed() -> None:
-    text = IMAGE.sub("kube-scheduler:v1.99.4", KUBEADM)
-    with pytest.raises(UnknownVersion, match=r"is of Kubernetes 1\.99.*confirm it with --kubernetes-version=1\.99"):
-        read(text)
-    assert read(text, KubernetesVersion.parse("1.99")).version == KubernetesVersion(99)
-
-
 def test_release_before_the_oldest_is_refused() -> None:
     with pytest.raises(
         UnknownVersion, match=r"is of Kubernetes 1\.24; the configurator supports 1\.25 and later, which"
