@@ -337,22 +337,15 @@ class Network:
         if exchange.hung_up is not None and self.loop.time() - exchange.hung_up > LINGER:
             exchange.ended()
             return
+        sent = {**headers, "content-length": str(len(body))}
         scope = {
             "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.4"},
             "http_version": "1.1",
             "method": method,
             "path": parts.path,
-            "raw_path": parts.path.encode(),
-            "root_path": "",
-            "scheme": "http",
             "query_string": parts.query.encode(),
-            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-            + [(b"content-length", str(len(body)).encode())],
-            "server": (server.name, 443),
+            "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
             "client": ("client", 1),
-            "extensions": {},
-            "state": {},
         }
         received = False
 

@@ -149,14 +149,17 @@ class Replica:
         """Stop the process as its program does after SIGTERM, then call ``gone``."""
         self._world.loop.start(self.process, self._stop(gone))
 
+    @property
+    def is_ready(self) -> bool:
+        """True if a Service leads to this replica."""
+        extender = self.extender
+        return extender is not None and self.server.up and extender.readiness.why_not_serving() is None
+
     def decides(self) -> bool:
         """Return whether this replica would decide right now."""
-        if (
-            self.extender is None
-            or not self.process.alive
-            or self.process.paused
-            or not self.extender.readiness.may_act()
-        ):
+        if self.extender is None or not self.process.alive or self.process.paused:
+            return False
+        if not self.extender.readiness.may_act():
             return False
         self.decided_at = self._world.loop.time()
         return True
@@ -306,21 +309,11 @@ class System:
         self.world.check(check, pod, node, victims, self.preempt_asked)
 
     def _endpoints(self) -> list[Server]:
-        if self.stale:
-            return [each.server for each in self.replicas if each.server.up]
-        return [
-            each.server
-            for each in self.replicas
-            if each.extender is not None and each.server.up and each.extender.readiness.why_not_serving() is None
-        ] or [each.server for each in self.replicas if each.server.up]
+        ready = [] if self.stale else [each.server for each in self.replicas if each.is_ready]
+        return ready or [each.server for each in self.replicas if each.server.up]
 
     def _reviewer(self) -> Server | None:
-        ready = [
-            each.admission
-            for each in self.replicas
-            if each.extender is not None and each.admission.up and each.extender.readiness.why_not_serving() is None
-        ]
-        return ready[0] if ready else None
+        return next((each.admission for each in self.replicas if each.is_ready), None)
 
     def _checker(self) -> Server | None:
         """Return one of the replicas, of which all check new pods."""
