@@ -242,7 +242,7 @@ class Network:
                   because the client was killed right before
     """
 
-    def __init__(self, loop: VirtualLoop, chance: Chance, trace: Callable[..., None]) -> None:
+    def __init__(self, loop: VirtualLoop, chance: Chance) -> None:
         self.loop = loop
         self.process = Process("network")
         self.conditions: list[Condition] = []
@@ -254,7 +254,6 @@ class Network:
         self.lost_responses = 0
         self._chance = chance
         self._splits = chance.stream("splits")
-        self._trace = trace
         self._open: list[tuple[Process, Exchange]] = []
         self.on_send: Callable[[Process, str, str], bool] = lambda _client, _method, _target: True
         self.on_sent: Callable[[Process], None] = lambda _client: None

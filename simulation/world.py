@@ -38,7 +38,7 @@ class World:
         self.hosts: dict[str, Host] = {}
         self.broken: LawBroken | None = None
         self.over = asyncio.Event()
-        self.network = Network(self.loop, self.chance.stream("network"), self.trace)
+        self.network = Network(self.loop, self.chance.stream("network"))
         users = [*REPLICAS, "scheduler", "user", *(f"kubelet-n{i}" for i in range(len(plan.nodes)))]
         users += [f"plugin-n{i}" for i in range(len(plan.nodes))]
         self.api = ApiServer(self.loop, users)

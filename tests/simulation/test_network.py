@@ -19,7 +19,7 @@ class Wire:
 
     def __init__(self) -> None:
         self.loop = VirtualLoop(Chance(1, "loop"))
-        self.network = Network(self.loop, Chance(1, "network"), lambda *_: None)
+        self.network = Network(self.loop, Chance(1, "network"))
         self.process = Process("client")
         self.server = Server("api", Process("api"), self.app)
         self.carried_out: list[str] = []
