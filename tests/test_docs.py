@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from gas.commands import all_commands
 from gas.daemon.flags import flags_of
@@ -18,7 +17,6 @@ from gas.values.card_records import ANNOTATION
 from gas.values.cards import Card
 from gas.vocabularies.intel import names
 from scripts.reference import NODE_ANNOTATIONS, NODE_LABELS, POD_ANNOTATIONS, PROGRAMS, metrics
-from tests.e2e.accounts import PLUGIN_RULES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -217,11 +215,6 @@ def test_the_troubleshooting_page_has_each_kind_of_refusal(kind: str) -> None:
 )
 def test_the_troubleshooting_page_has_the_exact_sentence(refused: refusal.Refusal) -> None:
     assert f"`{refused}`" in TROUBLESHOOTING
-
-
-def test_the_plugins_role_is_the_one_that_the_end_to_end_tests_use() -> None:
-    role = next(yaml.safe_load_all((DEPLOY / "plugin" / "role.yaml").read_text(encoding="utf-8")))
-    assert role["rules"] == list(PLUGIN_RULES)
 
 
 FOLDERS = ("gas", "configurator", "deploy", "examples", "tests", "scripts", "benchmarks", "simulation", "docs")

@@ -16,7 +16,6 @@ from gas.inspection.page.flags import parse_flags as parse_page_flags
 from gas.plugin.flags import COMMAND_LINE as PLUGIN_LINE
 from gas.plugin.flags import Flags as PluginFlags
 from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, KUSTOMIZATIONS, Manifest, container, local_files, one, read
-from tests.e2e.accounts import PLUGIN_RULES
 
 ROOT = DEPLOY.parent
 EXTENDER = one(BASE / "extender", "Deployment")
@@ -144,10 +143,6 @@ def test_the_extender_is_unprivileged_and_mounts_its_certificates() -> None:
     (volume,) = pod["volumes"]
     (mount,) = container(EXTENDER)["volumeMounts"]
     assert (mount["name"], mount["mountPath"]) == (volume["name"], "/gas/cert")
-
-
-def test_the_role_of_the_plugin_is_the_one_that_all_its_tests_run_under() -> None:
-    assert one(BASE / "plugin", "ClusterRole")["rules"] == list(PLUGIN_RULES)
 
 
 @pytest.mark.parametrize(

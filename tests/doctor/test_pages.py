@@ -12,7 +12,6 @@ from gas.doctor.all_parts import TITLES
 from gas.doctor.findings import Level
 from gas.doctor.report import as_json
 from tests.doctor.snapshots import configuration, entry, findings, gpu_pod, scheduler, snapshot, worst
-from tests.e2e.accounts import DOCTOR_RULES
 
 ROOT = Path(__file__).parents[2]
 DOCTOR = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
@@ -32,11 +31,6 @@ def test_the_page_has_every_check_and_no_other() -> None:
 def test_the_page_has_every_level() -> None:
     table = DOCTOR.partition("| level |")[2].partition("##")[0]
     assert set(first_cells(table)) == set(Level)
-
-
-def test_the_role_on_the_page_is_the_one_that_the_end_to_end_tests_run_under() -> None:
-    (block,) = re.findall(r"```yaml\n(.*?)```", DOCTOR, re.DOTALL)
-    assert yaml.safe_load(block)["rules"] == list(DOCTOR_RULES)
 
 
 def test_the_json_on_the_page_has_the_form_of_the_real_one() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+import yaml
 
 from gas.extender.permissions import CORE
 from scripts.roles import permissions_by_flag, rules_of
+from tests.deploy.manifests import BASE, ROOT, one
 from tests.e2e.kube_api import KubeApi
 
 Rule = dict[str, Any]
@@ -27,34 +31,15 @@ FULL_RULES: tuple[Rule, ...] = (
 """All rules of an extender with all its parts, and its Lease in any namespace."""
 
 
-PLUGIN_RULES: tuple[Rule, ...] = (
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch"]},
-    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
-    {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
-)
-"""All permissions that the plugin needs."""
+def _rules_on(page: str) -> tuple[Rule, ...]:
+    """Return the rules of the role on a page of docs/."""
+    (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL)
+    return tuple(yaml.safe_load(block)["rules"])
 
-DOCTOR_RULES: tuple[Rule, ...] = (
-    {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]},
-    {"apiGroups": [""], "resources": ["configmaps", "serviceaccounts", "services"], "verbs": ["get"]},
-    {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list"]},
-    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list"]},
-    {"apiGroups": ["nfd.k8s-sigs.io"], "resources": ["nodefeatures"], "verbs": ["list"]},
-    {
-        "apiGroups": ["admissionregistration.k8s.io"],
-        "resources": ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
-        "verbs": ["list"],
-    },
-    {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
-)
-"""All permissions that the doctor needs. It changes nothing: access reviews are created only to be answered."""
 
-INSPECTION_RULES: tuple[Rule, ...] = (
-    {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]},
-    {"apiGroups": [""], "resources": ["pods/proxy"], "verbs": ["get"]},
-)
-"""All permissions that `kubectl gas` needs."""
+PLUGIN_RULES: tuple[Rule, ...] = tuple(one(BASE / "plugin", "ClusterRole")["rules"])
+DOCTOR_RULES = _rules_on("doctor.md")
+INSPECTION_RULES = _rules_on("kubectl.md")
 
 
 def add_account(api: KubeApi, name: str, role: str, rules: tuple[Rule, ...]) -> KubeApi:

@@ -12,7 +12,6 @@ import yaml
 from gas.commands import ENTRIES
 from sandbox.api.routes import Access
 from tests.doctor.sandbox_cluster import doctor_server, write_kubeconfig
-from tests.e2e.accounts import INSPECTION_RULES
 from tests.inspection.conftest import Kubectl
 from tests.inspection.example_cluster import EXAMPLE_USE, example_nodes, example_pods, fill, with_real_uids
 
@@ -41,7 +40,6 @@ def test_the_page_has_every_command() -> None:
 
 async def test_the_rules_of_the_page_are_enough(kubectl: Kubectl, tmp_path: Path) -> None:
     (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    assert yaml.safe_load(block)["rules"] == list(INSPECTION_RULES)
     allowed = {
         (resource, verb)
         for rule in yaml.safe_load(block)["rules"]
