@@ -35,6 +35,20 @@ class Cluster:
         self.laws.check_writes("")
         return str(created.value["metadata"]["uid"])
 
+    def add_bound(self, name: str, cards: str, *containers: dict[str, int]) -> str:
+        uid = self.add(name, *containers)
+        self.bind(name, cards, by="extender-a" if cards else "user")
+        return uid
+
+    def add_share(self, name: str, thousandths: int, labels: dict[str, str]) -> None:
+        self.api.create(PODS, "default", objects.share(name, thousandths, 0, labels, {}))
+        self.laws.check_writes("")
+
+    def annotate(self, name: str, annotations: dict[str, str]) -> None:
+        patch = msgspec.json.encode({"metadata": {"annotations": annotations}})
+        self.api.patch(PODS, "default", name, ("application/merge-patch+json", patch))
+        self.laws.check_writes("")
+
     def add_in_words(self, name: str, asks: dict[str, int]) -> None:
         self.api.create(PODS, "default", objects.pod(name, [asks], [], {}, prefix=""))
         self.laws.check_writes("")
@@ -56,17 +70,27 @@ class Cluster:
         self.laws.check_writes(by)
 
 
-def broken(check: Any, *args: Any) -> str:
+WHOLE = {"i915": 1, "millicores": 1000}
+
+
+def broken(check: Any, *args: Any, **named: Any) -> str:
     with pytest.raises(LawBroken) as found:
-        check(*args)
+        check(*args, **named)
     return f"{found.value}"
+
+
+def expect(found: str, check: Any, *args: Any, **named: Any) -> None:
+    """Assert that a check finds a broken law, with a sentence that begins so, or with an empty text that it holds."""
+    if found:
+        assert broken(check, *args, **named).startswith(found)
+    else:
+        check(*args, **named)
 
 
 def test_cards_may_be_full_but_not_over_full() -> None:
     cluster = Cluster()
     for name in ("p0", "p1"):
-        cluster.add(name, HALF)
-        cluster.bind(name, "card0")
+        cluster.add_bound(name, "card0", HALF)
     cluster.add("p2", {"i915": 1, "millicores": 1})
     found = broken(cluster.bind, "p2", "card0")
     assert found == (
@@ -76,19 +100,16 @@ def test_cards_may_be_full_but_not_over_full() -> None:
 
 def test_the_cards_of_an_ended_pod_are_free() -> None:
     cluster = Cluster()
-    cluster.add("p0", {"i915": 1, "millicores": 1000})
-    cluster.bind("p0", "card0")
+    cluster.add_bound("p0", "card0", WHOLE)
     cluster.api.delete(PODS, "default", "p0", {"gracePeriodSeconds": 0})
-    cluster.add("p1", {"i915": 1, "millicores": 1000})
-    cluster.bind("p1", "card0")
+    cluster.add_bound("p1", "card0", WHOLE)
 
 
 def test_the_cards_of_a_pod_that_still_ends_are_not_free() -> None:
     cluster = Cluster()
-    cluster.add("p0", {"i915": 1, "millicores": 1000})
-    cluster.bind("p0", "card0")
+    cluster.add_bound("p0", "card0", WHOLE)
     cluster.api.delete(PODS, "default", "p0", {})
-    cluster.add("p1", {"i915": 1, "millicores": 1000})
+    cluster.add("p1", WHOLE)
     assert broken(cluster.bind, "p1", "card0").startswith("capacity:")
 
 
@@ -137,10 +158,7 @@ def test_a_pod_says_its_cards_in_its_own_words(
 ) -> None:
     cluster = Cluster()
     cluster.add_in_words("p0", asks)
-    if holds:
-        cluster.bind("p0", cards, more=more)
-    else:
-        assert broken(lambda: cluster.bind("p0", cards, more=more)).startswith("cards written: p")
+    expect("" if holds else "cards written: p", cluster.bind, "p0", cards, more=more)
 
 
 def test_pods_of_all_vocabularies_count_on_a_card() -> None:
@@ -179,31 +197,25 @@ def test_a_tile_belongs_to_one_container(tiles: str, found: str) -> None:
         cluster.add(name, {"i915": 1, "tiles": 1})
     cluster.bind("p0", "card0", more={objects.TILES: "card0:gt0"})
     more = {objects.TILES: tiles} if tiles else {}
-    if found:
-        assert broken(lambda: cluster.bind("p1", "card0", more=more)).startswith(found)
-    else:
-        cluster.bind("p1", "card1" if "card1" in tiles else "card0", more=more)
+    expect(found, cluster.bind, "p1", "card1" if "card1" in tiles else "card0", more=more)
 
 
 def test_other_clients_may_bind_without_cards() -> None:
     cluster = Cluster()
-    cluster.add("p0", HALF)
-    cluster.bind("p0", "", by="user")
+    cluster.add_bound("p0", "", HALF)
 
 
 def test_a_pod_that_fits_must_not_wait() -> None:
     cluster = Cluster()
-    cluster.add("p0", {"i915": 1, "millicores": 1000}, HALF)
+    cluster.add("p0", WHOLE, HALF)
     assert broken(cluster.laws.check_bound) == "progress: pod p0 waits, but fits node n0"
-    cluster.add("p1", {"i915": 1, "millicores": 600})
-    cluster.bind("p1", "card1")
+    cluster.add_bound("p1", "card1", {"i915": 1, "millicores": 600})
     cluster.laws.check_bound()
 
 
 def test_a_pod_may_wait_for_cards_that_are_reserved_for_one_bound_without_any() -> None:
     cluster = Cluster()
-    uid = cluster.add("p0", HALF)
-    cluster.bind("p0", "", by="user")
+    uid = cluster.add_bound("p0", "", HALF)
     cluster.add("p1", HALF)
     cluster.laws.check_bound()
     cluster.laws.check_books("a", {uid: ("n0", {"card0": HALF})})
@@ -220,37 +232,31 @@ def test_a_pod_of_another_scheduler_may_wait() -> None:
 
 def test_edited_pods_do_not_count() -> None:
     cluster = Cluster()
-    uid = cluster.add("p0", {"i915": 1, "millicores": 1000})
-    cluster.bind("p0", "card0")
+    uid = cluster.add_bound("p0", "card0", WHOLE)
     cluster.laws.edit(uid)
-    cluster.add("p1", HALF)
-    cluster.bind("p1", "card0")
+    cluster.add_bound("p1", "card0", HALF)
 
 
 @pytest.mark.parametrize(("priority", "node", "holds"), [(1, "n0", True), (0, "n0", False), (1, "n1", False)])
 def test_only_less_important_pods_of_the_node_are_evicted(priority: int, node: str, holds: bool) -> None:
     cluster = Cluster()
-    uid = cluster.add("p0", HALF)
-    cluster.bind("p0", "card0")
+    uid = cluster.add_bound("p0", "card0", HALF)
     pod = objects.pod("p1", [HALF], [], {"uid": "1"})
     pod["spec"]["priority"] = priority
-    if holds:
-        cluster.laws.check_victims(pod, node, [uid], LATER)
-    else:
-        assert broken(cluster.laws.check_victims, pod, node, [uid], LATER).startswith("preemption: p0 on n0 is evicted")
+    found = "" if holds else "preemption: p0 on n0 is evicted"
+    expect(found, cluster.laws.check_victims, pod, node, [uid], LATER)
 
 
 def test_a_pod_fits_once_others_are_evicted_for_it() -> None:
     cluster = Cluster()
-    whole = {"i915": 1, "millicores": 1000}
-    uids = [cluster.add(name, whole) for name in ("p0", "p1")]
+    uids = [cluster.add(name, WHOLE) for name in ("p0", "p1")]
     cluster.bind("p0", "card0")
     before = int(cluster.api.get(PODS, "default", "p0").value["metadata"]["resourceVersion"])
     cluster.bind("p1", "card1")
-    pod = objects.pod("p2", [{"i915": 2}, whole], [], {"uid": "2"})
+    pod = objects.pod("p2", [{"i915": 2}, WHOLE], [], {"uid": "2"})
     pod["spec"]["priority"] = 1
     cluster.laws.check_victims(pod, "n0", uids, LATER)
-    one = objects.pod("p3", [whole, whole], [], {"uid": "3"})
+    one = objects.pod("p3", [WHOLE, WHOLE], [], {"uid": "3"})
     one["spec"]["priority"] = 1
     assert (
         broken(cluster.laws.check_victims, one, "n0", uids[:1], LATER) == "preemption: 1 pods of n0 are too few for p3"
@@ -276,7 +282,7 @@ def test_pods_that_request_no_card_are_left_out(complete: bool) -> None:
 @pytest.mark.parametrize("why", ["", "a fault", "a change", "a binding", "another pod is nominated", "cards unknown"])
 def test_no_pod_is_evicted_without_need(why: str) -> None:
     cluster = Cluster()
-    uids = [cluster.add(name, {"i915": 1, "millicores": 1000}) for name in ("p0", "p1")]
+    uids = [cluster.add(name, WHOLE) for name in ("p0", "p1")]
     for name, card in (("p0", "card0"), ("p1", "card1")):
         cluster.bind(name, card)
     cluster.laws.calm = why != "a fault"
@@ -291,14 +297,8 @@ def test_no_pod_is_evicted_without_need(why: str) -> None:
     pod = objects.pod("p2", [HALF], [], {"uid": "2"})
     pod["spec"]["priority"] = 1
     cluster.laws.check_victims(pod, "n0", uids[:1], LATER)
-
-    def evict_both() -> None:
-        cluster.laws.check_victims(pod, "n0", uids, LATER, binding=why == "a binding")
-
-    if why:
-        evict_both()
-    else:
-        assert broken(evict_both) == "preemption: p0 is evicted for p2 without need"
+    found = "" if why else "preemption: p0 is evicted for p2 without need"
+    expect(found, cluster.laws.check_victims, pod, "n0", uids, LATER, binding=why == "a binding")
 
 
 def nominate(cluster: Cluster, name: str, node: str | None) -> dict[str, Any]:
@@ -359,11 +359,8 @@ def test_the_times_of_decisions_rise(decided: int, holds: bool) -> None:
     cluster.add("p0", HALF)
     cluster.bind("p0", "card0", decided=1)
     cluster.add("p1", HALF)
-    if holds:
-        cluster.bind("p1", "card0", decided=decided)
-    else:
-        said = broken(lambda: cluster.bind("p1", "card0", decided=decided))
-        assert said == "moments: p1 was decided after p0, but says before"
+    found = "" if holds else "moments: p1 was decided after p0, but says before"
+    expect(found, cluster.bind, "p1", "card0", decided=decided)
 
 
 @pytest.mark.parametrize(
@@ -383,14 +380,10 @@ def test_a_pod_with_labels_must_not_wait_for_a_card_that_is_open_to_it(
     cluster = Cluster()
     for name, card in (("s0", "card0"), ("s1", "card1")):
         labels = {label: text if label != objects.CARD_NAME or name == "s0" else "z" for label, text in bound.items()}
-        cluster.api.create(PODS, "default", objects.share(name, 500, 0, labels, {}))
+        cluster.add_share(name, 500, labels)
         cluster.bind(name, card)
-    cluster.api.create(PODS, "default", objects.share("s2", 500, 0, waiting, {}))
-    cluster.laws.check_writes("")
-    if waits:
-        cluster.laws.check_bound()
-    else:
-        assert broken(cluster.laws.check_bound) == "progress: pod s2 waits, but fits node n0"
+    cluster.add_share("s2", 500, waiting)
+    expect("" if waits else "progress: pod s2 waits, but fits node n0", cluster.laws.check_bound)
 
 
 AFFINITY, ANTI_AFFINITY, EXCLUSION = objects.COMPANY
@@ -411,13 +404,9 @@ AFFINITY, ANTI_AFFINITY, EXCLUSION = objects.COMPANY
 def test_company_and_names(first: dict[str, str], second: dict[str, str], found: str) -> None:
     cluster = Cluster()
     for name, labels in (("p0", first), ("p1", second)):
-        cluster.api.create(PODS, "default", objects.share(name, 100, 0, labels, {}))
-    cluster.laws.check_writes("")
+        cluster.add_share(name, 100, labels)
     cluster.bind("p0", "card0")
-    if found:
-        assert broken(cluster.bind, "p1", "card0").startswith(found)
-    else:
-        cluster.bind("p1", "card0")
+    expect(found, cluster.bind, "p1", "card0")
 
 
 @pytest.mark.parametrize(
@@ -432,42 +421,33 @@ def test_affinity_is_judged_in_the_order_of_decisions(
 ) -> None:
     cluster = Cluster()
     for name, labels in (("p0", first), ("p1", second)):
-        cluster.api.create(PODS, "default", objects.share(name, 100, 0, labels, {}))
-    cluster.laws.check_writes("")
+        cluster.add_share(name, 100, labels)
     cluster.bind("p0", "card0", decided=200)
-    if holds:
-        cluster.bind("p1", "card0", decided=100)
-    else:
-        found = broken(lambda: cluster.bind("p1", "card0", decided=100))
-        assert found == "company: pod p0 shares card0 with p1: affinity"
+    found = "" if holds else "company: pod p0 shares card0 with p1: affinity"
+    expect(found, cluster.bind, "p1", "card0", decided=100)
 
 
 @pytest.mark.parametrize(("reserved", "holds"), [("a", True), ("b", False)])
 def test_a_pod_may_follow_one_whose_cards_stay_reserved(reserved: str, holds: bool) -> None:
     cluster = Cluster()
     for name, labels in (("p0", {AFFINITY: reserved}), ("p1", {}), ("p2", {AFFINITY: "a"})):
-        cluster.api.create(PODS, "default", objects.share(name, 100, 0, labels, {}))
-    cluster.laws.check_writes("")
+        cluster.add_share(name, 100, labels)
     cluster.bind("p0", "", by="user")
     cluster.bind("p1", "card0")
-    if holds:
-        cluster.bind("p2", "card0")
-    else:
-        assert broken(cluster.bind, "p2", "card0").endswith("affinity")
+    expect("" if holds else "company: pod p2 shares card0 with p1: affinity", cluster.bind, "p2", "card0")
 
 
 def test_the_same_name_is_the_same_card() -> None:
     cluster = Cluster()
     for name in ("p0", "p1"):
-        cluster.api.create(PODS, "default", objects.share(name, 100, 0, {objects.CARD_NAME: "x"}, {}))
-    cluster.laws.check_writes("")
+        cluster.add_share(name, 100, {objects.CARD_NAME: "x"})
     cluster.bind("p0", "card0")
     assert broken(cluster.bind, "p1", "card1").startswith("names: pod p1 has a card named x")
 
 
 def test_parts_of_cards_count() -> None:
     cluster = Cluster()
-    cluster.api.create(PODS, "default", objects.share("p0", 600, 0, {}, {}))
+    cluster.add_share("p0", 600, {})
     cluster.add("p1", HALF)
     cluster.bind("p0", "card0")
     assert broken(cluster.bind, "p1", "card0").startswith("capacity: card0 of node n0: 1100 of millicores given")
@@ -482,17 +462,13 @@ def test_parts_of_cards_count() -> None:
 )
 def test_a_pod_says_which_cards_its_containers_have(written: dict[str, str], holds: bool) -> None:
     cluster = Cluster()
-    uid = cluster.add("p0", HALF)
-    cluster.bind("p0", "card0")
+    uid = cluster.add_bound("p0", "card0", HALF)
     patch = msgspec.json.encode({"metadata": {"annotations": written}, "status": {"phase": "Running"}})
     cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
     cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch), "status")
     cluster.laws.check_writes("")
     given = {uid: {"main0": {"card0"}}}
-    if holds:
-        cluster.laws.check_devices(given)
-    else:
-        assert broken(cluster.laws.check_devices, given).startswith("devices: the containers of p0 have")
+    expect("" if holds else "devices: the containers of p0 have", cluster.laws.check_devices, given)
 
 
 @pytest.mark.parametrize(
@@ -506,22 +482,14 @@ def test_a_pod_says_which_cards_its_containers_have(written: dict[str, str], hol
 )
 def test_a_receipt_says_what_kubelet_has_given(given: dict[str, set[str]] | None, found: str) -> None:
     cluster = Cluster(given=given)
-    cluster.add("p0", HALF)
-    cluster.bind("p0", "card0")
-    patch = msgspec.json.encode({"metadata": {"annotations": {objects.RECEIPT: "card1"}}})
-    cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
-    if found:
-        assert broken(cluster.laws.check_writes, "").startswith(found)
-    else:
-        cluster.laws.check_writes("")
+    cluster.add_bound("p0", "card0", HALF)
+    expect(found, cluster.annotate, "p0", {objects.RECEIPT: "card1"})
 
 
 def test_a_receipt_is_for_a_bound_pod() -> None:
     cluster = Cluster()
     cluster.add("p0", HALF)
-    patch = msgspec.json.encode({"metadata": {"annotations": {objects.RECEIPT: "card1"}}})
-    cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
-    assert broken(cluster.laws.check_writes, "") == "devices: pod p0 waits, and has a receipt"
+    assert broken(cluster.annotate, "p0", {objects.RECEIPT: "card1"}) == "devices: pod p0 waits, and has a receipt"
 
 
 @pytest.mark.parametrize(
@@ -536,10 +504,7 @@ def test_webhooks_state_what_a_share_is(amounts: dict[str, int], found: str) -> 
     laws = Cluster().laws
     sent = objects.share("p0", 249.6, 0, {}, {}, complete=False)
     made = sent | {"spec": objects.pod("p0", [amounts], [], {}, prefix=objects.SHARE)["spec"]}
-    if found:
-        assert broken(laws.check_new_pod, sent, made, "").startswith(found)
-    else:
-        laws.check_new_pod(sent, made, "")
+    expect(found, laws.check_new_pod, sent, made, "")
 
 
 def test_webhooks_leave_complete_pods_alone() -> None:
@@ -553,31 +518,22 @@ def test_webhooks_leave_complete_pods_alone() -> None:
 def test_containers_get_the_decided_cards_if_nothing_fails() -> None:
     cluster = Cluster()
     cluster.laws.calm = True
-    cluster.add("p0", HALF)
-    cluster.bind("p0", "card0")
-    patch = msgspec.json.encode({"metadata": {"annotations": {objects.RECEIPT: "card1"}}})
-    cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
-    assert broken(cluster.laws.check_writes, "").startswith("devices: p0 got 'card1' instead of")
+    cluster.add_bound("p0", "card0", HALF)
+    assert broken(cluster.annotate, "p0", {objects.RECEIPT: "card1"}).startswith("devices: p0 got 'card1' instead of")
 
 
 def test_books_follow_receipts() -> None:
     cluster = Cluster()
-    uid = cluster.add("p0", HALF)
-    cluster.bind("p0", "card0")
-    patch = msgspec.json.encode({"metadata": {"annotations": {objects.RECEIPT: "card1"}}})
-    cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
-    cluster.laws.check_writes("")
+    uid = cluster.add_bound("p0", "card0", HALF)
+    cluster.annotate("p0", {objects.RECEIPT: "card1"})
     cluster.laws.check_books("a", {uid: ("n0", {"card1": HALF})})
     assert "a booked" in broken(cluster.laws.check_books, "a", {uid: ("n0", {"card0": HALF})})
 
 
 def test_a_container_with_too_few_cards_may_keep_decided_ones() -> None:
     cluster = Cluster()
-    uid = cluster.add("p0", {"i915": 2})
-    cluster.bind("p0", "card0,card1")
-    patch = msgspec.json.encode({"metadata": {"annotations": {objects.RECEIPT: "card1"}}})
-    cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
-    cluster.laws.check_writes("")
+    uid = cluster.add_bound("p0", "card0,card1", {"i915": 2})
+    cluster.annotate("p0", {objects.RECEIPT: "card1"})
     cluster.laws.check_books("a", {uid: ("n0", {"card0": {"i915": 1}, "card1": {"i915": 1}})})
 
 
@@ -588,9 +544,7 @@ def test_an_init_container_with_too_few_cards_may_count_once() -> None:
     cluster.laws.check_writes("")
     cluster.bind("p0", "", by="user")
     receipts = {objects.RECEIPT: "card0", objects.INIT_RECEIPT: "card0"}
-    patch = msgspec.json.encode({"metadata": {"annotations": receipts}})
-    cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
-    cluster.laws.check_writes("")
+    cluster.annotate("p0", receipts)
     cluster.laws.check_books("a", {uid: ("n0", {"card0": HALF})})
 
 
@@ -608,20 +562,14 @@ def test_a_receipt_about_a_missing_card_may_be_ignored(decided: str, booked: str
     cluster = Cluster()
     uid = cluster.add("p0", HALF)
     cluster.bind("p0", decided, by="extender-a" if decided else "user")
-    patch = msgspec.json.encode({"metadata": {"annotations": {objects.RECEIPT: "card7"}}})
-    cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch))
-    cluster.laws.check_writes("")
+    cluster.annotate("p0", {objects.RECEIPT: "card7"})
     books = {uid: ("n0", {booked: HALF})} if booked else {}
-    if holds:
-        cluster.laws.check_books("a", books)
-    else:
-        assert broken(cluster.laws.check_books, "a", books).startswith("books:")
+    expect("" if holds else "books:", cluster.laws.check_books, "a", books)
 
 
 def test_a_part_of_a_card_is_not_known_while_the_node_lacks_the_card() -> None:
     cluster = Cluster()
-    uid = cluster.add("p0", HALF)
-    cluster.bind("p0", "card1")
+    uid = cluster.add_bound("p0", "card1", HALF)
     without_part = {uid: ("n0", {"card1": {"i915": 1}})}
     assert "a booked" in broken(cluster.laws.check_books, "a", without_part)
 
@@ -643,8 +591,7 @@ def test_a_part_of_a_card_is_not_known_while_the_node_lacks_the_card() -> None:
 )
 def test_books_are_what_the_objects_say(booked: tuple[str, dict[str, dict[str, int]]] | None, found: str) -> None:
     cluster = Cluster()
-    uid = cluster.add("p0", HALF)
-    cluster.bind("p0", "card0")
+    uid = cluster.add_bound("p0", "card0", HALF)
     cluster.laws.check_books("a", {uid: ("n0", {"card0": HALF})})
     assert found in broken(cluster.laws.check_books, "a", {} if booked is None else {uid: booked})
 
