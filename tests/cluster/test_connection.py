@@ -8,7 +8,7 @@ import pytest
 
 from gas.cluster.connection import ApiServer, connect
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden, OutcomeUnknown
-from tests.cluster.certificates import self_signed
+from tests.cluster.certificates import serving_context
 from tests.cluster.scripted_server import (
     ScriptedServer,
     Step,
@@ -103,8 +103,8 @@ async def test_a_server_without_a_tls_handshake_changed_nothing(
 async def test_no_token_is_sent_to_an_untrusted_server_and_the_authority_is_read_again(
     tmp_path: Path,
 ) -> None:
-    trusted, tls = self_signed(tmp_path, "ours")
-    foreign, _ = self_signed(tmp_path, "foreign")
+    trusted, tls = serving_context(tmp_path, "ours")
+    foreign, _ = serving_context(tmp_path, "foreign")
     async with ScriptedServer(answer(200, b"done"), tls=tls) as server:
         kubeconfig = write_kubeconfig(tmp_path / "config", server.url, ca=foreign, token="secret")
         api = await connect(str(kubeconfig), explicit=True)

@@ -14,7 +14,7 @@ import pytest
 
 from gas.cluster.credentials import Credentials, find_credentials
 from gas.cluster.errors import NoCluster
-from tests.cluster.certificates import self_signed
+from tests.cluster.certificates import serving_context
 from tests.cluster.scripted_server import write_kubeconfig
 
 IN_CLUSTER = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
@@ -35,7 +35,7 @@ class Machine:
         self.clock = Clock()
         self.environ: dict[str, str] = {}
         self.token = directory / "token"
-        self.ca, _ = self_signed(directory, "test-ca")
+        self.ca, _ = serving_context(directory, "test-ca")
         self.default = directory / "default"
         self.directory = directory
 
