@@ -128,27 +128,20 @@ def _response(call: Call) -> Iterator[Finding]:
 def check_certificates(snapshot: Snapshot) -> Iterator[Finding]:
     """Check the client certificate, the authority and the server certificate of every extender that was called."""
     for call in snapshot.calls:
-        tls = call.entry.tls_config
-        if tls is not None and call.client is not None and call.key is not None:
-            cert_file, key_file = call.files.get("client", tls.cert_file), call.files.get("key", tls.key_file)
+        if call.client is not None and call.key is not None:
             if isinstance(call.key, Unseen):
-                yield not_seen(key_file, call.key)
-            yield from _of_file(
-                cert_file,
-                call.client,
-                snapshot.now,
-                "kube-scheduler's client certificate",
-                partial(_client_certificate, call, cert_file, key_file),
-            )
-        if tls is not None and call.ca is not None:
-            ca_file = call.files.get("ca", tls.ca_file)
-            yield from _of_file(ca_file, call.ca, snapshot.now, "the authority of the extender's certificate")
+                yield not_seen(call.files["key"], call.key)
+            further = partial(_client_certificate, call)
+            name = "kube-scheduler's client certificate"
+            yield from about(call.files["client"], _of_file(call.client, snapshot.now, name, further))
+        if call.ca is not None:
+            name = "the authority of the extender's certificate"
+            yield from about(call.files["ca"], _of_file(call.ca, snapshot.now, name))
         if call.connected:
             yield from about(f"{call.entry.url_prefix} at {call.connected}", _server_certificate(call, snapshot.now))
 
 
 def _of_file(
-    file: str,
     content: bytes | Unseen,
     now: float,
     name: str,
@@ -156,17 +149,18 @@ def _of_file(
 ) -> Iterator[Finding]:
     """Check the first certificate of a file: its dates, and what is to be checked further."""
     if isinstance(content, Unseen):
-        yield not_seen(file, content)
+        yield unknown(content.why, content.fix)
     elif (certificate := read_first_certificate(content)) is None:
-        yield problem("the file contains no PEM certificate", RENEW, where=file)
+        yield problem("the file contains no PEM certificate", RENEW)
     else:
         found = [*dates(name, certificate, now), *further(certificate)]
-        yield from about(file, found or [ok(f"valid until {_end(certificate)}")])
+        yield from found or [ok(f"valid until {day(certificate.not_valid_after_utc)}")]
 
 
-def _client_certificate(call: Call, cert_file: str, key_file: str, certificate: x509.Certificate) -> Iterator[Finding]:
+def _client_certificate(call: Call, certificate: x509.Certificate) -> Iterator[Finding]:
+    key_file = call.files["key"]
     if isinstance(call.key, bytes) and not is_key_of(certificate, call.key):
-        yield problem(f"this is not the private key of {cert_file}", RENEW, where=key_file)
+        yield problem(f"this is not the private key of {call.files['client']}", RENEW, where=key_file)
         return
     if is_authority(certificate):
         yield problem(
@@ -213,7 +207,7 @@ def _server_certificate(call: Call, now: float) -> Iterator[Finding]:
             expected=f"a certificate signed by the authority in {call.files.get('ca', 'caFile')}",
             found=f"{call.not_verified}; signed by {certificate.issuer.rfc4514_string() or 'no name'}",
         )
-    yield ok(f"valid until {_end(certificate)}, for {host}", summary_of="object")
+    yield ok(f"valid until {day(certificate.not_valid_after_utc)}, for {host}", summary_of="object")
 
 
 def dates(name: str, certificate: x509.Certificate, now: float) -> Iterator[Finding]:
@@ -231,10 +225,6 @@ def dates(name: str, certificate: x509.Certificate, now: float) -> Iterator[Find
         )
     elif end - today < min(SOON, (end - begin) / 3):
         yield warning(f"{name} expires in {(end - today).days} days, on {day(end)}", RENEW)
-
-
-def _end(certificate: x509.Certificate) -> str:
-    return day(certificate.not_valid_after_utc)
 
 
 CHECKS = (

@@ -89,7 +89,8 @@ async def call_extender(
     if (parts := _host_and_port(entry.url_prefix)) is None:
         return replace(call, failure="urlPrefix is not a URL such as https://host:9001")
     host, port = parts
-    call = replace(call, service=await _service(api, host))
+    if (named_service := _SERVICE.fullmatch(host)) is not None:
+        call = replace(call, service=await find_service(api, named_service["namespace"], named_service["name"]))
     name = tls.server_name or host
     addresses = await _addresses(host, port, call.service)
     nothing = f"the name {host} cannot be resolved on this machine"
@@ -249,13 +250,6 @@ def _host_and_port(url: str) -> tuple[str, int] | None:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return None
     return parts.hostname, port or (443 if parts.scheme == "https" else 80)
-
-
-async def _service(api: ApiServer, host: str) -> ServiceSeen | Unseen | None:
-    """Return the Service that a host name stands for; None if it is not the name of a Service."""
-    if (match := _SERVICE.fullmatch(host)) is None:
-        return None
-    return await find_service(api, match["namespace"], match["name"])
 
 
 async def find_service(api: ApiServer, namespace: str, name: str) -> ServiceSeen | Unseen:
