@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from starlette.requests import Request
+from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from sandbox.api.kinds import LEASES, NAMESPACES, NODES, PODS
@@ -45,27 +47,17 @@ def doctor_server(beside: Beside, *, authorize: Authorize = everything_allowed) 
         agent = dict(scope["headers"]).get(b"user-agent", b"").decode()
         beside.asked.append(f"{agent} {scope['method']} {scope['path']}")
         if scope["path"] == REVIEWS:
-            body = b""
-            while (message := await receive()).get("body") or message.get("more_body"):
-                body += message.get("body", b"")
-                if not message.get("more_body"):
-                    break
-            wanted = json.loads(body)["spec"]["resourceAttributes"]
+            wanted = (await Request(scope, receive).json())["spec"]["resourceAttributes"]
             resource = "/".join(filter(None, (wanted["resource"], wanted.get("subresource"))))
-            await _answer(send, {"status": {"allowed": f"{wanted['verb']} {resource}" not in beside.lacking}})
+            allowed = f"{wanted['verb']} {resource}" not in beside.lacking
+            await JSONResponse({"status": {"allowed": allowed}})(scope, receive, send)
         elif scope["path"] in beside.objects:
-            await _answer(send, beside.objects[scope["path"]])
+            await JSONResponse(beside.objects[scope["path"]])(scope, receive, send)
         else:
             await inner(scope, receive, send)
 
     server._app = app  # type: ignore[assignment]
     return server
-
-
-async def _answer(send: Send, value: Any) -> None:
-    headers = [(b"content-type", b"application/json")]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": json.dumps(value).encode()})
 
 
 def fill(server: ApiServer) -> None:
