@@ -217,7 +217,7 @@ class ApiServer:
                 method,
                 URL(f"{address.url}{path}" + (f"?{urlencode(query)}" if query else ""), encoded=True),
                 data=body,
-                headers=headers,
+                headers=[*headers.items(), *self._credentials.impersonation],
                 ssl=address.tls,
                 server_hostname=address.server_hostname,
                 proxy=address.proxy,

@@ -54,11 +54,13 @@ class Login:
 
     authorization  value of the Authorization header, or None
     refresh        returns a newer value; does no more than read a file if the present one is still good
+    impersonation  headers that name the account that requests are made for, if it is another one
     """
 
     address: Address
     authorization: str | None
     refresh: Callable[[], Awaitable[str | None]]
+    impersonation: tuple[tuple[str, str], ...] = ()
 
 
 def make_address(
@@ -78,11 +80,11 @@ def make_address(
     return Address(url, tls, server_hostname, proxy or _environment_proxy(parts.scheme, parts.hostname))
 
 
-def authorization_header(text: str) -> str:
-    """Return the text as the value of a header. Raises NoCluster if it cannot be one."""
+def header_value(text: str, what: str = "the token for the API server") -> str:
+    """Return the text as the value of a header. Raises NoCluster with what it is if it cannot be one."""
     text = text.strip()
     if not (text.isascii() and text.isprintable()):
-        raise NoCluster("the token for the API server contains characters that a token cannot have")
+        raise NoCluster(f"{what} contains characters that a header cannot have")
     return text
 
 
@@ -123,6 +125,10 @@ class Credentials:
     @property
     def address(self) -> Address:
         return self._login.address
+
+    @property
+    def impersonation(self) -> tuple[tuple[str, str], ...]:
+        return self._login.impersonation
 
     async def authorization(self) -> str | None:
         """Return the value of the Authorization header, or None. If it cannot be refreshed, the last value stays."""
@@ -221,7 +227,7 @@ def _token(file: str) -> str:
         raise NoCluster(f"{_SERVICE_ACCOUNT}: cannot be used: {file}: {describe(error)}") from error
     if not token:
         raise NoCluster(f"{_SERVICE_ACCOUNT}: cannot be used: {file} is empty")
-    return authorization_header(f"Bearer {token}")
+    return header_value(f"Bearer {token}")
 
 
 async def _load_kubeconfig(paths: str, context: str) -> Login:

@@ -6,13 +6,16 @@ Import this only where there is a kubeconfig: the official client takes 20 MB of
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
-from gas.cluster.credentials import Login, authorization_header, describe, make_address
+from gas.cluster.credentials import Login, describe, header_value, make_address
 from gas.cluster.errors import NoCluster
 
 
@@ -45,6 +48,8 @@ async def load_kubeconfig(paths: str, existing: list[Path], context: str = "") -
     user = loader._user
     if user is None and str(loader._cluster.safe_get("server") or "").startswith("https:"):
         raise NoCluster(f"{where}: its current context names no user, or one that does not exist")
+    if user is not None and "exec" in user:
+        _resolve_command(user)
     configuration = Configuration()
     login = await _login(where, configuration, loader)
     if user is not None and "exec" in user and not (login.authorization or configuration.cert_file):
@@ -71,7 +76,8 @@ async def _login(where: str, configuration: Configuration, loader: KubeConfigLoa
             server_hostname=configuration.tls_server_name,
             proxy=configuration.proxy,
         )
-        return Login(address, _authorization(configuration), refresh)
+        impersonation = tuple(_impersonation(user.value if user is not None else {}))
+        return Login(address, _authorization(configuration), refresh, impersonation)
     except NoCluster:
         raise
     except ssl.SSLError as error:
@@ -83,6 +89,26 @@ async def _login(where: str, configuration: Configuration, loader: KubeConfigLoa
         raise NoCluster(f"{where}: cannot be used: {describe(error)}") from error
 
 
+def _resolve_command(user: Any) -> None:
+    """Start a relative path of a plugin's command at the folder of the kubeconfig, as kubectl does."""
+    command = user["exec"].value.get("command")
+    if isinstance(command, str) and "/" in command and not Path(command).is_absolute():
+        user["exec"].value["command"] = str(Path(user.path).parent / command)
+
+
+def _impersonation(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the headers for the account that a user of a kubeconfig acts as. Raises NoCluster."""
+    said = "the kubeconfig's account to act as"
+    for field, header in (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid")):
+        if user.get(field):
+            yield header, header_value(str(user[field]), said)
+    for group in user.get("as-groups") or ():
+        yield "Impersonate-Group", header_value(str(group), said)
+    for key, values in (user.get("as-user-extra") or {}).items():
+        for value in values:
+            yield f"Impersonate-Extra-{quote(key, safe='')}", header_value(str(value), said)
+
+
 def _authorization(configuration: Configuration) -> str | None:
     value = configuration.api_key.get("BearerToken")
-    return None if value is None else authorization_header(str(value))
+    return None if value is None else header_value(str(value))

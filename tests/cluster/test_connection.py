@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,17 @@ async def test_a_request_is_sent_as_given(tmp_path: Path) -> None:
     assert seen.headers["content-type"] == "application/merge-patch+json"
     assert seen.headers["authorization"] == "Bearer secret"
     assert seen.headers["accept-encoding"] == "identity"
+
+
+async def test_a_request_is_made_for_the_account_that_the_kubeconfig_acts_as(tmp_path: Path) -> None:
+    acting: dict[str, Any] = {"as": "jane", "as-groups": ["dev", "ops"]}
+    async with ScriptedServer(answer(200, b"{}")) as server:
+        config = write_kubeconfig(tmp_path / "config", server.url, **acting)
+        api = await connect(str(config), explicit=True)
+        await api.request("GET", "/version")
+        await api.close()
+    assert server.seen[0].headers["impersonate-user"] == "jane"
+    assert server.seen[0].headers["impersonate-group"] in ("dev", "ops")  # the server keeps one of equal names
 
 
 CUT_SHORT = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,7 +124,7 @@ async def test_a_service_account_needs_a_readable_ca(machine: Machine) -> None:
     [
         pytest.param(b"", "token is empty", id="empty"),
         pytest.param(b" \n", "token is empty", id="blank"),
-        pytest.param(b"a\nb", "characters that a token cannot have", id="of-two-lines"),
+        pytest.param(b"a\nb", "characters that a header cannot have", id="of-two-lines"),
         pytest.param(b"\xff\xfe", "cannot be used", id="no-text"),
     ],
 )
@@ -205,7 +206,7 @@ def user(**fields: object) -> Callable[[dict[str, object]], object]:
             id="ca-broken",
         ),
         pytest.param(user(tokenFile="/no/token"), "/no/token", id="token-file-not-there"),
-        pytest.param(user(token="a\nb"), "characters that a token cannot have", id="token-of-two-lines"),
+        pytest.param(user(token="a\nb"), "characters that a header cannot have", id="token-of-two-lines"),
         pytest.param(
             user(exec={"apiVersion": "client.authentication.k8s.io/v1", "command": "/no/plugin"}),
             "the command '/no/plugin' returned no credentials",
@@ -274,6 +275,38 @@ def write_plugin(machine: Machine, token: str, expires: datetime | None = None) 
     plugin.write_text(f"#!/bin/sh\necho call >>{calls}\necho '{json.dumps(credential)}'\n")
     plugin.chmod(stat.S_IRWXU)
     write_kubeconfig(machine.default, "http://h", exec={"apiVersion": api_version, "command": str(plugin)})
+
+
+async def test_a_relative_command_starts_at_the_folder_of_the_kubeconfig(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_plugin(machine, "account")
+    written = machine.default.read_text().replace(str(machine.directory / "plugin"), "./plugin")
+    machine.default.write_text(written)
+    monkeypatch.chdir("/")
+    assert (await (await machine.find()).authorization() or "").lower() == "bearer account"
+
+
+async def test_requests_are_made_for_the_account_that_a_kubeconfig_acts_as(machine: Machine) -> None:
+    acting: dict[str, Any] = {
+        "as": "jane",
+        "as-uid": "42",
+        "as-groups": ["dev", "ops"],
+        "as-user-extra": {"scopes/a": ["x", "y"]},
+    }
+    write_kubeconfig(machine.default, "http://h", token="secret", **acting)
+    assert (await machine.find()).impersonation == (
+        ("Impersonate-User", "jane"),
+        ("Impersonate-Uid", "42"),
+        ("Impersonate-Group", "dev"),
+        ("Impersonate-Group", "ops"),
+        ("Impersonate-Extra-scopes%2Fa", "x"),
+        ("Impersonate-Extra-scopes%2Fa", "y"),
+    )
+    acting = {"as": "j\nane"}
+    write_kubeconfig(machine.default, "http://h", token="secret", **acting)
+    with pytest.raises(NoCluster, match="account to act as contains characters that a header cannot have"):
+        await machine.find()
 
 
 @pytest.mark.parametrize(
