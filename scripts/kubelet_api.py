@@ -14,7 +14,7 @@ import tempfile
 from importlib.resources import files
 from pathlib import Path
 
-from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet  # type: ignore[import-untyped]
 
 RELEASE = "v0.34.4"
 """Release of the Go module k8s.io/kubelet, from Kubernetes 1.34."""
@@ -52,7 +52,7 @@ def fetch(into: Path) -> None:
 
 def generate(into: Path) -> None:
     """Write messages, services and their types for every proto file into the tree ``into``."""
-    from grpc_tools import protoc
+    from grpc_tools import protoc  # type: ignore[import-untyped]
 
     with tempfile.TemporaryDirectory() as directory:
         descriptors = Path(directory) / "descriptors"
