@@ -325,6 +325,13 @@ class TestGivenCertificates:
         assert [path.name for path in files.own.iterdir()] == ["extender-secret.yaml"]
         assert files.run(*self.flags(given)) == "nothing to change"
 
+    def test_client_certificate_of_another_program_is_not_replaced_by_a_given_one(
+        self, files: ControlPlaneFiles, given: dict[str, Path]
+    ) -> None:
+        write_pair(files.certificates, "client", mint_client(mint_authority(NOW, name="x"), NOW, name="backup-agent"))
+        with pytest.raises(ConfiguratorError, match="for 'backup-agent' that the configurator did not make"):
+            files.run(*self.flags(given)[:3])
+
     def test_only_the_client_may_be_given(self, files: ControlPlaneFiles, given: dict[str, Path]) -> None:
         files.run(*self.flags(given)[:3])
         assert secret_of(files)["data"]["ca.crt"] == given["ca.crt"].read_bytes()

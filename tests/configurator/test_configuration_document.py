@@ -108,7 +108,8 @@ def test_file_of_the_original_gets_what_it_lacks_and_keeps_the_rest() -> None:
 
 
 def test_flags_that_kube_scheduler_ignores_now_are_in_the_file() -> None:
-    assert text_of(new(BUILT_IN, enableProfiling=False)) == BUILT_IN + "enableProfiling: false\n"
+    for template in (BUILT_IN, BUILT_IN + "enableProfiling: true\n"):
+        assert text_of(new(template, enableProfiling=False)) == BUILT_IN + "enableProfiling: false\n"
 
 
 def test_flags_are_added_only_where_a_configuration_has_no_value() -> None:
