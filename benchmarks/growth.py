@@ -16,10 +16,9 @@ from benchmarks.filter import question
 from benchmarks.plot import Line, plot
 from benchmarks.results import Figure, Results
 from gas.extender.decider import Decider, Options
-from gas.extender.filter import Filter
+from gas.extender.filter import Filter, PendingBinds
 from gas.extender.metrics import Metrics
 from gas.extender.nodes import Nodes
-from gas.extender.pending_binds import PendingBinds
 from gas.objects.stored import Node, Pod
 from gas.vocabularies.known import DEFAULT
 from tests.listed import list_all

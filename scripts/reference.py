@@ -21,8 +21,7 @@ from gas.extender.command_line import COMMAND_LINE as EXTENDER
 from gas.extender.command_line import parse_flags
 from gas.extender.gauges import GAUGES
 from gas.extender.metrics import Metrics as ExtenderMetrics
-from gas.extender.parts import PARTS
-from gas.extender.permissions import permissions_of
+from gas.extender.parts import PARTS, permissions_of
 from gas.inspection.page.flags import Flags as PageFlags
 from gas.plugin.flags import COMMAND_LINE as PLUGIN
 from gas.plugin.metrics import Metrics as PluginMetrics

@@ -15,8 +15,7 @@ import yaml
 from gas.daemon.flags import flags_in
 from gas.daemon.permissions import Permission
 from gas.extender.command_line import parse_flags
-from gas.extender.parts import PARTS
-from gas.extender.permissions import CORE, permissions_of
+from gas.extender.parts import CORE_PERMISSIONS, PARTS, permissions_of
 
 DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
 ROLE = DEPLOY / "base/extender/role.yaml"
@@ -57,7 +56,7 @@ def permissions_by_flag() -> dict[str, frozenset[Permission]]:
     return {
         next(flags_in(part.flags)).name: added
         for part in PARTS
-        if part.flags is not None and (added := part.permissions(flags, NAMESPACE) - CORE)
+        if part.flags is not None and (added := part.permissions(flags, NAMESPACE) - CORE_PERMISSIONS)
     }
 
 

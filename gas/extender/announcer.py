@@ -11,7 +11,7 @@ from cachetools import TTLCache
 
 from gas.cluster.events import Events, Involved
 from gas.extender.decider import Decider
-from gas.extender.refusals import PodRefusal
+from gas.extender.decisions import PodRefusal
 from gas.objects.stored import Pod
 
 REPEAT = 300.0

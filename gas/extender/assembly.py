@@ -15,24 +15,18 @@ from gas.cluster.objects import bind_pod, get_pod
 from gas.cluster.watch import Watch
 from gas.extender.announcer import Announcer
 from gas.extender.bind import Binder, BindTimes
-from gas.extender.card_names import random_name
-from gas.extender.catching_up import Alone, Leader, lister_of_pods, read_bound_pods
-from gas.extender.decider import Decider, Options
-from gas.extender.filter import Filter, in_turns
+from gas.extender.decider import Decider, options_of, random_name
+from gas.extender.filter import Filter, PendingBinds, in_turns
 from gas.extender.flags import Flags
 from gas.extender.metrics import Metrics
 from gas.extender.part import Additions, Core, Part
 from gas.extender.parts import PARTS
-from gas.extender.pending_binds import PendingBinds
-from gas.extender.readiness import Readiness
+from gas.extender.readiness import Alone, Leader, Readiness, lister_of_pods, read_bound_pods
 from gas.extender.reports import Reports
 from gas.extender.server import ServedVerb
 from gas.objects.stored import HostPod, Node, Pod
 from gas.placement.order import resource_of
-from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.values.timing import SYSTEM_TIMING, Timing
-from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.protocol import NeedOptions
 
 if TYPE_CHECKING:
     from gas.extender.admission.app import Reviewer
@@ -200,15 +194,6 @@ class Extender:
         metrics.unreadable_annotations.set_function(lambda: _count_troubles(self.decider, unannotated=False))
         for kind, watch in self.watches.items():
             metrics.watches.follow(kind, watch)
-
-
-def options_of(flags: Flags) -> Options:
-    """Return the choices of an extender with these flags that its decisions depend on."""
-    return Options(
-        vocabularies=Vocabularies(flags.vocabularies),
-        need=NeedOptions(allowlist=flags.allowlist, denylist=flags.denylist, card_order=flags.order_of_cards),
-        step_limit=flags.search_steps or DEFAULT_STEP_LIMIT,
-    )
 
 
 def watch_pods(api: ApiServer, decider: Decider, timing: Timing = SYSTEM_TIMING) -> Watch[Any]:

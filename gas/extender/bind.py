@@ -12,9 +12,9 @@ from typing import Protocol
 from gas.cluster.errors import OutcomeUnknown
 from gas.decision.names import CONTAINER_CARDS
 from gas.extender.decider import CannotBind, Decider
+from gas.extender.filter import PendingBinds
 from gas.extender.hooks import Observer
 from gas.extender.metrics import Metrics
-from gas.extender.pending_binds import PendingBinds
 from gas.extender.readiness import NotReady, check_ready
 from gas.extender.wire import BadRequest, BindingArgs, Unreadable, decode_binding, encode_binding_result
 from gas.objects.stored import Pod

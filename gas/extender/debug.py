@@ -2,17 +2,53 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 
 import msgspec
 
-from gas.extender.card_summaries import card_summaries
 from gas.extender.decider import Decider
-from gas.extender.decisions import Decisions
+from gas.extender.decisions import Decisions, Refusals
 from gas.extender.pods import Pods
-from gas.extender.refusals import Refusals
 from gas.ledger.ledger import Booking, Ledger, State
 from gas.placement.choice import Footprint
+from gas.placement.inventory import NOTHING
+from gas.values.cards import Card
+
+
+@dataclass(frozen=True, slots=True)
+class CardSummary:
+    """One card at one moment.
+
+    node              name
+    capacity, booked  resource name without prefix -> amount; ``memory.*`` in bytes
+    pods              how many pods hold the card
+    """
+
+    node: str
+    card: Card
+    capacity: Mapping[str, int]
+    booked: Mapping[str, int]
+    pods: int
+
+
+def card_summaries(decider: Decider) -> Iterator[CardSummary]:
+    """Return each card that a node has or that a pod still holds."""
+    ledger = decider.ledger
+    names = dict.fromkeys([*(name for name, _ in decider.nodes), *ledger.nodes()])
+    for name in names:
+        facts = decider.nodes.facts(name)
+        capacity = facts.inventory.capacity if facts is not None else {}
+        usage = ledger.usage(name)
+        holders = ledger.holders(name)
+        for card in sorted({*capacity, *holders}):
+            yield CardSummary(
+                node=name,
+                card=card,
+                capacity=capacity.get(card, NOTHING),
+                booked=usage.amounts.get(card, NOTHING),
+                pods=holders.get(card, 0),
+            )
 
 
 def books_json(decider: Decider) -> bytes:
@@ -29,15 +65,13 @@ def books_json(decider: Decider) -> bytes:
     nodes, pods, ledger = decider.nodes, decider.pods, decider.ledger
     by_node: dict[str, dict[str, object]] = {}
     for summary in card_summaries(decider):
-        facts = nodes.facts(summary.node)
-        tiles = ledger.usage(summary.node).tiles
-        card = next((card for card in ledger.holders(summary.node) if str(card) == summary.card), None)
-        by_node.setdefault(summary.node, {})[summary.card] = {
+        facts, card = nodes.facts(summary.node), summary.card
+        by_node.setdefault(summary.node, {})[str(card)] = {
             "capacity": dict(summary.capacity),
             "booked": dict(summary.booked),
-            "tiles": sorted(tiles.get(card, ())) if card is not None else [],
+            "tiles": sorted(ledger.usage(summary.node).tiles.get(card, ())),
             "pods": summary.pods,
-            "disabled": facts is not None and summary.card in {str(card) for card in facts.inventory.disabled},
+            "disabled": facts is not None and card in facts.inventory.disabled,
         }
     return msgspec.json.encode(
         {

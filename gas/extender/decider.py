@@ -11,16 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from string import ascii_lowercase
+from typing import TYPE_CHECKING, Any
 
 from gas.decision.names import TIMESTAMP
-from gas.extender.card_names import random_name
-from gas.extender.decisions import Decisions
+from gas.extender.decisions import MOST_NODES, Decisions, PodRefusal, Refusals
 from gas.extender.hooks import NO_CARDS, NO_HOOKS, Hooks, Observer, Observers, ReservedCards
 from gas.extender.host_resources import HostResources
 from gas.extender.nodes import Nodes
 from gas.extender.pods import Pods
-from gas.extender.refusals import MOST_NODES, PodRefusal, Refusals
 from gas.extender.unknown_memory import nodes_of_unknown_memory
 from gas.extender.verdicts import FITS, FITS_PREFERRED, Turns, Verdict, Verdicts, all_fit
 from gas.extender.wire import BindingArgs, FilterArgs
@@ -34,8 +33,12 @@ from gas.placement.reason import card_details
 from gas.placement.refusal import PreferredElsewhere, Refusal, UnknownNode, UnreadableNeed
 from gas.placement.stranded import shapes_of
 from gas.values.errors import GasError
+from gas.values.timing import SYSTEM_TIMING
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.protocol import BadNeed, NeedOptions, NodeFacts
+
+if TYPE_CHECKING:
+    from gas.extender.flags import Flags
 
 NANOSECONDS = 10**9
 
@@ -48,6 +51,19 @@ BOUND_A_TURN = 1000
 LATEST_TIMESTAMP = 2**63 - 1
 """Nanoseconds since the epoch, in the year 2262. A later timestamp on a pod was not written by an extender: it does not
 fit the 64 bits in which programs keep such a time."""
+
+
+LENGTH = 5
+"""Letters of a name, as KubeShare has it: 12 million names for the few cards of a node."""
+
+
+def random_name(spread: Callable[[float, float], float] = SYSTEM_TIMING.spread) -> str:
+    """Return five random lower-case letters.
+
+    spread  returns a random number between two others
+    """
+    last = len(ascii_lowercase) - 1
+    return "".join(ascii_lowercase[min(int(spread(0.0, last + 1.0)), last)] for _ in range(LENGTH))
 
 
 class CannotBind(GasError):
@@ -73,6 +89,15 @@ class Options:
     vocabularies: Vocabularies
     need: NeedOptions = field(default_factory=NeedOptions)
     step_limit: int = DEFAULT_STEP_LIMIT
+
+
+def options_of(flags: Flags) -> Options:
+    """Return the choices of an extender with these flags."""
+    return Options(
+        vocabularies=Vocabularies(flags.vocabularies),
+        need=NeedOptions(allowlist=flags.allowlist, denylist=flags.denylist, card_order=flags.order_of_cards),
+        step_limit=flags.search_steps or DEFAULT_STEP_LIMIT,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 INTERNAL_ERROR = "internal error, see the extender's log"
-LONGEST_CONTENT_LENGTH = 18
-"""Digits; a number with more is over every limit."""
 
 
 class Problem(GasError):
@@ -89,11 +87,31 @@ class JsonEndpoint(abc.ABC):
     async def read(self, receive: Receive, declared: int | None) -> bytes:
         """Read the body of a request. Raises Problem and ClientGone.
 
-        declared  Content-Length, None if there is none
+        declared  Content-Length, None if there is none; a body that is declared too large is not read at all
         """
-        return await read_body(
-            receive, declared=declared, limit=self._largest, patience=self._timeout, advice=self.when_too_large
+        too_large = Problem(
+            413, "too-large", f"the request body is larger than {self._largest} bytes{self.when_too_large}"
         )
+        if declared is not None and declared > self._largest:
+            raise too_large
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self._timeout):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        raise ClientGone
+                    piece = message.get("body", b"")
+                    size += len(piece)
+                    if size > self._largest:
+                        raise too_large
+                    pieces.append(piece)
+                    if not message.get("more_body", False):
+                        return b"".join(pieces)
+        except TimeoutError:
+            sentence = f"the request body was not complete after {self._timeout:g} s"
+            raise Problem(408, "too-slow", sentence) from None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = perf_counter()
@@ -109,7 +127,9 @@ class JsonEndpoint(abc.ABC):
         headers = Headers(scope=scope)
         try:
             self._check_headers(scope["method"], headers)
-            return await self.respond(await self.read(receive, _declared_length(headers)))
+            declared = headers.get("content-length", "")
+            is_number = declared.isascii() and declared.isdigit()
+            return await self.respond(await self.read(receive, int(declared) if is_number else None))
         except Problem as error:
             problem = error
         except NotReady as error:
@@ -127,10 +147,13 @@ class JsonEndpoint(abc.ABC):
         return response
 
     def _check_headers(self, method: str, headers: Headers) -> None:
-        if self.method_is_checked_first:
-            _check_method(method)
-        _check_content_type(headers, self.wrong_content_type)
-        _check_method(method)
+        content_type = headers.get("content-type", "")
+        is_json = content_type.partition(";")[0].strip().lower() == "application/json"
+        if method != "POST" and (is_json or self.method_is_checked_first):
+            raise Problem(405, "wrong-method", f"expected POST, found {method}", {"allow": "POST"})
+        if not is_json:
+            found = content_type[:80] or "none"
+            raise Problem(self.wrong_content_type, "wrong-content-type", f"expected application/json, found {found}")
 
 
 def by_path(endpoints: Mapping[str, ASGIApp], unknown: ASGIApp) -> ASGIApp:
@@ -152,53 +175,3 @@ async def to_its_end(work: Awaitable[T]) -> T:
         if not running.cancelled() and (error := running.exception()) is not None:
             logger.warning("a request failed after its connection was lost: %s", error)
         raise
-
-
-async def read_body(receive: Receive, *, declared: int | None, limit: int, patience: float, advice: str = "") -> bytes:
-    """Read the whole body of a request. Raises Problem and ClientGone.
-
-    declared  Content-Length, None if there is none; a body that is declared too large is not read at all
-    limit     bytes
-    patience  seconds from now until the end of the body
-    advice    what to do about a body that is too large
-    """
-    too_large = Problem(413, "too-large", f"the request body is larger than {limit} bytes{advice}")
-    if declared is not None and declared > limit:
-        raise too_large
-    pieces: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(patience):
-            while True:
-                message = await receive()
-                if message["type"] != "http.request":
-                    raise ClientGone
-                piece = message.get("body", b"")
-                size += len(piece)
-                if size > limit:
-                    raise too_large
-                pieces.append(piece)
-                if not message.get("more_body", False):
-                    return b"".join(pieces)
-    except TimeoutError:
-        raise Problem(408, "too-slow", f"the request body was not complete after {patience:g} s") from None
-
-
-def _check_method(method: str) -> None:
-    if method != "POST":
-        raise Problem(405, "wrong-method", f"expected POST, found {method}", {"allow": "POST"})
-
-
-def _check_content_type(headers: Headers, status: int) -> None:
-    content_type = headers.get("content-type", "")
-    if content_type.partition(";")[0].strip().lower() != "application/json":
-        found = content_type[:80] or "none"
-        raise Problem(status, "wrong-content-type", f"expected application/json, found {found}")
-
-
-def _declared_length(headers: Headers) -> int | None:
-    """Return Content-Length, None if there is none; a number over every limit if it has too many digits."""
-    text = headers.get("content-length", "")
-    if not (text.isascii() and text.isdigit()):
-        return None
-    return int(text) if len(text) <= LONGEST_CONTENT_LENGTH else 10**LONGEST_CONTENT_LENGTH

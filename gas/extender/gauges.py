@@ -7,16 +7,57 @@ and in OpenMetrics, where they stand before the metrics of `gas.extender.metrics
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 
-from gas.extender.card_summaries import CardSummary, card_summaries
-from gas.extender.decider import Decider
+from gas.extender.debug import CardSummary, card_summaries
+from gas.extender.decider import PODS_A_TURN, Decider
 from gas.extender.filter import in_turns
-from gas.extender.waits import Waits, waits
+from gas.extender.verdicts import Turns
 from gas.placement.stranded import StrandedCapacity
 from gas.values.amounts import Amounts
+
+NOT_REFUSED = "not-refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Pods of one namespace that wait for one reason.
+
+    since  when the oldest of them was created, in seconds since the epoch; infinite if that cannot be read
+    """
+
+    pods: int
+    since: float
+
+
+Waits = Mapping[tuple[str, str], Wait]
+"""By namespace and kind of reason; NOT_REFUSED for pods of which no refusal is remembered."""
+
+
+def waits(decider: Decider) -> Turns[Waits]:
+    """Return the pods without a node by namespace and reason."""
+    kinds = {uid: refusal.kind for uid, refusal in decider.refusals}
+    counts: dict[tuple[str, str], int] = {}
+    oldest: dict[tuple[str, str], str] = {}
+    for at, (uid, pod) in enumerate(list(decider.pods.waiting.items()), start=1):
+        place = pod.metadata.namespace or "default", kinds.get(uid, NOT_REFUSED)
+        counts[place] = counts.get(place, 0) + 1
+        if created := pod.metadata.creation_timestamp:
+            oldest[place] = min(oldest.get(place, created), created)  # times in UTC sort as texts
+        if at % PODS_A_TURN == 0:
+            yield
+    return {place: Wait(pods, _seconds(oldest.get(place, ""))) for place, pods in counts.items()}
+
+
+def _seconds(moment: str) -> float:
+    with suppress(ValueError):
+        return datetime.fromisoformat(moment).timestamp()
+    return float("inf")
+
 
 CARDS_A_PIECE = 60
 """Cards written before other work gets its turn: in a fraction of a millisecond, since filters wait for it."""
@@ -126,9 +167,9 @@ async def card_series(snapshot: Callable[[], Iterable[CardSummary]]) -> AsyncIte
     snapshot  is called once for each gauge
     """
     families: tuple[tuple[Gauge, Callable[[CardSummary], str]], ...] = (
-        (CARD_CAPACITY, lambda card: _by_resource(CARD_CAPACITY, card.node, card.card, card.capacity)),
-        (CARD_BOOKED, lambda card: _by_resource(CARD_BOOKED, card.node, card.card, card.booked)),
-        (CARD_PODS, lambda card: CARD_PODS.sample(card.node, card.card, amount=card.pods)),
+        (CARD_CAPACITY, lambda card: _by_resource(CARD_CAPACITY, card.node, str(card.card), card.capacity)),
+        (CARD_BOOKED, lambda card: _by_resource(CARD_BOOKED, card.node, str(card.card), card.booked)),
+        (CARD_PODS, lambda card: CARD_PODS.sample(card.node, str(card.card), amount=card.pods)),
     )
     for gauge, lines in families:
         yield gauge.head()

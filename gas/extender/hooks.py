@@ -69,49 +69,17 @@ class Observers(Observer):
         """Pass everything on to more observers from now on."""
         self._observers += tuple(observers)
 
-    def node_changed(self, node: str) -> None:
-        for each in self._observers:
-            each.node_changed(node)
 
-    def capacity_changed(self, node: str) -> None:
+def _to_each(event: str) -> Callable[..., None]:
+    def pass_on(self: Observers, *reported: Any) -> None:
         for each in self._observers:
-            each.capacity_changed(node)
+            getattr(each, event)(*reported)
 
-    def cards_freed(self, node: str) -> None:
-        for each in self._observers:
-            each.cards_freed(node)
+    return pass_on
 
-    def reserved(self, pod: Pod, node: str) -> None:
-        for each in self._observers:
-            each.reserved(pod, node)
 
-    def taken_back(self, uid: str) -> None:
-        for each in self._observers:
-            each.taken_back(uid)
-
-    def bound_pod_changed(self, uid: str, pod: Pod) -> None:
-        for each in self._observers:
-            each.bound_pod_changed(uid, pod)
-
-    def bound_pod_gone(self, uid: str) -> None:
-        for each in self._observers:
-            each.bound_pod_gone(uid)
-
-    def node_is_invalid(self, node: str, problems: tuple[str, ...]) -> None:
-        for each in self._observers:
-            each.node_is_invalid(node, problems)
-
-    def allocation_corrected(self, pod: Pod) -> None:
-        for each in self._observers:
-            each.allocation_corrected(pod)
-
-    def booking_mismatch(self, pod: Pod, sentence: str) -> None:
-        for each in self._observers:
-            each.booking_mismatch(pod, sentence)
-
-    def reservation_vanished(self, uid: str, pod: str) -> None:
-        for each in self._observers:
-            each.reservation_vanished(uid, pod)
+for _event in [name for name in vars(Observer) if not name.startswith("_")]:
+    setattr(Observers, _event, _to_each(_event))
 
 
 class PodHandler(Handler[Any], Protocol):

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from gas.cluster.connection import ApiServer
     from gas.cluster.watch import Watch
     from gas.extender.admission.app import Reviewer
-    from gas.extender.catching_up import Leader
     from gas.extender.decider import Decider
+    from gas.extender.filter import PendingBinds
     from gas.extender.flags import Flags
     from gas.extender.metrics import Metrics
-    from gas.extender.pending_binds import PendingBinds
+    from gas.extender.readiness import Leader
     from gas.extender.server import ServedVerb
     from gas.values.timing import Timing
 

@@ -1,7 +1,13 @@
-"""The optional parts of the extender. To remove one, delete its folder and its two lines here."""
+"""The optional parts of the extender, and the permissions of the core with them.
+
+To remove a part, delete its folder and its two lines here.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from gas.daemon.permissions import Permission, permissions_on
 from gas.extender.binding_reviews.part import BINDING_REVIEWS
 from gas.extender.leadership.part import LEADERSHIP
 from gas.extender.part import Part
@@ -11,6 +17,9 @@ from gas.extender.requeuing.part import REQUEUING
 from gas.extender.scoring.part import SCORING
 from gas.extender.sharepods.part import SHAREPODS
 from gas.extender.telemetry.part import TELEMETRY
+
+if TYPE_CHECKING:
+    from gas.extender.flags import Flags
 
 PARTS: tuple[Part, ...] = (
     BINDING_REVIEWS,
@@ -22,3 +31,15 @@ PARTS: tuple[Part, ...] = (
     REQUEUING,
     TELEMETRY,
 )
+
+CORE_PERMISSIONS = (
+    permissions_on("pods", "get", "list", "watch")
+    | permissions_on("nodes", "list", "watch")
+    | permissions_on("pods/binding", "create")
+    | {Permission(verb, "events", needed=False) for verb in ("create", "patch")}
+)
+
+
+def permissions_of(flags: Flags, namespace: str) -> frozenset[Permission]:
+    """Return the permissions on the API server of an extender with these flags, in a namespace of its own."""
+    return CORE_PERMISSIONS.union(*(part.permissions(flags, namespace) for part in PARTS if part.is_on(flags)))

@@ -12,7 +12,7 @@ from gas.daemon.flags import UsageError
 from gas.doctor.checks.rebuilt_ledger import at_once
 from gas.doctor.programs import EXTENDER, PLUGIN, containers_with, flag_values
 from gas.extender.command_line import parse_flags
-from gas.extender.decider import Decider, FilterDecision, Options
+from gas.extender.decider import Decider, FilterDecision, Options, options_of
 from gas.extender.decisions import Decision
 from gas.extender.flags import Flags
 from gas.extender.hooks import Observer
@@ -21,7 +21,6 @@ from gas.extender.wire import BindingArgs, FilterArgs
 from gas.inspection.objects import InspectedNode, InspectedPod, exclusion, node_rules
 from gas.ledger.ledger import Booking
 from gas.objects.handler import Handlers, Mirror, MirrorByName
-from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.values import card_records
 from gas.values.amounts import SortedAmounts
 from gas.values.card_records import CardRecord
@@ -30,7 +29,6 @@ from gas.values.errors import GasError
 from gas.values.quoted import LONGEST_KEY, did_you_mean, listed, quoted, shown
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.known import KNOWN
-from gas.vocabularies.protocol import NeedOptions
 
 T = TypeVar("T", InspectedNode, InspectedPod)
 _ALL_VOCABULARIES = Vocabularies(KNOWN)
@@ -76,15 +74,6 @@ def settings_of(pods: Iterable[InspectedPod]) -> PlacementSettings:
                 )
             return PlacementSettings(options_of(flags))
     return PlacementSettings(options_of(Flags()), ("no extender was found in a pod; its default flags are assumed",))
-
-
-def options_of(flags: Flags) -> Options:
-    """Return the settings that an extender with these flags places pods by."""
-    return Options(
-        vocabularies=Vocabularies(flags.vocabularies),
-        need=NeedOptions(allowlist=flags.allowlist, denylist=flags.denylist, card_order=flags.order_of_cards),
-        step_limit=flags.search_steps or DEFAULT_STEP_LIMIT,
-    )
 
 
 class Known(Mirror[T, T]):

@@ -8,8 +8,7 @@ from typing import Any
 import yaml
 
 from gas.extender.command_line import parse_flags
-from gas.extender.parts import PARTS
-from gas.extender.permissions import CORE, permissions_of
+from gas.extender.parts import CORE_PERMISSIONS, PARTS, permissions_of
 from tests.deploy.manifests import COMPONENTS, DEPLOY, read
 
 NAMESPACE = "default"
@@ -37,7 +36,7 @@ def test_the_components_add_what_their_parts_declare_and_the_base_does_not_have(
         if patch.get("target", {}).get("name") == "gas-handler"
         for each in yaml.safe_load(patch["patch"])
     ]
-    everything = CORE.union(*(part.permissions(parse_flags([]), NAMESPACE) for part in PARTS))
+    everything = CORE_PERMISSIONS.union(*(part.permissions(parse_flags([]), NAMESPACE) for part in PARTS))
     declared = {(each.verb, each.resource, each.group, each.name) for each in everything}
     assert rights([*role["rules"], *lease["rules"], *patches]) == declared
 

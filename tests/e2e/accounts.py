@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from gas.extender.permissions import CORE
+from gas.extender.parts import CORE_PERMISSIONS
 from scripts.roles import permissions_by_flag, rules_of
 from tests.deploy.manifests import BASE, ROOT, one
 from tests.e2e.kube_api import KubeApi
@@ -25,7 +25,7 @@ ORIGINAL_RULES: tuple[Rule, ...] = (
 
 FULL_RULES: tuple[Rule, ...] = (
     *ORIGINAL_RULES,
-    *rules_of(CORE.union(*permissions_by_flag().values())),
+    *rules_of(CORE_PERMISSIONS.union(*permissions_by_flag().values())),
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "patch"]},
 )
 """All rules of an extender with all its parts, and its Lease in any namespace."""

@@ -10,11 +10,10 @@ import msgspec
 
 from gas.extender.bind import Binder, BindPod, BindTimes, GetPod
 from gas.extender.decider import Decider, Options
-from gas.extender.filter import Filter
+from gas.extender.decisions import PodRefusal
+from gas.extender.filter import Filter, PendingBinds
 from gas.extender.hooks import Observer
 from gas.extender.metrics import Metrics
-from gas.extender.pending_binds import PendingBinds
-from gas.extender.refusals import PodRefusal
 from gas.objects.stored import Node, Pod
 from gas.placement.order import DEFAULT_ORDER, CardOrder
 from gas.vocabularies.known import DEFAULT

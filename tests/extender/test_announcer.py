@@ -15,7 +15,7 @@ from gas.extender.announcer import (
     invalid_labels,
 )
 from gas.extender.decider import Decider
-from gas.extender.refusals import PodRefusal
+from gas.extender.decisions import PodRefusal
 from tests.builders import container, node, pod
 from tests.extender.decider import OPTIONS
 from tests.extender.eventually import beside, turns

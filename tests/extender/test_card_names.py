@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gas.extender.card_names import random_name
+from gas.extender.decider import random_name
 
 
 @pytest.mark.parametrize(("part", "name"), [(0.0, "aaaaa"), (0.5, "nnnnn"), (1.0, "zzzzz")])

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from gas.extender.decisions import MOST_NODES
 from gas.extender.readiness import NotReady
-from gas.extender.refusals import MOST_NODES
 from gas.extender.wire import Unreadable
 from gas.objects.stored import Node
 from gas.placement.order import LeastUsed

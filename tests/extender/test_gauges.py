@@ -7,10 +7,11 @@ import asyncio
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from gas.extender.card_summaries import CardSummary
+from gas.extender.debug import CardSummary
 from gas.extender.gauges import CARDS_A_PIECE, GAUGES, ClusterGauges, card_series
 from gas.extender.wire import FilterArgs
 from gas.objects.stored import Pod
+from gas.values.cards import Card
 from tests.builders import container, node, pod_json
 from tests.extender.at_once import at_once
 from tests.extender.decider import DrivenDecider, as_pod
@@ -22,8 +23,8 @@ NOW = 1767225660.0
 ALWAYS = {"gas_extender_card_capacity", "gas_extender_card_booked", "gas_extender_card_pods"}
 
 BOOKS = [
-    CardSummary("n1", "card0", {"memory.max": 8_000_000_000, "i915": 1}, {"memory.max": 5_000_000_000}, 1),
-    CardSummary("n1", "card10", {'odd"\\\n': 1}, {}, 0),
+    CardSummary("n1", Card(0), {"memory.max": 8_000_000_000, "i915": 1}, {"memory.max": 5_000_000_000}, 1),
+    CardSummary("n1", Card(10), {'odd"\\\n': 1}, {}, 0),
 ]
 
 
@@ -58,7 +59,7 @@ async def test_the_same_lines_are_valid_openmetrics() -> None:
 
 
 async def test_other_work_gets_its_turn_while_many_cards_are_written() -> None:
-    many = [CardSummary(f"n{number}", "card0", {"i915": 1}, {}, 0) for number in range(4 * CARDS_A_PIECE)]
+    many = [CardSummary(f"n{number}", Card(0), {"i915": 1}, {}, 0) for number in range(4 * CARDS_A_PIECE)]
     turns = 0
 
     async def other() -> None:

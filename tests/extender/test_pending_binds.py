@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gas.extender.pending_binds import MOST_MISSED, PendingBinds
+from gas.extender.filter import MOST_MISSED, PendingBinds
 from tests.builders import container, node, pod_json
 from tests.extender.decider import DrivenDecider
 from tests.listed import list_all

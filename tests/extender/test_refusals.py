@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gas.extender.refusals import MOST_PODS, PodRefusal, Refusals
+from gas.extender.decisions import MOST_PODS, PodRefusal, Refusals
 
 
 def refusal(**fields: object) -> PodRefusal:

@@ -19,7 +19,7 @@ from gas.doctor.programs import EXTENDER, PLUGIN, Program, flag_value, flag_valu
 from gas.doctor.snapshot import Snapshot
 from gas.extender.command_line import COMMAND_LINE, parse_flags
 from gas.extender.flags import Flags
-from gas.extender.permissions import permissions_of
+from gas.extender.parts import permissions_of
 from gas.objects.stored import DetailedContainer
 from gas.plugin.flags import WriteNode
 

@@ -10,7 +10,7 @@ from gas.decision.text import MalformedAnnotation
 from gas.doctor.findings import Unseen
 from gas.doctor.snapshot import Snapshot
 from gas.extender.nodes import Nodes
-from gas.extender.written_cards import written_cards
+from gas.extender.pods import written_cards
 from gas.ledger.ledger import Ledger
 from gas.objects.stored import DetailedPod
 from gas.vocabularies.combined import Vocabularies

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from gas.extender.binding_reviews.bindings import LATEST_WRITE
 from gas.extender.binding_reviews.reviews import ChangeVersion
-from gas.extender.catching_up import ListPods
+from gas.extender.readiness import ListPods
 from gas.objects.stored import Pod
 from gas.values.errors import GasError
 

@@ -23,7 +23,7 @@ def _build(core: Core) -> Additions:
     from gas.decision.names import EXPIRED_BINDING
     from gas.extender.binding_reviews.earlier_reviews import EarlierReviews
     from gas.extender.binding_reviews.reviews import BindReviews
-    from gas.extender.catching_up import lister_of_pods
+    from gas.extender.readiness import lister_of_pods
 
     async def change_version(namespace: str, name: str, uid: str) -> bool:
         mark = {EXPIRED_BINDING: str(core.timing.nanoseconds())}

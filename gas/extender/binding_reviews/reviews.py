@@ -25,8 +25,8 @@ from gas.extender.binding_reviews.bindings import Binding, Fate, Given, Reviewed
 from gas.extender.binding_reviews.part import REVIEWED_BINDINGS
 from gas.extender.binding_reviews.unbound_pods import UnboundPod, UnboundPods
 from gas.extender.decider import CannotBind, Decider
+from gas.extender.filter import PendingBinds
 from gas.extender.metrics import Metrics
-from gas.extender.pending_binds import PendingBinds
 from gas.extender.readiness import NotReady, check_ready
 from gas.objects.json_patch import Operation, Patch
 from gas.objects.stored import Pod

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gas.extender.decider import Decider
-from gas.extender.filter import in_turns
+from gas.extender.filter import PendingBinds, in_turns
 from gas.extender.metrics import Metrics
-from gas.extender.pending_binds import PendingBinds
 from gas.extender.preemption.preemption import Preemption
 from gas.extender.preemption.wire import PreemptArgs, Proposal, decode_preempt, encode_preempt_result
 from gas.extender.readiness import check_ready

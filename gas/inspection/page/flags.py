@@ -10,7 +10,8 @@ from typing import ClassVar
 from gas.daemon import flag_values as values
 from gas.daemon.flags import DaemonFlags, flag, read_flags
 from gas.extender.command_line import parse_flags as parse_extender_flags
-from gas.inspection.cluster import PlacementSettings, options_of
+from gas.extender.decider import options_of
+from gas.inspection.cluster import PlacementSettings
 
 
 def _settings(text: str) -> PlacementSettings:

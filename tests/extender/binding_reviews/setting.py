@@ -13,8 +13,8 @@ import msgspec
 from gas.extender.admission.review import Review, ReviewResult
 from gas.extender.binding_reviews.earlier_reviews import EarlierReviews
 from gas.extender.binding_reviews.reviews import BindReviews, ChangeVersion, ReviewTimes
-from gas.extender.catching_up import read_bound_pods
 from gas.extender.hooks import Hooks
+from gas.extender.readiness import read_bound_pods
 from gas.objects.stored import Pod
 from gas.values.timing import Timing
 from tests.builders import container, pod_json

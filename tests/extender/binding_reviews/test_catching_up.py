@@ -11,8 +11,7 @@ import pytest
 from gas.cluster.errors import ApiRefused, ApiUnavailable
 from gas.extender.binding_reviews.bindings import LATEST_WRITE
 from gas.extender.binding_reviews.earlier_reviews import EarlierReviews
-from gas.extender.catching_up import read_bound_pods
-from gas.extender.readiness import NotReady
+from gas.extender.readiness import NotReady, read_bound_pods
 from gas.objects.stored import Pod
 from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import PODS

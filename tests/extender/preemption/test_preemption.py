@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gas.extender.decider import Decider
-from gas.extender.filter import Filter
+from gas.extender.filter import Filter, PendingBinds
 from gas.extender.host_resources import pod_requests
 from gas.extender.metrics import Metrics
-from gas.extender.pending_binds import PendingBinds
 from gas.extender.preemption.wire import Proposal
 from gas.extender.wire import BindingArgs
 from gas.ledger.eviction_cost import violating

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from gas.extender.filter import PendingBinds
 from gas.extender.metrics import Metrics
-from gas.extender.pending_binds import PendingBinds
 from gas.extender.preemption.verb import Preempt
 from gas.extender.readiness import NotReady
 from gas.extender.wire import BadRequest

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
 from gas.extender.decider import Decider
-from gas.extender.refusals import PodRefusal
+from gas.extender.decisions import PodRefusal
 from gas.extender.requeuing.part import WAKES
 from gas.extender.requeuing.requeuer import Requeuer
 from gas.extender.wire import FilterArgs

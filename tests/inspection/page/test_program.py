@@ -14,7 +14,7 @@ import pytest
 
 from gas.daemon.flags import UsageError
 from gas.extender.command_line import parse_flags as parse_extender_flags
-from gas.inspection.cluster import options_of
+from gas.extender.decider import options_of
 from gas.inspection.page.flags import parse_flags
 from sandbox.api.server import ApiServer
 from sandbox.programs import ChildProcess, running_child, running_extender, write_kubeconfig
