@@ -47,15 +47,6 @@ async def ended(decider: DrivenDecider, name: str) -> None:
     decider.cluster.end(f"default/{name}", "Succeeded")
 
 
-async def test_best_fit_leaves_the_large_remainder_to_others() -> None:
-    """The worked example of memory shares: 12207, 8138, 4069 and 16276 free, 8138 asked."""
-    decider = knowing(node("n1", cards=4, i915=40, memory_max=4 * 16276 * MIB), card_order=BestFit("memory.max"))
-    for card, used in ((0, 4069), (1, 8138), (2, 12207)):
-        only = {"gas-allow": f"card{card}"}
-        assert await bound(decider, container(i915=1, memory_max=used * MIB), annotations=only) == f"card{card}"
-    assert await bound(decider, container(i915=1, memory_max=8138 * MIB)) == "card1"
-
-
 async def test_least_used_by_annotation_overrides_the_default_for_one_pod() -> None:
     decider = knowing(node("n1", i915=20, millicores=2000), card_order=BestFit("millicores"))
     share = container(i915=1, millicores=300)
@@ -101,27 +92,6 @@ async def test_under_any_churn_each_container_goes_to_a_card_with_the_fewest() -
             running.append(f"pod-{len(decider.cluster.pods) - 1}")
 
 
-# contract D1.10
-async def test_with_creates_only_no_two_cards_differ_by_more_than_one_container() -> None:
-    decider = knowing(node("n1", cards=3, i915=300), card_order=FewestContainers())
-    for count in (1, 2, 3, 1, 1, 2, 2, 3):
-        await bound(decider, container(i915=count))
-        loads = [decider.ledger.usage("n1").containers.get(Card(card), 0) for card in range(3)]
-        assert max(loads) - min(loads) <= 1
-
-
-async def test_under_churn_each_container_goes_to_a_card_with_the_fewest() -> None:
-    decider = knowing(node("n1", cards=4, i915=40), card_order=FewestContainers())
-    for turn in range(12):
-        assert await bound(decider, container(i915=1)) == f"card{turn % 4}"
-    await ended(decider, "pod-6")
-    assert await bound(decider, container(i915=1)) == "card2"
-    await ended(decider, "pod-1")
-    await ended(decider, "pod-5")
-    assert await bound(decider, container(i915=1)) == "card1"
-    assert await bound(decider, container(i915=1)) == "card1"
-
-
 # contract D1.9
 async def test_a_pod_that_goes_is_subtracted_once_and_from_its_own_card() -> None:
     decider = knowing(node("n1", cards=3, i915=30), card_order=FewestContainers())
@@ -156,14 +126,6 @@ async def test_counts_survive_a_restart() -> None:
     after.follow([node("n1", cards=3, i915=30)])
     assert after.ledger.usage("n1").containers == before.ledger.usage("n1").containers
     assert await bound(after, container(i915=1)) == "card1"
-
-
-async def test_used_cards_first_keeps_cards_idle() -> None:
-    decider = knowing(node("n1", i915=20, millicores=2000))
-    packed = {"gas-card-order": "used-first"}
-    assert await bound(decider, container(i915=1), annotations={"gas-allow": "card1"}) == "card1"
-    assert await bound(decider, container(i915=1, millicores=800), annotations=packed) == "card1"
-    assert await bound(decider, container(i915=1, millicores=800), annotations=packed) == "card0"
 
 
 NEAR = {"gas-card-near": "true", "gas-card-order": "fewest-containers"}
@@ -209,13 +171,6 @@ async def test_of_equally_loaded_cards_a_linked_pair_is_preferred_to_an_unlinked
         assert await bound(decider, container(i915=2)) == "card0,card1"
 
 
-async def test_natural_on_a_pod_overrides_the_default_order() -> None:
-    decider = knowing(node("n1", cards=2, i915=20), card_order=FewestContainers())
-    assert await bound(decider, container(i915=1)) == "card0"
-    assert await bound(decider, container(i915=1), annotations={"gas-card-order": "natural"}) == "card0"
-    assert await bound(decider, container(i915=1)) == "card1"
-
-
 # contract D1.20
 async def test_without_any_of_this_the_first_card_with_room_is_taken() -> None:
     decider = knowing(node("n1", cards=3, labels=CHANNELS, i915=30, millicores=3000))
@@ -223,12 +178,6 @@ async def test_without_any_of_this_the_first_card_with_room_is_taken() -> None:
     assert await bound(decider, container(i915=1, millicores=600)) == "card1"
     assert await bound(decider, container(i915=1, millicores=100)) == "card0"
     assert await bound(decider, container(i915=2, millicores=200)) == "card0,card1"
-
-
-async def test_a_wrong_value_is_refused_with_a_sentence() -> None:
-    decider = knowing(node("n1"))
-    pod = pod_json(container(i915=1), annotations={"gas-card-order": "random"})
-    assert (await decider.ask(pod, "n1"))["FailedNodes"]["n1"].startswith("gas-card-order: expected natural|")
 
 
 GIB = 2**30

@@ -133,26 +133,6 @@ async def test_the_same_name_on_another_node_is_another_card() -> None:
     assert decider.ledger.usage("n1").names == decider.ledger.usage("n2").names == {Card(0): {"train"}}
 
 
-async def test_the_example_of_names_with_forced_cards() -> None:
-    """0.2 on a new name, 0.3 on another, 0.4 on the first; the second ends, and 0.5 gets a new name on its card."""
-    decider = knowing()
-
-    async def named(pod: str, millicores: int, name: str, deny: str = "none") -> str:
-        made = labelled(pod, container(i915=1, millicores=millicores), name=name)
-        made["metadata"]["annotations"]["gas-deny"] = deny
-        return await outcome(decider, made)
-
-    assert await named("pod-1", 200, "zxcvb", deny="card0") == "card1"
-    assert await named("pod-2", 300, "qwert") == "card0"
-    assert await named("pod-3", 400, "zxcvb") == "card1"
-    decider.cluster.remove("default/pod-2")
-    assert await named("too-much", 500, "zxcvb") == "no card named 'zxcvb' has 500 millicores free"
-    assert await named("pod-4", 500, "asdfg") == "card0"
-    booked = decider.ledger.usage("n1").amounts
-    assert [booked[Card(number)]["millicores"] for number in (0, 1)] == [500, 600]
-    assert decider.ledger.usage("n1").names == {Card(0): {"asdfg"}, Card(1): {"zxcvb"}}
-
-
 async def test_names_survive_a_restart_and_edits_do_not_count() -> None:
     before = knowing()
     assert await outcome(before, labelled("plain")) == "card0"
@@ -167,13 +147,6 @@ async def test_names_survive_a_restart_and_edits_do_not_count() -> None:
     assert json.loads(books_json(after))["pods"]["uid-second"]["card_name"] == "train"
 
 
-async def test_invalid_labels_are_refused_with_a_sentence() -> None:
-    pod = labelled("bad", affinity="two words")
-    sentence = (await knowing().ask(pod, "n1"))["FailedNodes"]["n1"]
-    assert sentence.startswith("gas-card-affinity: expected at most 63 letters")
-    assert sentence.endswith("found 'two words'")
-
-
 async def test_refusals_and_books_show_the_labels() -> None:
     decider = knowing(cards=1)
     assert await outcome(decider, labelled("blue", exclusion="blue")) == "card0"
@@ -183,10 +156,3 @@ async def test_refusals_and_books_show_the_labels() -> None:
     assert refusal["details"] == {"n1": ["card0: a pod with an exclusion; 900 of 1000 millicores free, 100 needed"]}
     booked = json.loads(books_json(decider))["pods"]["uid-blue"]
     assert booked["company"] == {"exclusion": "blue"}
-
-
-async def test_many_pods_that_avoid_each_other_take_a_card_each() -> None:
-    decider = knowing(cards=4)
-    alone = [await outcome(decider, labelled(f"alone-{number}", anti_affinity="a")) for number in range(5)]
-    assert alone[:4] == ["card0", "card1", "card2", "card3"]
-    assert alone[4] == "no card open to anti-affinity 'a' has 100 millicores free"

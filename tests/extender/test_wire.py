@@ -34,10 +34,6 @@ class TestDecodeFilter:
         assert args.node_names == ["n1", "n2"]
         assert args.nodes is None
 
-    def test_ten_thousand_names(self) -> None:
-        names = [f"node-{number}" for number in range(10_000)]
-        assert decode_filter(as_json(Pod=POD, NodeNames=names)).node_names == names
-
     def test_empty_and_repeated_names_are_kept(self) -> None:
         assert decode_filter(as_json(Pod=POD, NodeNames=["", "n", "n"])).node_names == ["", "n", "n"]
 
