@@ -12,6 +12,8 @@ from cachetools import TTLCache
 from gas.cluster.events import Events, Involved
 from gas.extender.decider import Decider
 from gas.extender.decisions import PodRefusal
+from gas.extender.hooks import Observer
+from gas.extender.metrics import Metrics
 from gas.objects.stored import Pod
 
 REPEAT = 300.0
@@ -36,29 +38,9 @@ class Announcement(NamedTuple):
     is_lasting: bool = False
 
 
-def invalid_labels(node: str, problems: tuple[str, ...]) -> Announcement:
-    """Return the event for a node with labels, annotations or resources that cannot be used."""
-    # kubectl describe looks for a node's events under its name as UID, as kubelet writes them.
-    return Announcement(
-        Involved(kind="Node", name=node, uid=node), "InvalidGPULabels", "; ".join(problems), is_lasting=True
-    )
+class Announcer(Observer):
+    """Write events about what the decider reports, while this replica decides.
 
-
-def booking_mismatch(pod: Pod, sentence: str) -> Announcement:
-    """Return the event for a bound pod whose annotations are not what is booked."""
-    return Announcement(_involved(pod), "GPUBookingMismatch", sentence, is_lasting=True)
-
-
-def allocation_corrected(pod: Pod) -> Announcement:
-    """Return the event for a bound pod whose bookings follow its receipt."""
-    sentence = "kubelet gave the pod other cards than were decided; the extender's ledger now follows the receipt"
-    return Announcement(_involved(pod), "GPUAllocationCorrected", sentence)
-
-
-class Announcer:
-    """Write events, while this replica decides.
-
-    announcements  events to write
     acts           returns whether this replica decides; while it does not, announcements are dropped
     has_begun      returns whether `announce_all` was called, too; until then those of a lasting state are dropped
     """
@@ -66,18 +48,30 @@ class Announcer:
     def __init__(
         self,
         events: Events,
-        announcements: asyncio.Queue[Announcement],
         decider: Decider,
+        metrics: Metrics,
         *,
         acts: Callable[[], bool],
         has_begun: Callable[[], bool],
     ) -> None:
         self._events = events
-        self._announcements = announcements
+        self._announcements: asyncio.Queue[Announcement] = asyncio.Queue()
         self._decider = decider
+        self._metrics = metrics
         self._acts = acts
         self._has_begun = has_begun
         self._announced: TTLCache[tuple[str, frozenset[str]], None] = TTLCache(MOST_REFUSED, REPEAT)
+
+    def node_is_invalid(self, node: str, problems: tuple[str, ...]) -> None:
+        self._announcements.put_nowait(_invalid_labels(node, problems))
+
+    def allocation_corrected(self, pod: Pod) -> None:
+        self._metrics.corrections.inc()
+        sentence = "kubelet gave the pod other cards than were decided; the extender's ledger now follows the receipt"
+        self._announcements.put_nowait(Announcement(_involved(pod), "GPUAllocationCorrected", sentence))
+
+    def booking_mismatch(self, pod: Pod, sentence: str) -> None:
+        self._announcements.put_nowait(_mismatch(pod, sentence))
 
     async def run(self) -> NoReturn:
         """Write announcements as they come, until cancelled."""
@@ -93,10 +87,10 @@ class Announcer:
                 self._post(queued)
         for bound in self._decider.pods.in_trouble.values():
             if bound.trouble is not None:
-                self._post(booking_mismatch(bound.object, bound.trouble.sentence))
+                self._post(_mismatch(bound.object, bound.trouble.sentence))
         for name, facts in self._decider.nodes:
             if facts.problems:
-                self._post(invalid_labels(name, facts.problems))
+                self._post(_invalid_labels(name, facts.problems))
 
     def pod_refused(self, pod: Pod, refusal: PodRefusal) -> None:
         """Announce that no node has room for a pod, if it takes bookings by card to see that."""
@@ -117,6 +111,17 @@ class Announcer:
         self._events.post(
             announcement.involved, severity="Warning", reason=announcement.reason, message=announcement.message
         )
+
+
+def _invalid_labels(node: str, problems: tuple[str, ...]) -> Announcement:
+    # kubectl describe looks for a node's events under its name as UID, as kubelet writes them.
+    return Announcement(
+        Involved(kind="Node", name=node, uid=node), "InvalidGPULabels", "; ".join(problems), is_lasting=True
+    )
+
+
+def _mismatch(pod: Pod, sentence: str) -> Announcement:
+    return Announcement(_involved(pod), "GPUBookingMismatch", sentence, is_lasting=True)
 
 
 def _involved(pod: Pod) -> Involved:

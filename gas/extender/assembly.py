@@ -22,7 +22,6 @@ from gas.extender.metrics import Metrics
 from gas.extender.part import Additions, Core, Part
 from gas.extender.parts import PARTS
 from gas.extender.readiness import Alone, Leader, Readiness, lister_of_pods, read_bound_pods
-from gas.extender.reports import Reports
 from gas.extender.server import ServedVerb
 from gas.objects.stored import HostPod, Node, Pod
 from gas.placement.order import resource_of
@@ -58,9 +57,8 @@ class Extender:
         timing: Timing = SYSTEM_TIMING,
     ) -> None:
         parts = [part for part in PARTS if part.is_on(flags)]
-        reports = Reports(metrics)
         self.decider = decider = Decider(
-            options_of(flags), reports, new_name=partial(random_name, timing.spread), clock=timing.monotonic
+            options_of(flags), new_name=partial(random_name, timing.spread), clock=timing.monotonic
         )
         self.node_watch = watch_nodes(api, decider, timing)
         core = Core(
@@ -84,8 +82,9 @@ class Extender:
         self._list_pods = lister_of_pods(api, decider.asks_for_cards)
         self._events = Events(api, instance=identity, timing=timing)
         self._announcer = Announcer(
-            self._events, reports.announcements, decider, acts=core.may_act, has_begun=self.readiness.has_begun
+            self._events, decider, metrics, acts=core.may_act, has_begun=self.readiness.has_begun
         )
+        decider.observers.add([self._announcer])
         self.binder = _binder(core, self.leader.write_timeout)
         self.filter = _filter(core, self._announcer)
         self.verbs = {"filter": ServedVerb(self.filter), "bind": ServedVerb(self.binder, is_undisturbed=True)}

@@ -94,24 +94,8 @@ def books_json(decider: Decider) -> bytes:
 
 
 def refusals_json(refusals: Refusals) -> bytes:
-    """Return the body of ``/debug/refusals``, by pod UID.
-
-    pod      ``namespace/name``
-    time     seconds since the epoch
-    reasons  how many nodes gave each reason
-    details  for some of the nodes, the numbers card by card
-    """
-    return msgspec.json.encode(
-        {
-            uid: {
-                "pod": refusal.pod,
-                "time": refusal.time,
-                "reasons": dict(refusal.reasons),
-                "details": {node: list(cards) for node, cards in refusal.details.items()},
-            }
-            for uid, refusal in refusals
-        }
-    )
+    """Return the body of ``/debug/refusals``: by pod UID, what `PodRefusal` explains."""
+    return msgspec.json.encode(dict(refusals))
 
 
 def decisions_json(decisions: Decisions) -> bytes:

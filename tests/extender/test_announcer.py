@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, cast
 
 from gas.cluster.events import Events, Involved
-from gas.extender.announcer import (
-    MOST_AT_ONCE,
-    Announcement,
-    Announcer,
-    allocation_corrected,
-    booking_mismatch,
-    invalid_labels,
-)
+from gas.extender.announcer import MOST_AT_ONCE, Announcer
 from gas.extender.decider import Decider
 from gas.extender.decisions import PodRefusal
+from gas.extender.metrics import Metrics
 from tests.builders import container, node, pod
 from tests.extender.decider import OPTIONS
 from tests.extender.eventually import beside, turns
@@ -29,14 +22,13 @@ class Announcing:
     def __init__(self) -> None:
         self.acts = True
         self.events: list[tuple[str, str, str]] = []
-        self.queue: asyncio.Queue[Announcement] = asyncio.Queue()
         self.decider = Decider(OPTIONS)
         self.decider.pods.changed(WAITING)
         self.has_begun = True
         self.announcer = Announcer(
             cast(Events, self),
-            self.queue,
             self.decider,
+            Metrics("1"),
             acts=lambda: self.acts,
             has_begun=lambda: self.acts and self.has_begun,
         )
@@ -59,10 +51,10 @@ async def test_only_a_replica_that_decides_writes_events() -> None:
     announcing = Announcing()
     announcing.acts = False
     async with beside(announcing.announcer.run()):
-        announcing.queue.put_nowait(booking_mismatch(WAITING, "first"))
+        announcing.announcer.booking_mismatch(WAITING, "first")
         await turns()
         announcing.acts = True
-        announcing.queue.put_nowait(invalid_labels("n1", ("one", "two")))
+        announcing.announcer.node_is_invalid("n1", ("one", "two"))
         await turns()
     assert announcing.events == [("InvalidGPULabels", "n1", "one; two")]
 
@@ -83,12 +75,12 @@ async def test_what_was_queued_before_a_replica_begins_to_decide_is_announced_on
     announcing.decider.nodes.changed(node("bad", labels={"gpu.intel.com/gpu-numbers": "0.x"}))
     announcing.has_begun = False
     async with beside(announcing.announcer.run()):
-        announcing.queue.put_nowait(invalid_labels("bad", ("dropped",)))
-        announcing.queue.put_nowait(allocation_corrected(WAITING))
+        announcing.announcer.node_is_invalid("bad", ("dropped",))
+        announcing.announcer.allocation_corrected(WAITING)
         await turns()
         assert announcing.reasons() == ["GPUAllocationCorrected"]
-        announcing.queue.put_nowait(invalid_labels("bad", ("still queued",)))
-        announcing.queue.put_nowait(allocation_corrected(WAITING))
+        announcing.announcer.node_is_invalid("bad", ("still queued",))
+        announcing.announcer.allocation_corrected(WAITING)
         announcing.announcer.announce_all()
         await turns()
     assert announcing.reasons() == ["GPUAllocationCorrected", "GPUAllocationCorrected", "InvalidGPULabels"]

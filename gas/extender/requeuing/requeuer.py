@@ -19,7 +19,7 @@ from gas.daemon.logs import VERBOSE
 from gas.decision.names import RELEASED
 from gas.extender.decider import Decider
 from gas.extender.hooks import Observer
-from gas.extender.reports import NodeQueue
+from gas.extender.node_queue import NodeQueue
 from gas.values.errors import GasError
 from gas.values.timing import SYSTEM_TIMING, Timing
 

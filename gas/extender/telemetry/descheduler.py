@@ -13,8 +13,8 @@ from prometheus_client import Counter
 from gas.decision.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE, DESCHEDULED_BY_US
 from gas.extender.decider import Decider
 from gas.extender.hooks import Hooks, Observer
+from gas.extender.node_queue import NodeQueue
 from gas.extender.pods import BoundPod
-from gas.extender.reports import NodeQueue
 from gas.objects.stored import Pod
 from gas.values.errors import GasError
 

@@ -1,14 +1,9 @@
-"""Queues between the decider, which does no I/O, and the tasks that act on what it reports."""
+"""A queue between the decider, which does no I/O, and a task that acts on what it reports of nodes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-
-from gas.extender.announcer import Announcement, allocation_corrected, booking_mismatch, invalid_labels
-from gas.extender.hooks import Observer
-from gas.extender.metrics import Metrics
-from gas.objects.stored import Pod
 
 
 class NodeQueue:
@@ -38,21 +33,3 @@ class NodeQueue:
         self._arrived.clear()
         names, self._names = list(self._names), {}
         return names
-
-
-class Reports(Observer):
-    """Count what the decider reports, and queue the events that people get of it."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        self.announcements: asyncio.Queue[Announcement] = asyncio.Queue()
-
-    def node_is_invalid(self, node: str, problems: tuple[str, ...]) -> None:
-        self.announcements.put_nowait(invalid_labels(node, problems))
-
-    def allocation_corrected(self, pod: Pod) -> None:
-        self._metrics.corrections.inc()
-        self.announcements.put_nowait(allocation_corrected(pod))
-
-    def booking_mismatch(self, pod: Pod, sentence: str) -> None:
-        self.announcements.put_nowait(booking_mismatch(pod, sentence))
