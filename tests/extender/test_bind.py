@@ -21,9 +21,13 @@ from tests.extender.eventually import turns
 from tests.listed import list_all
 
 
+@pytest.fixture
+async def decider() -> DrivenDecider:
+    return following(gpu_pod())
+
+
 # contract E3.4, E11.2
-async def test_a_bound_pod_has_node_and_cards_in_one_write() -> None:
-    decider = following(gpu_pod())
+async def test_a_bound_pod_has_node_and_cards_in_one_write(decider: DrivenDecider) -> None:
     assert await decider.bind(gpu_pod(), "n1") == ""
     (binding,) = decider.cluster.bindings
     assert binding["uid"] == "u1"
@@ -36,8 +40,7 @@ async def test_a_bound_pod_has_node_and_cards_in_one_write() -> None:
 
 
 # contract E11.1
-async def test_cards_are_reserved_before_the_write_and_until_the_watch_confirms() -> None:
-    decider = following(gpu_pod())
+async def test_cards_are_reserved_before_the_write_and_until_the_watch_confirms(decider: DrivenDecider) -> None:
     held = HeldBindings(decider.cluster)
     events: list[Pod] = []
     decider.cluster.on_change = lambda _type, pod: events.append(pod)
@@ -60,8 +63,9 @@ async def test_cards_are_reserved_before_the_write_and_until_the_watch_confirms(
         pytest.param(Outcome.NEVER_SENT, "cannot connect to the API server", id="never-sent"),
     ],
 )
-async def test_a_write_that_changed_nothing_takes_the_reservation_back(outcome: Outcome, sentence: str) -> None:
-    decider = following(gpu_pod())
+async def test_a_write_that_changed_nothing_takes_the_reservation_back(
+    decider: DrivenDecider, outcome: Outcome, sentence: str
+) -> None:
     decider.cluster.outcome = outcome
     assert sentence in await decider.bind(gpu_pod(), "n1")
     assert booked_cards(decider, "u1") == "nothing"
@@ -107,9 +111,8 @@ REFUSED: list[Any] = [
 # contract E10.5
 @pytest.mark.parametrize(("happens", "changed", "sentence"), REFUSED)
 async def test_a_pod_that_cannot_be_bound_is_refused_and_nothing_changes(
-    happens: Callable[[Cluster], object] | None, changed: dict[str, str], sentence: str
+    decider: DrivenDecider, happens: Callable[[Cluster], object] | None, changed: dict[str, str], sentence: str
 ) -> None:
-    decider = following(gpu_pod())
     if happens is not None:
         happens(decider.cluster)
     books = decider.booked()
@@ -118,8 +121,7 @@ async def test_a_pod_that_cannot_be_bound_is_refused_and_nothing_changes(
     assert decider.booked() == books
 
 
-async def test_for_a_node_that_became_full_since_the_filter_the_shortage_is_named() -> None:
-    decider = following(gpu_pod())
+async def test_for_a_node_that_became_full_since_the_filter_the_shortage_is_named(decider: DrivenDecider) -> None:
     for number in (0, 1):
         bound = gpu_pod(uid=f"other-{number}", node="n1", annotations={"gas-container-cards": f"card{number}"})
         decider.pods.changed(as_pod(bound))
@@ -137,8 +139,7 @@ async def test_a_pod_with_an_invalid_need_is_not_bound() -> None:
 
 
 # contract E11.6
-async def test_a_repeated_bind_keeps_the_cards_and_writes_nothing() -> None:
-    decider = following(gpu_pod())
+async def test_a_repeated_bind_keeps_the_cards_and_writes_nothing(decider: DrivenDecider) -> None:
     await decider.bind(gpu_pod(), "n1")
     books = decider.booked()
     for where in ("n1", "n2"):
@@ -147,8 +148,7 @@ async def test_a_repeated_bind_keeps_the_cards_and_writes_nothing() -> None:
     assert len(decider.cluster.bindings) == 1
 
 
-async def test_a_second_bind_while_one_is_in_progress_is_refused() -> None:
-    decider = following(gpu_pod())
+async def test_a_second_bind_while_one_is_in_progress_is_refused(decider: DrivenDecider) -> None:
     held = HeldBindings(decider.cluster)
     first = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
     await turns()
@@ -170,8 +170,7 @@ async def test_a_request_without_names_is_an_error_in_the_response() -> None:
 
 
 class TestLeadership:
-    async def test_a_replica_that_does_not_lead_binds_nothing(self) -> None:
-        decider = following(gpu_pod())
+    async def test_a_replica_that_does_not_lead_binds_nothing(self, decider: DrivenDecider) -> None:
         decider.not_ready = "this replica of the extender is not the leader; the client will retry"
         with pytest.raises(NotReady, match="is not the leader"):
             await decider.bind(gpu_pod(), "n1")

@@ -15,6 +15,11 @@ from tests.extender.decider import DrivenDecider, as_pod, booked_cards
 from tests.extender.eventually import turns
 
 
+@pytest.fixture
+async def decider() -> DrivenDecider:
+    return following(gpu_pod())
+
+
 class TestUnknownOutcome:
     """It is not known whether the pod was bound: its cards stay reserved until the pod itself has been read."""
 
@@ -26,8 +31,7 @@ class TestUnknownOutcome:
             pytest.param(Outcome.LOST_BEFORE_WRITING, "nothing", id="it-was-not"),
         ],
     )
-    async def test_the_pod_itself_decides(self, outcome: Outcome, booked: str) -> None:
-        decider = following(gpu_pod())
+    async def test_the_pod_itself_decides(self, decider: DrivenDecider, outcome: Outcome, booked: str) -> None:
         decider.cluster.on_change = lambda _type, _pod: None  # the watch is broken as well
         decider.cluster.outcome = outcome
         assert "broke" in await decider.bind(gpu_pod(), "n1")
@@ -36,8 +40,7 @@ class TestUnknownOutcome:
         assert booked_cards(decider, "u1") == booked
         assert decider.reports.freed == ([] if "held" in booked else ["n1"])
 
-    async def test_the_pod_is_read_until_the_api_server_answers(self) -> None:
-        decider = following(gpu_pod())
+    async def test_the_pod_is_read_until_the_api_server_answers(self, decider: DrivenDecider) -> None:
         decider.cluster.outcome = Outcome.LOST_BEFORE_WRITING
         await decider.bind(gpu_pod(), "n1")
         decider.cluster.away = True
@@ -52,8 +55,7 @@ class TestUnknownOutcome:
         assert await decider.bind(gpu_pod(), "n1") == ""
 
     # contract E11.5
-    async def test_one_read_is_not_enough_since_the_write_may_still_be_on_its_way(self) -> None:
-        decider = following(gpu_pod())
+    async def test_one_read_is_not_enough_since_the_write_may_still_be_on_its_way(self, decider: DrivenDecider) -> None:
         decider.cluster.outcome = Outcome.LOST_BEFORE_WRITING
 
         async def just_before_the_write_arrives(namespace: str, name: str) -> Pod | None:
@@ -80,8 +82,9 @@ class TestUnknownOutcome:
             pytest.param(lambda cluster: cluster.end("default/pod"), id="ended"),
         ],
     )
-    async def test_a_pod_that_is_gone_holds_nothing(self, happens: Callable[[Cluster], object]) -> None:
-        decider = following(gpu_pod())
+    async def test_a_pod_that_is_gone_holds_nothing(
+        self, decider: DrivenDecider, happens: Callable[[Cluster], object]
+    ) -> None:
         decider.cluster.outcome = Outcome.LOST_AFTER_WRITING
         decider.cluster.on_change = lambda _type, _pod: None
         await decider.bind(gpu_pod(), "n1")
@@ -90,8 +93,7 @@ class TestUnknownOutcome:
         assert booked_cards(decider, "u1") == "nothing"
         assert decider.reports.freed == ["n1"]
 
-    async def test_a_pod_bound_elsewhere_by_then_holds_nothing_here(self) -> None:
-        decider = following(gpu_pod())
+    async def test_a_pod_bound_elsewhere_by_then_holds_nothing_here(self, decider: DrivenDecider) -> None:
         decider.cluster.outcome = Outcome.LOST_BEFORE_WRITING
         await decider.bind(gpu_pod(), "n1")
         decider.cluster.pods["default/pod"]["spec"]["nodeName"] = "n2"
@@ -100,8 +102,7 @@ class TestUnknownOutcome:
         assert decider.reports.freed == ["n1"]
         assert "without cards" in decider.reports.mismatches[0][1]
 
-    async def test_a_response_older_than_the_watch_books_no_deleted_pod(self) -> None:
-        decider = following(gpu_pod())
+    async def test_a_response_older_than_the_watch_books_no_deleted_pod(self, decider: DrivenDecider) -> None:
         decider.cluster.outcome = Outcome.LOST_AFTER_WRITING
         bound: list[Pod] = []
 
@@ -125,8 +126,9 @@ class TestUnknownOutcome:
         await decider.binder.settle()
         assert booked_cards(decider, "u1") == "nothing"
 
-    async def test_after_a_broken_response_the_pod_is_read_again(self, caplog: pytest.LogCaptureFixture) -> None:
-        decider = following(gpu_pod())
+    async def test_after_a_broken_response_the_pod_is_read_again(
+        self, decider: DrivenDecider, caplog: pytest.LogCaptureFixture
+    ) -> None:
         decider.cluster.outcome = Outcome.LOST_BEFORE_WRITING
         get_pod, failures = decider.cluster.get_pod, [RuntimeError("a bug")]
 
@@ -151,8 +153,7 @@ def _binding(decider: DrivenDecider) -> dict[str, Any]:
 class TestVanished:
     """A reserved pod that is missing in a complete list is read."""
 
-    async def test_after_a_bind_that_the_watch_missed(self) -> None:
-        decider = following(gpu_pod())
+    async def test_after_a_bind_that_the_watch_missed(self, decider: DrivenDecider) -> None:
         decider.cluster.on_change = lambda _type, _pod: None
         assert await decider.bind(gpu_pod(), "n1") == ""
         decider.pods.waiting.clear()
@@ -162,8 +163,7 @@ class TestVanished:
         assert booked_cards(decider, "u1") == "nothing"
         assert decider.reports.freed == ["n1"]
 
-    async def test_a_pod_younger_than_the_list_keeps_its_cards(self) -> None:
-        decider = following(gpu_pod())
+    async def test_a_pod_younger_than_the_list_keeps_its_cards(self, decider: DrivenDecider) -> None:
         decider.cluster.on_change = lambda _type, _pod: None
         assert await decider.bind(gpu_pod(), "n1") == ""
         decider.pods.waiting.clear()
@@ -191,8 +191,7 @@ class TestVanished:
 
 
 @pytest.mark.parametrize("written", [True, False], ids=["after-it-was-written", "before-it-was-written"])
-async def test_a_cancelled_bind_leaks_nothing(*, written: bool) -> None:
-    decider = following(gpu_pod())
+async def test_a_cancelled_bind_leaks_nothing(decider: DrivenDecider, *, written: bool) -> None:
     decider.cluster.on_change = lambda _type, _pod: None
     entered = asyncio.Event()
     bind_pod = decider.cluster.bind_pod
@@ -234,8 +233,7 @@ async def test_a_bind_cancelled_before_its_write_leaks_nothing() -> None:
     assert await decider.bind(gpu_pod(), "n1") == ""
 
 
-async def test_a_write_that_fails_by_a_bug_is_settled_too() -> None:
-    decider = following(gpu_pod())
+async def test_a_write_that_fails_by_a_bug_is_settled_too(decider: DrivenDecider) -> None:
 
     async def broken(**_binding: Any) -> None:
         raise ZeroDivisionError
@@ -247,8 +245,7 @@ async def test_a_write_that_fails_by_a_bug_is_settled_too() -> None:
     assert booked_cards(decider, "u1") == "nothing"
 
 
-async def test_settling_waits_for_binds_in_progress() -> None:
-    decider = following(gpu_pod())
+async def test_settling_waits_for_binds_in_progress(decider: DrivenDecider) -> None:
     held = HeldBindings(decider.cluster)
     binding = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
     await turns()

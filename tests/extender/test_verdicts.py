@@ -77,8 +77,12 @@ class Known:
         return at_once(self.verdicts.of(wanting(millicores), names))
 
 
-def test_pods_of_one_template_share_a_verdict(asked: list[str]) -> None:
-    known = Known()
+@pytest.fixture
+def known() -> Known:
+    return Known()
+
+
+def test_pods_of_one_template_share_a_verdict(known: Known, asked: list[str]) -> None:
     assert known.judge("n1") == known.judge("n1") == [FITS]
     assert asked == ["600"]
     known.judge("n1", millicores=601)
@@ -86,8 +90,7 @@ def test_pods_of_one_template_share_a_verdict(asked: list[str]) -> None:
 
 
 @pytest.mark.parametrize("change", ["reserve", "cancel", "release", "correction", "label", "resource", "gone"])
-def test_a_verdict_is_forgotten_only_when_its_node_changes(change: str, asked: list[str]) -> None:
-    known = Known()
+def test_a_verdict_is_forgotten_only_when_its_node_changes(known: Known, change: str, asked: list[str]) -> None:
     known.ledger.reserve("u1", "default/a", "n1", taking(0))
     known.ledger.hold("u2", "default/b", "n1", taking(1))
     known.judge("n1", "n2")
@@ -114,8 +117,7 @@ def test_a_verdict_is_forgotten_only_when_its_node_changes(change: str, asked: l
     assert isinstance(verdict.refusal, UnknownNode) == (change == "gone")
 
 
-def test_after_looking_ahead_a_question_reads_no_bookings(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = Known()
+def test_after_looking_ahead_a_question_reads_no_bookings(known: Known, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_into: list[str] = []
     state = Ledger.state
 
@@ -146,24 +148,23 @@ class TestByName:
         monkeypatch.setattr(NodeStates, "look_up", counting)
         return looked_up
 
-    def test_the_third_question_looks_up_no_state(self, looked_up: list[Sequence[str]]) -> None:
-        known = Known()
+    def test_the_third_question_looks_up_no_state(self, known: Known, looked_up: list[Sequence[str]]) -> None:
         for _ in range(5):
             assert known.judge("n1", "n2", "n1") == [FITS, FITS, FITS]
         assert len(looked_up) == 2
 
     def test_a_need_that_is_asked_about_now_and_then_is_looked_up_by_state(
-        self, looked_up: list[Sequence[str]], asked: list[str]
+        self, known: Known, looked_up: list[Sequence[str]], asked: list[str]
     ) -> None:
-        known = Known()
         for millicores in [*range(1, NEEDS_BY_NAME + 2)] * 3:
             known.judge("n1", millicores=millicores)
         assert len(looked_up) == 3 * (NEEDS_BY_NAME + 1)
         assert len(asked) == NEEDS_BY_NAME + 1
         assert not any(by_name.verdicts for by_name in known.verdicts._by_name.values())
 
-    def test_only_the_node_that_changed_is_judged_again(self, looked_up: list[Sequence[str]], asked: list[str]) -> None:
-        known = Known()
+    def test_only_the_node_that_changed_is_judged_again(
+        self, known: Known, looked_up: list[Sequence[str]], asked: list[str]
+    ) -> None:
         for _ in range(3):
             known.judge("n1", "n2")
         asked.clear()
@@ -174,8 +175,7 @@ class TestByName:
         assert len(asked) == 1
         assert not looked_up
 
-    def test_names_without_a_node_are_not_kept(self) -> None:
-        known = Known()
+    def test_names_without_a_node_are_not_kept(self, known: Known) -> None:
         for number in range(10):
             known.judge("n1", f"absent-{number}")
         known.nodes.deleted(node("n1"))
@@ -184,8 +184,7 @@ class TestByName:
         assert not by_name.verdicts
         assert not by_name.changed
 
-    def test_a_node_that_changed_is_judged_before_names_are_looked_up(self, asked: list[str]) -> None:
-        known = Known()
+    def test_a_node_that_changed_is_judged_before_names_are_looked_up(self, known: Known, asked: list[str]) -> None:
         for _ in range(3):
             known.judge("n1", "n2")
         asked.clear()
@@ -196,8 +195,7 @@ class TestByName:
         assert verdict.refusal is not None
         assert asked == ["600"]
 
-    def test_of_many_nodes_that_changed_some_are_judged_at_once(self, asked: list[str]) -> None:
-        known = Known()
+    def test_of_many_nodes_that_changed_some_are_judged_at_once(self, known: Known, asked: list[str]) -> None:
         for number in range(MOST_REFRESHED + 5):
             known.nodes.changed(node(f"more-{number}"))
         for _ in range(3):
@@ -211,8 +209,7 @@ class TestByName:
         assert len(asked) == MOST_REFRESHED + 5
 
 
-def test_a_confirmed_reservation_changes_no_verdict(asked: list[str]) -> None:
-    known = Known()
+def test_a_confirmed_reservation_changes_no_verdict(known: Known, asked: list[str]) -> None:
     known.ledger.reserve("u1", "default/a", "n1", taking(0))
     known.judge("n1")
     known.ledger.hold("u1", "default/a", "n1", taking(0))
@@ -220,8 +217,7 @@ def test_a_confirmed_reservation_changes_no_verdict(asked: list[str]) -> None:
     assert len(asked) == 1
 
 
-def test_equal_nodes_share_a_verdict_whichever_pods_hold_their_cards(asked: list[str]) -> None:
-    known = Known()
+def test_equal_nodes_share_a_verdict_whichever_pods_hold_their_cards(known: Known, asked: list[str]) -> None:
     known.nodes.changed(node("n2"))
     known.ledger.hold("u1", "default/a", "n1", taking(0))
     known.ledger.hold("u2", "default/b", "n2", taking(0))
@@ -235,8 +231,7 @@ def test_equal_nodes_share_a_verdict_whichever_pods_hold_their_cards(asked: list
     assert len(asked) == 2
 
 
-def test_a_full_node_is_refused_with_its_sentence() -> None:
-    known = Known()
+def test_a_full_node_is_refused_with_its_sentence(known: Known) -> None:
     known.ledger.hold("u1", "default/a", "n1", taking(0, 1))
     (verdict,) = known.judge("n1")
     assert isinstance(verdict.refusal, NoRoom)
@@ -244,29 +239,25 @@ def test_a_full_node_is_refused_with_its_sentence() -> None:
     assert verdict.sentence
 
 
-def test_a_node_is_known_as_soon_as_it_is_there() -> None:
-    known = Known()
+def test_a_node_is_known_as_soon_as_it_is_there(known: Known) -> None:
     (verdict,) = known.judge("n3")
     assert isinstance(verdict.refusal, UnknownNode)
     known.nodes.changed(node("n3"))
     assert known.judge("n3") == [FITS]
 
 
-def test_verdicts_come_in_the_order_of_the_names() -> None:
-    known = Known()
+def test_verdicts_come_in_the_order_of_the_names(known: Known) -> None:
     known.ledger.hold("u1", "default/a", "n1", taking(0, 1))
     verdicts = known.judge("n2", "absent", "n1", "n2")
     assert [type(verdict.refusal) for verdict in verdicts] == [type(None), UnknownNode, NoRoom, type(None)]
 
 
-def test_a_fit_on_the_preferred_card_is_a_verdict_of_its_own() -> None:
-    known = Known()
+def test_a_fit_on_the_preferred_card_is_a_verdict_of_its_own(known: Known) -> None:
     known.nodes.changed(node("n1", labels={TELEMETRY + "gas-prefer-gpu": "card1"}))
     assert known.judge("n1", "n2") == [FITS_PREFERRED, FITS]
 
 
-def test_nodes_as_sent_are_judged_with_the_bookings_of_their_name_and_not_remembered() -> None:
-    known = Known()
+def test_nodes_as_sent_are_judged_with_the_bookings_of_their_name_and_not_remembered(known: Known) -> None:
     known.ledger.hold("u1", "default/a", "n1", taking(0, 1))
     facts = known.nodes.facts("n2")
     assert facts is not None
@@ -276,8 +267,7 @@ def test_nodes_as_sent_are_judged_with_the_bookings_of_their_name_and_not_rememb
     assert isinstance(verdict.refusal, UnknownNode)
 
 
-def test_equal_nodes_as_sent_share_a_verdict_within_one_filter_only(asked: list[str]) -> None:
-    known = Known()
+def test_equal_nodes_as_sent_share_a_verdict_within_one_filter_only(known: Known, asked: list[str]) -> None:
     known.ledger.hold("u1", "default/a", "n3", taking(0, 1))
     sent = known.nodes.as_sent(node(name) for name in ("n1", "n2", "n3"))
     verdicts = at_once(known.verdicts.as_sent(wanting(), sent))
@@ -287,8 +277,7 @@ def test_equal_nodes_as_sent_share_a_verdict_within_one_filter_only(asked: list[
     assert len(asked) == 4
 
 
-def test_the_need_asked_about_longest_ago_is_forgotten_first(asked: list[str]) -> None:
-    known = Known()
+def test_the_need_asked_about_longest_ago_is_forgotten_first(known: Known, asked: list[str]) -> None:
     for millicores in [*range(1, MOST_NEEDS + 1), 1, MOST_NEEDS + 1]:
         known.judge("n1", millicores=millicores)
     asked.clear()
