@@ -27,13 +27,13 @@ from benchmarks.stage import stage
 from benchmarks.traces import WHOLE, Run, Trace, TraceNode, TracePod, generated_trace, read_traces, run_of
 from gas.extender.decider import Decider, Options
 from gas.extender.scoring.scoring import Scoring
+from gas.extender.verdicts import at_once
 from gas.extender.wire import BindingArgs, decode_filter
 from gas.objects.stored import HostPod, Node
 from gas.placement.node_score import NodeScore
 from gas.values.amounts import MILLICORES
 from gas.vocabularies.intel import names
 from gas.vocabularies.known import DEFAULT
-from tests.extender.at_once import at_once
 
 FIRST_SEED = 42
 SHARES = 20

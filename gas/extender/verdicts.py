@@ -24,6 +24,17 @@ T = TypeVar("T")
 Turns = Generator[None, None, T]
 """Work that is done in turns: it yields whenever other work should get its turn, and returns a T."""
 
+
+def at_once(work: Turns[T]) -> T:
+    """Do work without the pauses that it offers to other work, and return its result."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+
 MOST_NEEDS = 1024
 MOST_VERDICTS = 500_000
 """Different needs remembered, and verdicts of all of them, about 100 bytes each; beyond that the need that was asked

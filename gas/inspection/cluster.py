@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from gas.daemon.flags import UsageError
-from gas.doctor.checks.rebuilt_ledger import at_once
 from gas.doctor.programs import EXTENDER, PLUGIN, containers_with, flag_values
 from gas.extender.command_line import parse_flags
 from gas.extender.decider import Decider, FilterDecision, Options, options_of
@@ -17,6 +16,7 @@ from gas.extender.decisions import Decision
 from gas.extender.flags import Flags
 from gas.extender.hooks import Observer
 from gas.extender.host_resources import CPU, MEMORY, PODS, pod_requests
+from gas.extender.verdicts import at_once
 from gas.extender.wire import BindingArgs, FilterArgs
 from gas.inspection.objects import InspectedNode, InspectedPod, exclusion, node_rules
 from gas.ledger.ledger import Booking

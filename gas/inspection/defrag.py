@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gas.doctor.checks.rebuilt_ledger import at_once
-from gas.extender.verdicts import FITS_PREFERRED
+from gas.extender.verdicts import FITS_PREFERRED, at_once
 from gas.inspection.cluster import Cluster, natural, not_offered, shortage
 from gas.inspection.objects import InspectedPod, node_rules
 from gas.inspection.report import Report, Row, columns

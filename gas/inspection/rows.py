@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gas.doctor.checks.rebuilt_ledger import at_once
+from gas.extender.verdicts import at_once
 from gas.inspection.cluster import Cluster, natural
 from gas.inspection.objects import InspectedPod, node_rules, yet_to_come
 from gas.inspection.report import Booked, Column, Report, Row, Selector, Value, columns

@@ -17,10 +17,9 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from gas.decision.names import TIMESTAMP
-from gas.doctor.checks.rebuilt_ledger import at_once
 from gas.extender.decisions import Decision
 from gas.extender.host_resources import CPU
-from gas.extender.verdicts import Verdict
+from gas.extender.verdicts import Verdict, at_once
 from gas.inspection.cluster import Cluster, natural, not_offered
 from gas.inspection.defrag import VICTIM_STEPS, Move, cards_of, plan_moves
 from gas.inspection.objects import InspectedPod, PodAffinity, Toleration, held_back, yet_to_come

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from gas.extender.debug import differences
 from gas.extender.pods import Pods
-from gas.extender.verdicts import Verdicts
+from gas.extender.verdicts import Verdicts, at_once
 from gas.ledger.ledger import Ledger, State
 from gas.objects.stored import Node, Pod
 from gas.placement.company import Company
@@ -24,7 +24,6 @@ from gas.vocabularies.known import DEFAULT
 from gas.vocabularies.pod_parts import need_facts
 from gas.vocabularies.protocol import NeedOptions
 from tests.builders import container, node_json, pod_json
-from tests.extender.at_once import at_once
 from tests.extender.cluster import Cluster, Outcome
 from tests.extender.decider import DrivenDecider, as_pod
 from tests.listed import list_all

@@ -9,11 +9,11 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from gas.extender.debug import CardSummary
 from gas.extender.gauges import CARDS_A_PIECE, GAUGES, ClusterGauges, card_series
+from gas.extender.verdicts import at_once
 from gas.extender.wire import FilterArgs
 from gas.objects.stored import Pod
 from gas.values.cards import Card
 from tests.builders import container, node, pod_json
-from tests.extender.at_once import at_once
 from tests.extender.decider import DrivenDecider, as_pod
 from tests.listed import list_all
 

@@ -62,30 +62,6 @@ def test_every_metric_is_documented_and_named_by_the_conventions(encode: object)
             assert name.endswith("_total")
 
 
-@pytest.mark.parametrize(
-    ("attribute", "labels", "sample"),
-    [
-        ("requests", ("filter", "fits"), "gas_extender_requests_total"),
-        ("refusals", ("too-few-cards",), "gas_extender_refusals_total"),
-        ("search_limits", (), "gas_extender_search_limit_hits_total"),
-        ("corrections", (), "gas_extender_corrections_total"),
-        ("refused_clients", ("name",), "gas_extender_refused_clients_total"),
-        ("certificate_reloads", ("failed",), "gas_extender_certificate_reloads_total"),
-        ("leader", (), "gas_extender_leader"),
-        ("ready", (), "gas_extender_ready"),
-        ("unreadable_annotations", (), "gas_extender_unreadable_annotations"),
-        ("unannotated_pods", (), "gas_extender_unannotated_gpu_pods"),
-    ],
-)
-def test_metric(attribute: str, labels: tuple[str, ...], sample: str) -> None:
-    metrics = Metrics("1")
-    metric = getattr(metrics, attribute)
-    (metric.labels(*labels) if labels else metric).inc()
-    assert (
-        sum(each.value for family in metrics.registry.collect() for each in family.samples if each.name == sample) == 1
-    )
-
-
 def test_request_seconds_reach_from_half_a_millisecond_to_ten_seconds() -> None:
     metrics = Metrics("1")
     metrics.request_seconds.labels("filter").observe(0.0004)

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gas.extender.hooks import NO_CARDS
 from gas.extender.nodes import Nodes
-from gas.extender.verdicts import SPARE_STATES, UNKNOWN, NodeStates, Verdicts, as_verdict
+from gas.extender.verdicts import SPARE_STATES, UNKNOWN, NodeStates, Verdicts, as_verdict, at_once
 from gas.ledger.ledger import Ledger
 from gas.objects.stored import Node
 from gas.placement.choice import Footprint
@@ -26,7 +26,6 @@ from gas.values.cards import Card
 from gas.vocabularies.intel.inventory import read_node
 from gas.vocabularies.known import DEFAULT
 from tests.builders import node
-from tests.extender.at_once import at_once
 
 TELEMETRY = "telemetry.aware.scheduling.p/"
 NAMES = ("n1", "n2", "n3", "n4")

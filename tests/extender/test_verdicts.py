@@ -21,6 +21,7 @@ from gas.extender.verdicts import (
     NodeStates,
     Verdict,
     Verdicts,
+    at_once,
 )
 from gas.ledger.ledger import Ledger, LedgerState
 from gas.placement.choice import Choice, Footprint
@@ -31,7 +32,6 @@ from gas.values.amounts import sorted_amounts
 from gas.values.cards import Card
 from gas.vocabularies.known import DEFAULT
 from tests.builders import node
-from tests.extender.at_once import at_once
 from tests.listed import list_all
 
 TELEMETRY = "telemetry.aware.scheduling.p/"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.doctor.checks.rebuilt_ledger import at_once
+from gas.extender.verdicts import at_once
 from gas.inspection.cluster import MeasuredUse
 from gas.inspection.rows import waste_notes, waste_of
 from gas.values.cards import Card

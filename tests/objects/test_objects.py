@@ -118,21 +118,3 @@ def test_a_pod_without_namespace_is_in_default() -> None:
 def test_a_pod_is_over_when_its_containers_have_ended_for_good(phase: str, over: bool) -> None:
     body = msgspec.json.encode({"metadata": {"name": "p"}, "status": {"phase": phase}})
     assert msgspec.json.decode(body, type=Pod).is_over is over
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        pytest.param(b"{}", id="no-metadata"),
-        pytest.param(b'{"metadata": []}', id="metadata-is-a-list"),
-        pytest.param(b'{"metadata": {"labels": {"a": 1}}}', id="label-is-a-number"),
-        pytest.param(b'{"metadata": {}, "spec": {"containers": {}}}', id="containers-are-a-map"),
-        pytest.param(
-            b'{"metadata": {}, "spec": {"containers": [{"resources": {"requests": {"a": []}}}]}}',
-            id="amount-is-a-list",
-        ),
-    ],
-)
-def test_another_shape_is_a_validation_error(body: bytes) -> None:
-    with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(body, type=Pod)

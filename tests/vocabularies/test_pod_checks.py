@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gas.extender.verdicts import at_once
 from gas.objects.json_patch import Operation, Patch
 from gas.objects.stored import NewPod, Pod
 from gas.placement.inventory import UNUSED
@@ -24,7 +25,6 @@ from gas.vocabularies.pod_checks import LONGEST_WARNING, MOST_KINDS, MOST_SEARCH
 from gas.vocabularies.protocol import AdmissionChecks, NeedOptions, NodeFacts
 from tests.builders import container, node, pod, pod_json
 from tests.extender.admission.reviews import apply, as_json
-from tests.extender.at_once import at_once
 from tests.made_up import MADE_UP
 
 CHECKS = PodChecks(DEFAULT, NeedOptions())

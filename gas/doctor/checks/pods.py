@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 
 from gas.doctor.check import Check
-from gas.doctor.checks.rebuilt_ledger import RebuiltLedger, at_once, rebuild_ledger
+from gas.doctor.checks.rebuilt_ledger import RebuiltLedger, rebuild_ledger
 from gas.doctor.findings import Finding, Unseen, about, kubectl_pod, not_seen, ok, problem, unknown, warning
 from gas.doctor.gpus import DryPod, dry_pod_for
 from gas.doctor.snapshot import Reply, Snapshot
+from gas.extender.verdicts import at_once
 from gas.objects.stored import DetailedPod
 from gas.placement.inventory import NOTHING
 from gas.placement.place import place

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from gas.decision.text import MalformedAnnotation
 from gas.doctor.findings import Unseen
@@ -16,8 +15,6 @@ from gas.objects.stored import DetailedPod
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.pod_parts import need_facts
 from gas.vocabularies.protocol import BadNeed, NodeFacts
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +78,3 @@ def _book(rebuilt: RebuiltLedger, pod: DetailedPod, vocabularies: Vocabularies) 
         rebuilt.faults.append(Fault(pod, written.doubt, is_unbooked=False))
     rebuilt.ledger.hold(pod.uid, pod.key, pod.node_name, written.footprint)
     rebuilt.holders.setdefault(pod.node_name, []).append(pod)
-
-
-def at_once(work: Generator[None, None, T]) -> T:
-    """Do work without the pauses that it offers to other work, and return its result."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result

@@ -10,12 +10,12 @@ import msgspec
 from gas.extender.decider import CannotBind, Decider, FilterDecision, Options
 from gas.extender.preemption.preemption import Preemption
 from gas.extender.preemption.wire import PreemptArgs, Proposal
+from gas.extender.verdicts import at_once
 from gas.extender.wire import BindingArgs, FilterArgs
 from gas.objects.stored import DisruptionBudget, HostPod, Node, PreemptorPod
 from gas.vocabularies.known import DEFAULT
 from gas.vocabularies.protocol import NeedOptions
 from tests.builders import container, node_json, pod_json
-from tests.extender.at_once import at_once
 
 PREEMPTING = Options(
     vocabularies=DEFAULT,

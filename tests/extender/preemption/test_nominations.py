@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from gas.extender.debug import books_json
 from gas.extender.decider import Decider
-from gas.extender.verdicts import Verdicts
+from gas.extender.verdicts import Verdicts, at_once
 from gas.extender.wire import BindingArgs, FilterArgs, SentNode
 from gas.objects.stored import HostPod, Node
 from gas.placement.choice import Choice
 from gas.placement.place import place
 from tests.builders import container, node_json
-from tests.extender.at_once import at_once
 from tests.extender.preemption.setting import PREEMPTING, PreemptingCluster, priority_pod
 from tests.listed import list_all
 

@@ -21,14 +21,13 @@ from gas.extender.readiness import NotReady
 from gas.extender.scoring.prioritize import Prioritize
 from gas.extender.scoring.scores import IN_TREE, Scores, as_scores
 from gas.extender.scoring.scoring import Scoring
-from gas.extender.verdicts import NodeStates
+from gas.extender.verdicts import NodeStates, at_once
 from gas.extender.wire import BadRequest, FilterArgs, Unreadable, decode_filter
 from gas.objects.stored import AskedPod, HostPod, Node
 from gas.placement.need import PodNeed
 from gas.placement.node_score import NodeScore
 from gas.vocabularies.known import DEFAULT
 from tests.builders import container, node_json, pod_json
-from tests.extender.at_once import at_once
 from tests.extender.cluster import Cluster
 from tests.extender.decider import DrivenDecider
 from tests.listed import list_all

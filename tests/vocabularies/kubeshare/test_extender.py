@@ -13,6 +13,7 @@ import pytest
 from gas.extender.debug import differences
 from gas.extender.decider import Options
 from gas.extender.scoring.scoring import Scoring
+from gas.extender.verdicts import at_once
 from gas.extender.wire import FilterArgs
 from gas.objects.stored import AskedPod
 from gas.placement.node_score import NodeScore
@@ -23,7 +24,6 @@ from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedOptions
 from gas.vocabularies.selection import parse_vocabularies
 from tests.builders import container, pod_json
-from tests.extender.at_once import at_once
 from tests.extender.decider import DrivenDecider, as_pod, booked_cards
 from tests.extender.decider import following as decider_following
 from tests.kubeshare_words import GIB, GPUID, VGPU, share, sharing, sharing_node, with_card
