@@ -4,7 +4,7 @@ import asyncio
 import os
 import shutil
 import ssl
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,15 +19,19 @@ from tests.extender.authority import Authority, Pair, client_context, encrypted,
 VERSIONS = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda v: v.name)
 
 
+@dataclass
+class TlsPort:
+    """The certificate files of a port, the authority that signs them and its clients, and what the port counts."""
+
+    authority: Authority
+    files: CertificateFiles
+    metrics: Metrics = field(default_factory=lambda: Metrics("test"))
+
+
 @pytest.fixture
-def files(authority: Authority) -> CertificateFiles:
+def port(authority: Authority) -> TlsPort:
     server = authority.issue("server")
-    return CertificateFiles(cert=server.cert, key=server.key, cacert=authority.cert)
-
-
-@pytest.fixture
-def metrics() -> Metrics:
-    return Metrics("test")
+    return TlsPort(authority, CertificateFiles(cert=server.cert, key=server.key, cacert=authority.cert))
 
 
 def refused(metrics: Metrics, reason: str) -> float | None:
@@ -45,69 +49,53 @@ def look_twice(certificates: ServingCertificates) -> bool:
 
 class TestClients:
     @VERSIONS
-    def test_a_client_of_the_authority_may_call(
-        self, authority: Authority, files: CertificateFiles, metrics: Metrics, version: ssl.TLSVersion
-    ) -> None:
-        context = ServingCertificates(files, metrics)
-        _, server = shake_hands(context, client_context(authority, authority.issue("scheduler"), version))
+    def test_a_client_of_the_authority_may_call(self, port: TlsPort, version: ssl.TLSVersion) -> None:
+        context = ServingCertificates(port.files, port.metrics)
+        _, server = shake_hands(context, client_context(port.authority, port.authority.issue("scheduler"), version))
         assert server.version() == version.name.replace("_", ".")
 
     # contract E10.1
     @VERSIONS
     def test_a_client_without_a_certificate_is_refused(
-        self,
-        authority: Authority,
-        files: CertificateFiles,
-        metrics: Metrics,
-        version: ssl.TLSVersion,
-        caplog: pytest.LogCaptureFixture,
+        self, port: TlsPort, version: ssl.TLSVersion, caplog: pytest.LogCaptureFixture
     ) -> None:
-        context = ServingCertificates(files, metrics)
+        context = ServingCertificates(port.files, port.metrics)
         with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
-            shake_hands(context, client_context(authority, None, version))
-        assert refused(metrics, "no-certificate") == 1
+            shake_hands(context, client_context(port.authority, None, version))
+        assert refused(port.metrics, "no-certificate") == 1
         assert "it has no certificate" in caplog.text
 
     # contract E10.1
     @VERSIONS
     def test_a_client_of_a_foreign_authority_is_refused(
-        self,
-        authority: Authority,
-        files: CertificateFiles,
-        metrics: Metrics,
-        version: ssl.TLSVersion,
-        caplog: pytest.LogCaptureFixture,
+        self, port: TlsPort, version: ssl.TLSVersion, caplog: pytest.LogCaptureFixture
     ) -> None:
-        foreign = Authority(authority.folder, "foreign")
-        context = ServingCertificates(files, metrics)
+        foreign = Authority(port.authority.folder, "foreign")
+        context = ServingCertificates(port.files, port.metrics)
         with pytest.raises(ssl.SSLCertVerificationError):
-            shake_hands(context, client_context(authority, foreign.issue("scheduler"), version))
-        assert refused(metrics, "unverified") == 1
+            shake_hands(context, client_context(port.authority, foreign.issue("scheduler"), version))
+        assert refused(port.metrics, "unverified") == 1
         assert "cannot be verified" in caplog.text
 
-    def test_a_client_whose_certificate_has_ended_is_refused(
-        self, authority: Authority, files: CertificateFiles, metrics: Metrics
-    ) -> None:
-        ended = authority.issue("scheduler", lasts=-timedelta(days=1))
+    def test_a_client_whose_certificate_has_ended_is_refused(self, port: TlsPort) -> None:
+        ended = port.authority.issue("scheduler", lasts=-timedelta(days=1))
         with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
-            shake_hands(ServingCertificates(files, metrics), client_context(authority, ended))
+            shake_hands(ServingCertificates(port.files, port.metrics), client_context(port.authority, ended))
 
     # contract E10.1
     @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated:DeprecationWarning")
-    def test_tls_before_1_2_is_refused(self, authority: Authority, files: CertificateFiles, metrics: Metrics) -> None:
-        client = client_context(authority, authority.issue("scheduler"))
+    def test_tls_before_1_2_is_refused(self, port: TlsPort) -> None:
+        client = client_context(port.authority, port.authority.issue("scheduler"))
         client.set_ciphers("ALL:@SECLEVEL=0")
         client.minimum_version = client.maximum_version = ssl.TLSVersion.TLSv1_1
         with pytest.raises(ssl.SSLError):
-            shake_hands(ServingCertificates(files, metrics), client)
-        assert refused(metrics, "handshake") == 1
+            shake_hands(ServingCertificates(port.files, port.metrics), client)
+        assert refused(port.metrics, "handshake") == 1
 
-    def test_a_client_that_supports_http2_gets_http_1_1(
-        self, authority: Authority, files: CertificateFiles, metrics: Metrics
-    ) -> None:
-        client = client_context(authority, authority.issue("scheduler"))
+    def test_a_client_that_supports_http2_gets_http_1_1(self, port: TlsPort) -> None:
+        client = client_context(port.authority, port.authority.issue("scheduler"))
         client.set_alpn_protocols(["h2", "http/1.1"])
-        context = ServingCertificates(files, metrics)
+        context = ServingCertificates(port.files, port.metrics)
         assert shake_hands(context, client)[1].selected_alpn_protocol() == "http/1.1"
 
 
@@ -121,65 +109,49 @@ class TestAllowedNames:
         ],
     )
     def test_a_named_client_may_call(
-        self,
-        authority: Authority,
-        files: CertificateFiles,
-        *,
-        metrics: Metrics,
-        version: ssl.TLSVersion,
-        name: str,
-        dns: tuple[str, ...],
+        self, port: TlsPort, version: ssl.TLSVersion, name: str, dns: tuple[str, ...]
     ) -> None:
-        certificates = ServingCertificates(files, metrics, allowed_names=frozenset({"scheduler"}))
-        pair = authority.issue(name, dns=dns)
-        shake_hands(certificates, client_context(authority, pair, version))
-        assert refused(metrics, "name") is None
+        certificates = ServingCertificates(port.files, port.metrics, allowed_names=frozenset({"scheduler"}))
+        pair = port.authority.issue(name, dns=dns)
+        shake_hands(certificates, client_context(port.authority, pair, version))
+        assert refused(port.metrics, "name") is None
 
     @VERSIONS
     def test_another_client_is_refused_logged_with_its_names_and_counted(
-        self,
-        authority: Authority,
-        files: CertificateFiles,
-        metrics: Metrics,
-        version: ssl.TLSVersion,
-        caplog: pytest.LogCaptureFixture,
+        self, port: TlsPort, version: ssl.TLSVersion, caplog: pytest.LogCaptureFixture
     ) -> None:
-        certificates = ServingCertificates(files, metrics, allowed_names=frozenset({"scheduler"}))
-        pair = authority.issue("kubelet", dns=("node-1",))
+        certificates = ServingCertificates(port.files, port.metrics, allowed_names=frozenset({"scheduler"}))
+        pair = port.authority.issue("kubelet", dns=("node-1",))
         with pytest.raises(ssl.SSLError, match="may not call"):
-            shake_hands(certificates, client_context(authority, pair, version))
-        assert refused(metrics, "name") == 1
+            shake_hands(certificates, client_context(port.authority, pair, version))
+        assert refused(port.metrics, "name") == 1
         (record,) = caplog.records
         assert vars(record)["names"] == "kubelet,node-1"
 
-    def test_the_log_names_the_flag_of_the_port(
-        self, authority: Authority, files: CertificateFiles, metrics: Metrics, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        of_webhooks = replace(files, flags=CertificateFlags(names="admission-client-names"))
-        certificates = ServingCertificates(of_webhooks, metrics, allowed_names=frozenset({"kube-apiserver"}))
+    def test_the_log_names_the_flag_of_the_port(self, port: TlsPort, caplog: pytest.LogCaptureFixture) -> None:
+        of_webhooks = replace(port.files, flags=CertificateFlags(names="admission-client-names"))
+        certificates = ServingCertificates(of_webhooks, port.metrics, allowed_names=frozenset({"kube-apiserver"}))
         with pytest.raises(ssl.SSLError):
-            shake_hands(certificates, client_context(authority, authority.issue("kube-scheduler")))
+            shake_hands(certificates, client_context(port.authority, port.authority.issue("kube-scheduler")))
         sentence = "refused a client: none of its certificate's names is in --admission-client-names"
         assert [record.getMessage() for record in caplog.records] == [sentence]
 
     def test_a_flood_of_refused_clients_does_not_fill_the_log(
-        self, authority: Authority, files: CertificateFiles, metrics: Metrics, caplog: pytest.LogCaptureFixture
+        self, port: TlsPort, caplog: pytest.LogCaptureFixture
     ) -> None:
-        certificates = ServingCertificates(files, metrics, allowed_names=frozenset({"scheduler"}))
-        client = client_context(authority, authority.issue("kubelet"))
+        certificates = ServingCertificates(port.files, port.metrics, allowed_names=frozenset({"scheduler"}))
+        client = client_context(port.authority, port.authority.issue("kubelet"))
         for _ in range(LIMITED_LINES + 5):
             with pytest.raises(ssl.SSLError):
                 shake_hands(certificates, client)
-        assert refused(metrics, "name") == LIMITED_LINES + 5
+        assert refused(port.metrics, "name") == LIMITED_LINES + 5
         assert len(caplog.records) == LIMITED_LINES
 
-    def test_a_part_of_a_name_is_not_the_name(
-        self, authority: Authority, files: CertificateFiles, metrics: Metrics
-    ) -> None:
-        certificates = ServingCertificates(files, metrics, allowed_names=frozenset({"scheduler"}))
+    def test_a_part_of_a_name_is_not_the_name(self, port: TlsPort) -> None:
+        certificates = ServingCertificates(port.files, port.metrics, allowed_names=frozenset({"scheduler"}))
         for name in ("scheduler2", "a.scheduler", "Scheduler", "scheduler,x"):
             with pytest.raises(ssl.SSLError):
-                shake_hands(certificates, client_context(authority, authority.issue(name, file="c")))
+                shake_hands(certificates, client_context(port.authority, port.authority.issue(name, file="c")))
 
 
 class TestRenewal:
@@ -187,61 +159,57 @@ class TestRenewal:
         caller, _ = shake_hands(certificates, client_context(authority, pair))
         return (caller.getpeercert() or {})["serialNumber"]
 
-    def test_a_changed_pair_is_served_to_new_connections(
-        self, authority: Authority, files: CertificateFiles, metrics: Metrics
-    ) -> None:
-        scheduler = authority.issue("scheduler")
-        certificates = ServingCertificates(files, metrics)
-        before = self.serial(certificates, authority, scheduler)
-        authority.issue("server", lasts=timedelta(days=9))
+    def test_a_changed_pair_is_served_to_new_connections(self, port: TlsPort) -> None:
+        scheduler = port.authority.issue("scheduler")
+        certificates = ServingCertificates(port.files, port.metrics)
+        before = self.serial(certificates, port.authority, scheduler)
+        port.authority.issue("server", lasts=timedelta(days=9))
         assert look_twice(certificates)
-        assert self.serial(certificates, authority, scheduler) != before
-        assert reloads(metrics, "used") == 1
+        assert self.serial(certificates, port.authority, scheduler) != before
+        assert reloads(port.metrics, "used") == 1
         assert not look_twice(certificates)
 
     def test_files_are_used_once_two_reads_found_the_same(
-        self, authority: Authority, files: CertificateFiles, metrics: Metrics, caplog: pytest.LogCaptureFixture
+        self, port: TlsPort, caplog: pytest.LogCaptureFixture
     ) -> None:
-        certificates = ServingCertificates(files, metrics)
-        key = files.key.read_bytes()
-        authority.issue("server")
-        new_key = files.key.read_bytes()
-        files.key.write_bytes(key)  # the new certificate is there, its key not yet
+        certificates = ServingCertificates(port.files, port.metrics)
+        key = port.files.key.read_bytes()
+        port.authority.issue("server")
+        new_key = port.files.key.read_bytes()
+        port.files.key.write_bytes(key)  # the new certificate is there, its key not yet
         assert not certificates.reload()
-        files.key.write_bytes(new_key)
+        port.files.key.write_bytes(new_key)
         assert not certificates.reload()
         assert certificates.reload()
-        assert reloads(metrics, "failed") == 0
+        assert reloads(port.metrics, "failed") == 0
         assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
-    def test_a_volume_that_swaps_a_link_is_followed(
-        self, authority: Authority, files: CertificateFiles, metrics: Metrics, tmp_path: Path
-    ) -> None:
+    def test_a_volume_that_swaps_a_link_is_followed(self, port: TlsPort, tmp_path: Path) -> None:
         old, new, link = tmp_path / "..1", tmp_path / "..2", tmp_path / "..data"
         for folder in (old, new):
             folder.mkdir()
-            pair = authority.issue("server")
+            pair = port.authority.issue("server")
             shutil.copy(pair.cert, folder / "tls.crt")
             shutil.copy(pair.key, folder / "tls.key")
         link.symlink_to(old)
         (tmp_path / "tls.crt").symlink_to(link / "tls.crt")
         (tmp_path / "tls.key").symlink_to(link / "tls.key")
-        linked = replace(files, cert=tmp_path / "tls.crt", key=tmp_path / "tls.key")
-        certificates = ServingCertificates(linked, metrics)
+        linked = replace(port.files, cert=tmp_path / "tls.crt", key=tmp_path / "tls.key")
+        certificates = ServingCertificates(linked, port.metrics)
         (tmp_path / "..tmp").symlink_to(new)
         os.replace(tmp_path / "..tmp", link)  # noqa: PTH105 -- the very call that a volume makes
         assert look_twice(certificates)
 
     @VERSIONS
     def test_a_withdrawn_authority_is_gone_with_the_next_connection_even_for_a_known_session(
-        self, authority: Authority, files: CertificateFiles, metrics: Metrics, version: ssl.TLSVersion
+        self, port: TlsPort, version: ssl.TLSVersion
     ) -> None:
-        new = Authority(authority.folder, "new")
-        both = authority.folder / "both.crt"
-        both.write_bytes(authority.cert.read_bytes() + new.cert.read_bytes())
-        certificates = ServingCertificates(replace(files, cacert=both), metrics)
-        old_client = client_context(authority, authority.issue("scheduler"), version)
-        new_client = client_context(authority, new.issue("scheduler2"), version)
+        new = Authority(port.authority.folder, "new")
+        both = port.authority.folder / "both.crt"
+        both.write_bytes(port.authority.cert.read_bytes() + new.cert.read_bytes())
+        certificates = ServingCertificates(replace(port.files, cacert=both), port.metrics)
+        old_client = client_context(port.authority, port.authority.issue("scheduler"), version)
+        new_client = client_context(port.authority, new.issue("scheduler2"), version)
         caller, _ = shake_hands(certificates, old_client)
         shake_hands(certificates, new_client)
         both.write_bytes(new.cert.read_bytes())
@@ -252,21 +220,16 @@ class TestRenewal:
 
     @pytest.mark.parametrize("damage", ["mismatch", "garbage", "gone", "bad-authority"])
     def test_unusable_files_leave_the_old_ones_in_use_and_are_logged_once_and_counted(
-        self,
-        authority: Authority,
-        files: CertificateFiles,
-        metrics: Metrics,
-        damage: str,
-        caplog: pytest.LogCaptureFixture,
+        self, port: TlsPort, damage: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        scheduler = authority.issue("scheduler")
-        clients = Path(shutil.copy(authority.cert, authority.cert.with_name("clients.crt")))
-        files = replace(files, cacert=clients)
-        certificates = ServingCertificates(files, metrics)
-        before = self.serial(certificates, authority, scheduler)
+        scheduler = port.authority.issue("scheduler")
+        clients = Path(shutil.copy(port.authority.cert, port.authority.cert.with_name("clients.crt")))
+        files = replace(port.files, cacert=clients)
+        certificates = ServingCertificates(files, port.metrics)
+        before = self.serial(certificates, port.authority, scheduler)
         good = {file: file.read_bytes() for file in (files.cert, files.key, clients)}
         if damage == "mismatch":
-            files.key.write_bytes(authority.issue("x").key.read_bytes())
+            files.key.write_bytes(port.authority.issue("x").key.read_bytes())
         elif damage == "garbage":
             files.cert.write_bytes(b"\x00\xff")
         elif damage == "gone":
@@ -275,44 +238,40 @@ class TestRenewal:
             clients.write_text("nothing")
         for _ in range(4):
             assert not certificates.reload()
-        assert reloads(metrics, "failed") == 1
+        assert reloads(port.metrics, "failed") == 1
         assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
-        assert self.serial(certificates, authority, scheduler) == before
+        assert self.serial(certificates, port.authority, scheduler) == before
         for file, content in good.items():
             file.write_bytes(content)
         assert not look_twice(certificates)
-        authority.issue("server")
+        port.authority.issue("server")
         assert look_twice(certificates)
-        assert self.serial(certificates, authority, scheduler) != before
+        assert self.serial(certificates, port.authority, scheduler) != before
 
-    async def test_the_files_are_checked_periodically(
-        self, authority: Authority, files: CertificateFiles, metrics: Metrics
-    ) -> None:
-        certificates = ServingCertificates(files, metrics)
+    async def test_the_files_are_checked_periodically(self, port: TlsPort) -> None:
+        certificates = ServingCertificates(port.files, port.metrics)
         watching = asyncio.create_task(certificates.watch(0.01))
-        authority.issue("server")
+        port.authority.issue("server")
         for _ in range(500):
-            if reloads(metrics, "used"):
+            if reloads(port.metrics, "used"):
                 break
             await asyncio.sleep(0.02)
         watching.cancel()
-        assert reloads(metrics, "used") == 1
+        assert reloads(port.metrics, "used") == 1
 
-    def test_the_metric_shows_when_certificates_end(
-        self, authority: Authority, files: CertificateFiles, metrics: Metrics
-    ) -> None:
+    def test_the_metric_shows_when_certificates_end(self, port: TlsPort) -> None:
         def days_left(flag: str) -> float:
             import time
 
             name = "gas_extender_certificate_expiry_timestamp_seconds"
-            end = metrics.registry.get_sample_value(name, {"flag": flag})
+            end = port.metrics.registry.get_sample_value(name, {"flag": flag})
             assert end is not None
             return (end - time.time()) / 86400
 
-        certificates = ServingCertificates(files, metrics)
+        certificates = ServingCertificates(port.files, port.metrics)
         assert days_left("cert") == pytest.approx(1, abs=0.1)
         assert days_left("cacert") == pytest.approx(30, abs=0.1)
-        authority.issue("server", lasts=timedelta(days=9))
+        port.authority.issue("server", lasts=timedelta(days=9))
         look_twice(certificates)
         assert days_left("cert") == pytest.approx(9, abs=0.1)
 
@@ -329,47 +288,43 @@ class TestAtTheStart:
         ],
     )
     def test_a_file_that_cannot_be_used_is_named_with_its_flag(
-        self, files: CertificateFiles, metrics: Metrics, flag: str, content: bytes | str | None, sentence: str
+        self, port: TlsPort, flag: str, content: bytes | str | None, sentence: str
     ) -> None:
-        file: Path = getattr(files, flag)
+        file: Path = getattr(port.files, flag)
         file.unlink()
         if isinstance(content, bytes):
             file.write_bytes(content)
         elif content:
             file.mkdir()
         with pytest.raises(GasError, match=f"^--{flag} {file} ") as error:
-            ServingCertificates(files, metrics)
+            ServingCertificates(port.files, port.metrics)
         assert sentence in str(error.value)
         assert error.value.exit_code != 0
 
-    def test_a_file_without_permission_is_named(
-        self, files: CertificateFiles, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_file_without_permission_is_named(self, port: TlsPort, monkeypatch: pytest.MonkeyPatch) -> None:
         def denied(*_args: object) -> None:
             raise PermissionError(13, "Permission denied")
 
         monkeypatch.setattr(Path, "open", denied)
         with pytest.raises(GasError, match=r"--cert .* cannot be read: Permission denied"):
-            ServingCertificates(files, metrics)
+            ServingCertificates(port.files, port.metrics)
 
-    def test_a_key_of_another_certificate(
-        self, authority: Authority, files: CertificateFiles, metrics: Metrics
-    ) -> None:
-        other = replace(files, key=authority.issue("x").key)
-        with pytest.raises(GasError, match=rf"^--key {other.key} is not the private key of --cert {files.cert}$"):
-            ServingCertificates(other, metrics)
+    def test_a_key_of_another_certificate(self, port: TlsPort) -> None:
+        other = replace(port.files, key=port.authority.issue("x").key)
+        with pytest.raises(GasError, match=rf"^--key {other.key} is not the private key of --cert {port.files.cert}$"):
+            ServingCertificates(other, port.metrics)
 
-    def test_an_encrypted_key_does_not_ask_for_a_passphrase(self, files: CertificateFiles, metrics: Metrics) -> None:
-        files.key.write_bytes(encrypted(files.key))
+    def test_an_encrypted_key_does_not_ask_for_a_passphrase(self, port: TlsPort) -> None:
+        port.files.key.write_bytes(encrypted(port.files.key))
         with pytest.raises(GasError, match=r"^--key .* is encrypted"):
-            ServingCertificates(files, metrics)
+            ServingCertificates(port.files, port.metrics)
 
-    def test_a_damaged_key(self, files: CertificateFiles, metrics: Metrics) -> None:
-        lines = files.key.read_text().splitlines()
-        files.key.write_text("\n".join([lines[0], "AAAA", lines[-1]]))
+    def test_a_damaged_key(self, port: TlsPort) -> None:
+        lines = port.files.key.read_text().splitlines()
+        port.files.key.write_text("\n".join([lines[0], "AAAA", lines[-1]]))
         with pytest.raises(GasError, match=r"^--cert .* cannot be used with --key "):
-            ServingCertificates(files, metrics)
+            ServingCertificates(port.files, port.metrics)
 
-    def test_key_and_certificate_swapped(self, files: CertificateFiles, metrics: Metrics) -> None:
+    def test_key_and_certificate_swapped(self, port: TlsPort) -> None:
         with pytest.raises(GasError, match=r"^--cert .* has no PEM certificate in it"):
-            ServingCertificates(replace(files, cert=files.key, key=files.cert), metrics)
+            ServingCertificates(replace(port.files, cert=port.files.key, key=port.files.cert), port.metrics)
