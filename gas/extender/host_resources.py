@@ -63,17 +63,19 @@ class HostFree(NamedTuple):
     pods: int
 
 
+ASSUMED = object()
+"""Stands for the details of a pod that is about to be bound."""
+
+
 class HostedPod(NamedTuple):
     """A pod that has a node and has not ended.
 
-    details  what `HostPods.describe` returns for the pod; None until the watch shows it on its node
-    assumed  True until then
+    details  what `HostPods.describe` returns for the pod; ASSUMED until the watch shows it on its node
     """
 
     node: str
     requests: SortedAmounts
-    details: Any = None
-    assumed: bool = False
+    details: Any
 
 
 class HostPods(Mirror[HostPod, HostedPod]):
@@ -102,12 +104,12 @@ class HostPods(Mirror[HostPod, HostedPod]):
     def assume(self, pod: Pod, node: str) -> None:
         """Count a pod that is about to be bound, unless it is counted already."""
         if pod.uid not in self.records:
-            self.put(pod.uid, HostedPod(sys.intern(node), self._requests(pod), assumed=True))
+            self.put(pod.uid, HostedPod(sys.intern(node), self._requests(pod), ASSUMED))
 
     def cancel(self, uid: str) -> None:
         """Stop counting a pod that was not bound after all; one that the watch has shown on its node stays."""
-        assigned = self.records.get(uid)
-        if assigned is not None and assigned.assumed:
+        hosted = self.records.get(uid)
+        if hosted is not None and hosted.details is ASSUMED:
             self.put(uid, None)
 
     def requested(self, uid: str) -> SortedAmounts | None:
@@ -122,7 +124,7 @@ class HostPods(Mirror[HostPod, HostedPod]):
     def details(self, uid: str) -> Any:
         """Return what `describe` returned for a pod; None if the watch has not shown it on a node."""
         hosted = self.records.get(uid)
-        return None if hosted is None else hosted.details
+        return None if hosted is None or hosted.details is ASSUMED else hosted.details
 
     def needs(self, pod: HostPod) -> bool:
         """Return whether a pod has a node or is counted, so that its end must not be missed."""
