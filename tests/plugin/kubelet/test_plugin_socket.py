@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import logging
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,42 +15,55 @@ def names_in(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
 
 
-async def test_a_socket_is_distinguished_from_another_at_its_path(socket_directory: Path) -> None:
-    path = socket_directory / "p.sock"
-    older, newer = aio.server(), aio.server()
-    first = await PluginSocket.listen(older, path)
+class Servers:
+    """Servers that listen at ``path``, one after the other; those that still run are stopped at the end."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.running: list[aio.Server] = []
+
+    async def listen(self) -> PluginSocket:
+        self.running.append(aio.server())
+        return await PluginSocket.listen(self.running[-1], self.path)
+
+    async def stop_first(self) -> None:
+        await self.running.pop(0).stop(None)
+
+
+@pytest.fixture
+async def servers(socket_directory: Path) -> AsyncIterator[Servers]:
+    servers = Servers(socket_directory / "p.sock")
+    yield servers
+    while servers.running:
+        await servers.stop_first()
+
+
+async def test_a_socket_is_distinguished_from_another_at_its_path(servers: Servers) -> None:
+    first = await servers.listen()
     assert first.is_there()
     assert not first.is_replaced()
-    second = await PluginSocket.listen(newer, path)
+    second = await servers.listen()
     assert not first.is_there()
     assert first.is_replaced()
     assert second.is_there()
-    await older.stop(None)
-    await newer.stop(None)
 
 
-async def test_the_end_of_an_older_server_leaves_the_newer_ones_socket(socket_directory: Path) -> None:
-    path = socket_directory / "p.sock"
-    older, newer = aio.server(), aio.server()
-    first = await PluginSocket.listen(older, path)
-    second = await PluginSocket.listen(newer, path)
+async def test_the_end_of_an_older_server_leaves_the_newer_ones_socket(servers: Servers) -> None:
+    first, second = await servers.listen(), await servers.listen()
     first.remove()
-    await older.stop(None)
+    await servers.stop_first()
     assert second.is_there()
-    assert await is_served(path)
+    assert await is_served(servers.path)
     second.remove()
-    await newer.stop(None)
-    assert file_identity(path) is None
+    assert file_identity(servers.path) is None
 
 
-async def test_a_removed_socket_is_neither_there_nor_replaced(socket_directory: Path) -> None:
-    server = aio.server()
-    socket = await PluginSocket.listen(server, socket_directory / "p.sock")
-    (socket_directory / "p.sock").unlink()
+async def test_a_removed_socket_is_neither_there_nor_replaced(servers: Servers) -> None:
+    socket = await servers.listen()
+    servers.path.unlink()
     assert not socket.is_there()
     assert not socket.is_replaced()
     socket.remove()
-    await server.stop(None)
 
 
 async def test_a_new_file_with_the_same_inode_is_another_one(tmp_path: Path) -> None:
@@ -63,45 +77,37 @@ async def test_a_new_file_with_the_same_inode_is_another_one(tmp_path: Path) -> 
     assert file_identity(tmp_path / "nothing") is None
 
 
-async def test_a_socket_that_was_left_behind_is_not_served(socket_directory: Path) -> None:
-    path = socket_directory / "p.sock"
-    server = aio.server()
-    await PluginSocket.listen(server, path)
-    assert await is_served(path)
-    await server.stop(None)  # takes away the name it was bound to, which the socket has no more
-    assert path.is_socket()
-    assert not await is_served(path)
-    assert not await is_served(socket_directory / "nothing")
+async def test_a_socket_that_was_left_behind_is_not_served(servers: Servers) -> None:
+    await servers.listen()
+    assert await is_served(servers.path)
+    await servers.stop_first()  # takes away the name it was bound to, which the socket has no more
+    assert servers.path.is_socket()
+    assert not await is_served(servers.path)
+    assert not await is_served(servers.path.with_name("nothing"))
 
 
-async def test_each_endpoint_is_a_new_name_of_the_socket_in_place_of_the_one_before(socket_directory: Path) -> None:
-    server = aio.server()
-    socket = await PluginSocket.listen(server, socket_directory / "p.sock")
+async def test_each_endpoint_is_a_new_name_of_the_socket_in_place_of_the_one_before(servers: Servers) -> None:
+    socket = await servers.listen()
     first = socket.new_endpoint()
     second = socket.new_endpoint()
     assert await is_served(second)
     assert socket.is_there()
-    assert names_in(socket_directory) == {second.name, "p.sock"}
+    assert names_in(servers.path.parent) == {second.name, "p.sock"}
     assert first != second
     socket.remove()
-    assert names_in(socket_directory) == set()
-    await server.stop(None)
+    assert names_in(servers.path.parent) == set()
 
 
-async def test_endpoints_of_killed_plugins_are_removed_and_those_of_running_ones_stay(socket_directory: Path) -> None:
-    path = socket_directory / "p.sock"
-    killed, running, newer = aio.server(), aio.server(), aio.server()
-    left = (await PluginSocket.listen(killed, path)).new_endpoint()
-    await killed.stop(None)
-    served = (await PluginSocket.listen(running, path)).new_endpoint()
-    other_resource = socket_directory / "p_monitoring-0.sock"
+async def test_endpoints_of_killed_plugins_are_removed_and_those_of_running_ones_stay(servers: Servers) -> None:
+    left = (await servers.listen()).new_endpoint()
+    await servers.stop_first()
+    served = (await servers.listen()).new_endpoint()
+    other_resource = servers.path.with_name("p_monitoring-0.sock")
     other_resource.write_text("")
-    await PluginSocket.listen(newer, path)
+    await servers.listen()
     assert not left.exists()
     assert await is_served(served)
     assert other_resource.exists()
-    await running.stop(None)
-    await newer.stop(None)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from gas.objects.stored import NodePod
 from gas.plugin.devices.allocation import Allocation
 from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Ids, PreferredRequest
 from gas.plugin.flags import parse_flags
-from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
 from gas.plugin.matching.allocator import Allocator, IssuedEnvironments, why_other_cards
 from gas.plugin.matching.gpu_pods import GpuPods
 from gas.plugin.matching.matcher import Matcher
@@ -21,24 +20,12 @@ from gas.plugin.metrics import Metrics
 from gas.vocabularies.known import DEFAULT
 from tests.builders import container
 from tests.listed import list_all
+from tests.plugin.called_by_hand import Kubelet
 from tests.plugin.called_by_hand import Node as ByHand
 from tests.plugin.gpus import gpu
-from tests.plugin.pods_for_plugin import I915, WITHOUT_DEVICES, decided, ids, node_pod, slots
+from tests.plugin.pods_for_plugin import I915, decided, ids, node_pod, slots
 
 ONE = container("c", i915=1)
-
-
-class Kubelet(PodResources):
-    """A list with the pods of these names, which have no devices yet."""
-
-    def __init__(self, *names: str) -> None:
-        self.names = names
-
-    async def pods(self) -> Listing | None:
-        return {f"default/{name}": WITHOUT_DEVICES for name in self.names} or None
-
-    async def pod(self, namespace: str, name: str) -> ContainerIds | None:
-        return WITHOUT_DEVICES if name in self.names else None
 
 
 class Node:

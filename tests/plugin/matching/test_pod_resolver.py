@@ -9,7 +9,6 @@ import pytest
 from gas.objects.stored import NodePod
 from gas.plugin.devices.device_ids import NO_IDS, PreferredRequest
 from gas.plugin.kubelet.device_server import REPLY_WITHIN, SETTLE_WITHIN
-from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
 from gas.plugin.matching import pod_resolver
 from gas.plugin.matching.gpu_pods import GpuPods
 from gas.plugin.matching.matcher import Match, Matcher
@@ -17,39 +16,13 @@ from gas.plugin.matching.pod_resolver import PodResolver
 from gas.vocabularies.known import DEFAULT
 from tests.builders import container
 from tests.listed import list_all
-from tests.plugin.pods_for_plugin import I915, WITHOUT_DEVICES, decided, ids, node_pod, slots
+from tests.plugin.called_by_hand import Kubelet
+from tests.plugin.pods_for_plugin import I915, decided, node_pod, slots
 from tests.plugin.scripted_kubelet import PATIENCE
 
 ONE = container("c", i915=1)
 A = node_pod(ONE, name="a", annotations=decided("card2", ts=1))
 B = node_pod(ONE, name="b", annotations=decided("card3", ts=2))
-
-
-class Kubelet(PodResources):
-    """A list with the pods of these names; ``given``: those of them that have a device.
-
-    asked     what it was asked for, in order
-    may_list  is waited for before it lists all pods
-    """
-
-    def __init__(self, *names: str, **given: str) -> None:
-        self.names = names
-        self.given = given
-        self.asked: list[str] = []
-        self.may_list = asyncio.Event()
-        self.may_list.set()
-
-    async def pods(self) -> Listing | None:
-        self.asked.append("all")
-        await self.may_list.wait()
-        return {f"default/{name}": self._entry(name) for name in self.names} or None
-
-    async def pod(self, namespace: str, name: str) -> ContainerIds | None:
-        self.asked.append(name)
-        return self._entry(name) if name in self.names else None
-
-    def _entry(self, name: str) -> ContainerIds:
-        return {"c": {I915: ids(self.given[name])}} if name in self.given else WITHOUT_DEVICES
 
 
 class Node:
@@ -65,6 +38,15 @@ class Node:
         request = PreferredRequest(resource=I915, offered=tuple(sorted(slots(4))), must_include=NO_IDS, size=1)
         preference = await asyncio.wait_for(self.resolver.resolve(request), PATIENCE)
         return preference.match
+
+    async def resolved_after(self, *shown: NodePod) -> tuple[str, str]:
+        """Return `resolved`, which waits until the watch has shown the last of these pods."""
+        resolving = asyncio.create_task(self.resolved())
+        for pod in shown:
+            await asyncio.sleep(0.02)
+            assert not resolving.done()
+            self.pods.changed(pod)
+        return await resolving
 
     async def resolved(self) -> tuple[str, str]:
         """Return the pod's name, "none" without one, and the match's doubt."""
@@ -136,24 +118,14 @@ async def test_no_known_pod_may_match() -> None:
 @pytest.mark.usefixtures("long")
 async def test_an_unwatched_pod_is_waited_for() -> None:
     node = Node(Kubelet("b"), A)
-    answering = asyncio.create_task(node.resolved())
-    await asyncio.sleep(0.02)
-    assert not answering.done()
-    node.pods.changed(B)
-    assert await answering == ("b", "")
+    assert await node.resolved_after(B) == ("b", "")
 
 
 @pytest.mark.usefixtures("long")
 async def test_without_a_list_the_watch_is_waited_for_while_no_pod_is_known() -> None:
     node = Node(Kubelet())
-    answering = asyncio.create_task(node.resolved())
-    await asyncio.sleep(0.02)
-    assert not answering.done()
-    node.pods.changed(node_pod(container("c"), name="web"))
-    await asyncio.sleep(0.02)
-    assert not answering.done()
-    node.pods.changed(A)
-    assert await answering == ("a", "kubelet does not list its pods")
+    web = node_pod(container("c"), name="web")
+    assert await node.resolved_after(web, A) == ("a", "kubelet does not list its pods")
 
 
 @pytest.mark.usefixtures("short")
@@ -163,11 +135,7 @@ async def test_a_silent_watch_is_waited_for_only_once(monkeypatch: pytest.Monkey
     monkeypatch.setattr(pod_resolver, "RESOLVE_WITHIN", 3600.0)
     assert (await node.resolved())[0] == "none"
     node.pods.changed(node_pod(container("c"), name="web"))
-    answering = asyncio.create_task(node.resolved())
-    await asyncio.sleep(0.02)
-    assert not answering.done()
-    node.pods.changed(A)
-    assert (await answering)[0] == "a"
+    assert (await node.resolved_after(A))[0] == "a"
 
 
 @pytest.mark.usefixtures("long")
@@ -209,11 +177,7 @@ async def test_the_next_pod_of_that_name_is_waited_for() -> None:
     first = node_pod(ONE, name="b", uid="first", started=True)
     node = Node(Kubelet("b"), first, A)
     node.pods.deleted(first)
-    answering = asyncio.create_task(node.resolved())
-    await asyncio.sleep(0.02)
-    assert not answering.done()
-    node.pods.changed(B)
-    assert await answering == ("b", "")
+    assert await node.resolved_after(B) == ("b", "")
 
 
 @pytest.mark.usefixtures("short")
@@ -226,8 +190,4 @@ async def test_a_pod_waited_for_in_vain_is_waited_for_again_after_it_was_shown(m
     await node.match()
     list_all(node.pods, [A])
     monkeypatch.setattr(pod_resolver, "RESOLVE_WITHIN", 3600.0)
-    answering = asyncio.create_task(node.resolved())
-    await asyncio.sleep(0.02)
-    assert not answering.done()
-    node.pods.changed(B)
-    assert await answering == ("b", "")
+    assert await node.resolved_after(B) == ("b", "")
