@@ -288,7 +288,7 @@ def metrics() -> dict[str, list[tuple[str, str, str, str]]]:
                 *((each.name, "gauge", ", ".join(each.labels), each.help_text) for each in GAUGES),
             ]
         ),
-        "gas-plugin": sorted(_of_registry(plugin.registry, {row.name: row.labels for row in plugin.sampled.rows})),
+        "gas-plugin": sorted(_of_registry(plugin.registry, {row.name: row.labels for row in plugin.rows})),
     }
 
 

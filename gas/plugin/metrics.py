@@ -75,36 +75,18 @@ _RECEIPTS = {
 _TOTAL = "_total"
 
 
-class SampledMetrics(Collector):
-    """Metrics that are read at each scrape. They have no samples before `Metrics.read`."""
-
-    def __init__(self, rows: Sequence[MetricRow]) -> None:
-        self.rows = rows
-        self.read: Callable[[], Iterable[Sample]] = tuple
-
-    def collect(self) -> Iterable[Metric]:
-        families = {row.name: _family(row) for row in self.rows}
-        for name, labels, value in self.read():
-            families[name].add_metric(labels, value)
-        return families.values()
-
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing: the names never clash."""
-        return ()
-
-
 def _family(row: MetricRow) -> CounterMetricFamily | GaugeMetricFamily:
     if row.name.endswith(_TOTAL):
         return CounterMetricFamily(row.name.removesuffix(_TOTAL), row.description, labels=row.labels)
     return GaugeMetricFamily(row.name, row.description, labels=row.labels)
 
 
-class Metrics:
-    """The plugin's metrics; whoever sees something happen counts it.
+class Metrics(Collector):
+    """The plugin's metrics. Some are counted by whoever sees something happen; the others are read at each scrape.
 
     registry  what `/metrics` shows
     watches   takes each watch, see `WatchCollector.follow`
-    rows      of the parts that are switched on
+    rows      those that are read, with the rows of the parts that are switched on; without samples before `read`
     receipts  counters by the kind of receipt
     """
 
@@ -112,8 +94,9 @@ class Metrics:
         self.registry = registry = CollectorRegistry(auto_describe=False)
         self.watches = WatchCollector("gas_plugin")
         registry.register(self.watches)
-        self.sampled = SampledMetrics((*ROWS, *rows))
-        registry.register(self.sampled)
+        self.rows = (*ROWS, *rows)
+        self._read: Callable[[], Iterable[Sample]] = tuple
+        registry.register(self)
         self.answers = Counter(
             "gas_plugin_answers_total",
             "Responses to kubelet, by method and outcome: decided, fell-back (a bug; kubelet's own choice stands and "
@@ -163,4 +146,14 @@ class Metrics:
 
     def read(self, read: Callable[[], Iterable[Sample]]) -> None:
         """Read the samples of the other metrics with this function."""
-        self.sampled.read = read
+        self._read = read
+
+    def collect(self) -> Iterable[Metric]:
+        families = {row.name: _family(row) for row in self.rows}
+        for name, labels, value in self._read():
+            families[name].add_metric(labels, value)
+        return families.values()
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: the names never clash."""
+        return ()

@@ -47,7 +47,7 @@ def _labels() -> set[str]:
         for label in metric._labelnames
     }
     of_gauges = {label for gauge in GAUGES for label in gauge.labels}
-    sampled = {label for row in PLUGIN.sampled.rows for label in row.labels}
+    sampled = {label for row in PLUGIN.rows for label in row.labels}
     return own | of_gauges | sampled | {"__name__", "kind", "version", "le"} | TARGET_LABELS
 
 

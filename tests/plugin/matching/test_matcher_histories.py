@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from hypothesis import Phase, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
@@ -333,3 +333,51 @@ def test_without_a_listing_pods_that_come_one_by_one_get_their_cards() -> None:
 
 def test_without_a_listing_many_pods_at_once_always_get_ids_that_are_free() -> None:
     _live(ManyWithoutListing, 50)
+
+
+SHAPES: list[dict[str, Any]] = [
+    {"containers": [1], "init": []},
+    {"containers": [2], "init": []},
+    {"containers": [1, 1], "init": [3]},
+    {"containers": [4], "init": [4]},
+]
+
+
+@given(st.permutations(range(4)), st.permutations(range(4)), st.randoms(use_true_random=False))
+def test_pods_of_different_sizes_get_their_cards_in_any_order_without_a_listing(
+    kubelets_order: list[int], ts: list[int], chance: random.Random
+) -> None:
+    cards = iter(range(10))
+    pods = []
+    for number, shape in enumerate(SHAPES):
+        init = [[f"card{next(cards)}" for _ in range(size)] for size in shape["init"]]
+        if number == 2:
+            apps = [[init[0][0]], [init[0][1]]]
+        elif number == 3:
+            apps = init
+        else:
+            apps = [[f"card{next(cards)}" for _ in range(size)] for size in shape["containers"]]
+        pods.append(
+            node_pod(
+                *(container(f"c{at}", i915=size) for at, size in enumerate(shape["containers"])),
+                name=f"pod{number}",
+                init=tuple(container(f"i{at}", i915=size) for at, size in enumerate(shape["init"])),
+                annotations=decided("|".join(map(",".join, apps)), init="|".join(map(",".join, init)), ts=ts[number]),
+            )
+        )
+    kubelet = Kubelet({I915: slots(10)}, chance)
+    plugin = Plugin(GpuPods(DEFAULT), None)
+    list_all(plugin.pods, pods)
+
+    handed: list[Handed] = []
+    for number in kubelets_order:
+        handed += [each for each in kubelet.admit(pods[number], plugin) if each is not None]
+
+    assert len(handed) == 8 - 1
+    for each in handed:
+        target = each.match.target
+        assert target is not None
+        assert (target.pod.uid, target.demand) == (each.pod.uid, each.want)
+        if not each.by_chance:
+            assert target.decided is not None
+            assert {id_.card for id_ in each.ids} == set(target.decided.cards)
