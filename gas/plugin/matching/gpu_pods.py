@@ -145,8 +145,6 @@ class GpuPods:
     """
 
     def __init__(self, vocabularies: Vocabularies, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.changes = 0
-        """How often a GPU pod was added, changed or removed."""
         self._vocabularies = vocabularies
         self._pods: dict[str, GpuPod] = {}
         self._keys: dict[str, str] = {}
@@ -218,16 +216,11 @@ class GpuPods:
             self._served.add(pod.uid)
         if seen is not None and not pod.is_over:
             self._pods[pod.uid] = seen
-            self.changes += 1
         else:
-            self._drop(pod.uid)
-
-    def _drop(self, uid: str) -> None:
-        if self._pods.pop(uid, None) is not None:
-            self.changes += 1
+            self._pods.pop(pod.uid, None)
 
     def _forget(self, uid: str) -> None:
-        self._drop(uid)
+        self._pods.pop(uid, None)
         key = self._keys.pop(uid, "")
         if self._uids.get(key) == uid:
             del self._uids[key]

@@ -140,27 +140,11 @@ class Matcher:
         self._current: Progress | None = None
         self._asked: Match | None = None
         """What GetPreferredAllocation was matched with, until the next Allocate."""
-        self._refreshed = 0
+        self._refresh()
+        pods.subscribe(self._refresh)
 
     def __iter__(self) -> Iterator[GpuPod]:
         return iter(self.pods)
-
-    def refresh(self) -> None:
-        """Take over the pods that the watch has shown. Every call does so; doing it earlier saves kubelet the wait.
-
-        The pod in the middle stays even if it is deleted: kubelet does not know that yet.
-        """
-        if self._refreshed == self.pods.changes and len(self._progress) == len(self.pods):
-            return
-        for uid in [uid for uid in self._progress if self.pods.get(uid) is None]:
-            if self._progress[uid] is not self._current or self._current.is_complete:
-                del self._progress[uid]
-        for pod in self.pods:
-            if (progress := self._progress.get(pod.uid)) is None:
-                self._progress[pod.uid] = Progress(pod)
-            else:
-                progress.pod = pod
-        self._refreshed = self.pods.changes
 
     def prefer(self, request: PreferredRequest, *, listing: Listing | None = None, doubt: str = "") -> Preference:
         """Return the ids that the container should get. May be called again for the same question, with a listing.
@@ -168,7 +152,6 @@ class Matcher:
         listing  taken after kubelet made this call and before its reply; None or empty when there is none
         doubt    why a match that is not certain may be wrong, if there is a better reason than the listing shows
         """
-        self.refresh()
         if listing:
             waiting = [progress for progress in self._progress.values() if not progress.pod.is_admitted]
             self._reconcile(listing, waiting, settled_before=float("inf"))
@@ -183,7 +166,6 @@ class Matcher:
 
         now  seconds of a monotonic clock
         """
-        self.refresh()
         match, self._asked = self._asked, None
         if match is None or match.question is None or not match.question.can_lead_to(request):
             match = self._find(request, None, NOT_ASKED)
@@ -195,7 +177,6 @@ class Matcher:
 
         asked  when kubelet was asked for it, by the clock of `allocate`
         """
-        self.refresh()
         self._reconcile(listing, self._progress.values(), settled_before=asked - SETTLED)
 
     def kubelet_restarted(self) -> None:
@@ -223,7 +204,7 @@ class Matcher:
 
         More than one only while a deleted pod and the next one with its ids are both known.
         """
-        self.refresh()
+        self._forget_gone()
         return [
             Holder(progress.pod, progress.confidence is Confidence.KNOWN)
             for progress in self._progress.values()
@@ -243,6 +224,25 @@ class Matcher:
         """Return whether kubelet is in the middle of this pod."""
         return self._current is not None and self._current.pod.uid == uid and not self._current.is_complete
 
+    def _refresh(self) -> None:
+        """Take over the pods that the watch has shown: after each event, so that kubelet never waits for it.
+
+        The pod in the middle stays even if it is deleted: kubelet does not know that yet.
+        """
+        for uid in [uid for uid in self._progress if self.pods.get(uid) is None]:
+            if self._progress[uid] is not self._current or self._current.is_complete:
+                del self._progress[uid]
+        for pod in self.pods:
+            if (progress := self._progress.get(pod.uid)) is None:
+                self._progress[pod.uid] = Progress(pod)
+            else:
+                progress.pod = pod
+
+    def _forget_gone(self) -> None:
+        """Forget deleted pods that kubelet has finished meanwhile. Most calls have nothing to do here."""
+        if len(self._progress) > len(self.pods):
+            self._refresh()
+
     def _reconcile(self, listing: Listing, progresses: Iterable[Progress], *, settled_before: float) -> None:
         for progress in progresses:
             if (containers := listing.get(progress.pod.key)) is not None:
@@ -252,6 +252,7 @@ class Matcher:
 
     def _find(self, call: Call, listing: Listing | None, doubt: str) -> Match:
         """Return the likeliest container, and how certain it is."""
+        self._forget_gone()
         question = call if isinstance(call, PreferredRequest) else None
         unwatched = self.unwatched_pods(listing) if listing is not None else frozenset[str]()
         in_order = list(self._in_order(call, listing))

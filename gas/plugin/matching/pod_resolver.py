@@ -55,7 +55,6 @@ class PodResolver:
 
     def pods_changed(self) -> None:
         """Note that the watch has shown something."""
-        self._matcher.refresh()
         self._is_watch_silent = False
         self._changed.set()
         self._changed = asyncio.Event()

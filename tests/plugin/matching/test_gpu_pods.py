@@ -246,20 +246,6 @@ class TestWatch:
 
         assert told == [1, 1, 2, 1]  # a part of a list, its end, and two events
 
-    def test_only_changes_of_gpu_pods_are_counted(self) -> None:
-        pods = GpuPods(DEFAULT)
-        wanting, other = node_pod(container(i915=1), uid="u"), node_pod(container("c"), uid="w", name="web")
-        counted = []
-        for event in (pods.changed, pods.changed, pods.deleted, pods.deleted):
-            event(wanting)
-            event(other)
-            counted.append(pods.changes)
-        list_all(pods, [wanting, other])
-        list_all(pods, [])
-
-        assert counted == [1, 2, 3, 3]
-        assert pods.changes == 5
-
 
 class TestRequestedMemory:
     GPUS = (

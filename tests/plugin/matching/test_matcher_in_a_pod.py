@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gas.placement.choice import ContainerChoice
-from gas.plugin.devices.device_ids import NO_IDS, PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing
-from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
-from gas.plugin.matching.matcher import Matcher
 from gas.plugin.matching.progress import Confidence
 from gas.values.cards import Card
-from gas.vocabularies.known import DEFAULT
 from tests.builders import container
-from tests.listed import list_all
 from tests.plugin.called_by_hand import Node, named
 from tests.plugin.pods_for_plugin import I915, decided, ids, node_pod, slots
 
@@ -271,25 +264,3 @@ def test_a_pod_deleted_before_its_allocate_is_forgotten_after_it() -> None:
     assert named(node.allocate("card0-0")) == ("a", "c", "guessed")
 
     assert node.prefer(1, slots(1)).match.target is None
-
-
-def test_pods_are_iterated_only_after_the_watch_has_shown_something() -> None:
-    """There may be hundreds of pods, and kubelet waits."""
-
-    class Counted(GpuPods):
-        times = 0
-
-        def __iter__(self) -> Iterator[GpuPod]:
-            self.times += 1
-            return super().__iter__()
-
-    pods = Counted(DEFAULT)
-    matcher = Matcher(pods)
-    list_all(pods, [TWO])
-    request = PreferredRequest(resource=I915, offered=tuple(slots(3)), must_include=NO_IDS, size=1)
-    for _ in range(3):
-        matcher.prefer(request)
-    assert pods.times == 1
-    pods.changed(OTHER)
-    matcher.prefer(request)
-    assert pods.times == 2
