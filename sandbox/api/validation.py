@@ -230,24 +230,13 @@ def _event_causes(event: dict[str, Any]) -> list[Cause]:
 def with_defaults(kind: Kind, value: dict[str, Any]) -> dict[str, Any]:
     """Return the object without nulls and with the defaults of its kind. Raises ApiFailure (400)."""
     bare = {name: part for name, part in value.items() if name not in ("kind", "apiVersion") and part is not None}
-    if kind is PODS:
-        return _pod_defaults(bare)
-    if kind is NODES:
-        return _node_defaults(bare)
-    if kind is LEASES:
-        return _lease_defaults(bare)
-    return bare
+    return _DEFAULTS[kind](bare) if kind in _DEFAULTS else bare
 
 
 def causes_of(kind: Kind, value: dict[str, Any]) -> list[Cause]:
     """Return everything that is invalid in an object; empty if it is valid."""
-    causes = _metadata_causes(value["metadata"])
-    if kind is PODS:
-        causes += _pod_causes(value)
-    elif kind is NODES:
-        causes += _node_causes(value)
-    elif kind is LEASES:
-        causes += _lease_causes(value)
-    elif kind is EVENTS:
-        causes += _event_causes(value)
-    return causes
+    return _metadata_causes(value["metadata"]) + (_CAUSES[kind](value) if kind in _CAUSES else [])
+
+
+_DEFAULTS = {PODS: _pod_defaults, NODES: _node_defaults, LEASES: _lease_defaults}
+_CAUSES = {PODS: _pod_causes, NODES: _node_causes, LEASES: _lease_causes, EVENTS: _event_causes}

@@ -36,18 +36,15 @@ _RANDOM = 8
 """Number of characters that ``tempfile`` adds to the prefix."""
 
 
-def short_temporary_directory(longest_inside: str) -> TemporaryDirectory[str]:
-    """Create a temporary directory in the usual place, or in /tmp if that path is too long for unix sockets.
-
-    longest_inside  the longest relative path of a socket in it
-    """
-    usual, longest = tempfile.gettempdir(), LONGEST_PATH - len(longest_inside) - len(_PREFIX) - _RANDOM - 2
-    parent = usual if len(os.fsencode(usual)) <= longest else "/tmp"  # noqa: S108 -- it is short
-    return TemporaryDirectory(prefix=_PREFIX, dir=parent)
-
-
 LONGEST_SOCKET = "n999/device-plugins/gpu.intel.com-i915.sock"
 """The longest path of a socket of a node, relative to the directory of the sandbox."""
+
+
+def _short_temporary_directory() -> TemporaryDirectory[str]:
+    """Create a temporary directory in the usual place, or in /tmp if that path is too long for the nodes' sockets."""
+    usual, longest = tempfile.gettempdir(), LONGEST_PATH - len(LONGEST_SOCKET) - len(_PREFIX) - _RANDOM - 2
+    parent = usual if len(os.fsencode(usual)) <= longest else "/tmp"  # noqa: S108 -- it is short
+    return TemporaryDirectory(prefix=_PREFIX, dir=parent)
 
 
 async def _run_plugin_node(
@@ -187,7 +184,7 @@ async def running_sandbox(
 
     Raises ProcessEnded, in an ExceptionGroup once the block has begun.
     """
-    with short_temporary_directory(LONGEST_SOCKET) as name:
+    with _short_temporary_directory() as name:
         directory = Path(name)
         async with ApiServer() as server, ApiClient(server.url) as client:
             set_up(server.api)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -36,19 +34,6 @@ async def test_flags_that_the_sandbox_sets_are_refused(server: ApiServer, tmp_pa
     with pytest.raises(FlagOfTheSandbox, match="the sandbox sets this flag itself"):
         async with running_extender(tmp_path, server.url, [flag]):
             pytest.fail("it is not running")
-
-
-async def test_the_end_of_the_extender_is_reported_with_its_last_output(server: ApiServer, tmp_path: Path) -> None:
-    async with running_extender(tmp_path, server.url, []) as extender:
-        os.kill(extender.child.process.pid, signal.SIGKILL)
-        with pytest.raises(ProcessEnded, match=r"the extender ended with exit code -9\. Its last output:\n."):
-            await extender.child.until_it_ends()
-
-
-async def test_the_extender_is_stopped_when_the_block_ends(server: ApiServer, tmp_path: Path) -> None:
-    async with running_extender(tmp_path, server.url, []) as extender:
-        assert extender.child.process.returncode is None
-    assert extender.child.process.returncode == 0
 
 
 def _program(directory: Path, *lines: str) -> dict[str, str]:

@@ -10,9 +10,7 @@ import aiohttp
 import pytest
 
 from sandbox.api.client import ApiClient, RefusedByApi
-from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import NODES
-from sandbox.api.routes import Access
 from sandbox.api.server import ApiServer
 from tests.sandbox.api.api_server_thread import api_server_thread
 from tests.sandbox.objects import PATIENCE, PODS, node, pod
@@ -55,35 +53,6 @@ async def test_bookmarks_are_sent_at_intervals() -> None:
             event = await asyncio.wait_for(anext(events), PATIENCE)
             assert event.word == "BOOKMARK"
             assert event.value["metadata"]["resourceVersion"] == str(stored.version)
-
-
-async def test_an_interception_can_return_a_failure(server: ApiServer, client: ApiClient) -> None:
-    async def broken(access: Access) -> ApiFailure | None:
-        if (access.verb, access.resource, access.name) == ("create", "pods/binding", "p"):
-            return ApiFailure(500, "InternalError", "etcdserver: request timed out")
-        return None
-
-    server.settings.intercept = broken
-    await client.post(PODS, pod("p"))
-    with pytest.raises(RefusedByApi, match="request timed out"):
-        await client.post(f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"name": "n"}})
-    assert "nodeName" not in (await client.get(f"{PODS}/p"))["spec"]
-
-
-async def test_an_interception_can_delay_a_request(server: ApiServer, client: ApiClient) -> None:
-    open_door = asyncio.Event()
-
-    async def wait(_access: Access) -> ApiFailure | None:
-        await open_door.wait()
-        return None
-
-    server.settings.intercept = wait
-    request = asyncio.create_task(client.post(PODS, pod("p")))
-    await asyncio.sleep(0.05)
-    assert not request.done()
-    assert server.api.storage.objects("pods") == []
-    open_door.set()
-    assert (await request)["metadata"]["name"] == "p"
 
 
 def test_a_thread_serves_callers_without_an_event_loop() -> None:
