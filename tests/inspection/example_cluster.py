@@ -9,7 +9,10 @@ from typing import Any
 import msgspec
 
 from gas.inspection.cluster import Cluster
+from gas.inspection.gather import Following
 from gas.inspection.objects import InspectedNode, InspectedPod
+from gas.inspection.page.board import Board
+from gas.inspection.page.view import View
 from sandbox.api.kinds import NAMESPACES, NODES, PODS
 from sandbox.api.server import ApiServer
 from tests.builders import container, node_json, pod_json
@@ -136,6 +139,19 @@ def decoded_pod(built: Mapping[str, Any]) -> InspectedPod:
 def cluster_of(nodes: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) -> Cluster:
     """Return the cluster that these objects show."""
     return Cluster.of(list(map(decoded_node, nodes)), list(map(decoded_pod, pods)), counts_hosts=True)
+
+
+async def no_decisions(_cluster: Cluster) -> tuple[str, ...]:
+    """Read no decisions of an extender for a page."""
+    return ("the last decisions are not shown",)
+
+
+def page_of(cluster: Cluster | None, board: Board) -> View:
+    """Return a page that shows a cluster, which no watch keeps up to date; None if it is not read yet."""
+    view = View(None, no_decisions)  # type: ignore[arg-type]
+    if cluster is not None:
+        view.show(Following(cluster, ()), board)  # type: ignore[arg-type]
+    return view
 
 
 def example_cluster() -> Cluster:

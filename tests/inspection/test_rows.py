@@ -8,13 +8,11 @@ from typing import Any
 import msgspec
 
 from gas.inspection.cluster import Cluster
-from gas.inspection.gather import Following
 from gas.inspection.node_view import node_data
 from gas.inspection.page.board import Board
-from gas.inspection.page.view import View
 from gas.inspection.report import Booked, Report
 from gas.inspection.rows import FIXED_KEYS, card_report, column_of, node_report, pod_report, waste_of
-from tests.inspection.example_cluster import cluster_of, gpu_node_json, record, running
+from tests.inspection.example_cluster import cluster_of, gpu_node_json, page_of, record, running
 
 
 def cluster() -> Cluster:
@@ -26,10 +24,6 @@ def cluster() -> Cluster:
     pod = running("p", "n", "card0", i915=1)
     pod["spec"]["containers"][0]["resources"]["requests"].update({f"gpu.intel.com/{name}": "3" for name in names})
     return cluster_of([node], [pod])
-
-
-async def no_decisions(_cluster: Cluster) -> tuple[str, ...]:
-    return ()
 
 
 def sent_as(document: object) -> Any:
@@ -57,7 +51,6 @@ def test_every_resource_has_a_column_of_its_own() -> None:
 
 async def test_the_page_shows_such_a_cluster() -> None:
     found = cluster()
-    view = View(None, no_decisions)  # type: ignore[arg-type]
     board = Board("epoch")
     assert list(board.update(found, ["n"])) == [None]
     sent = json.loads(board.whole())
@@ -65,7 +58,7 @@ async def test_the_page_shows_such_a_cluster() -> None:
     (card,) = sent_as(node_data(found, "n"))["cards"]
     assert card["card"] == "card0"
     assert card["resource.held"] == {"booked": 3, "capacity": 4}
-    view.show(Following(found, ()), board)  # type: ignore[arg-type]
+    view = page_of(found, board)
     (listed,) = sent_as(view.pods("", ""))["pods"]
     document = sent_as(await view.pod("default", "p"))
     assert listed["name"] == document["name"] == "p"

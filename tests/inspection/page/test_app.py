@@ -14,12 +14,12 @@ import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
+from typing import NamedTuple
 
 import pytest
 
 from gas.extender.decisions import Decisions
 from gas.inspection.cluster import Cluster, Missing
-from gas.inspection.gather import Following
 from gas.inspection.page import app as pages
 from gas.inspection.page.app import LONGEST_TEXT, page_app
 from gas.inspection.page.board import Board
@@ -31,6 +31,7 @@ from tests.inspection.example_cluster import (
     decoded_pod,
     example_cluster,
     gpu_node_json,
+    page_of,
     record,
 )
 from tests.inspection.example_cluster import running as running_pod
@@ -40,22 +41,12 @@ FILES = ("/", "/page.css", "/page.js", "/icon.svg")
 DATA = ("/data/cluster", "/data/state", "/data/pods", "/data/decisions", "/data/node?name=gpu-1")
 
 
-async def no_decisions(_cluster: Cluster) -> tuple[str, ...]:
-    return ()
+class Shown(NamedTuple):
+    """A page of the example cluster."""
 
-
-class ShownExample(View):
-    """The page of the example cluster, which no watch keeps up to date."""
-
-    def __init__(self) -> None:
-        super().__init__(None, no_decisions)  # type: ignore[arg-type]
-        self.cluster = example_cluster()
-        self.board = Board("e")
-        self.begin()
-
-    def begin(self) -> None:
-        self.show(Following(self.cluster, ()), self.board)  # type: ignore[arg-type]
-        self.update(*self.cluster.node_names)
+    cluster: Cluster
+    board: Board
+    page: View
 
     def update(self, *names: str) -> None:
         for _ in self.board.update(self.cluster, list(names)):
@@ -73,13 +64,16 @@ def served(view: View, *, hosts: tuple[str, ...] = (), interval: float = 0.02) -
 
 
 @pytest.fixture
-def view() -> ShownExample:
-    return ShownExample()
+def shown() -> Shown:
+    cluster, board = example_cluster(), Board("e")
+    found = Shown(cluster, board, page_of(cluster, board))
+    found.update(*cluster.node_names)
+    return found
 
 
 @pytest.fixture
-def page(view: ShownExample) -> Iterator[Running]:
-    with served(view) as found:
+def page(shown: Shown) -> Iterator[Running]:
+    with served(shown.page) as found:
         yield found
 
 
@@ -122,9 +116,9 @@ def test_only_get_and_head_are_served(page: Running, path: str, method: str) -> 
     ],
 )
 def test_only_known_hosts_are_served_because_a_site_can_point_its_name_here(
-    view: ShownExample, host: str, status: int
+    shown: Shown, host: str, status: int
 ) -> None:
-    with served(view, hosts=("gpus.example.org",)) as page:
+    with served(shown.page, hosts=("gpus.example.org",)) as page:
         for path in ("/", "/data/cluster"):
             assert page.ask("GET", path, headers={"Host": host})[0] == status
 
@@ -165,17 +159,17 @@ def test_files_and_documents_are_compressed_for_browsers_that_take_it(page: Runn
     assert page.ask("GET", "/data/cluster")[2]["cache-control"] == "no-store"
 
 
-def test_what_cannot_be_shown_is_a_sentence(page: Running, view: ShownExample) -> None:
+def test_what_cannot_be_shown_is_a_sentence(page: Running, shown: Shown) -> None:
     assert page.ask("GET", "/data/node?name=nothing")[:2] == (
         404,
-        f"{_missing(lambda: view.cluster.node('nothing'))}\n".encode(),
+        f"{_missing(lambda: shown.cluster.node('nothing'))}\n".encode(),
     )
     status, text, _ = page.ask("GET", f"/data/pods?text={'x' * (LONGEST_TEXT + 1)}")
     assert (status, text) == (400, b"parameter text: expected at most 300 characters, found 301\n")
 
 
 def test_before_the_cluster_is_read_the_page_says_so() -> None:
-    with served(View(None, no_decisions)) as page:  # type: ignore[arg-type]
+    with served(page_of(None, Board("e"))) as page:
         for path in ("/data/cluster", "/data/pods"):
             status, text, headers = page.ask("GET", path)
             assert (status, text, headers["retry-after"]) == (503, b"the cluster is being read\n", "2")
@@ -188,29 +182,29 @@ def _missing(ask: Callable[[], object]) -> str:
     return str(missing.value)
 
 
-def test_texts_of_others_arrive_escaped(page: Running, view: ShownExample) -> None:
-    view._notes = ("use is \u202eshown",)
+def test_texts_of_others_arrive_escaped(page: Running, shown: Shown) -> None:
+    shown.page._notes = ("use is \u202eshown",)
     assert page.ask("GET", "/data/state")[1]["notes"] == ["use is \\u202eshown"]
     hostile = running_pod("x", "gpu-1", "card0", i915=1, memory_max=GB)
     hostile["metadata"]["labels"] = {"a": "\u05d0</script>\x1b[2J"}
-    view.cluster.watched_pods.changed(decoded_pod(hostile))
+    shown.cluster.watched_pods.changed(decoded_pod(hostile))
     _, found, _ = page.ask("GET", "/data/pod?namespace=default&name=x")
     assert found["labels"] == {"a": "\\u05d0</script>\\x1b[2J"}
 
 
-def test_links_name_cards_and_tiles(page: Running, view: ShownExample) -> None:
+def test_links_name_cards_and_tiles(page: Running, shown: Shown) -> None:
     tiles = {"gpu.intel.com/gpu-numbers": "0.1", "gpu.intel.com/xe-links": "0.0-1.0"}
     node = gpu_node_json("linked", record(0), record(1), labels=tiles)
     node["status"]["allocatable"]["gpu.intel.com/tiles"] = "4"
-    view.cluster.watched_nodes.changed(decoded_node(node))
+    shown.cluster.watched_nodes.changed(decoded_node(node))
     assert page.ask("GET", "/data/node?name=linked")[1]["links"] == ["card0 gt0 - card1 gt0"]
 
 
-def test_the_pod_s_way_and_why_are_those_of_kubectl_gas(page: Running, view: ShownExample) -> None:
+def test_the_pod_s_way_and_why_are_those_of_kubectl_gas(page: Running, shown: Shown) -> None:
     record = Decisions()
     record.filtered("uid-default-train-0", ["gpu-1", "gpu-2"], 0.001)
     record.made("uid-default-train-0", "default/train-0", "gpu-1", "card0", verb="bind", seconds=0.004, now=7.0)
-    view.cluster.decisions = list(record)
+    shown.cluster.decisions = list(record)
     _, found, _ = page.ask("GET", "/data/pod?namespace=default&name=train-0")
     assert found["held"][0]["card"] == "card0"
     assert found["held"][0]["amounts"] == {"i915": 1, "memory.max": 12 * GB, "millicores": 800}
@@ -261,18 +255,18 @@ def _events(answer: http.client.HTTPResponse, *, gzipped: bool) -> Generator[tup
 
 
 @pytest.mark.parametrize("gzipped", [False, True])
-def test_changes_come_as_events_that_can_be_continued(page: Running, view: ShownExample, *, gzipped: bool) -> None:
-    whole = json.loads(view.whole())
+def test_changes_come_as_events_that_can_be_continued(page: Running, shown: Shown, *, gzipped: bool) -> None:
+    whole = json.loads(shown.page.whole())
     start = f"{whole['board']}@{whole['version']}"
     stream = events(page, start, gzipped=gzipped)
     event, _, data = next(stream)
     assert (event, json.loads(data)["waiting"]) == ("state", 1)
-    view.cluster.watched_pods.changed(decoded_pod(running_pod("new", "gpu-10", "card1", i915=1, memory_max=GB)))
-    view.update("gpu-10")
+    shown.cluster.watched_pods.changed(decoded_pod(running_pod("new", "gpu-10", "card1", i915=1, memory_max=GB)))
+    shown.update("gpu-10")
     event, first, data = next(stream)
     assert event == "part"
     assert [each[0] for each in json.loads(data)["nodes"]] == ["gpu-10"]
-    assert first == f"{whole['board']}@{view.board.version}"
+    assert first == f"{whole['board']}@{shown.board.version}"
     assert next(stream)[0] == "state"
     again = events(page, first, gzipped=gzipped)
     assert next(again)[0] == "state"  # nothing that it has already
@@ -293,10 +287,10 @@ def test_a_version_that_is_not_a_number_counts_as_the_first(page: Running, after
     assert (event, len(json.loads(data)["nodes"])) == ("part", 3)
 
 
-def test_streams_are_limited_and_end_with_the_program(view: ShownExample, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_are_limited_and_end_with_the_program(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "MOST_STREAMS", 2)
-    with served(view) as page:
-        opened = [events(page, f"{view.board.name}@{view.board.version}") for _ in range(2)]
+    with served(shown.page) as page:
+        opened = [events(page, f"{shown.board.name}@{shown.board.version}") for _ in range(2)]
         for stream in opened:
             next(stream)
         assert page.ask("GET", "/data/changes")[0] == 503
@@ -308,7 +302,7 @@ def test_streams_are_limited_and_end_with_the_program(view: ShownExample, monkey
     opened[0].close()
 
 
-def test_a_browser_that_does_not_read_delays_no_other(page: Running, view: ShownExample) -> None:
+def test_a_browser_that_does_not_read_delays_no_other(page: Running, shown: Shown) -> None:
     silent = page.connect()
     silent.sendall(b"GET /data/changes?after= HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HT")
     half = page.connect()

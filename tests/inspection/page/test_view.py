@@ -12,7 +12,6 @@ import pytest
 
 from gas.cluster.connection import ApiServer as Connection
 from gas.cluster.connection import connect
-from gas.inspection.cluster import Cluster
 from gas.inspection.page import view as views
 from gas.inspection.page.view import MOST_NOTES, NotRead, View
 from tests.doctor.sandbox_cluster import Beside, doctor_server, write_kubeconfig
@@ -23,6 +22,7 @@ from tests.inspection.example_cluster import (
     example_nodes,
     example_pods,
     fill,
+    no_decisions,
     running,
     use_path,
     with_real_uids,
@@ -35,10 +35,6 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def no_decisions(_cluster: Cluster) -> tuple[str, ...]:
-    return ("the last decisions are not shown",)
-
-
 @asynccontextmanager
 async def connected(directory: Path, url: str) -> AsyncIterator[Connection]:
     kubeconfig = write_kubeconfig(directory / "kubeconfig", url)
@@ -47,6 +43,16 @@ async def connected(directory: Path, url: str) -> AsyncIterator[Connection]:
         yield api
     finally:
         await api.close()
+
+
+@asynccontextmanager
+async def running_view(view: View) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(view.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.fixture(autouse=True)
@@ -71,8 +77,7 @@ async def test_the_map_follows_bookings_and_measured_use(tmp_path: Path) -> None
         with pytest.raises(NotRead, match="the cluster is being read"):
             view.whole()
         assert view.state()["trouble"] == "the cluster is being read"
-        running_view = asyncio.create_task(view.run())
-        try:
+        async with running_view(view):
             await until(lambda: view.state()["trouble"] == "" and "gpu-1" in shown(view))
             await until(lambda: shown(view)["gpu-1"][0][4] != -1)
             create_pod(server, running("new", "gpu-10", "card1", i915=1, memory_max=2 * GB))
@@ -81,23 +86,16 @@ async def test_the_map_follows_bookings_and_measured_use(tmp_path: Path) -> None
             await until(lambda: shown(view)["gpu-1"][0][4] == -1)
             assert (await view.decisions())["notes"] == ["the last decisions are not shown"]
             assert view.node("gpu-2")["ready"] is True
-        finally:
-            running_view.cancel()
-            await asyncio.gather(running_view, return_exceptions=True)
 
 
 async def test_a_page_that_starts_before_the_api_server_shows_why_until_it_is_there(tmp_path: Path) -> None:
     async with connected(tmp_path, "http://127.0.0.1:1") as api:
         view = View(api, no_decisions)
-        running_view = asyncio.create_task(view.run())
-        try:
+        async with running_view(view) as task:
             await until(lambda: "cannot connect to the API server" in str(view.state()["trouble"]))
             with pytest.raises(NotRead, match="cannot connect to the API server"):
                 view.whole()
-            assert not running_view.done()
-        finally:
-            running_view.cancel()
-            await asyncio.gather(running_view, return_exceptions=True)
+            assert not task.done()
 
 
 async def test_a_failure_of_the_page_itself_does_not_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,15 +106,11 @@ async def test_a_failure_of_the_page_itself_does_not_end_it(tmp_path: Path, monk
     async with server, connected(tmp_path, server.url) as api:
         fill(server, example_nodes(), example_pods())
         view = View(api, no_decisions)
-        with monkeypatch.context() as patched:
-            patched.setattr(views, "Board", fail)
-            running_view = asyncio.create_task(view.run())
-            await until(lambda: view.state()["trouble"] == "the page has failed: RuntimeError")
-        try:
+        async with running_view(view):
+            with monkeypatch.context() as patched:
+                patched.setattr(views, "Board", fail)
+                await until(lambda: view.state()["trouble"] == "the page has failed: RuntimeError")
             await until(lambda: view.state()["trouble"] == "" and "gpu-1" in shown(view))
-        finally:
-            running_view.cancel()
-            await asyncio.gather(running_view, return_exceptions=True)
 
 
 async def test_many_reasons_why_use_is_unknown_are_cut_short(tmp_path: Path) -> None:
@@ -128,14 +122,10 @@ async def test_many_reasons_why_use_is_unknown_are_cut_short(tmp_path: Path) -> 
         pods = [each for each in example_pods() if "extender" not in each["metadata"]["name"]]
         fill(server, example_nodes(), pods)
         view = View(api, no_decisions)
-        running_view = asyncio.create_task(view.run())
-        try:
+        async with running_view(view):
             await until(lambda: len(view.state()["notes"]) > 1)  # type: ignore[arg-type]
             notes = view.state()["notes"]
             assert isinstance(notes, list)
             assert notes[0] == "no extender was found in a pod; its default flags are assumed"
             assert len(notes) <= MOST_NOTES + 1
             assert notes[-1] == "and 1 more of such"
-        finally:
-            running_view.cancel()
-            await asyncio.gather(running_view, return_exceptions=True)
