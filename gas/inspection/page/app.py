@@ -61,9 +61,6 @@ INTERVAL = 1.0
 HEARTBEAT = 15.0
 """Seconds after which a stream without changes shows that it still lives."""
 
-LONGEST_TEXT = 300
-"""Characters of a search or a name in a request."""
-
 _BODY_PATIENCE = 5.0
 _COMPRESSION = 6
 
@@ -108,20 +105,13 @@ def page_app(
             Middleware(_Guard, hosts=hosts),
             Middleware(GZipMiddleware, compresslevel=_COMPRESSION, exclude_content_types=()),
         ],
-        exception_handlers={_BadParameter: _sentence(400), Missing: _sentence(404), NotRead: _sentence(503)},
+        exception_handlers={Missing: _sentence(404), NotRead: _sentence(503)},
     )
     return EarlyResponses(app, patience=_BODY_PATIENCE)
 
 
-class _BadParameter(Exception):
-    """A parameter of a request is too long."""
-
-
 def _parameter(request: Request, name: str) -> str:
-    text = request.query_params.get(name, "")
-    if len(text) > LONGEST_TEXT:
-        raise _BadParameter(f"parameter {name}: expected at most {LONGEST_TEXT} characters, found {len(text)}")
-    return text
+    return request.query_params.get(name, "")
 
 
 def _sentence(code: int) -> Callable[[Request, Exception], Response]:
