@@ -6,13 +6,14 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Collection
+from functools import partial
 
 import aiohttp
 
-from gas.cluster.connection import ApiServer, connect
+from gas.cluster.connection import connect
 from gas.daemon.command import stop_on_signals
 from gas.daemon.serving import PLAIN_KEEP_ALIVE, ListeningSocket, Port, listen, serve_with
-from gas.inspection.cluster import Cluster, PlacementSettings
+from gas.inspection.cluster import Cluster
 from gas.inspection.gather import UnusableDocument, Where, connected, parse_decisions, read_decisions
 from gas.inspection.page.app import page_app
 from gas.inspection.page.flags import Flags
@@ -39,12 +40,8 @@ async def show_page(where: Where, port: int, on_ready: Callable[[str], None]) ->
     """
     with listen(LOOPBACK, port, flag="port", most=MOST_CONNECTIONS) as opened:
         async with connected(where) as api:
-
-            async def decisions(cluster: Cluster) -> tuple[str, ...]:
-                return await read_decisions(api, cluster)
-
             on_ready(f"http://{LOOPBACK}:{opened.getsockname()[1]}/")
-            await _serve(api, opened, decisions, None, stop_on_signals(lambda _signal: None))
+            await _serve(View(api, partial(read_decisions, api)), opened, stop_on_signals(lambda _signal: None))
 
 
 async def serve_page(flags: Flags) -> None:
@@ -55,20 +52,13 @@ async def serve_page(flags: Flags) -> None:
         logger.info("serving the page on port %d", opened.getsockname()[1], extra={"apiserver": api.url})
         try:
             stopping = stop_on_signals(lambda _signal: None)
-            await _serve(api, opened, _from_extender(flags.extender), flags.settings, stopping, flags.page_hosts)
+            view = View(api, _from_extender(flags.extender), flags.settings)
+            await _serve(view, opened, stopping, flags.page_hosts)
         finally:
             await api.close()
 
 
-async def _serve(  # noqa: PLR0917
-    api: ApiServer,
-    opened: ListeningSocket,
-    decisions: ReadDecisions,
-    settings: PlacementSettings | None,
-    stopping: asyncio.Event,
-    hosts: Collection[str] = (),
-) -> None:
-    view = View(api, decisions, settings)
+async def _serve(view: View, opened: ListeningSocket, stopping: asyncio.Event, hosts: Collection[str] = ()) -> None:
     port = Port(app=page_app(view, stopping, hosts=hosts), socket=opened, tls=None, keep_alive=PLAIN_KEEP_ALIVE)
     await serve_with([port], stopping, graceful_timeout=GRACE, background=[view.run()])
 
