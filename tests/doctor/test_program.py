@@ -420,6 +420,14 @@ async def test_a_directory_that_cannot_be_read_is_reported(doctor: Doctor) -> No
     assert found[0]["message"].startswith(f"{manifests}/kube-scheduler.yaml cannot be read: ")
 
 
+async def test_the_account_of_an_extender_outside_the_cluster_is_checked(doctor: Doctor, beside: Beside) -> None:
+    doctor.server.api.delete(PODS, "default", "gas-0", {"gracePeriodSeconds": 0})
+    beside.objects["/api/v1/namespaces/default/serviceaccounts/gas-extender"] = {"metadata": {"name": "gas-extender"}}
+    beside.lacking.add("create pods/binding")
+    (missing,) = await doctor.faults_of("permissions")
+    assert missing["where"] == "serviceaccount default/gas-extender"
+
+
 async def test_a_missing_context_is_named(doctor: Doctor) -> None:
     code, text = await doctor("--context=nope")
     assert code == 2

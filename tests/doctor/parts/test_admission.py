@@ -36,7 +36,6 @@ from tests.doctor.snapshots import (
     plugin_pod,
     program_pod,
     scheduler,
-    worst,
 )
 
 TODAY = datetime.fromtimestamp(NOW, UTC)
@@ -359,21 +358,22 @@ def test_a_certificate_of_the_webhooks_that_expires_is_reported_once() -> None:
     assert faults(soon, calls=(call(server_certificate=soon.server_certificate),)) == []
 
 
-def ignorable(*webhooks: Webhook) -> str:
+ONLY_IF_LOST = "if only its response is lost, the bind webhook gives them cards | ignorable: false | ignorable: true"
+NO_WEBHOOK = "ignorable: true, and no webhook for bindings | sudoedit"
+
+
+@pytest.mark.parametrize(
+    CASE,
+    [
+        case("no-webhook", "warning", NO_WEBHOOK, webhooks=()),
+        case("another-webhook", "warning", NO_WEBHOOK, webhooks=(webhook("create.pods.gas"),)),
+        case("not-seen", "warning", "or at least the bind webhook | ignorable: true | sudoedit", webhooks=NOT_SEEN),
+        case("the-bind-webhook", "warning", ONLY_IF_LOST, webhooks=(webhook("bind.pods.gas"),)),
+    ],
+)
+def test_a_scheduler_that_continues_without_the_extender(changes: dict[str, Any], level: str, words: str) -> None:
     written = scheduler(configuration(entry(ignorable=True)))
-    (found,) = worst(findings("scheduler-configuration", schedulers=(written,), webhooks=webhooks))
-    return " | ".join((found.message, found.expected, found.found, *found.fix))
-
-
-def test_ignorable_without_the_bind_webhook_is_said_so() -> None:
-    for without in ((), (webhook("create.pods.gas"),)):
-        said = ignorable(*without)
-        assert "ignorable: true, and no webhook for bindings" in said
-        assert "kubectl apply --kustomize deploy/overlays/admission" in said
-    with_it = ignorable(webhook("bind.pods.gas"))
-    assert "no webhook" not in with_it
-    assert "deploy/overlays/admission" not in with_it
-    assert "while the extender is unavailable" in with_it
+    assert_case("scheduler-configuration", {"schedulers": (written,), **changes}, level, words)
 
 
 @pytest.mark.parametrize(
