@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from gas.plugin.devices.allocation import Allocation, DeviceNode, Mount, NoSuchC
 from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, PreferredRequest, known_ids
 from gas.plugin.devices.device_lists import Device
 from gas.plugin.kubelet import device_server
-from gas.plugin.kubelet.device_server import BETWEEN_CALLS, CallTracker, DeviceServer, Outcome
+from gas.plugin.kubelet.device_server import BETWEEN_CALLS, Allocate, CallTracker, DeviceServer, Outcome
 from gas.plugin.kubelet.plugin_socket import is_served
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import DevicePluginStub
@@ -241,67 +241,59 @@ def _broken(request: AllocateRequest) -> Allocation:
     raise ZeroDivisionError
 
 
-# contract P3.7
-@pytest.mark.parametrize("allocate", [_broken, _unencodable], ids=["raises", "gives nonsense"])
-async def test_when_the_decision_fails_a_container_gets_what_kubelet_chose(
-    socket_directory: Path, caplog: pytest.LogCaptureFixture, allocate: Callable[[AllocateRequest], Allocation]
-) -> None:
-    replies: Replies = []
-    async with served(socket_directory, replies, allocate=allocate) as (_, kubelet):
-        answer = await kubelet.Allocate(allocate_request("card0-0"), timeout=PATIENCE)
-    assert [each.host_path for each in answer.container_responses[0].devices] == ["/dev/dri/card0"]
-    assert replies == [("Allocate", Outcome.FELL_BACK)]
-    assert "allocating the devices that kubelet chose" in caplog.text
-
-
 def _no_such_cards(request: AllocateRequest) -> Allocation:
     raise NoSuchCards(["card0"])
 
 
+FALLS_BACK = "allocating the devices that kubelet chose for gpu.intel.com/i915"
+FAILS = "cannot allocate gpu.intel.com/i915"
+
+
+# contract P3.7
 @pytest.mark.parametrize(
-    ("fallback", "code", "details"),
+    ("allocate", "fallback", "error", "logged"),
     [
-        pytest.param(_no_such_cards, grpc.StatusCode.FAILED_PRECONDITION, str(NoSuchCards(["card0"])), id="card gone"),
-        pytest.param(_broken, grpc.StatusCode.INTERNAL, "no devices could be given: ZeroDivisionError()", id="our bug"),
+        pytest.param(_broken, plain, None, [(logging.ERROR, True, FALLS_BACK)], id="our-bug"),
+        pytest.param(_unencodable, plain, None, [(logging.ERROR, True, FALLS_BACK)], id="nonsense"),
+        pytest.param(_no_such_cards, plain, None, [(logging.WARNING, False, f"{FALLS_BACK}: ")], id="expected"),
+        pytest.param(
+            _no_such_cards,
+            _no_such_cards,
+            (grpc.StatusCode.FAILED_PRECONDITION, str(NoSuchCards(["card0"]))),
+            [(logging.ERROR, False, f"{FAILS}: {NoSuchCards(['card0'])}; kubelet fails the pod")],
+            id="card-gone",
+        ),
+        pytest.param(
+            _broken,
+            _broken,
+            (grpc.StatusCode.INTERNAL, "no devices could be given: ZeroDivisionError()"),
+            [(logging.ERROR, True, FALLS_BACK), (logging.ERROR, True, f"{FAILS}; kubelet fails the pod")],
+            id="our-bug-even-without-a-pod",
+        ),
     ],
 )
-async def test_only_when_nothing_can_be_given_there_is_an_error(
+async def test_when_the_decision_fails_a_container_gets_what_kubelet_chose_if_there_is_any(
     socket_directory: Path,
     caplog: pytest.LogCaptureFixture,
-    fallback: Callable[[AllocateRequest], Allocation],
-    code: grpc.StatusCode,
-    details: str,
+    *,
+    allocate: Allocate,
+    fallback: Allocate,
+    error: tuple[grpc.StatusCode, str] | None,
+    logged: list[tuple[int, bool, str]],
 ) -> None:
     replies: Replies = []
-    async with served(socket_directory, replies, allocate=_broken, fallback=fallback) as (_, kubelet):
-        with pytest.raises(aio.AioRpcError) as raised:
-            await kubelet.Allocate(allocate_request("card0-0"), timeout=PATIENCE)
-    assert (raised.value.code(), raised.value.details()) == (code, details)
-    assert replies == [("Allocate", Outcome.REFUSED)]
-    assert any(
-        record.levelno == logging.ERROR and "kubelet fails the pod" in record.message for record in caplog.records
-    )
-
-
-async def test_cards_that_are_gone_cost_one_line_in_the_log(
-    socket_directory: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with served(socket_directory, allocate=_no_such_cards, fallback=_no_such_cards) as (_, kubelet):
-        with pytest.raises(aio.AioRpcError):
-            await kubelet.Allocate(allocate_request("card0-0"), timeout=PATIENCE)
-    assert [(record.message, record.exc_info) for record in caplog.records] == [
-        (f"cannot allocate gpu.intel.com/i915: {NoSuchCards(['card0'])}; kubelet fails the pod", None)
-    ]
-
-
-async def test_an_expected_failure_that_the_fallback_makes_good_has_no_traceback(
-    socket_directory: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with served(socket_directory, allocate=_no_such_cards) as (_, kubelet):
-        await kubelet.Allocate(allocate_request("card0-0"), timeout=PATIENCE)
-    (record,) = caplog.records
-    assert (record.levelno, record.exc_info) == (logging.WARNING, None)
-    assert record.message.startswith("allocating the devices that kubelet chose for gpu.intel.com/i915: ")
+    found: tuple[grpc.StatusCode, str | None] | None = None
+    async with served(socket_directory, replies, allocate=allocate, fallback=fallback) as (_, kubelet):
+        try:
+            answer = await kubelet.Allocate(allocate_request("card0-0"), timeout=PATIENCE)
+            assert [each.host_path for each in answer.container_responses[0].devices] == ["/dev/dri/card0"]
+        except aio.AioRpcError as raised:
+            found = raised.code(), raised.details()
+    assert found == error
+    assert replies == [("Allocate", Outcome.REFUSED if error else Outcome.FELL_BACK)]
+    records = [(record.levelno, bool(record.exc_info)) for record in caplog.records]
+    assert records == [(level, has_traceback) for level, has_traceback, _ in logged]
+    assert all(record.message.startswith(begin) for record, (_, _, begin) in zip(caplog.records, logged, strict=True))
 
 
 @pytest.mark.parametrize(
