@@ -30,7 +30,7 @@ from gas.extender.scoring.scoring import Scoring
 from gas.extender.verdicts import at_once
 from gas.extender.wire import BindingArgs, decode_filter
 from gas.objects.stored import HostPod, Node
-from gas.placement.node_score import NodeScore
+from gas.placement.order import NodeScore
 from gas.values.amounts import MILLICORES
 from gas.vocabularies.intel import names
 from gas.vocabularies.known import DEFAULT

@@ -9,7 +9,7 @@ from typing import Any
 
 from gas.cluster.objects import MERGE_PATCH
 from gas.decision import names as decision
-from gas.decision.text import format_container_cards
+from gas.decision.annotations import format_container_cards
 from gas.values.cards import Card
 from gas.vocabularies.intel import names
 from sandbox.api.kinds import PODS

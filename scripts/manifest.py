@@ -1,7 +1,7 @@
 """Write what is generated in deploy/: ``make manifest``. A test checks that every file is current.
 
 - Files that state names of the vocabularies. Most of each is written by hand, and only the names are filled in. What a
-  vocabulary has to state here is declared in its own package, see `gas.vocabularies.declared`.
+  vocabulary has to state here is declared in its own package, see `gas.vocabularies.protocol`.
 - The configurations of kube-scheduler, made of the configurator's own template, which is the one that people change.
 - The roles of the extender: `scripts.roles`.
 - Files of the chart, which must be complete, so it has copies of files that stand elsewhere.
@@ -21,9 +21,8 @@ import yaml
 
 from gas.decision import names as decision
 from gas.values.card_records import ANNOTATION
-from gas.vocabularies.declared import Beginnings, Component
 from gas.vocabularies.known import DEFAULT, KNOWN
-from gas.vocabularies.protocol import Vocabulary
+from gas.vocabularies.protocol import Beginnings, Component, Vocabulary
 from gas.vocabularies.selection import DEFAULT_NAMES
 from scripts.roles import role_files
 

@@ -15,10 +15,10 @@ from gas.placement.need import ContainerNeed, PodNeed
 from gas.values.amounts import MILLICORES, sorted_amounts
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
-from gas.vocabularies.declared import Beginnings, Reference, Row, WrittenNames
 from gas.vocabularies.pod_parts import PREFERENCES, requested, requests_any, with_preferences
 from gas.vocabularies.protocol import (
     BadNeed,
+    Beginnings,
     ChoiceAnnotations,
     ContainerFacts,
     DeviceOffer,
@@ -28,7 +28,10 @@ from gas.vocabularies.protocol import (
     NodeDescription,
     NodeFacts,
     PodReader,
+    Reference,
+    Row,
     Vocabulary,
+    WrittenNames,
 )
 
 SLICE = "made-up.example/slice"

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from cachetools import LRUCache
 
-from gas.decision.annotations import MalformedTiles, read_receipt
-from gas.decision.text import MalformedAnnotation
+from gas.decision.annotations import MalformedAnnotation, MalformedTiles, read_receipt
 from gas.extender.hooks import Observer
 from gas.ledger.ledger import Booking, Ledger, State
 from gas.objects.stored import ObjectId, ObjectMeta, Pod, PodSpec

@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from gas.placement.choice import Footprint
-from gas.placement.company import NO_COMPANY, Company
-from gas.placement.inventory import UNUSED, Usage
+from gas.placement.inventory import NO_COMPANY, UNUSED, Company, Usage
 from gas.values.amounts import add, take_away
 from gas.values.cards import Card
 from gas.values.errors import GasError

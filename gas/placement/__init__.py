@@ -6,8 +6,7 @@ has an example.
 """
 
 from gas.placement.choice import Choice, ContainerChoice, Footprint, footprint
-from gas.placement.company import NO_COMPANY, Company
-from gas.placement.inventory import UNUSED, Inventory, Link, Usage
+from gas.placement.inventory import NO_COMPANY, UNUSED, Company, Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.order import NATURAL, BestFit, CardOrder, FewestContainers, LeastUsed, UsedFirst
 from gas.placement.place import DEFAULT_STEP_LIMIT, place

@@ -1,4 +1,4 @@
-"""The cards that a pod may use, the order in which they are tried, and the groups that must not be mixed.
+"""The cards that a pod may use, the order in which they are tried, groups that must not be mixed, and linked pairs.
 
 The rules: contract E6.1 to E6.6 and E7.8. The original makes a new list of candidates for every single card. Here one
 list for each container gives the same result: while a container is placed, the order can change only for the cards that
@@ -7,16 +7,16 @@ it already has, and it never gets a card twice. Only nearness needs a new list a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gas.placement.card_rules import NO_CARDS, closed_cards
 from gas.placement.free_capacity import FreeCapacity, Pick, Picks
-from gas.placement.inventory import Inventory, Usage, free_amount, free_amounts
+from gas.placement.inventory import Inventory, Link, Usage, free_amount, free_amounts
 from gas.placement.need import PodNeed, Scope
 from gas.placement.order import Natural
 from gas.placement.plan import Plan, Request
 from gas.values.amounts import Amounts
-from gas.values.cards import Card
+from gas.values.cards import Card, Tile
 
 
 def usable_cards(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[Card, ...]:
@@ -109,14 +109,7 @@ class Candidates:
         if self._keeps_order:
             return cards
         order = self._need.order
-        use = _Use(
-            self._inventory,
-            self._usage,
-            plan=self._plan,
-            free=self._free,
-            request=request,
-            picks=picks,
-        )
+        use = CardUse(self._inventory, self._usage, plan=self._plan, free=self._free, request=request, picks=picks)
         if not self.near:
             ordered = sorted(cards, key=lambda card: order.key(card, use))
             return sorted(ordered, key=lambda card: card not in self._affine) if self._affine else ordered
@@ -152,8 +145,8 @@ class Candidates:
         return sorted((-close.get(other, 0), key) for other, key in keys.items() if other != card)
 
 
-class _Use:
-    """The use of cards at the start of a request, see `gas.placement.order.CardUse`."""
+class CardUse:
+    """The use of a node's cards at the start of a request, with what the pod itself has taken so far."""
 
     __slots__ = ("_free", "_inventory", "_moment", "_picks", "_plan", "_request", "_usage")
 
@@ -169,15 +162,18 @@ class _Use:
         self._picks = picks
 
     def used(self, card: Card, name: str) -> int:
+        """Return how much of a resource is used on a card."""
         return self._inventory.capacity[card].get(name, 0) - self.left(card, name)
 
     def left(self, card: Card, name: str) -> int:
+        """Return how much of a resource is left on a card; negative if the node shrank below what is booked."""
         left = free_amount(self._inventory, self._usage, card, name)
         if name not in self._plan.names:
             return left
         return left - self._free.taken(card, self._moment * len(self._plan.names) + self._plan.names.index(name))
 
     def containers(self, card: Card) -> int:
+        """Return how many containers have a card."""
         of_pod = sum(
             len(request.positions)
             for request in self._plan.requests
@@ -188,9 +184,11 @@ class _Use:
         return self._usage.containers.get(card, 0) + of_pod
 
     def capacity(self, card: Card) -> Amounts:
+        """Return what a card has."""
         return self._inventory.capacity[card]
 
     def all_left(self, card: Card) -> dict[str, int]:
+        """Return `left` of every resource that the card has."""
         left = free_amounts(self._inventory, self._usage, card)
         if self._picks:
             start = self._moment * len(self._plan.names)
@@ -200,4 +198,64 @@ class _Use:
         return left
 
     def wanted(self, card: Card) -> Amounts:
+        """Return what the container that is placed takes of a card."""
         return self._free.takes(self._request, card)
+
+
+Links = Sequence[Link]
+
+
+def pairs(request: Request, cards: Sequence[Card], links: Links, free: FreeCapacity) -> list[Pick]:
+    """Return every pair of cards that has enough free, each pair of tiles once.
+
+    Links count in both directions. The order is that of ``cards``, then of the tiles of a card, then of the links.
+    Pairs of the result may share a card.
+    """
+    ends: dict[Tile, list[Tile]] = {}
+    for link in links:
+        ends.setdefault(link.one, []).append(link.other)
+    for link in links:
+        ends.setdefault(link.other, []).append(link.one)
+    open_tiles = {card: free.tiles(request, card) for card in cards if free.has(request, card)}
+    found: dict[frozenset[Tile], Pick] = {}
+    for card in cards:
+        for tile in open_tiles.get(card, ()):
+            for end in ends.get(Tile(card, tile), ()):
+                if end.index in open_tiles.get(end.card, ()):
+                    pick = Pick((card, end.card), (tile, end.index))
+                    found.setdefault(frozenset((Tile(card, tile), end)), pick)
+    return list(found.values())
+
+
+def first_fit_pairs(request: Request, cards: Sequence[Card], links: Links, free: FreeCapacity) -> Iterator[Pick]:
+    """Yield the original's pairs, best first; the caller takes each from ``free`` before it asks for the next.
+
+    The original follows a link from its left end only, and uses only the first link of each tile.
+    """
+    first_link: dict[Tile, Tile] = {}
+    for link in links:
+        first_link.setdefault(link.one, link.other)
+    taken: set[Card] = set()
+    for card in cards:
+        if card in taken or not free.has(request, card):
+            continue
+        for tile in free.tiles(request, card):
+            end = first_link.get(Tile(card, tile))
+            if (
+                end is not None
+                and end.card in cards
+                and end.card not in taken
+                and free.has(request, end.card)
+                and end.index in free.tiles(request, end.card)
+            ):
+                taken |= {card, end.card}
+                yield Pick((card, end.card), (tile, end.index))
+                break
+
+
+def are_linked_alike(links: Links, one: Card, other: Card) -> bool:
+    """Return whether the two cards can be swapped without changing any link."""
+    swap = {one: other, other: one}
+    now = {frozenset(link) for link in links}
+    swapped = {frozenset(Tile(swap.get(end.card, end.card), end.index) for end in link) for link in links}
+    return now == swapped

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
-from gas.placement.company import Company
-from gas.placement.inventory import Inventory, Usage
+from gas.placement.inventory import Company, Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.refusal import NotTogether, Refusal, Shortage, not_together_sentence
 from gas.values.cards import Card

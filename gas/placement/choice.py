@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 
-from gas.placement.company import NO_COMPANY, Company
+from gas.placement.inventory import NO_COMPANY, Company
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.placement.ratio import Ratio, add_ratios, amounts_on
 from gas.values.amounts import Amounts, SortedAmounts, check_sorted, is_whole, sorted_amounts

@@ -7,10 +7,40 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gas.placement.company import NO_COMPANY, Company
 from gas.values.amounts import TILES, Amounts, check_amounts
 from gas.values.cards import Card, Tile, check_tiles
 from gas.values.errors import InvalidValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Company:
+    """The company labels of a pod; an empty text stands for a label that the pod does not have.
+
+    affinity       a card must be idle or have a pod with the same affinity
+    anti_affinity  a card must have no pod with the same anti-affinity
+    exclusion      all pods of a card must have the same exclusion; having none counts as a value, too
+    """
+
+    affinity: str = ""
+    anti_affinity: str = ""
+    exclusion: str = ""
+
+    def has_affinity(self, others: Collection[Company]) -> bool:
+        """Return whether affinity lets a pod with these labels join the pods of a card; a card without pods is idle."""
+        return not self.affinity or not others or any(other.affinity == self.affinity for other in others)
+
+    def has_no_anti_affinity(self, others: Collection[Company]) -> bool:
+        """Return whether anti-affinity lets a pod with these labels join the pods of a card."""
+        return not self.anti_affinity or all(other.anti_affinity != self.anti_affinity for other in others)
+
+    def has_same_exclusion(self, others: Collection[Company]) -> bool:
+        """Return whether exclusion lets a pod with these labels join the pods of a card."""
+        return all(other.exclusion == self.exclusion for other in others)
+
+
+NO_COMPANY = Company()
+"""The labels of a pod that has none."""
+
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 """The amounts of a card that has none, or on which nothing is booked."""

@@ -7,9 +7,8 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from operator import attrgetter
 
-from gas.placement.company import NO_COMPANY, Company
-from gas.placement.node_score import NodeScore
-from gas.placement.order import DEFAULT_ORDER, CardOrder
+from gas.placement.inventory import NO_COMPANY, Company
+from gas.placement.order import DEFAULT_ORDER, CardOrder, NodeScore
 from gas.placement.ratio import Ratio
 from gas.values.amounts import TILES, SortedAmounts, check_sorted, is_whole
 from gas.values.cards import Card

@@ -1,41 +1,23 @@
-"""The order in which a pod's cards are tried: a soft rule that never decides whether the pod fits.
+"""Soft rules, which never decide whether a pod fits: the order in which its cards are tried, and how nodes are scored.
 
-`parse_card_order` and `str()` of an order have the same text form: ``natural``, ``least-used=millicores``.
+`parse_card_order` and `str()` of an order have the same text form: ``natural``, ``least-used=millicores``. So have
+`parse_node_score` and `str()` of a policy. `gas.placement.node_cost` computes the scores.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar
 
 from gas.placement.waste import Mix, share_left
-from gas.values.amounts import Amounts
 from gas.values.cards import Card
 from gas.values.errors import InvalidValue
 from gas.values.quoted import quoted
 
-
-class CardUse(Protocol):
-    """The use of a node's cards at one moment of a pod, with what the pod itself has taken so far."""
-
-    def used(self, card: Card, name: str) -> int:
-        """Return how much of a resource is used on a card."""
-
-    def left(self, card: Card, name: str) -> int:
-        """Return how much of a resource is left on a card; negative if the node shrank below what is booked."""
-
-    def containers(self, card: Card) -> int:
-        """Return how many containers have a card."""
-
-    def capacity(self, card: Card) -> Amounts:
-        """Return what a card has."""
-
-    def all_left(self, card: Card) -> dict[str, int]:
-        """Return `left` of every resource that the card has."""
-
-    def wanted(self, card: Card) -> Amounts:
-        """Return what the container that is placed takes of a card."""
+if TYPE_CHECKING:
+    from gas.placement.candidates import CardUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,3 +153,34 @@ def parse_card_order(text: str) -> CardOrder:
             return kind(resource)
     without = " without its prefix" if "/" in resource else ""
     raise InvalidValue(f"expected {CARD_ORDERS}, with a RESOURCE such as millicores{without}, found {quoted(text)}")
+
+
+class NodeScore(StrEnum):
+    """A policy of scoring nodes.
+
+    BALANCE        the node on which the pod leaves least unusable (`gas.placement.node_cost`)
+    BEST_FIT       the node whose cards have least left
+    BEST_FIT_CARD  the node on which the cards that the pod gets have least left
+    SPREAD         the node whose cards have the largest share left
+    LEAST_LOADED   the node with the fewest containers on each card
+    NONE           all nodes are equal
+    """
+
+    BALANCE = "balance"
+    BEST_FIT = "best-fit"
+    BEST_FIT_CARD = "best-fit-card"
+    SPREAD = "spread"
+    LEAST_LOADED = "least-loaded"
+    NONE = "none"
+
+
+NODE_SCORES = "|".join(NodeScore)
+"""The text forms, for help texts and messages."""
+
+
+def parse_node_score(text: str) -> NodeScore:
+    """Parse the text form of a policy. Raises InvalidValue."""
+    try:
+        return NodeScore(text.strip())
+    except ValueError:
+        raise InvalidValue(f"expected {NODE_SCORES}, found {quoted(text)}") from None

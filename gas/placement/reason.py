@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from gas.placement.candidates import card_groups, usable_cards
+from gas.placement.candidates import card_groups, pairs, usable_cards
 from gas.placement.card_rules import CARD_RULES, CardRule, closed_cards
 from gas.placement.free_capacity import FreeCapacity
 from gas.placement.inventory import Inventory, Usage
-from gas.placement.linked import pairs
 from gas.placement.need import ContainerNeed, PodNeed, Scope
 from gas.placement.plan import Plan, Request, plan_of
 from gas.placement.ratio import Wanted, name_of

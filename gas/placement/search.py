@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gas.placement.candidates import Candidates
+from gas.placement.candidates import Candidates, Links, are_linked_alike, pairs
 from gas.placement.free_capacity import FreeCapacity, Pick, Picks
-from gas.placement.linked import Links, are_linked_alike, pairs
 from gas.placement.need import Role
 from gas.placement.plan import Plan, Request
 from gas.values.cards import Card

@@ -18,10 +18,9 @@ import enum
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from gas.placement.candidates import Candidates, card_groups, usable_cards
+from gas.placement.candidates import Candidates, Links, card_groups, first_fit_pairs, pairs, usable_cards
 from gas.placement.free_capacity import FreeCapacity, Pick, Picks
 from gas.placement.inventory import Inventory, Usage
-from gas.placement.linked import Links, first_fit_pairs, pairs
 from gas.placement.need import PodNeed
 from gas.placement.plan import Plan, Request, plan_of
 from gas.placement.search import Search, StepBudget

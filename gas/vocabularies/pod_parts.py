@@ -12,15 +12,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 from gas.objects.stored import Container, Pod, Quantity
-from gas.placement.company import Company
+from gas.placement.inventory import Company
 from gas.placement.need import PodNeed, Role
-from gas.placement.node_score import NODE_SCORES, parse_node_score
-from gas.placement.order import CARD_ORDERS, CardOrder, parse_card_order
+from gas.placement.order import CARD_ORDERS, NODE_SCORES, CardOrder, parse_card_order, parse_node_score
 from gas.values.amounts import MAX_AMOUNT, MalformedQuantity, parse_quantity
 from gas.values.errors import InvalidValue
 from gas.values.quoted import quoted
-from gas.vocabularies.declared import Row
-from gas.vocabularies.protocol import BadNeed, ContainerFacts, NeedFacts
+from gas.vocabularies.protocol import BadNeed, ContainerFacts, NeedFacts, Row
 
 CARD_ORDER = "gas-card-order"
 CARD_NEAR = "gas-card-near"

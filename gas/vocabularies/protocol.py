@@ -7,15 +7,16 @@ know these: a vocabulary turns Kubernetes objects into needs and inventories in 
 bytes, ``millicores`` with 1000 a card, ``tiles``) plus a count resource of its own, so that pods of several
 vocabularies share a card safely.
 
-The interfaces are split by question, and a `Vocabulary` is a frozen record of them. What gas itself writes on a pod,
-the decision and the receipt, is the same for every vocabulary: see `gas.decision`.
+The interfaces are split by question, and a `Vocabulary` is a frozen record of them. It also declares the names that
+deploy/ and docs/ state: ``make manifest`` and ``make reference`` write them there. What gas itself writes on a pod, the
+decision and the receipt, is the same for every vocabulary: see `gas.decision`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gas.daemon.flags import CommandFlags, PartFlags
 from gas.decision.annotations import read_choice
@@ -28,7 +29,65 @@ from gas.placement.order import DEFAULT_ORDER, CardOrder
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card, Tile
 from gas.values.errors import GasError
-from gas.vocabularies.declared import Beginnings, Component, Reference, WrittenNames
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginnings:
+    """Name beginnings of resources and annotations by which the API server knows certain pods."""
+
+    resources: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenNames:
+    """Names that the plugin may write on its node and on the pods there; one that ends in / stands for all under it."""
+
+    labels: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
+    pod_annotations: tuple[str, ...] = ()
+
+
+class Row(NamedTuple):
+    """One row of the reference page.
+
+    used_by  who asks for a resource or writes a text
+    meaning  the unit of a resource, or the value of a text
+    """
+
+    name: str
+    used_by: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """The tables of a vocabulary on the reference page.
+
+    owner  in the genitive, for the title of a table: ``Aliyun's``
+    page   file name of its own page; empty if it has none
+    """
+
+    owner: str
+    page: str = ""
+    resources: tuple[Row, ...] = ()
+    node_labels: tuple[Row, ...] = ()
+    node_annotations: tuple[Row, ...] = ()
+    pod_annotations: tuple[Row, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """The kustomize component that switches a vocabulary on, in addition to the default one.
+
+    about   one or more sentences for the comment at its top
+    others  other vocabularies that it switches on as well
+    """
+
+    about: str
+    others: tuple[str, ...] = ()
+
 
 LONGEST_SENTENCE = 200
 """Characters of the longest sentence of a `BadNeed`."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from gas.decision import names
-from gas.decision.text import parse_container_cards
+from gas.decision.annotations import parse_container_cards
 from gas.values.cards import Card
 from sandbox.demo.pod_history import PodHistory
 from sandbox.hardware.described_node import Hardware

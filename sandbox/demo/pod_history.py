@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import Any
 
 from gas.decision import names
-from gas.decision.text import MalformedAnnotation, format_container_cards, parse_container_cards
+from gas.decision.annotations import MalformedAnnotation, format_container_cards, parse_container_cards
 from gas.values.cards import Card, MalformedCard
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.intel.devices import AFFINITY_MASK

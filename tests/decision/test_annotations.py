@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.decision.annotations import choice_annotations, read_choice, read_receipt
-from gas.decision.text import MalformedAnnotation
+from gas.decision.annotations import MalformedAnnotation, choice_annotations, read_choice, read_receipt
 from gas.objects.stored import Pod
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.need import ContainerNeed, PodNeed, Role

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.decision.text import MalformedAnnotation, format_container_cards, parse_container_cards
+from gas.decision.annotations import MalformedAnnotation, format_container_cards, parse_container_cards
 from gas.values.cards import Card
 
 CARDS = st.integers(0, 10**9 - 1).map(Card)

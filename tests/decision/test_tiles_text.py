@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.decision.text import CardTiles, MalformedAnnotation, format_container_tiles, parse_container_tiles
+from gas.decision.annotations import CardTiles, MalformedAnnotation, format_container_tiles, parse_container_tiles
 from gas.values.cards import Card
 
 CARD_TILES = st.tuples(st.integers(0, 10**9 - 1).map(Card), st.lists(st.integers(0, 10**9 - 1), min_size=1).map(tuple))

@@ -15,7 +15,7 @@ from gas.extender.command_line import COMMAND_LINE, parse_flags
 from gas.extender.flags import Flags as ExtenderFlags
 from gas.extender.scoring.part import ScoringFlags
 from gas.inspection.page.flags import Flags as PageFlags
-from gas.placement.node_score import NodeScore
+from gas.placement.order import NodeScore
 from gas.plugin.flags import COMMAND_LINE as PLUGIN_LINE
 from gas.plugin.flags import Flags as PluginFlags
 from tests.deploy.manifests import COMPONENTS, DEPLOY, ROOT

@@ -17,7 +17,7 @@ from gas.extender.pods import Pods
 from gas.extender.verdicts import Verdicts, at_once
 from gas.ledger.ledger import Ledger, State
 from gas.objects.stored import Node, Pod
-from gas.placement.company import Company
+from gas.placement.inventory import Company
 from gas.placement.place import DEFAULT_STEP_LIMIT
 from gas.vocabularies.intel.need import read_need
 from gas.vocabularies.known import DEFAULT

@@ -8,7 +8,7 @@ from typing import Any
 
 from gas.extender.debug import books_json, refusals_json
 from gas.objects.stored import Node
-from gas.placement.company import Company
+from gas.placement.inventory import Company
 from gas.values.cards import Card
 from tests.builders import container, node, pod_json
 from tests.extender.decider import DrivenDecider

@@ -16,7 +16,7 @@ from gas.extender.verdicts import SPARE_STATES, UNKNOWN, NodeStates, Verdicts, a
 from gas.ledger.ledger import Ledger
 from gas.objects.stored import Node
 from gas.placement.choice import Footprint
-from gas.placement.company import NO_COMPANY, Company
+from gas.placement.inventory import NO_COMPANY, Company
 from gas.placement.need import ContainerNeed, PodNeed, Scope
 from gas.placement.order import NATURAL, FewestContainers, LeastUsed
 from gas.placement.place import place

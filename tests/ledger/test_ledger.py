@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gas.ledger.ledger import AlreadyBooked, Ledger, State
 from gas.placement.choice import Footprint
-from gas.placement.company import NO_COMPANY, Company
+from gas.placement.inventory import NO_COMPANY, Company
 from gas.values.cards import Card
 
 

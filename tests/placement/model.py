@@ -10,8 +10,7 @@ from fractions import Fraction
 from itertools import combinations, permutations
 
 from gas.placement.choice import Choice
-from gas.placement.company import Company
-from gas.placement.inventory import Inventory, Usage
+from gas.placement.inventory import Company, Inventory, Usage
 from gas.placement.need import PodNeed, Role, Scope
 from gas.placement.order import LeastWaste
 from gas.values.cards import Card

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from gas.placement.company import NO_COMPANY, Company
-from gas.placement.inventory import Inventory, Link, Usage
+from gas.placement.inventory import NO_COMPANY, Company, Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.order import NATURAL, BestFit, FewestContainers, LeastUsed, LeastWaste, UsedFirst
 from gas.placement.ratio import Ratio

@@ -8,8 +8,7 @@ from itertools import product
 import pytest
 
 from gas.placement.choice import footprint
-from gas.placement.company import NO_COMPANY, Company
-from gas.placement.inventory import UNUSED, Inventory, Usage
+from gas.placement.inventory import NO_COMPANY, UNUSED, Company, Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.order import FewestContainers
 from gas.placement.place import place

@@ -12,12 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.placement.choice import Choice, ContainerChoice, footprint
-from gas.placement.demand import MEMORY, MOST_BETWEEN, MOST_PRESSURE, Demand, pressures
 from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
-from gas.placement.node_cost import PRICE, RESERVE, Effect, effect, placement_cost, stranded
-from gas.placement.node_score import NodeScore, parse_node_score
-from gas.placement.order import LeastWaste
+from gas.placement.node_cost import (
+    MEMORY,
+    MOST_BETWEEN,
+    MOST_PRESSURE,
+    PRICE,
+    RESERVE,
+    Demand,
+    Effect,
+    effect,
+    placement_cost,
+    pressures,
+    stranded,
+)
+from gas.placement.order import LeastWaste, NodeScore, parse_node_score
 from gas.placement.place import place
 from gas.placement.waste import LEFT_UNUSED, PRIOR, WHOLE, Asked, Mix, Part, share_left, share_taken, waste_table
 from gas.values.amounts import sorted_amounts

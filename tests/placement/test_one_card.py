@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from gas.placement.choice import footprint
-from gas.placement.company import Company
-from gas.placement.inventory import UNUSED, Inventory, Usage
+from gas.placement.inventory import UNUSED, Company, Inventory, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Scope
 from gas.placement.order import BestFit, FewestContainers
 from gas.placement.place import place

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from gas.placement.choice import Choice
-from gas.placement.company import Company
-from gas.placement.inventory import Inventory, Link, Usage
+from gas.placement.inventory import Company, Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.order import NATURAL, BestFit, FewestContainers, LeastUsed, LeastWaste, UsedFirst
 from gas.placement.place import place

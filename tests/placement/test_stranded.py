@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gas.placement.company import Company
-from gas.placement.inventory import Inventory, Usage
+from gas.placement.inventory import Company, Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.ratio import Ratio
 from gas.placement.stranded import StrandedCapacity, shapes_of

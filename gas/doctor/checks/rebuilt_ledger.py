@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gas.decision.text import MalformedAnnotation
+from gas.decision.annotations import MalformedAnnotation
 from gas.doctor.findings import Unseen
 from gas.doctor.snapshot import Snapshot
 from gas.extender.nodes import Nodes

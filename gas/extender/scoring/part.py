@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gas.daemon.flags import PartFlags, flag
 from gas.extender.part import Additions, Core, Part
-from gas.placement.node_score import NODE_SCORES, NodeScore, parse_node_score
+from gas.placement.order import NODE_SCORES, NodeScore, parse_node_score
 from gas.values.errors import InvalidValue
 
 

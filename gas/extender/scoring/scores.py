@@ -20,12 +20,10 @@ from gas.extender.hooks import NO_CARDS, Observer, ReservedCards
 from gas.extender.host_resources import CPU, MEMORY, PODS, HostFree
 from gas.extender.verdicts import SPARE_STATES, TimeBudget, Turns
 from gas.placement.choice import Footprint, footprint
-from gas.placement.demand import Demand, pressures
 from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed
-from gas.placement.node_cost import Effect, effect, placement_cost
-from gas.placement.node_score import NodeScore
-from gas.placement.order import DEFAULT_ORDER, LeastWaste
+from gas.placement.node_cost import Demand, Effect, effect, placement_cost, pressures
+from gas.placement.order import DEFAULT_ORDER, LeastWaste, NodeScore
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
 from gas.placement.waste import Mix

@@ -14,7 +14,7 @@ from gas.extender.verdicts import Turns
 from gas.extender.wire import FilterArgs
 from gas.objects.stored import AskedPod, Pod
 from gas.placement.need import PodNeed
-from gas.placement.node_score import NodeScore
+from gas.placement.order import NodeScore
 from gas.vocabularies.protocol import BadNeed, NodeFacts
 
 

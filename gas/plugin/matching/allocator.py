@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 
 from gas.daemon.logs import VERBOSE
-from gas.decision.text import format_container_tiles
+from gas.decision.annotations import format_container_tiles
 from gas.placement.choice import ContainerChoice
 from gas.placement.need import Role
 from gas.plugin.devices.allocation import Allocation, card_allocation, gpus_of

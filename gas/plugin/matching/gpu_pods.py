@@ -11,9 +11,8 @@ from functools import cached_property
 
 from cachetools import TTLCache
 
-from gas.decision.annotations import MalformedTiles, read_choice, read_receipt
+from gas.decision.annotations import MalformedAnnotation, MalformedTiles, read_choice, read_receipt
 from gas.decision.names import TIMESTAMP
-from gas.decision.text import MalformedAnnotation
 from gas.objects.stored import Container, NodePod, ObjectId, Pod
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.need import PodNeed, Role

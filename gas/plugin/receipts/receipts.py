@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gas.decision.annotations import read_receipt
+from gas.decision.annotations import MalformedAnnotation, format_container_cards, parse_container_cards, read_receipt
 from gas.decision.names import ALLOCATED_CARDS, ALLOCATED_INIT_CARDS
-from gas.decision.text import MalformedAnnotation, format_container_cards, parse_container_cards
 from gas.placement.choice import Choice
 from gas.placement.need import Role
 from gas.plugin.devices.device_ids import NO_IDS

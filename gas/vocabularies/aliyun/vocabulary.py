@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gas.daemon import flag_values as values
 from gas.daemon.flags import CommandFlags, PartFlags, flag
-from gas.decision.text import MalformedAnnotation
+from gas.decision.annotations import MalformedAnnotation
 from gas.objects.stored import Node, Pod
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.inventory import Inventory
@@ -21,7 +21,6 @@ from gas.values.card_records import MOST_RECORDS
 from gas.values.cards import Card
 from gas.values.quoted import quoted
 from gas.vocabularies.aliyun import names
-from gas.vocabularies.declared import Beginnings, WrittenNames
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_memory
 from gas.vocabularies.pod_parts import (
     CARD_NEAR,
@@ -34,6 +33,7 @@ from gas.vocabularies.pod_parts import (
 )
 from gas.vocabularies.protocol import (
     BadNeed,
+    Beginnings,
     ChoiceAnnotations,
     ContainerFacts,
     DeviceOffer,
@@ -44,6 +44,7 @@ from gas.vocabularies.protocol import (
     NodeFacts,
     PodReader,
     Vocabulary,
+    WrittenNames,
 )
 
 USER_ANNOTATIONS = PREFERENCES - {CARD_NEAR}

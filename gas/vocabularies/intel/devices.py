@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from gas.decision.annotations import read_choice
+from gas.decision.annotations import MalformedAnnotation, read_choice
 from gas.decision.names import CONTAINER_TILES, INIT_CONTAINER_TILES
-from gas.decision.text import MalformedAnnotation
 from gas.objects.stored import NodeContainer, Pod
 from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD
 from gas.values.card_facts import CardFacts

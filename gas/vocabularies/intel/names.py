@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gas.values import amounts
 from gas.vocabularies import pod_parts
-from gas.vocabularies.declared import Beginnings, Reference, Row, WrittenNames
+from gas.vocabularies.protocol import Beginnings, Reference, Row, WrittenNames
 
 PREFIX = "gpu.intel.com/"
 """Prefix of extended resources, which are booked card by card, and of node labels that describe cards."""

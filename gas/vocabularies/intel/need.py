@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gas.objects.stored import Pod
-from gas.placement.company import Company
+from gas.placement.inventory import Company
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.values.amounts import MAX_AMOUNT
 from gas.values.card_records import card_name

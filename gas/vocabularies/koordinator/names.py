@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gas.vocabularies.declared import Beginnings, Component, Reference, Row, WrittenNames
+from gas.vocabularies.protocol import Beginnings, Component, Reference, Row, WrittenNames
 
 PREFIX = "koordinator.sh/"
 

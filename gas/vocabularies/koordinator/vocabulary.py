@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import msgspec
 
-from gas.decision.text import LONGEST, MalformedAnnotation
+from gas.decision.annotations import LONGEST, MalformedAnnotation
 from gas.objects.stored import Node, Pod, Quantity
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.inventory import Inventory

@@ -17,10 +17,9 @@ from gas.objects.stored import NewContainer, NewPod, Pod
 from gas.placement.need import ContainerNeed, Role
 from gas.values.amounts import MAX_AMOUNT, MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD, sorted_amounts
 from gas.values.quoted import did_you_mean, quoted
-from gas.vocabularies.declared import Beginnings
 from gas.vocabularies.kubeshare import names
 from gas.vocabularies.pod_parts import need_facts, requested
-from gas.vocabularies.protocol import AdmissionChecks, BadNeed, ContainerFacts, NeedFacts, NeedOptions
+from gas.vocabularies.protocol import AdmissionChecks, BadNeed, Beginnings, ContainerFacts, NeedFacts, NeedOptions
 
 _FRACTION = re.compile(r"[0-9]{1,9}(\.[0-9]{0,18})?|\.[0-9]{1,18}", re.ASCII)  # exact in 28 digits
 _BYTES = re.compile(r"[0-9]{1,19}", re.ASCII)

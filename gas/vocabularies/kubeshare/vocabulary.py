@@ -6,11 +6,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gas.objects.stored import Node, Pod
+from gas.placement.candidates import CardUse
 from gas.placement.choice import Choice
 from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed, Scope
-from gas.placement.node_score import NodeScore
-from gas.placement.order import CardOrder, CardUse
+from gas.placement.order import CardOrder, NodeScore
 from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD
 from gas.values.card_facts import CardFacts
 from gas.values.card_records import ANNOTATION

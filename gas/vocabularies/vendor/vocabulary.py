@@ -11,15 +11,13 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from gas.objects.stored import Node, Pod, Quantity
-from gas.placement.company import Company
-from gas.placement.inventory import Inventory
+from gas.placement.inventory import Company, Inventory
 from gas.placement.need import ContainerNeed, PodNeed
 from gas.placement.ratio import PERCENT, Ratio
 from gas.values.amounts import MILLICORES, MILLICORES_OF_A_CARD
 from gas.values.card_facts import CardFacts
 from gas.values.card_records import ANNOTATION, MOST_RECORDS
 from gas.values.cards import Card
-from gas.vocabularies.declared import Beginnings, Reference, Row
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
 from gas.vocabularies.pod_parts import (
     PREFERENCES,
@@ -30,6 +28,7 @@ from gas.vocabularies.pod_parts import (
 )
 from gas.vocabularies.protocol import (
     BadNeed,
+    Beginnings,
     ContainerFacts,
     DeviceOffer,
     DeviceOptions,
@@ -37,6 +36,8 @@ from gas.vocabularies.protocol import (
     NeedOptions,
     NodeFacts,
     PodReader,
+    Reference,
+    Row,
     Vocabulary,
 )
 

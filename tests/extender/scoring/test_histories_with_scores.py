@@ -6,8 +6,8 @@ from hypothesis import settings
 
 from gas.extender.decider import Options
 from gas.extender.scoring.scoring import Scoring
-from gas.placement.demand import FIRST
-from gas.placement.node_score import NodeScore
+from gas.placement.node_cost import FIRST
+from gas.placement.order import NodeScore
 from gas.vocabularies.known import DEFAULT
 from tests.extender.decider import DrivenDecider
 from tests.extender.histories import NEEDS, Histories

@@ -7,7 +7,7 @@ import pytest
 from gas.daemon.flags import UsageError
 from gas.extender.command_line import parse_flags
 from gas.extender.scoring.part import SCORING, ScoringFlags
-from gas.placement.node_score import NodeScore
+from gas.placement.order import NodeScore
 
 
 def test_it_is_off_by_default() -> None:

@@ -25,7 +25,7 @@ from gas.extender.verdicts import NodeStates, at_once
 from gas.extender.wire import BadRequest, FilterArgs, Unreadable, decode_filter
 from gas.objects.stored import AskedPod, HostPod, Node
 from gas.placement.need import PodNeed
-from gas.placement.node_score import NodeScore
+from gas.placement.order import NodeScore
 from gas.vocabularies.known import DEFAULT
 from tests.builders import container, node_json, pod_json
 from tests.extender.cluster import Cluster

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.objects.stored import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
-from gas.placement.company import NO_COMPANY, Company
+from gas.placement.inventory import NO_COMPANY, Company
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.order import DEFAULT_ORDER, NATURAL, BestFit, LeastUsed
 from gas.values.amounts import MAX_AMOUNT

@@ -16,8 +16,7 @@ from gas.extender.scoring.scoring import Scoring
 from gas.extender.verdicts import at_once
 from gas.extender.wire import FilterArgs
 from gas.objects.stored import AskedPod
-from gas.placement.node_score import NodeScore
-from gas.placement.order import UsedFirst
+from gas.placement.order import NodeScore, UsedFirst
 from gas.values.amounts import MEMORY_MAX
 from gas.values.cards import Card
 from gas.vocabularies.combined import Vocabularies
