@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from gas.decision import names
 from gas.objects.stored import Pod
@@ -114,6 +115,24 @@ class MalformedTiles(MalformedAnnotation):
         self.choice = choice
 
 
+class _Part(NamedTuple):
+    """The containers of a pod that have annotations of their own, and the names of these."""
+
+    containers: slice
+    cards: str
+    tiles: str
+    receipt: str
+
+
+def _parts(need: PodNeed) -> tuple[_Part, _Part]:
+    """Return the init containers with the sidecars, which come first, and the app containers."""
+    apps = sum(container.role is not Role.APP for container in need.containers)
+    return (
+        _Part(slice(apps), names.INIT_CONTAINER_CARDS, names.INIT_CONTAINER_TILES, names.ALLOCATED_INIT_CARDS),
+        _Part(slice(apps, None), names.CONTAINER_CARDS, names.CONTAINER_TILES, names.ALLOCATED_CARDS),
+    )
+
+
 def choice_annotations(need: PodNeed, choice: Choice, *, timestamp_ns: int) -> dict[str, str]:
     """Return the annotations that state a pod's cards and tiles; none for a pod that wants no cards.
 
@@ -121,18 +140,13 @@ def choice_annotations(need: PodNeed, choice: Choice, *, timestamp_ns: int) -> d
     """
     if not need.wants_cards:
         return {}
-    apps = _app_start(need)
-    init, app = choice.containers[:apps], choice.containers[apps:]
-    annotations = {
-        names.TIMESTAMP: str(timestamp_ns),
-        names.CONTAINER_CARDS: format_container_cards([given.cards for given in app]),
-    }
-    if any(given.tiles for given in app):
-        annotations[names.CONTAINER_TILES] = format_container_tiles([_card_tiles(given) for given in app])
-    if any(given.cards for given in init):
-        annotations[names.INIT_CONTAINER_CARDS] = format_container_cards([given.cards for given in init])
-    if any(given.tiles for given in init):
-        annotations[names.INIT_CONTAINER_TILES] = format_container_tiles([_card_tiles(given) for given in init])
+    annotations = {names.TIMESTAMP: str(timestamp_ns)}
+    for part in _parts(need):
+        given = choice.containers[part.containers]
+        if part.cards == names.CONTAINER_CARDS or any(each.cards for each in given):
+            annotations[part.cards] = format_container_cards([each.cards for each in given])
+        if any(each.tiles for each in given):
+            annotations[part.tiles] = format_container_tiles([_card_tiles(each) for each in given])
     return annotations
 
 
@@ -144,24 +158,17 @@ def read_choice(pod: Pod, need: PodNeed) -> Choice | None:
     evenly, and left out the tiles of a card that had too few. Raises MalformedTiles if the cards can be a choice for
     this need but their tiles cannot, and MalformedAnnotation if the cards cannot.
     """
-    apps = _app_start(need)
-    init, app = need.containers[:apps], need.containers[apps:]
-    for_apps = pod.annotations.get(names.CONTAINER_CARDS)
-    for_init = pod.annotations.get(names.INIT_CONTAINER_CARDS)
-    if not for_apps and (_want_cards(app) or not for_init or not _want_cards(init)):
+    init, apps = _parts(need)
+    for_apps, for_init = pod.annotations.get(apps.cards), pod.annotations.get(init.cards)
+    init_wants, apps_want = (_want_cards(need.containers[each.containers]) for each in (init, apps))
+    if not for_apps and (apps_want or not for_init or not init_wants):
         return None
-    cards = (
-        *_read_cards(pod, init, names.INIT_CONTAINER_CARDS),
-        *_read_cards(pod, app, names.CONTAINER_CARDS),
-    )
+    cards = tuple(own for part in (init, apps) for own in _read_cards(pod, need, part))
     without_tiles = Choice(tuple(map(ContainerChoice, cards)))
-    if not (pod.annotations.get(names.CONTAINER_TILES) or pod.annotations.get(names.INIT_CONTAINER_TILES)):
+    if not (pod.annotations.get(apps.tiles) or pod.annotations.get(init.tiles)):
         return without_tiles
     try:
-        given = (
-            *_with_tiles(pod, init, cards[:apps], names.INIT_CONTAINER_CARDS, names.INIT_CONTAINER_TILES),
-            *_with_tiles(pod, app, cards[apps:], names.CONTAINER_CARDS, names.CONTAINER_TILES),
-        )
+        given = tuple(own for part in (init, apps) for own in _with_tiles(pod, need, part, cards))
         _check_tiles_apart(need, given)
     except MalformedAnnotation as malformed:
         raise MalformedTiles(malformed, without_tiles) from None
@@ -178,23 +185,11 @@ def read_receipt(pod: Pod, need: PodNeed) -> Choice | None:
     text has another form or another number of containers, if a container has a card twice or more cards than it asks
     for, and if an app container or a sidecar that asks for cards has none.
     """
-    for_apps = pod.annotations.get(names.ALLOCATED_CARDS, "")
-    for_init = pod.annotations.get(names.ALLOCATED_INIT_CARDS, "")
-    if not need.wants_cards or not (for_apps or for_init):
+    parts = _parts(need)
+    if not need.wants_cards or not any(pod.annotations.get(part.receipt) for part in parts):
         return None
     decided = _decided(pod, need)
-    apps = _app_start(need)
-    return Choice(
-        (
-            *_received(for_init, names.ALLOCATED_INIT_CARDS, need, slice(apps), decided),
-            *_received(for_apps, names.ALLOCATED_CARDS, need, slice(apps, None), decided),
-        )
-    )
-
-
-def _app_start(need: PodNeed) -> int:
-    """Return the position of the first app container; init containers and sidecars come before it."""
-    return sum(container.role is not Role.APP for container in need.containers)
+    return Choice(tuple(own for part in parts for own in _received(pod, need, part, decided)))
 
 
 def _want_cards(containers: Iterable[ContainerNeed]) -> bool:
@@ -205,36 +200,32 @@ def _card_tiles(given: ContainerChoice) -> list[CardTiles]:
     return [(card, tiles) for card, tiles in zip(given.cards, given.tiles, strict=False) if tiles]
 
 
-def _read_cards(pod: Pod, containers: Sequence[ContainerNeed], cards_name: str) -> tuple[tuple[Card, ...], ...]:
+def _read_cards(pod: Pod, need: PodNeed, part: _Part) -> tuple[tuple[Card, ...], ...]:
     """Return the cards of each container from one annotation; no cards if it is absent."""
-    if not (cards_text := pod.annotations.get(cards_name)):
+    containers = need.containers[part.containers]
+    if not (text := pod.annotations.get(part.cards)):
         return ((),) * len(containers)
-    cards = parse_container_cards(cards_text, cards_name)
-    _check_places(cards_name, len(cards), len(containers))
+    cards = parse_container_cards(text, part.cards)
+    _check_places(part.cards, len(cards), len(containers))
     for container, own_cards in zip(containers, cards, strict=True):
-        _check_once(cards_name, own_cards, container.name)
+        _check_once(part.cards, own_cards, container.name)
         if len(own_cards) != container.count:
             raise MalformedAnnotation(
-                cards_name,
+                part.cards,
                 f"expected {container.count} card(s) for container {quoted(container.name)}, found {len(own_cards)}",
             )
     return cards
 
 
-def _with_tiles(
-    pod: Pod,
-    containers: Sequence[ContainerNeed],
-    cards: Sequence[tuple[Card, ...]],
-    cards_name: str,
-    tiles_name: str,
-) -> tuple[ContainerChoice, ...]:
+def _with_tiles(pod: Pod, need: PodNeed, part: _Part, cards: Sequence[tuple[Card, ...]]) -> tuple[ContainerChoice, ...]:
     """Return the choice of each container: its cards, and their tiles from one annotation."""
-    if not pod.annotations.get(cards_name) or not (tiles_text := pod.annotations.get(tiles_name)):
+    containers, cards = need.containers[part.containers], cards[part.containers]
+    if not pod.annotations.get(part.cards) or not (text := pod.annotations.get(part.tiles)):
         return tuple(map(ContainerChoice, cards))
-    tiles = parse_container_tiles(tiles_text, tiles_name)
-    _check_places(tiles_name, len(tiles), len(containers))
+    tiles = parse_container_tiles(text, part.tiles)
+    _check_places(part.tiles, len(tiles), len(containers))
     return tuple(
-        ContainerChoice(own_cards, _tiles_in_order(tiles_name, container, own_cards, own_tiles))
+        ContainerChoice(own_cards, _tiles_in_order(part.tiles, container, own_cards, own_tiles))
         for container, own_cards, own_tiles in zip(containers, cards, tiles, strict=True)
     )
 
@@ -299,21 +290,19 @@ def _decided(pod: Pod, need: PodNeed) -> tuple[ContainerChoice, ...]:
     return choice.containers if choice else (ContainerChoice(),) * len(need.containers)
 
 
-def _received(
-    text: str, annotation: str, need: PodNeed, part: slice, decided: Sequence[ContainerChoice]
-) -> tuple[ContainerChoice, ...]:
+def _received(pod: Pod, need: PodNeed, part: _Part, decided: Sequence[ContainerChoice]) -> Sequence[ContainerChoice]:
     """Return what each container in one part of the pod was handed out; the decision if there is no receipt for it."""
-    containers, decided = need.containers[part], decided[part]
-    if not text:
-        return tuple(decided)
-    places = parse_container_cards(text, annotation)
-    _check_places(annotation, len(places), len(decided))
+    containers, decided = need.containers[part.containers], decided[part.containers]
+    if not (text := pod.annotations.get(part.receipt)):
+        return decided
+    places = parse_container_cards(text, part.receipt)
+    _check_places(part.receipt, len(places), len(containers))
     for container, cards in zip(containers, places, strict=True):
-        _check_handed_out(annotation, container, cards, need.count_resources)
-    return tuple(
+        _check_handed_out(part.receipt, container, cards, need.count_resources)
+    return [
         _with_decided(container, cards, given)
         for container, cards, given in zip(containers, places, decided, strict=True)
-    )
+    ]
 
 
 def _check_handed_out(
