@@ -134,10 +134,7 @@ class Vocabularies:
 
     def source(self, node: Node) -> Hashable:
         """Return every part of a node's object that `facts` depends on, by value."""
-        said = _recorded(node)
-        named = tuple(said.other_names.items())
-        sources = (each.nodes.source(node) for each in self._all)
-        return (*sources, named, said.unknown_memory, said.closeness, said.problems)
+        return (*(each.nodes.source(node) for each in self._all), _recorded(node))
 
     def facts(self, node: Node) -> NodeFacts:
         """Return what a node says about its cards in all vocabularies together."""
@@ -146,7 +143,7 @@ class Vocabularies:
         if said == _NOT_RECORDED:
             return facts
         cards = facts.inventory.capacity.keys()
-        known = {name: of_name for name, of in said.other_names.items() if (of_name := of & cards)}
+        known = {name: of_name for name, of in said.other_names if (of_name := of & cards)}
         return replace(
             facts,
             inventory=replace(with_recorded_closeness(facts.inventory, said.closeness), other_names=known),
@@ -249,13 +246,13 @@ _NOWHERE = (None, None, ())
 class _Recorded(NamedTuple):
     """The parts of a node's records of its cards that count, in addition to what vocabularies say."""
 
-    other_names: Mapping[str, frozenset[Card]]
+    other_names: tuple[tuple[str, frozenset[Card]], ...]
     unknown_memory: frozenset[Card]
     closeness: tuple[Closeness, ...]
     problems: tuple[str, ...]
 
 
-_NOT_RECORDED = _Recorded({}, frozenset(), (), ())
+_NOT_RECORDED = _Recorded((), frozenset(), (), ())
 
 
 def _recorded(node: Node) -> _Recorded:
@@ -270,7 +267,7 @@ def _recorded_in(text: str) -> _Recorded:
     unknown = frozenset(record.card for record in records if record.memory_source == MemorySource.UNKNOWN)
     places = (Closeness(each.card, each.numa_node, each.board, each.links) for each in records)
     closeness = tuple(place for place in places if place[1:] != _NOWHERE)
-    return _Recorded(card_records.cards_by_name(records), unknown, closeness, problems)
+    return _Recorded(tuple(card_records.cards_by_name(records).items()), unknown, closeness, problems)
 
 
 def _identities(cards: Sequence[CardFacts]) -> Mapping[str, str]:

@@ -58,17 +58,8 @@ class SharePod(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
         return bool((self.status or {}).get("PodObjectMeta"))
 
 
-class OwnerReference(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool = False
-    block_owner_deletion: bool = False
-
-
 class MadeMeta(ObjectMeta, frozen=True, omit_defaults=True):
-    owner_references: Sequence[OwnerReference] | None = None
+    owner_references: Sequence[dict[str, Any]] | None = None
     finalizers: Sequence[str] | None = None
 
 
@@ -89,7 +80,7 @@ class MadePod(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
     def belongs_to(self, share: SharePod) -> bool:
         """Return whether the pod was made for this SharePod, and not for an earlier one of its name."""
-        return any(each.uid == share.metadata.uid for each in self.metadata.owner_references or ())
+        return any(each.get("uid") == share.metadata.uid for each in self.metadata.owner_references or ())
 
 
 def pod_of(share: SharePod) -> dict[str, Any]:
@@ -98,14 +89,14 @@ def pod_of(share: SharePod) -> dict[str, Any]:
     Without the webhooks nothing else would refuse a share that cannot be read: kube-scheduler does not ask about it.
     """
     annotations = {name: text for name, text in (share.metadata.annotations or {}).items() if name != _APPLIED}
-    owner = OwnerReference(
-        api_version=API_VERSION,
-        kind=KIND,
-        name=share.metadata.name,
-        uid=share.metadata.uid or "",
-        controller=True,
-        block_owner_deletion=True,
-    )
+    owner = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "name": share.metadata.name,
+        "uid": share.metadata.uid or "",
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -114,7 +105,7 @@ def pod_of(share: SharePod) -> dict[str, Any]:
             "namespace": share.metadata.namespace or "default",
             "labels": {**(share.metadata.labels or {}), MADE_LABEL: MADE},
             "annotations": annotations,
-            "ownerReferences": [msgspec.to_builtins(owner)],
+            "ownerReferences": [owner],
         },
         "spec": share.spec or {},
     }
