@@ -29,75 +29,74 @@ def need(*containers: ContainerNeed) -> PodNeed:
     return PodNeed(containers=containers, count_resources=frozenset({"i915", "xe"}))
 
 
+def said(**annotations: str) -> dict[str, str]:
+    """Return annotations of a decision and a receipt: ``cards``, ``init_tiles``, ``allocated``, ``allocated_init``."""
+    return {NAMES[name]: text for name, text in annotations.items()}
+
+
 def annotated(annotations: Mapping[str, str]) -> Pod:
     return pod(annotations=annotations)
 
 
+NAMES = {
+    "ts": "gas-ts",
+    "cards": "gas-container-cards",
+    "tiles": "gas-container-tiles",
+    "init_cards": "gas-init-container-cards",
+    "init_tiles": "gas-init-container-tiles",
+    "allocated": "gas-allocated-cards",
+    "allocated_init": "gas-allocated-init-cards",
+}
 INIT = wants("init", 1, role=Role.INIT)
 TILED_INIT = wants("init", 1, tiles=1, role=Role.INIT)
 SIDECAR = wants("side", 1, role=Role.SIDECAR)
 ONE, TWO, NONE = wants("one", 1), wants("two", 2), wants("none", 0)
 
 WRITTEN = [
-    pytest.param(need(ONE), [gets(3)], {"gas-container-cards": "card3"}, id="one-card"),
+    pytest.param(need(ONE), [gets(3)], said(cards="card3"), id="one-card"),
     pytest.param(
         need(TWO, NONE, ONE),
         [gets(10, 2), gets(), gets(0)],
-        {"gas-container-cards": "card10,card2||card0"},
+        said(cards="card10,card2||card0"),
         id="a-container-without-cards-keeps-its-place",
     ),
     pytest.param(
         need(wants("a", 2, tiles=1), ONE, wants("b", 1, tiles=2)),
         [gets(1, 0, tiles=((1,), (0,))), gets(2), gets(0, tiles=((2, 1),))],
-        {
-            "gas-container-cards": "card1,card0|card2|card0",
-            "gas-container-tiles": "card1:gt1,card0:gt0||card0:gt2+gt1",
-        },
+        said(cards="card1,card0|card2|card0", tiles="card1:gt1,card0:gt0||card0:gt2+gt1"),
         id="tiles-when-a-container-asks-for-some",
     ),
     pytest.param(
         need(INIT, wants("idle", 0, role=Role.INIT), SIDECAR, ONE),
         [gets(0), gets(), gets(1), gets(0)],
-        {"gas-container-cards": "card0", "gas-init-container-cards": "card0||card1"},
+        said(cards="card0", init_cards="card0||card1"),
         id="init-containers-and-sidecars-have-their-own",
     ),
     pytest.param(
         need(wants("idle", 0, role=Role.INIT), ONE),
         [gets(), gets(0)],
-        {"gas-container-cards": "card0"},
+        said(cards="card0"),
         id="init-containers-without-cards-have-none",
     ),
     pytest.param(
         need(TILED_INIT, ONE),
         [gets(0, tiles=((1,),)), gets(0)],
-        {
-            "gas-container-cards": "card0",
-            "gas-init-container-cards": "card0",
-            "gas-init-container-tiles": "card0:gt1",
-        },
+        said(cards="card0", init_cards="card0", init_tiles="card0:gt1"),
         id="tiles-of-init-containers",
     ),
     pytest.param(
-        need(INIT, NONE),
-        [gets(0), gets()],
-        {"gas-container-cards": "", "gas-init-container-cards": "card0"},
-        id="only-an-init-container-wants-cards",
+        need(INIT, NONE), [gets(0), gets()], said(cards="", init_cards="card0"), id="only-an-init-container-wants-cards"
     ),
     pytest.param(
         need(INIT, NONE, NONE),
         [gets(0), gets(), gets()],
-        {"gas-container-cards": "|", "gas-init-container-cards": "card0"},
+        said(cards="|", init_cards="card0"),
         id="only-an-init-container-wants-cards-beside-two-apps",
     ),
     pytest.param(
         need(TILED_INIT, wants("app", 1, tiles=1)),
         [gets(0, tiles=((0,),)), gets(0, tiles=((0,),))],
-        {
-            "gas-container-cards": "card0",
-            "gas-container-tiles": "card0:gt0",
-            "gas-init-container-cards": "card0",
-            "gas-init-container-tiles": "card0:gt0",
-        },
+        said(cards="card0", tiles="card0:gt0", init_cards="card0", init_tiles="card0:gt0"),
         id="an-app-may-have-the-tiles-of-an-ended-init-container",
     ),
 ]
@@ -122,15 +121,13 @@ def test_nothing_is_written_on_a_pod_that_wants_no_cards() -> None:
     ("need", "annotations"),
     [
         pytest.param(need(ONE), {}, id="no-annotations"),
-        pytest.param(need(ONE), {"gas-ts": "1"}, id="only-a-time"),
-        pytest.param(need(ONE), {"gas-container-cards": ""}, id="an-empty-text"),
-        pytest.param(need(INIT, ONE), {"gas-init-container-cards": "card0"}, id="only-init-containers-cards"),
+        pytest.param(need(ONE), said(ts="1"), id="only-a-time"),
+        pytest.param(need(ONE), said(cards=""), id="an-empty-text"),
+        pytest.param(need(INIT, ONE), said(init_cards="card0"), id="only-init-containers-cards"),
         pytest.param(
-            need(INIT, NONE),
-            {"gas-container-cards": "", "gas-init-container-cards": ""},
-            id="empty-texts-where-only-an-init-container-wants-cards",
+            need(INIT, NONE), said(cards="", init_cards=""), id="empty-texts-where-only-an-init-container-wants-cards"
         ),
-        pytest.param(need(NONE), {"gas-init-container-cards": "card0"}, id="a-pod-that-wants-no-cards"),
+        pytest.param(need(NONE), said(init_cards="card0"), id="a-pod-that-wants-no-cards"),
     ],
 )
 def test_without_the_annotations_there_is_no_decision(need: PodNeed, annotations: Mapping[str, str]) -> None:
@@ -141,51 +138,43 @@ def test_without_the_annotations_there_is_no_decision(need: PodNeed, annotations
 @pytest.mark.parametrize(
     ("need", "annotations", "expected"),
     [
+        pytest.param(need(wants("main", 1, tiles=1)), said(cards="card0"), [gets(0)], id="cards-without-tiles-count"),
         pytest.param(
-            need(wants("main", 1, tiles=1)),
-            {"gas-container-cards": "card0"},
-            [gets(0)],
-            id="cards-without-tiles-count",
-        ),
-        pytest.param(
-            need(wants("main", 1, tiles=1)),
-            {"gas-container-cards": "card0", "gas-container-tiles": ""},
-            [gets(0)],
-            id="empty-tiles-are-no-tiles",
+            need(wants("main", 1, tiles=1)), said(cards="card0", tiles=""), [gets(0)], id="empty-tiles-are-no-tiles"
         ),
         pytest.param(
             need(INIT, SIDECAR, ONE),
-            {"gas-container-cards": "card0"},
+            said(cards="card0"),
             [gets(), gets(), gets(0)],
             id="pods-of-the-original-have-nothing-for-init-containers",
         ),
         pytest.param(
             need(wants("main", 2, tiles=1)),
-            {"gas-container-cards": "card1,card0", "gas-container-tiles": "card0:gt0,card1:gt1"},
+            said(cards="card1,card0", tiles="card0:gt0,card1:gt1"),
             [gets(1, 0, tiles=((1,), (0,)))],
             id="tiles-in-another-order-of-cards",
         ),
         pytest.param(
             need(wants("main", 2, tiles=2)),
-            {"gas-container-cards": "card0,card1", "gas-container-tiles": "card0:gt0,card1:gt1"},
+            said(cards="card0,card1", tiles="card0:gt0,card1:gt1"),
             [gets(0, 1, tiles=((0,), (1,)))],
             id="the-original-rounded-3-tiles-over-2-cards-down",
         ),
         pytest.param(
             need(wants("main", 2, tiles=1)),
-            {"gas-container-cards": "card0,card1", "gas-container-tiles": ","},
+            said(cards="card0,card1", tiles=","),
             [gets(0, 1)],
             id="the-original-rounded-1-tile-over-2-cards-down",
         ),
         pytest.param(
             need(wants("main", 2, tiles=2)),
-            {"gas-container-cards": "card0,card1", "gas-container-tiles": ",card1:gt0+gt1"},
+            said(cards="card0,card1", tiles=",card1:gt0+gt1"),
             [gets(0, 1, tiles=((), (0, 1)))],
             id="the-original-found-too-few-tiles-on-one-card",
         ),
         pytest.param(
             need(wants("main", 1, tiles=2), wants("other", 1, tiles=2)),
-            {"gas-container-cards": "card0|card0", "gas-container-tiles": "card0:gt0+gt1|"},
+            said(cards="card0|card0", tiles="card0:gt0+gt1|"),
             [gets(0, tiles=((0, 1),)), gets(0)],
             id="the-original-found-too-few-tiles-for-one-container",
         ),
@@ -215,12 +204,12 @@ TILED = wants("main", 1, tiles=2)
 )
 def test_invalid_cards_are_refused(need: PodNeed, cards: str, sentence: str) -> None:
     with pytest.raises(MalformedAnnotation) as refused:
-        read_choice(annotated({"gas-container-cards": cards}), need)
+        read_choice(annotated(said(cards=cards)), need)
     assert str(refused.value) == f"annotation gas-container-cards: {sentence}"
 
 
 def test_invalid_cards_of_init_containers_are_refused() -> None:
-    annotations = {"gas-container-cards": "card0", "gas-init-container-cards": "card0|card1"}
+    annotations = said(cards="card0", init_cards="card0|card1")
     with pytest.raises(MalformedAnnotation) as refused:
         read_choice(annotated(annotations), need(INIT, ONE))
     assert str(refused.value) == ("annotation gas-init-container-cards: expected 1 container(s) between '|', found 2")
@@ -245,13 +234,13 @@ def test_invalid_cards_of_init_containers_are_refused() -> None:
 )  # fmt: skip
 def test_invalid_tiles_are_refused(need: PodNeed, tiles: str, sentence: str) -> None:
     with pytest.raises(MalformedAnnotation) as refused:
-        read_choice(annotated({"gas-container-cards": "card0", "gas-container-tiles": tiles}), need)
+        read_choice(annotated(said(cards="card0", tiles=tiles)), need)
     assert str(refused.value) == f"annotation gas-container-tiles: {sentence}"
 
 
 def test_every_card_is_booked_with_the_tiles_that_the_pod_needs() -> None:
     main = need(wants("main", 2, tiles=2))
-    annotations = {"gas-container-cards": "card0,card1", "gas-container-tiles": "card0:gt1,card1:gt0"}
+    annotations = said(cards="card0,card1", tiles="card0:gt1,card1:gt0")
     choice = read_choice(annotated(annotations), main)
     assert choice is not None
     held = footprint(main, choice)
@@ -264,18 +253,13 @@ def test_every_card_is_booked_with_the_tiles_that_the_pod_needs() -> None:
     [
         pytest.param(
             need(TILED, wants("other", 1, tiles=1)),
-            {"gas-container-cards": "card0|card0", "gas-container-tiles": "card0:gt0+gt1|card0:gt1"},
+            said(cards="card0|card0", tiles="card0:gt0+gt1|card0:gt1"),
             "annotation gas-container-tiles: container 'other'",
             id="two-apps",
         ),
         pytest.param(
             need(wants("side", 1, tiles=1, role=Role.SIDECAR), wants("main", 1, tiles=1)),
-            {
-                "gas-init-container-cards": "card0",
-                "gas-init-container-tiles": "card0:gt0",
-                "gas-container-cards": "card0",
-                "gas-container-tiles": "card0:gt0",
-            },
+            said(init_cards="card0", init_tiles="card0:gt0", cards="card0", tiles="card0:gt0"),
             "annotation gas-container-tiles: container 'main'",
             id="a-sidecar-and-an-app",
         ),
@@ -289,104 +273,72 @@ def test_one_tile_for_two_containers_that_run_together_is_refused(
     assert str(refused.value) == f"{blamed} has a tile that another container holds"
 
 
-DECIDED = {"gas-container-cards": "card0,card1|card2"}
+DECIDED = said(cards="card0,card1|card2")
 
 
 @pytest.mark.parametrize(
     ("need", "annotations", "expected"),
     [
         pytest.param(
-            need(TWO, ONE),
-            DECIDED | {"gas-allocated-cards": "card0,card1|card2"},
-            [gets(0, 1), gets(2)],
-            id="as-decided",
+            need(TWO, ONE), DECIDED | said(allocated="card0,card1|card2"), [gets(0, 1), gets(2)], id="as-decided"
+        ),
+        pytest.param(
+            need(TWO, ONE), DECIDED | said(allocated="card3,card4|card5"), [gets(3, 4), gets(5)], id="other-cards"
         ),
         pytest.param(
             need(TWO, ONE),
-            DECIDED | {"gas-allocated-cards": "card3,card4|card5"},
-            [gets(3, 4), gets(5)],
-            id="other-cards",
-        ),
-        pytest.param(
-            need(TWO, ONE),
-            DECIDED | {"gas-allocated-cards": "card3|card5"},
+            DECIDED | said(allocated="card3|card5"),
             [gets(0, 1, 3), gets(5)],
             id="fewer-cards-than-asked-for-free-no-decided-card",
         ),
         pytest.param(
             need(TWO, ONE),
-            DECIDED | {"gas-allocated-cards": "card1|card2"},
+            DECIDED | said(allocated="card1|card2"),
             [gets(0, 1), gets(2)],
             id="one-of-the-decided-cards-keeps-all-of-them",
         ),
         pytest.param(
             need(wants("main", 2, tiles=1)),
-            {
-                "gas-container-cards": "card0,card1",
-                "gas-container-tiles": "card0:gt0,card1:gt1",
-                "gas-allocated-cards": "card2",
-            },
+            said(cards="card0,card1", tiles="card0:gt0,card1:gt1", allocated="card2"),
             [gets(0, 1, 2, tiles=((0,), (1,), ()))],
             id="fewer-cards-than-asked-for-free-no-tile-either",
         ),
-        pytest.param(need(TWO), {"gas-allocated-cards": "card3"}, [gets(3)], id="fewer-cards-and-no-decision"),
+        pytest.param(need(TWO), said(allocated="card3"), [gets(3)], id="fewer-cards-and-no-decision"),
         pytest.param(
             need(ContainerNeed("both", 1, (("i915", 2), ("xe", 1)))),
-            {"gas-container-cards": "card0", "gas-allocated-cards": "card0,card1,card2"},
+            said(cards="card0", allocated="card0,card1,card2"),
             [gets(0, 1, 2)],
             id="a-container-that-the-original-placed-has-cards-of-both-drivers",
         ),
-        pytest.param(need(ONE), {"gas-allocated-cards": "card3"}, [gets(3)], id="without-a-decision"),
-        pytest.param(
-            need(ONE),
-            {"gas-container-cards": "damaged", "gas-allocated-cards": "card3"},
-            [gets(3)],
-            id="with-a-damaged-decision",
-        ),
+        pytest.param(need(ONE), said(allocated="card3"), [gets(3)], id="without-a-decision"),
+        pytest.param(need(ONE), said(cards="damaged", allocated="card3"), [gets(3)], id="with-a-damaged-decision"),
         pytest.param(
             need(INIT, ONE),
-            {
-                "gas-container-cards": "card0",
-                "gas-init-container-cards": "card1",
-                "gas-allocated-cards": "card2",
-                "gas-allocated-init-cards": "card3",
-            },
+            said(cards="card0", init_cards="card1", allocated="card2", allocated_init="card3"),
             [gets(3), gets(2)],
             id="init-containers-too",
         ),
         pytest.param(
             need(INIT, ONE),
-            {
-                "gas-container-cards": "card0",
-                "gas-init-container-cards": "card1",
-                "gas-allocated-init-cards": "card3",
-            },
+            said(cards="card0", init_cards="card1", allocated_init="card3"),
             [gets(3), gets(0)],
             id="apps-without-receipt-keep-the-decision",
         ),
         pytest.param(
             need(INIT, ONE),
-            {"gas-container-cards": "card0", "gas-init-container-cards": "card1", "gas-allocated-cards": "card2"},
+            said(cards="card0", init_cards="card1", allocated="card2"),
             [gets(1), gets(2)],
             id="init-containers-without-receipt-keep-the-decision",
         ),
         pytest.param(
             need(INIT, SIDECAR, ONE),
-            {
-                "gas-container-cards": "card0",
-                "gas-init-container-cards": "card1|card2",
-                "gas-allocated-init-cards": "|card3",
-            },
+            said(cards="card0", init_cards="card1|card2", allocated_init="|card3"),
             [gets(1), gets(3), gets(0)],
             id="an-ended-init-container-keeps-the-decision",
         ),
         pytest.param(
             need(wants("main", 2, tiles=1)),
-            {
-                "gas-container-cards": "card0,card1",
-                "gas-container-tiles": "card0:gt0,card1:gt1",
-                "gas-allocated-cards": "card2,card1",
-            },
+            said(cards="card0,card1", tiles="card0:gt0,card1:gt1", allocated="card2,card1"),
             [gets(2, 1, tiles=((), (1,)))],
             id="tiles-of-the-cards-that-stayed",
         ),
@@ -402,9 +354,9 @@ def test_the_receipt_decides_which_cards_a_pod_has(
     ("need", "annotations"),
     [
         pytest.param(need(ONE), {}, id="no-annotations"),
-        pytest.param(need(ONE), {"gas-container-cards": "card0"}, id="only-a-decision"),
-        pytest.param(need(ONE), {"gas-allocated-cards": "", "gas-allocated-init-cards": ""}, id="empty-texts"),
-        pytest.param(need(NONE), {"gas-allocated-cards": "card0"}, id="a-pod-that-wants-no-cards"),
+        pytest.param(need(ONE), said(cards="card0"), id="only-a-decision"),
+        pytest.param(need(ONE), said(allocated="", allocated_init=""), id="empty-texts"),
+        pytest.param(need(NONE), said(allocated="card0"), id="a-pod-that-wants-no-cards"),
     ],
 )
 def test_without_a_receipt_there_is_none(need: PodNeed, annotations: Mapping[str, str]) -> None:
@@ -425,7 +377,7 @@ def test_without_a_receipt_there_is_none(need: PodNeed, annotations: Mapping[str
 )
 def test_an_invalid_receipt_is_refused(text: str, sentence: str) -> None:
     with pytest.raises(MalformedAnnotation) as refused:
-        read_receipt(annotated({"gas-allocated-cards": text}), need(TWO, ONE, NONE))
+        read_receipt(annotated(said(allocated=text)), need(TWO, ONE, NONE))
     assert str(refused.value) == f"annotation gas-allocated-cards: {sentence}"
 
 
@@ -438,7 +390,7 @@ def test_an_invalid_receipt_is_refused(text: str, sentence: str) -> None:
 )
 def test_an_invalid_receipt_of_an_init_container_is_refused(text: str, sentence: str) -> None:
     with pytest.raises(MalformedAnnotation) as refused:
-        read_receipt(annotated({"gas-allocated-init-cards": text}), need(INIT, SIDECAR, ONE))
+        read_receipt(annotated(said(allocated_init=text)), need(INIT, SIDECAR, ONE))
     assert str(refused.value) == f"annotation gas-allocated-init-cards: {sentence}"
 
 
@@ -449,7 +401,7 @@ def test_a_receipt_frees_a_card_only_for_another_one(data: st.DataObject) -> Non
     place = st.lists(st.sampled_from(["card0", "card1", "card2", "card3"]), max_size=3).map(",".join)
     text = data.draw(st.lists(place, min_size=2, max_size=2).map("|".join))
     try:
-        read = read_receipt(annotated(DECIDED | {"gas-allocated-cards": text}), wanted)
+        read = read_receipt(annotated(DECIDED | said(allocated=text)), wanted)
     except MalformedAnnotation:
         return
     assert read is not None
