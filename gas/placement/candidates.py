@@ -84,18 +84,20 @@ class Candidates:
     - Every further card is the one closest to the first card, and of equally close ones the first in the order of the
       need. The first card itself counts as close as the closest of the others, for the pod's other containers.
 
-    near  whether the order depends on the pod's first card, so that `of` must be asked again after it
+    near   whether the order depends on the pod's first card, so that `of` must be asked again after it
+    links  None for a pod whose cards need not be linked
     """
 
-    __slots__ = ("_affine", "_free", "_inventory", "_keeps_order", "_need", "_plan", "_usage", "near")
+    __slots__ = ("_affine", "_keeps_order", "free", "inventory", "links", "near", "need", "plan", "usage")
 
     def __init__(self, need: PodNeed, inventory: Inventory, usage: Usage, plan: Plan, free: FreeCapacity) -> None:
-        self._need = need
-        self._inventory = inventory
-        self._usage = usage
-        self._plan = plan
-        self._free = free
+        self.need = need
+        self.inventory = inventory
+        self.usage = usage
+        self.plan = plan
+        self.free = free
         self.near = need.near
+        self.links = inventory.links if need.linked else None
         self._affine = affine_cards(need, usage)
         self._keeps_order = not need.near and isinstance(need.order, Natural) and not self._affine
 
@@ -108,23 +110,23 @@ class Candidates:
         """
         if self._keeps_order:
             return cards
-        order = self._need.order
-        use = CardUse(self._inventory, self._usage, plan=self._plan, free=self._free, request=request, picks=picks)
+        order = self.need.order
+        use = CardUse(self, request, picks)
         if not self.near:
             ordered = sorted(cards, key=lambda card: order.key(card, use))
             return sorted(ordered, key=lambda card: card not in self._affine) if self._affine else ordered
-        preferred = preferred_card(self._need, self._inventory)
+        preferred = preferred_card(self.need, self.inventory)
         keys = {
             card: (card not in self._affine, card != preferred, *order.key(card, use))
             for card in cards
-            if self._free.has(request, card)
+            if self.free.has(request, card)
         }
         first = next((pick.cards[0] for of_request in picks.values() for pick in of_request), None)
         if first is None:
-            wanted = max(sum(each.count for each in self._plan.staying), request.count)
-            more = 0 if self._need.scope.is_one_card else wanted - 1
+            wanted = max(sum(each.count for each in self.plan.staying), request.count)
+            more = 0 if self.need.scope.is_one_card else wanted - 1
             return sorted(keys, key=lambda card: (keys[card], self._neighbours(card, keys)[:more]))
-        close = self._inventory.closeness(first)
+        close = self.inventory.closeness(first)
         close[first] = max((close.get(card, 0) for card in keys if card != first), default=0)
         return sorted(keys, key=lambda card: (-close.get(card, 0), keys[card]))
 
@@ -141,65 +143,62 @@ class Candidates:
 
     def _neighbours(self, card: Card, keys: Mapping[Card, tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:
         """Return how close each other card is and its key, best first."""
-        close = self._inventory.closeness(card)
+        close = self.inventory.closeness(card)
         return sorted((-close.get(other, 0), key) for other, key in keys.items() if other != card)
 
 
 class CardUse:
     """The use of a node's cards at the start of a request, with what the pod itself has taken so far."""
 
-    __slots__ = ("_free", "_inventory", "_moment", "_picks", "_plan", "_request", "_usage")
+    __slots__ = ("_moment", "_of", "_picks", "_request")
 
-    def __init__(
-        self, inventory: Inventory, usage: Usage, *, plan: Plan, free: FreeCapacity, request: Request, picks: Picks
-    ) -> None:
-        self._inventory = inventory
-        self._usage = usage
-        self._plan = plan
-        self._free = free
+    def __init__(self, candidates: Candidates, request: Request, picks: Picks) -> None:
+        self._of = candidates
         self._request = request
         self._moment = request.moments[0]
         self._picks = picks
 
     def used(self, card: Card, name: str) -> int:
         """Return how much of a resource is used on a card."""
-        return self._inventory.capacity[card].get(name, 0) - self.left(card, name)
+        return self._of.inventory.capacity[card].get(name, 0) - self.left(card, name)
 
     def left(self, card: Card, name: str) -> int:
         """Return how much of a resource is left on a card; negative if the node shrank below what is booked."""
-        left = free_amount(self._inventory, self._usage, card, name)
-        if name not in self._plan.names:
+        left = free_amount(self._of.inventory, self._of.usage, card, name)
+        if name not in self._of.plan.names:
             return left
-        return left - self._free.taken(card, self._moment * len(self._plan.names) + self._plan.names.index(name))
+        return left - self._of.free.taken(
+            card, self._moment * len(self._of.plan.names) + self._of.plan.names.index(name)
+        )
 
     def containers(self, card: Card) -> int:
         """Return how many containers have a card."""
         of_pod = sum(
             len(request.positions)
-            for request in self._plan.requests
+            for request in self._of.plan.requests
             if self._moment in request.moments
             for pick in self._picks.get(request.index, ())
             if card in pick.cards
         )
-        return self._usage.containers.get(card, 0) + of_pod
+        return self._of.usage.containers.get(card, 0) + of_pod
 
     def capacity(self, card: Card) -> Amounts:
         """Return what a card has."""
-        return self._inventory.capacity[card]
+        return self._of.inventory.capacity[card]
 
     def all_left(self, card: Card) -> dict[str, int]:
         """Return `left` of every resource that the card has."""
-        left = free_amounts(self._inventory, self._usage, card)
+        left = free_amounts(self._of.inventory, self._of.usage, card)
         if self._picks:
-            start = self._moment * len(self._plan.names)
-            for slot, name in enumerate(self._plan.names, start):
+            start = self._moment * len(self._of.plan.names)
+            for slot, name in enumerate(self._of.plan.names, start):
                 if name in left:
-                    left[name] -= self._free.taken(card, slot)
+                    left[name] -= self._of.free.taken(card, slot)
         return left
 
     def wanted(self, card: Card) -> Amounts:
         """Return what the container that is placed takes of a card."""
-        return self._free.takes(self._request, card)
+        return self._of.free.takes(self._request, card)
 
 
 Links = Sequence[Link]

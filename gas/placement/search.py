@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from gas.placement.candidates import Candidates, Links, are_linked_alike, pairs
 from gas.placement.free_capacity import FreeCapacity, Pick, Picks
 from gas.placement.need import Role
-from gas.placement.plan import Plan, Request
+from gas.placement.plan import Request
 from gas.values.cards import Card
 
 Pool = frozenset[Card]
@@ -56,14 +56,8 @@ class SymmetryClasses:
 
     __slots__ = ("_kinds", "_load", "_tiles")
 
-    def __init__(
-        self,
-        plan: Plan,
-        cards: Sequence[Card],
-        links: Links | None,
-        free: FreeCapacity,
-        fixed: Mapping[int, tuple[Pick, ...]],
-    ) -> None:
+    def __init__(self, cards: Sequence[Card], candidates: Candidates, fixed: Mapping[int, tuple[Pick, ...]]) -> None:
+        plan, links = candidates.plan, candidates.links
         kinds: dict[Hashable, int] = {}
         self._kinds: list[int] = []
         for request in plan.requests:
@@ -74,7 +68,7 @@ class SymmetryClasses:
         among = links and [link for link in links if link.one.card in cards and link.other.card in cards]
         indexes = sorted({end.index for link in among or () for end in link})
         self._tiles = {index: place for place, index in enumerate(indexes)}
-        self._load = dict(zip(cards, _initial_classes(cards, among, free), strict=True))
+        self._load = dict(zip(cards, _initial_classes(cards, among, candidates.free), strict=True))
         for request in plan.requests:
             for pick in fixed.get(request.index, ()):
                 self.take(request, pick)
@@ -260,37 +254,32 @@ class _Level:
 
 
 class Search:
-    """One search over one set of cards, to be run once.
+    """One search over one set of cards, to be run once. A result stays taken; without one, nothing is taken.
 
     cards         that may be used, in the order of `candidates.usable_cards`
-    links         None for a pod whose cards need not be linked
-    free          a result stays taken from it; without a result it is unchanged
     follow_reuse  place the containers in the order in which kubelet starts them, and only as kubelet's reuse would
                   (`follows_reuse`); otherwise the order is that of ``Plan.requests``
-    fixed         the picks of requests that are placed already and taken from ``free``
+    fixed         the picks of requests that are placed and taken already
     """
 
     def __init__(
         self,
-        plan: Plan,
         cards: Sequence[Card],
         *,
-        links: Links | None,
         candidates: Candidates,
-        free: FreeCapacity,
         steps: StepBudget,
         follow_reuse: bool,
         fixed: Mapping[int, tuple[Pick, ...]],
     ) -> None:
+        plan = candidates.plan
         self._cards = cards
         self._candidates = candidates
-        self._links = links
-        self._free = free
+        self._free = candidates.free
         self._steps = steps
         self._follow_reuse = follow_reuse
         self._sequence = [request for _, request in plan.in_start_order] if follow_reuse else plan.requests
         self._picks: Picks = dict(fixed)
-        self._classes = SymmetryClasses(plan, cards, links, free, fixed)
+        self._classes = SymmetryClasses(cards, candidates, fixed)
         self._failed: set[Hashable] = set()
         self._bound = CapacityBound(self._sequence, fixed)
 
@@ -347,8 +336,8 @@ class Search:
         Every set follows kubelet's reuse, except for linked cards, which `_next_open` checks.
         """
         order = self._candidates.of_sets(request, self._cards, self._picks)
-        if self._links is not None:
-            return self._combinations(pairs(request, order, self._links, self._free), request.count // 2, pool)
+        if (links := self._candidates.links) is not None:
+            return self._combinations(pairs(request, order, links, self._free), request.count // 2, pool)
         options = [Pick((card,)) for card in order if self._free.has(request, card)]
         if not pool:
             return self._combinations(options, request.count, pool)

@@ -18,11 +18,11 @@ import enum
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from gas.placement.candidates import Candidates, Links, card_groups, first_fit_pairs, pairs, usable_cards
+from gas.placement.candidates import Candidates, card_groups, first_fit_pairs, pairs, usable_cards
 from gas.placement.free_capacity import FreeCapacity, Pick, Picks
 from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import PodNeed
-from gas.placement.plan import Plan, Request, plan_of
+from gas.placement.plan import Request, plan_of
 from gas.placement.search import Search, StepBudget
 from gas.values.cards import Card
 
@@ -42,13 +42,12 @@ def solve(need: PodNeed, inventory: Inventory, usage: Usage, step_limit: int) ->
     candidates = Candidates(need, inventory, usage, plan, free)
     in_order = candidates.of(plan.requests[0], usable, {}) if need.scope.is_one_card else usable
     groups = card_groups(need, inventory, in_order)
-    links = inventory.links if need.linked else None
     steps = StepBudget(step_limit)
-    search = partial(Search, plan, links=links, candidates=candidates, free=free, steps=steps)
+    search = partial(Search, candidates=candidates, steps=steps)
     searches = 3 * len(groups)
 
     for cards in groups:
-        staying = first_fit(plan.staying, cards, candidates, links, free)
+        staying = first_fit(plan.staying, cards, candidates)
         if staying is None:
             continue
         if not plan.has_init_containers:
@@ -62,7 +61,7 @@ def solve(need: PodNeed, inventory: Inventory, usage: Usage, step_limit: int) ->
             for pick in staying[request.index]:
                 free.give_back(request, pick)
 
-    groups = [cards for cards in groups if each_fits_alone(plan, cards, links, free)]
+    groups = [cards for cards in groups if each_fits_alone(cards, candidates)]
     preferences = (True, False) if plan.has_init_containers else (False,)
     searches = len(preferences) * len(groups)
     answer = Unsolved.NOTHING_FITS
@@ -78,23 +77,17 @@ def solve(need: PodNeed, inventory: Inventory, usage: Usage, step_limit: int) ->
     return answer
 
 
-def first_fit(
-    requests: Sequence[Request],
-    cards: Sequence[Card],
-    candidates: Candidates,
-    links: Links | None,
-    free: FreeCapacity,
-) -> Picks | None:
+def first_fit(requests: Sequence[Request], cards: Sequence[Card], candidates: Candidates) -> Picks | None:
     """Give each request in turn the first cards that have enough free, and never reconsider (contract E6.7).
 
-    The picks are taken from ``free``. Returns None if a request finds too few cards; ``free`` is then unchanged.
-    ``links`` is None for a pod whose cards need not be linked.
+    The picks are taken from what is free. Returns None if a request finds too few cards; nothing is then taken.
     """
+    free = candidates.free
     found: Picks = {}
     for request in requests:
         picks: list[Pick] = []
-        wanted = request.count if links is None else request.count // 2
-        for pick in _fitting(request, cards, found, candidates=candidates, links=links, free=free):
+        wanted = request.count if candidates.links is None else request.count // 2
+        for pick in _fitting(request, cards, found, candidates):
             free.take(request, pick)
             picks.append(pick)
             found[request.index] = tuple(picks)
@@ -108,53 +101,38 @@ def first_fit(
     return found
 
 
-def _fitting(
-    request: Request,
-    cards: Sequence[Card],
-    found: Picks,
-    *,
-    candidates: Candidates,
-    links: Links | None,
-    free: FreeCapacity,
-) -> Iterator[Pick]:
-    """Return the picks for a request, best first; the caller takes each, also in ``found``, before it asks for more."""
-    if candidates.near:
-        return _near(request, cards, found, candidates=candidates, links=links, free=free)
-    order = candidates.of(request, cards, found)
-    if links is not None:
-        return first_fit_pairs(request, order, links, free)
-    return (Pick((card,)) for card in order if free.has(request, card))
+def _fitting(request: Request, cards: Sequence[Card], found: Picks, candidates: Candidates) -> Iterator[Pick]:
+    """Yield the picks for a request, best first; the caller takes each, also in ``found``, before it asks for more.
 
-
-def _near(
-    request: Request,
-    cards: Sequence[Card],
-    found: Picks,
-    *,
-    candidates: Candidates,
-    links: Links | None,
-    free: FreeCapacity,
-) -> Iterator[Pick]:
-    """Yield the picks, and order the cards again after each, because the first pick decides which cards are near."""
+    With nearness, the cards are ordered again after each pick, because the first pick decides which cards are near.
+    """
+    free = candidates.free
     while True:
         order = candidates.of(request, cards, found)
-        picks = first_fit_pairs(request, order, links, free) if links is not None else (Pick((card,)) for card in order)
+        if candidates.links is not None:
+            picks = first_fit_pairs(request, order, candidates.links, free)
+        else:
+            picks = (Pick((card,)) for card in order if free.has(request, card))
+        if not candidates.near:
+            yield from picks
+            return
         if (pick := next(picks, None)) is None:
             return
         yield pick
         cards = [card for card in cards if card not in pick.cards]
 
 
-def each_fits_alone(plan: Plan, cards: Sequence[Card], links: Links | None, free: FreeCapacity) -> bool:
+def each_fits_alone(cards: Sequence[Card], candidates: Candidates) -> bool:
     """Return whether every request finds enough cards if it is the only one; most full nodes fail this cheap check.
 
-    This pod must not have taken anything from ``free``.
+    This pod must not have taken anything yet.
     """
-    for request in plan.requests:
-        if links is None:
+    free = candidates.free
+    for request in candidates.plan.requests:
+        if candidates.links is None:
             fitting = sum(free.has(request, card) for card in cards)
         else:
-            fitting = len({card for pick in pairs(request, cards, links, free) for card in pick.cards})
+            fitting = len({card for pick in pairs(request, cards, candidates.links, free) for card in pick.cards})
         if fitting < request.count:
             return False
     return True

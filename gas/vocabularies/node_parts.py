@@ -1,7 +1,4 @@
-"""The parts of a node that several vocabularies read in the same way.
-
-These are the resources that pods may take of it, and the records of its cards that the device plugin writes.
-"""
+"""The parts of a node that several vocabularies read in the same way: resources, and records of its cards."""
 
 from __future__ import annotations
 

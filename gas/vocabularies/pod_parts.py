@@ -1,8 +1,4 @@
-"""The parts of a pod that every vocabulary reads in the same way.
-
-These are its containers in the order in which kubelet starts them, the amounts that they request, and the preferences
-and labels that users write in annotations.
-"""
+"""The parts of a pod that every vocabulary reads in the same way: containers, requests, preferences and labels."""
 
 from __future__ import annotations
 

@@ -94,7 +94,6 @@ class AliyunPods(PodReader):
         return ContainerNeed(container.name, 1, amounts, container.role, (Ratio(MILLICORES, memory, of=MEMORY_MAX),))
 
 
-@dataclass(frozen=True, slots=True)
 class AliyunChoices(ChoiceAnnotations):
     """The annotations that Aliyun's extender writes on a pod, and its device plugin and its users read."""
 
@@ -124,11 +123,7 @@ class AliyunChoices(ChoiceAnnotations):
 
 @dataclass(frozen=True, slots=True)
 class AliyunNodes:
-    """Nodes that offer ``aliyun.com/gpu-mem``.
-
-    Our plugin records each card with its memory. Of a node without these records only the number of cards is known, and
-    each has an equal part of the memory.
-    """
+    """Nodes that offer ``aliyun.com/gpu-mem``. Cards that our plugin has not recorded share the memory evenly."""
 
     unit: MemoryUnit
 

@@ -160,11 +160,7 @@ class KoordinatorChoices(ChoiceAnnotations):
 
 
 class KoordinatorNodes:
-    """Nodes that offer shares of cards.
-
-    Our plugin records each card with its memory. Of a node without these records only the number of cards is known, and
-    each has an equal part of the memory.
-    """
+    """Nodes that offer shares of cards. Cards that our plugin has not recorded share the node's memory evenly."""
 
     def source(self, node: Node) -> Hashable:
         allocatable = allocatable_resources(node)
