@@ -10,7 +10,7 @@ from gas.vocabularies.aliyun.vocabulary import aliyun
 from gas.vocabularies.intel.vocabulary import INTEL
 from gas.vocabularies.selection import parse_vocabularies
 from sandbox.hardware.fake_sysfs import FLEX_170, FakeGpu, fake_gpus
-from tests.builders import container, pod_json
+from tests.builders import pod_json
 from tests.other_words import GPU_COUNT, GPU_MEM, MIB, asking
 from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node, soon
 from tests.plugin.pods_for_plugin import decided
@@ -106,27 +106,3 @@ async def test_a_call_without_a_decision_is_counted_and_an_event_reports_the_car
         assert node.annotations("stray")["gas-allocated-cards"] == ",".join(got)
         assert node.count("allocations_total", resource="gpu-mem", outcome="undecided") == 1
         assert ASSIGNED not in node.annotations("stray")
-
-
-# contract A1.21
-async def test_containers_of_one_pod_get_their_units_of_its_card() -> None:
-    async with sandbox_node(*cards(3)) as node, node.running_plugin(vocabularies=BOTH):
-        await offered(node, 3 * SIZE)
-        pod = node.create(bound("two", 2, 200, 100))
-        assert [await node.got(pod, name) for name in ("main", "c1")] == [["card2"], ["card2"]]
-        filling = node.create(bound("filling", 1, SIZE, ts=2))
-        assert await node.got(filling) == ["card1"]
-        await soon(lambda: node.annotations("two")[ASSIGNED] == "true")
-        assert not [reason for reason, _ in node.events("two") if reason == "GPUAllocationMismatch"]
-
-
-# contract A1.21
-async def test_pods_with_cards_and_pods_with_memory_get_their_cards_on_one_node() -> None:
-    async with sandbox_node(*cards(2)) as node, node.running_plugin("--shared-dev-num=2", vocabularies=BOTH):
-        await offered(node, 2 * SIZE)
-        intel = node.create(pod_json(container(i915=1), name="intel", annotations=decided("card1")))
-        memory = node.create(bound("memory", 1, SIZE))
-        assert [await node.got(pod) for pod in (intel, memory)] == [["card1"], ["card1"]]
-        given = node.given(intel)
-        assert given is not None
-        assert given.env == {}

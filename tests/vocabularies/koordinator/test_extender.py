@@ -87,16 +87,6 @@ async def test_amounts_are_divided_evenly_between_different_cards() -> None:
     assert allocated(decider) == [(card, "50", str(2 * GIB), "25") for card in (0, 1)]
 
 
-# contract O1.5
-async def test_a_pod_of_two_cards_waits_while_only_one_has_room() -> None:
-    full = wanting("full", memory="7Gi", shared=1)
-    decider = following([koordinator_node(8 * GIB, 8 * GIB)], full, asked := wanting(memory="4Gi", shared=2))
-    assert await decider.bind(full, "n1") == ""
-    assert (await decider.ask(asked, "n1"))["FailedNodes"].keys() == {"n1"}
-    decider.cluster.remove("default/full")
-    assert (await decider.ask(asked, "n1"))["NodeNames"] == ["n1"]
-
-
 # contract O1.10, O1.18
 async def test_whole_cards_of_a_vendor_take_all_of_as_many_cards() -> None:
     node = koordinator_node(8 * GIB, 8 * GIB, 8 * GIB, driver="nvidia", nvidia=3)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.protocol import DeviceOptions
 from gas.vocabularies.selection import parse_vocabularies
-from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, remove_gpu
-from tests.builders import pod_json
-from tests.other_words import sharing
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.plugin.gpus import gpu
 from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node, soon
-from tests.plugin.pods_for_plugin import decided
 
 BOTH = parse_vocabularies("intel,koordinator")
 ALONE = Vocabularies(parse_vocabularies("koordinator"))
@@ -58,37 +54,6 @@ def test_unhealthy_cards_do_not_count_and_cards_of_unknown_memory_have_none() ->
         "koordinator.sh/gpu-memory": 8 * GB,
     }
     assert ALONE.describe([gpu(0, healthy=False)], DeviceOptions()).resources == {}
-
-
-# contract O1.21
-async def test_the_node_loses_the_shares_of_a_card_that_fails() -> None:
-    async with sandbox_node(*CARDS) as node, node.running_plugin(vocabularies=BOTH) as plugin:
-        await soon(lambda: stated(node) == ALL)
-        remove_gpu(node.tree, CARDS[1])
-        await plugin.scanner.scan_once()
-        half = {"gpu.shared": "100", "gpu-core": "100", "gpu-memory-ratio": "100", "gpu": "100", "gpu-memory": "8G"}
-        await soon(lambda: stated(node) == stated(node, "capacity") == half)
-
-
-def bound(name: str, cards: str, *, ts: int = 1, **asked: Any) -> dict[str, Any]:
-    """Return a pod that the extender has bound."""
-    return pod_json(sharing(**asked), name=name, annotations=decided(cards, ts=ts))
-
-
-# contract O1.4
-async def test_each_pod_gets_the_cards_that_are_written_on_it() -> None:
-    async with sandbox_node(*CARDS) as node, node.running_plugin(vocabularies=BOTH):
-        await soon(lambda: stated(node) == ALL)
-        both = node.create(bound("both", "card0,card1", memory="2G", core=100, shared=2))
-        assert await node.got(both) == ["card0", "card1"]
-        second = node.create(bound("second", "card1", ts=2, ratio=10, shared=1))
-        first = node.create(bound("first", "card0", ts=3, ratio=10, shared=1))
-        assert [await node.got(pod) for pod in (second, first)] == [["card1"], ["card0"]]
-        given = node.given(both)
-        assert given is not None
-        assert given.env == {}
-        assert node.count("allocations_total", resource="gpu.shared", outcome="as-decided") == 3
-        assert not any("gas-allocated-cards" in node.annotations(name) for name in ("both", "first", "second"))
 
 
 def test_only_the_sums_are_written_by_the_plugin() -> None:

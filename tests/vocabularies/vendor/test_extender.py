@@ -46,14 +46,6 @@ async def test_each_of_a_number_of_cards_is_whole_and_nothing_else_is_written(re
     assert (await decider.ask(more, "n1"))["NodeNames"] == ["n1"]
 
 
-# contract V1.1
-async def test_a_node_without_such_cards_is_refused() -> None:
-    node = stating(labels={"gpu.intel.com/gpu-numbers": "0"}, i915=1, millicores=1000)
-    decider = following([node], asked := wanting("pod", nvidia=1))
-    (reason,) = (await decider.ask(asked, "n1"))["FailedNodes"].values()
-    assert "nvidia-gpu" in reason
-
-
 # contract V1.2
 @pytest.mark.parametrize(
     "other",
