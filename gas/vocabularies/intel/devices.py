@@ -15,9 +15,8 @@ from gas.objects.stored import NodeContainer, Pod
 from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD
 from gas.values.card_facts import CardFacts
 from gas.vocabularies.intel import names
-from gas.vocabularies.intel.card_capacity import format_card_capacity
-from gas.vocabularies.intel.label_text import LONGEST_VALUE, split_value
 from gas.vocabularies.intel.need import read_booked_need
+from gas.vocabularies.intel.node_texts import LONGEST_VALUE, format_card_capacity, split_value
 from gas.vocabularies.pod_parts import need_facts
 from gas.vocabularies.protocol import BadNeed
 

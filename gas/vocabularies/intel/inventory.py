@@ -10,8 +10,8 @@ from gas.values.amounts import Amounts, MalformedQuantity, parse_quantity
 from gas.values.cards import Card
 from gas.values.quoted import listed, quoted
 from gas.vocabularies.intel import names
-from gas.vocabularies.intel.card_capacity import parse_card_capacity
 from gas.vocabularies.intel.node_labels import Telemetry, read_cards, read_links, read_numa_groups, read_pci_groups
+from gas.vocabularies.intel.node_texts import parse_card_capacity
 from gas.vocabularies.node_parts import allocatable_resources
 from gas.vocabularies.protocol import NodeFacts
 

@@ -9,7 +9,7 @@ from gas.placement.inventory import Link
 from gas.values.cards import Card, Tile
 from gas.values.quoted import listed, quoted
 from gas.vocabularies.intel import names
-from gas.vocabularies.intel.label_text import EntryFaults, joined_label, read_card, read_number
+from gas.vocabularies.intel.node_texts import EntryFaults, joined_label, read_card, read_number
 
 
 def read_cards(labels: Mapping[str, str], problems: list[str]) -> tuple[Card, ...]:

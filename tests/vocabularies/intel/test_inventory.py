@@ -12,7 +12,7 @@ from gas.objects.stored import Node, NodeStatus, ObjectMeta, Quantity
 from gas.placement.inventory import Inventory, Link
 from gas.values.cards import Card, Tile
 from gas.vocabularies.intel.inventory import read_node
-from gas.vocabularies.intel.label_text import split_value
+from gas.vocabularies.intel.node_texts import split_value
 from gas.vocabularies.protocol import NodeFacts
 
 GPU = "gpu.intel.com/"
