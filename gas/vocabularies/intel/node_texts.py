@@ -38,29 +38,28 @@ class UnsplittableText(GasError):
         )
 
 
-def joined_label(labels: Mapping[str, str], name: str, problems: list[str] | None = None) -> str | None:
+def joined_label(labels: Mapping[str, str], name: str, problems: list[str]) -> str | None:
     """Return the text of a label with all its continuations, or None if there is no label of that name.
 
     A missing continuation, or one that does not begin with ``Z``, ends the text. An empty piece is skipped. Each
     problem adds a sentence to ``problems``.
     """
-    found = [] if problems is None else problems
     pieces: list[str] = []
     for number in count(1):
         label, prefix = (name, "") if number == 1 else (f"{name}{number}", _CONTINUED)
         value = labels.get(label)
         if value is None:
             if left_out := _continuations_after(number, labels, name):
-                found.append(f"label {label} is missing, so {listed(left_out)} is ignored")
+                problems.append(f"label {label} is missing, so {listed(left_out)} is ignored")
             break
         if value and not value.startswith(prefix):
-            found.append(
+            problems.append(
                 f"label {label}: expected a value that begins with Z, found {quoted(value)};"
                 " it and the labels after it are ignored"
             )
             break
         if len(value) <= len(prefix):
-            found.append(f"label {label}: expected a text, found an empty value")
+            problems.append(f"label {label}: expected a text, found an empty value")
         pieces.append(value[len(prefix) :])
     return "".join(pieces) if pieces else None
 
