@@ -6,7 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from gas.extender.debug import books_json, refusals_json
+from gas.extender.decider import random_name
 from gas.objects.stored import Node
 from gas.placement.inventory import Company
 from gas.values.cards import Card
@@ -156,3 +159,12 @@ async def test_refusals_and_books_show_the_labels() -> None:
     assert refusal["details"] == {"n1": ["card0: a pod with an exclusion; 900 of 1000 millicores free, 100 needed"]}
     booked = json.loads(books_json(decider))["pods"]["uid-blue"]
     assert booked["company"] == {"exclusion": "blue"}
+
+
+@pytest.mark.parametrize(("part", "name"), [(0.0, "aaaaa"), (0.5, "nnnnn"), (1.0, "zzzzz")])
+def test_a_made_up_name_comes_from_the_chance_that_is_passed_in(part: float, name: str) -> None:
+    assert random_name(lambda low, high: low + (high - low) * part) == name
+
+
+def test_made_up_names_differ() -> None:
+    assert len({random_name() for _ in range(20)}) > 10

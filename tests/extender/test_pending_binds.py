@@ -17,20 +17,12 @@ GIVE_UP = 30.0
 """Seconds after which a test that waits for something fails."""
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Expecting:
     """Binds that are expected within an hour, by a clock that a test sets."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
-        self.binds = PendingBinds(patience=LONG, clock=self.clock)
+        self.now = 1000.0
+        self.binds = PendingBinds(patience=LONG, clock=lambda: self.now)
 
     async def waits(self, uid: str) -> bool:
         """Return whether a filter for this pod would wait."""
@@ -44,16 +36,20 @@ class Expecting:
     async def miss(self, count: int) -> None:
         for number in range(count):
             self.binds.passed(f"missed-{number}")
-        self.clock.now += LONG
+        self.now += LONG
         assert not await self.waits("any")
 
 
-async def test_no_filter_waits_when_no_bind_is_pending() -> None:
-    assert not await Expecting().waits("u1")
+@pytest.fixture
+def expecting() -> Expecting:
+    return Expecting()
 
 
-async def test_a_filter_waits_for_the_bind_of_the_pod_before_it() -> None:
-    expecting = Expecting()
+async def test_no_filter_waits_when_no_bind_is_pending(expecting: Expecting) -> None:
+    assert not await expecting.waits("u1")
+
+
+async def test_a_filter_waits_for_the_bind_of_the_pod_before_it(expecting: Expecting) -> None:
     expecting.binds.passed("u1")
     waiting = asyncio.create_task(expecting.binds.wait("u2"))
     await asyncio.sleep(0)
@@ -62,8 +58,7 @@ async def test_a_filter_waits_for_the_bind_of_the_pod_before_it() -> None:
     await asyncio.wait_for(waiting, GIVE_UP)
 
 
-async def test_it_waits_for_the_binds_of_all_pods_before_it() -> None:
-    expecting = Expecting()
+async def test_it_waits_for_the_binds_of_all_pods_before_it(expecting: Expecting) -> None:
     for uid in ("u1", "u2"):
         expecting.binds.passed(uid)
     waiting = asyncio.create_task(expecting.binds.wait("u3"))
@@ -76,8 +71,7 @@ async def test_it_waits_for_the_binds_of_all_pods_before_it() -> None:
     await asyncio.wait_for(waiting, GIVE_UP)
 
 
-async def test_several_filters_wait_at_once() -> None:
-    expecting = Expecting()
+async def test_several_filters_wait_at_once(expecting: Expecting) -> None:
     expecting.binds.passed("u1")
     waiting = [asyncio.create_task(expecting.binds.wait(f"w{number}")) for number in range(5)]
     await asyncio.sleep(0)
@@ -85,8 +79,7 @@ async def test_several_filters_wait_at_once() -> None:
     await asyncio.wait_for(asyncio.gather(*waiting), GIVE_UP)
 
 
-async def test_a_pod_does_not_wait_for_its_own_bind() -> None:
-    expecting = Expecting()
+async def test_a_pod_does_not_wait_for_its_own_bind(expecting: Expecting) -> None:
     expecting.binds.passed("u1")
     assert not await expecting.waits("u1")
 
@@ -97,15 +90,13 @@ async def test_it_waits_no_longer_than_its_patience() -> None:
     await asyncio.wait_for(binds.wait("u2"), GIVE_UP)
 
 
-async def test_a_bind_that_is_late_is_not_waited_for() -> None:
-    expecting = Expecting()
+async def test_a_bind_that_is_late_is_not_waited_for(expecting: Expecting) -> None:
     expecting.binds.passed("u1")
-    expecting.clock.now += LONG
+    expecting.now += LONG
     assert not await expecting.waits("u2")
 
 
-async def test_after_some_binds_that_did_not_come_no_filter_waits() -> None:
-    expecting = Expecting()
+async def test_after_some_binds_that_did_not_come_no_filter_waits(expecting: Expecting) -> None:
     await expecting.miss(MOST_MISSED - 1)
     expecting.binds.passed("u1")
     assert await expecting.waits("u2")
@@ -114,8 +105,7 @@ async def test_after_some_binds_that_did_not_come_no_filter_waits() -> None:
     assert not await expecting.waits("u2")
 
 
-async def test_once_a_bind_comes_filters_wait_again() -> None:
-    expecting = Expecting()
+async def test_once_a_bind_comes_filters_wait_again(expecting: Expecting) -> None:
     await expecting.miss(MOST_MISSED)
     expecting.binds.passed("u1")
     assert not await expecting.waits("u2")
@@ -123,11 +113,10 @@ async def test_once_a_bind_comes_filters_wait_again() -> None:
     assert await expecting.waits("u2")
 
 
-async def test_a_pod_that_passed_two_filters_is_expected_once() -> None:
-    expecting = Expecting()
+async def test_a_pod_that_passed_two_filters_is_expected_once(expecting: Expecting) -> None:
     for _ in range(MOST_MISSED + 1):
         expecting.binds.passed("u1")
-    expecting.clock.now += LONG
+    expecting.now += LONG
     assert not await expecting.waits("u2")
     expecting.binds.passed("u3")
     assert await expecting.waits("u2")
