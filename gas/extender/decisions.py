@@ -71,8 +71,8 @@ class _Asked:
 class Decisions:
     """A record of the last decisions, the newest first. Verbs report to it; nothing is decided by it."""
 
-    def __init__(self, most: int = MOST_DECISIONS) -> None:
-        self._made: deque[Decision] = deque(maxlen=most)
+    def __init__(self) -> None:
+        self._made: deque[Decision] = deque(maxlen=MOST_DECISIONS)
         self._asked: LRUCache[str, _Asked] = LRUCache(MOST_PENDING)
 
     def filtered(self, uid: str, passing: Sequence[str], seconds: float) -> None:
@@ -114,9 +114,6 @@ class Decisions:
 
     def __iter__(self) -> Iterator[Decision]:
         return iter(list(self._made))
-
-    def __len__(self) -> int:
-        return len(self._made)
 
 
 def _milliseconds(seconds: float) -> float:
@@ -171,6 +168,3 @@ class Refusals:
 
     def __iter__(self) -> Iterator[tuple[str, PodRefusal]]:
         return iter(list(self._by_uid.items()))
-
-    def __len__(self) -> int:
-        return len(self._by_uid)

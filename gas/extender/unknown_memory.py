@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gas.extender.verdicts import Turns, Verdicts
-from gas.placement.inventory import Usage
+from gas.placement.inventory import UNUSED
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
@@ -22,8 +22,6 @@ from gas.vocabularies.protocol import NodeFacts
 
 NODES_A_TURN = 20
 """Unlike nodes that are tried before others get their turn: some milliseconds."""
-
-_UNUSED = Usage()
 
 
 class Unknown(NamedTuple):
@@ -89,7 +87,7 @@ def _would_fit(need: PodNeed, nodes: Mapping[str, NodeFacts]) -> Turns[list[str]
                 card: {**amounts, MEMORY_MAX: MOST_MEMORY} if card in facts.unknown_memory else amounts
                 for card, amounts in facts.inventory.capacity.items()
             }
-            result = place(need, replace(facts.inventory, capacity=supposed), _UNUSED)
+            result = place(need, replace(facts.inventory, capacity=supposed), UNUSED)
             fits = alike[id(facts)] = not isinstance(result, Refusal)
             if len(alike) % NODES_A_TURN == 0:
                 yield

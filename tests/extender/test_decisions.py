@@ -9,7 +9,15 @@ import pytest
 
 from gas.extender.debug import decisions_json
 from gas.extender.decider import Decider
-from gas.extender.decisions import MOST_ALTERNATIVES, MOST_PENDING, MOST_PODS, Decisions, PodRefusal, Refusals
+from gas.extender.decisions import (
+    MOST_ALTERNATIVES,
+    MOST_DECISIONS,
+    MOST_PENDING,
+    MOST_PODS,
+    Decisions,
+    PodRefusal,
+    Refusals,
+)
 from gas.extender.readiness import NotReady
 from tests.extender.binding import following, gpu_pod
 from tests.extender.cluster import Outcome
@@ -68,11 +76,10 @@ async def test_a_pod_without_cards_and_a_replica_that_may_not_decide_record_noth
 
 
 def test_only_the_last_decisions_are_kept_the_newest_first() -> None:
-    decisions = Decisions(most=3)
-    for number in range(5):
+    decisions = Decisions()
+    for number in range(MOST_DECISIONS + 2):
         decisions.made(f"u{number}", "p", "n", "card0", verb="bind", seconds=0.001, now=float(number))
-    assert [each.uid for each in decisions] == ["u4", "u3", "u2"]
-    assert len(decisions) == 3
+    assert [each.uid for each in decisions] == [f"u{number}" for number in range(MOST_DECISIONS + 1, 1, -1)]
 
 
 def test_what_is_kept_of_a_question_does_not_grow_with_the_cluster() -> None:
