@@ -57,23 +57,13 @@ class NodeWriter:
     links       card -> the cards that are linked to it, as other programs say on the node
     """
 
-    def __init__(
-        self,
-        patch_node: PatchNode,
-        vocabularies: Vocabularies,
-        *,
-        pause: float = PAUSE,
-        forbidden_pause: float = FORBIDDEN_PAUSE,
-        backoff: Backoff | None = None,
-    ) -> None:
+    def __init__(self, patch_node: PatchNode, vocabularies: Vocabularies) -> None:
         self.writes = 0
         self.trouble: str | None = None
         self.first_seen: Node | None = None
         self._patch_node = patch_node
         self._vocabularies = vocabularies
-        self._pause = pause
-        self._forbidden_pause = forbidden_pause
-        self._backoff = backoff or Backoff()
+        self._backoff = Backoff()
         self._node: Node | None = None
         self._wanted: NodeDescription | None = None
         self._look = asyncio.Event()
@@ -131,7 +121,7 @@ class NodeWriter:
                 continue
             if (retry_after := await self._write(patch)) is not None:
                 self._look.set()
-            await asyncio.sleep(self._pause if retry_after is None else retry_after)
+            await asyncio.sleep(PAUSE if retry_after is None else retry_after)
 
     async def _write(self, patch: MergePatch) -> float | None:
         """Write once. Return the seconds after which to try again; None after a success."""
@@ -142,7 +132,7 @@ class NodeWriter:
             if sentence != self.trouble:
                 logger.error("%s", sentence)
             self.trouble = sentence
-            return self._forbidden_pause if isinstance(error, Forbidden) else self._backoff.wait()
+            return FORBIDDEN_PAUSE if isinstance(error, Forbidden) else self._backoff.wait()
         self._backoff.reset()
         self.trouble = None
         self.writes += 1

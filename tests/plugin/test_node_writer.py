@@ -43,6 +43,14 @@ def decoded(**node: object) -> Node:
     return msgspec.convert(node, Node)
 
 
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the pauses between writes."""
+    for name in ("PAUSE", "FORBIDDEN_PAUSE"):
+        monkeypatch.setattr(node_writer, name, 0.001)
+    monkeypatch.setattr(node_writer, "Backoff", lambda: SOON)
+
+
 class Cluster:
     """An API server with one node, n1, and a connection to it."""
 
@@ -54,8 +62,7 @@ class Cluster:
         )
 
     def writer(self) -> NodeWriter:
-        patch = partial(patch_node_status, self.connection, "n1")
-        return NodeWriter(patch, DEFAULT, pause=0.001, forbidden_pause=0.001, backoff=SOON)
+        return NodeWriter(partial(patch_node_status, self.connection, "n1"), DEFAULT)
 
     @asynccontextmanager
     async def described(self, wanted: NodeDescription) -> AsyncIterator[NodeWriter]:
@@ -233,7 +240,7 @@ async def test_a_write_that_fails_is_retried(failure: GasError) -> None:
             status={"capacity": {GPU + "tiles": "2"}, "allocatable": {GPU + "tiles": "2"}},
         )
 
-    writer = NodeWriter(patch, DEFAULT, pause=0.001, forbidden_pause=0.001, backoff=SOON)
+    writer = NodeWriter(patch, DEFAULT)
     writer.want(WANTED)
     list_all(writer, [decoded(metadata={"name": "n1"})])
     running = asyncio.create_task(writer.run())
@@ -249,7 +256,7 @@ async def test_a_node_that_is_deleted_meanwhile_is_not_an_error() -> None:
     async def patch(_patch: object) -> Node | None:
         return None
 
-    writer = NodeWriter(patch, DEFAULT, pause=0.001, backoff=SOON)
+    writer = NodeWriter(patch, DEFAULT)
     writer.want(WANTED)
     writer.changed(decoded(metadata={"name": "n1"}))
     running = asyncio.create_task(writer.run())
