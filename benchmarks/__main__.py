@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import page
+from benchmarks import performance_page
 from benchmarks.fragmentation import Others, chosen_traces, fragmentation
 from benchmarks.real_cluster import ComponentsMissing
 from benchmarks.results import Results
@@ -59,8 +59,8 @@ def measured(name: str, *, full: bool) -> Results:
 
 def _write(console: Console, results: Results) -> None:
     try:
-        page.write(results)
-    except page.NoPlaceOnThePage as error:  # a trace of the user's own
+        performance_page.write(results)
+    except performance_page.NoPlaceOnThePage as error:  # a trace of the user's own
         console.print(str(error), markup=False)
 
 

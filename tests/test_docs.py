@@ -256,7 +256,7 @@ def test_a_page_names_only_python_modules_that_exist(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", sorted(PAGES.keys() - {"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}))
-def test_the_first_page_links_to_the_page(page: str) -> None:
+def test_the_readme_links_to_every_page_of_docs(page: str) -> None:
     assert f"](docs/{page})" in PAGES["README.md"]
 
 

@@ -160,8 +160,8 @@ def _discount(counts: dict[Card, dict[T, int]], card: Card, what: T) -> None:
 class Ledger:
     """The bookings of all pods: what each holds on which card.
 
-        unknown --reserve--> reserved --hold--> held --release--> unknown
-                                 `----cancel---> unknown
+        unknown --reserve--> reserved --hold, confirm--> held --release--> unknown
+                                 `------cancel, release---> unknown
            `-----------------hold (after a restart, or bound by others)--> held
 
     Bookings are by pod UID: a recreated pod of the same name is another pod. A repeated transition changes nothing.

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import page
+from benchmarks import performance_page
 from benchmarks.plot import Line, plot
 from benchmarks.results import Figure, Goal, Results
 
@@ -40,10 +40,10 @@ def results(ours: float) -> Results:
 def test_new_values_take_the_places_of_those_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there = tmp_path / "performance.md"
     there.write_text("| <!-- speed: one -->old<!-- / --> |\n\n<!-- speed -->\nold\n<!-- /speed -->\nafter\n")
-    monkeypatch.setattr(page, "PAGE", there)
-    monkeypatch.setattr(page, "PLOTS", tmp_path / "performance")
-    page.write(results(3))
-    page.write(results(5))
+    monkeypatch.setattr(performance_page, "PAGE", there)
+    monkeypatch.setattr(performance_page, "PLOTS", tmp_path / "performance")
+    performance_page.write(results(3))
+    performance_page.write(results(5))
     text = there.read_text()
     assert text.startswith("| <!-- speed: one -->2.50, MISSED<!-- / --> |\n")
     assert text.count("How fast.") == 1
@@ -55,10 +55,10 @@ def test_new_values_take_the_places_of_those_before(tmp_path: Path, monkeypatch:
 
 
 def test_a_benchmark_without_a_place_on_the_page_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "PAGE", tmp_path / "performance.md")
+    monkeypatch.setattr(performance_page, "PAGE", tmp_path / "performance.md")
     (tmp_path / "performance.md").write_text("nothing\n")
-    with pytest.raises(page.NoPlaceOnThePage, match=r"performance\.md has no place for speed"):
-        page.write(results(3))
+    with pytest.raises(performance_page.NoPlaceOnThePage, match=r"performance\.md has no place for speed"):
+        performance_page.write(results(3))
 
 
 def test_a_plot_has_its_axes_its_legend_and_every_point_inside() -> None:
