@@ -402,7 +402,12 @@ class Transport:
         deadline = None if timeout.total is None else self._network.loop.time() + timeout.total
         target = url.raw_path_qs
         async with self._network.exchange(
-            self._client, self._server, method, target, headers=options["headers"], body=options.get("data") or b""
+            self._client,
+            self._server,
+            method,
+            target,
+            headers=dict(options["headers"]),
+            body=options.get("data") or b"",
         ) as exchange:
             async with asyncio.timeout_at(deadline), asyncio.timeout(timeout.sock_read):
                 await exchange.head()
