@@ -14,7 +14,8 @@ from pathlib import Path
 
 from gas.cluster.connection import ApiServer, connect
 from gas.cluster.objects import bind_pod
-from gas.daemon.serving import SCHEDULER_KEEP_ALIVE, Port, listen, serve
+from gas.daemon.listening import listen
+from gas.daemon.serving import SCHEDULER_KEEP_ALIVE, Port, serve
 from gas.decision import names
 from gas.extender.metrics import Metrics
 from gas.extender.server import ServedVerb, Verb, extender_app

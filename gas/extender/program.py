@@ -7,16 +7,9 @@ from contextlib import AsyncExitStack
 
 from gas.cluster.connection import connect
 from gas.daemon.command import stop_on_signals
+from gas.daemon.listening import MOST_ADMISSION_CONNECTIONS, MOST_SCHEDULER_CONNECTIONS, listen
 from gas.daemon.plain_port import plain_app
-from gas.daemon.serving import (
-    MOST_ADMISSION_CONNECTIONS,
-    MOST_SCHEDULER_CONNECTIONS,
-    PLAIN_KEEP_ALIVE,
-    SCHEDULER_KEEP_ALIVE,
-    Port,
-    listen,
-    serve_with,
-)
+from gas.daemon.serving import PLAIN_KEEP_ALIVE, SCHEDULER_KEEP_ALIVE, Port, serve_with
 from gas.extender.admission.flags import AdmissionFlags
 from gas.extender.assembly import Extender
 from gas.extender.debug import books_json, decisions_json, refusals_json

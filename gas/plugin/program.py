@@ -9,8 +9,9 @@ from typing import Any
 
 from gas.cluster.connection import ApiServer, connect
 from gas.daemon.command import stop_on_signals
+from gas.daemon.listening import listen
 from gas.daemon.plain_port import plain_app
-from gas.daemon.serving import PLAIN_KEEP_ALIVE, Port, listen, serve_with
+from gas.daemon.serving import PLAIN_KEEP_ALIVE, Port, serve_with
 from gas.plugin.assembly import REAL_INTERFACES, NodeInterfaces, Plugin
 from gas.plugin.flags import Environment, Flags
 from gas.plugin.metrics import Metrics

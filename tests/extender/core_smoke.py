@@ -10,7 +10,8 @@ from typing import Any
 import aiohttp
 
 from gas.cluster.connection import connect
-from gas.daemon.serving import SCHEDULER_KEEP_ALIVE, Port, listen, serve_with
+from gas.daemon.listening import listen
+from gas.daemon.serving import SCHEDULER_KEEP_ALIVE, Port, serve_with
 from gas.extender.assembly import Extender
 from gas.extender.command_line import parse_flags
 from gas.extender.metrics import Metrics

@@ -17,7 +17,8 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from gas.daemon.serving import Port, Tls, listen, serve
+from gas.daemon.listening import listen
+from gas.daemon.serving import Port, Tls, serve
 
 PATIENCE = 20.0
 """Seconds after which a test that waits for something gives up."""

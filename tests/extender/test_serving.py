@@ -17,7 +17,8 @@ import pytest
 from hypercorn.asyncio.tcp_server import TCPServer
 from starlette.types import Receive, Scope, Send
 
-from gas.daemon.serving import ACCEPTED_AT_ONCE, LINGER, PLACE_CHECK, ListeningSocket, Port, listen, serve
+from gas.daemon.listening import ListeningSocket, listen
+from gas.daemon.serving import ACCEPTED_AT_ONCE, LINGER, PLACE_CHECK, Port, serve
 from gas.extender.metrics import Metrics
 from gas.extender.server import ServedVerb, extender_app
 from tests.extender.authority import Authority, client_context, serving_certificates
@@ -231,8 +232,10 @@ class TestSlowClients:
             assert is_closed(silent)
 
     def test_a_silent_connection_ends_with_the_keep_alive(self) -> None:
-        with running(app, keep_alive=0.5) as served, served.connect() as client:
+        with running(app, keep_alive=1.5) as served, served.connect() as client:
+            began = time.monotonic()
             assert is_closed(client)
+            assert 1 < time.monotonic() - began < 2.5
 
     def test_an_idle_connection_lives_as_long_as_the_keep_alive(self) -> None:
         with running(app, keep_alive=30) as served, served.connect() as client:

@@ -12,7 +12,8 @@ import aiohttp
 
 from gas.cluster.connection import connect
 from gas.daemon.command import stop_on_signals
-from gas.daemon.serving import PLAIN_KEEP_ALIVE, ListeningSocket, Port, listen, serve_with
+from gas.daemon.listening import ListeningSocket, listen
+from gas.daemon.serving import PLAIN_KEEP_ALIVE, Port, serve_with
 from gas.inspection.cluster import Cluster
 from gas.inspection.gather import UnusableDocument, Where, connected, parse_decisions, read_decisions
 from gas.inspection.page.app import page_app

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gas.daemon.serving import (
+from gas.daemon.listening import (
     MOST_ADMISSION_CONNECTIONS,
     MOST_SCHEDULER_CONNECTIONS,
     CannotListen,

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from gas.daemon.serving import CannotListen, listen
+from gas.daemon.listening import CannotListen, listen
 
 
 def test_a_free_port_is_opened_and_accepts_connections() -> None:
