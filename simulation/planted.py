@@ -277,7 +277,7 @@ _FAULTS = (
         part="preemption",
     ),
     PlantedFault(
-        "a receipt for another pod of that name", "patch_pod_annotations", '{**A, "uid": X, **B}', "{**A, **B}", 320
+        "a receipt for another pod of that name", "patch_pod_metadata", '{**A, "uid": X, **B}', "{**A, **B}", 320
     ),
     PlantedFault(
         "the webhook for new pods states no memory for shares",

@@ -37,11 +37,6 @@ async def get_pod(api: ApiServer, namespace: str, name: str, *, urgent: bool = F
     return await get_object(api, paths.pod(namespace, name), Pod, urgent=urgent)
 
 
-async def get_node(api: ApiServer, name: str) -> Node | None:
-    """Return the node as the API server has it now; None if it does not exist."""
-    return await get_object(api, paths.node(name), Node)
-
-
 async def bind_pod(
     api: ApiServer, *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
 ) -> None:
@@ -66,33 +61,26 @@ async def patch_pod_metadata(
     namespace: str,
     name: str,
     uid: str,
-    *,
-    labels: Mapping[str, str | None],
-    annotations: Mapping[str, str | None],
-) -> bool:
-    """Set labels and annotations of the pod with this UID and remove those whose value is None; the others stay.
-
-    Returns False if that pod is gone. A new pod of the same name is left alone.
-    """
-    metadata = {"uid": uid, "labels": labels, "annotations": annotations}
-    return await _patch_pod_metadata(api, namespace, name, metadata)
-
-
-async def patch_pod_annotations(
-    api: ApiServer,
-    namespace: str,
-    name: str,
-    uid: str,
     annotations: Mapping[str, str | None],
     *,
+    labels: Mapping[str, str | None] | None = None,
     urgent: bool = False,
 ) -> bool:
-    """Set annotations of the pod with this UID and remove those whose value is None; the others stay.
+    """Set annotations and labels of the pod with this UID and remove those whose value is None; the others stay.
 
     Returns False if that pod is gone. A new pod of the same name is left alone. ``urgent`` skips the rate limit.
     """
-    metadata = {"uid": uid, "annotations": annotations}
-    return await _patch_pod_metadata(api, namespace, name, metadata, urgent=urgent)
+    metadata: dict[str, object] = {"uid": uid, "annotations": annotations}
+    if labels is not None:
+        metadata["labels"] = labels
+    path = paths.pod(namespace, name)
+    try:
+        return await _existing(api, "PATCH", path, {"metadata": metadata}, urgent=urgent) is not None
+    except ApiRefused as error:
+        # A UID cannot change, so naming it asks whether this is the same pod. For another pod the status is 422.
+        if error.status == 422 and "metadata.uid" in error.message:
+            return False
+        raise
 
 
 async def patch_node_annotations(api: ApiServer, name: str, annotations: Mapping[str, str | None]) -> bool:
@@ -112,19 +100,6 @@ async def patch_node_status(api: ApiServer, name: str, patch: Mapping[str, objec
     path = f"{paths.node(name)}/status"
     response = await _existing(api, "PATCH", path, patch)
     return None if response is None else decode_object(response, Node, request=f"PATCH {path}")
-
-
-async def _patch_pod_metadata(
-    api: ApiServer, namespace: str, name: str, metadata: Mapping[str, object], *, urgent: bool = False
-) -> bool:
-    path, patch = paths.pod(namespace, name), {"metadata": metadata}
-    try:
-        return await _existing(api, "PATCH", path, patch, urgent=urgent) is not None
-    except ApiRefused as error:
-        # A UID cannot change, so naming it asks whether this is the same pod. For another pod the status is 422.
-        if error.status == 422 and "metadata.uid" in error.message:
-            return False
-        raise
 
 
 def decode_object(response: bytes, kind: type[T], *, request: str) -> T:

@@ -27,7 +27,7 @@ import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Literal, TypeVar, overload
+from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from gas.daemon import flag_values as values
 from gas.values.errors import GasError, InvalidEntry
@@ -119,30 +119,6 @@ KLOG_FLAGS = IgnoredFlags(
 """The flags of klog, the logging library of Go programs, that have no meaning here."""
 
 
-@overload
-def flag(
-    name: str,
-    parse: Callable[[str], T],
-    default: str,
-    placeholder: str,
-    description: str,
-    *,
-    group: str = "",
-    unset: str = "",
-    joined: bool = False,
-) -> T: ...
-@overload
-def flag(
-    name: str,
-    parse: Callable[[str], T],
-    default: None,
-    placeholder: str,
-    description: str,
-    *,
-    group: str = "",
-    unset: str = "",
-    joined: bool = False,
-) -> T | None: ...
 def flag(
     name: str,
     parse: Callable[[str], T],
@@ -153,13 +129,14 @@ def flag(
     group: str = "",
     unset: str = "",
     joined: bool = False,
-) -> T | None:
+) -> T:
     """Declare a flag that takes a value, as a field of a Flags class; see `Flag` for the arguments.
 
-    The field has the type of `parse`'s result. A flag without `group` belongs to the group of the flag before it.
+    The field has the type of `parse`'s result, or None without a default. A flag without `group` belongs to the group
+    of the flag before it.
     """
     declared = Flag(name, parse, default, placeholder, description, group=group, unset=unset, joined=joined)
-    return _field(None if default is None else parse(default), declared)
+    return cast(T, _field(None if default is None else parse(default), declared))
 
 
 def switch(name: str, description: str, *, default: bool = False, group: str = "") -> bool:

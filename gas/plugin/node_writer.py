@@ -11,12 +11,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NoReturn
 
+from gas.cluster import paths
 from gas.cluster.backoff import Backoff
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import Forbidden
 from gas.cluster.events import Events as ApiEvents
 from gas.cluster.events import Involved
-from gas.cluster.objects import get_node, patch_node_status
+from gas.cluster.objects import get_object, patch_node_status
 from gas.objects.stored import Node, NodeStatus, ObjectId, Quantity
 from gas.placement.inventory import Link
 from gas.plugin.card_pods import CardPod
@@ -154,7 +155,7 @@ async def clear_node(api: ApiServer, name: str, vocabularies: Vocabularies) -> b
 
     Returns False if the node does not exist. Raises ApiRefused, Forbidden, ApiUnavailable, OutcomeUnknown.
     """
-    if (node := await get_node(api, name)) is None:
+    if (node := await get_object(api, paths.node(name), Node)) is None:
         return False
     if (patch := node_patch(node, NodeDescription(), vocabularies)) is None:
         return True

@@ -10,7 +10,7 @@ from typing import Any
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.events import Events as ApiEvents
-from gas.cluster.objects import patch_node_status, patch_pod_annotations
+from gas.cluster.objects import patch_node_status, patch_pod_metadata
 from gas.cluster.watch import Watch
 from gas.objects.stored import Node, NodePod
 from gas.plugin.card_pods import CardPods, NoPods
@@ -139,7 +139,7 @@ class WatchedNode(OwnNode):
             self._matcher,
             resources,
             environments,
-            partial(patch_pod_annotations, api),
+            partial(patch_pod_metadata, api),
             calls=calls,
             vocabularies=vocabularies,
             metrics=metrics,

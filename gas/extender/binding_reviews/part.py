@@ -19,7 +19,7 @@ REVIEWED_BINDINGS = CounterMetric(
 
 
 def _build(core: Core) -> Additions:
-    from gas.cluster.objects import get_pod, patch_pod_annotations
+    from gas.cluster.objects import get_pod, patch_pod_metadata
     from gas.decision.names import EXPIRED_BINDING
     from gas.extender.binding_reviews.earlier_reviews import EarlierReviews
     from gas.extender.binding_reviews.reviews import BindReviews
@@ -27,7 +27,7 @@ def _build(core: Core) -> Additions:
 
     async def change_version(namespace: str, name: str, uid: str) -> bool:
         mark = {EXPIRED_BINDING: str(core.timing.nanoseconds())}
-        return await patch_pod_annotations(core.api, namespace, name, uid, mark, urgent=True)
+        return await patch_pod_metadata(core.api, namespace, name, uid, mark, urgent=True)
 
     decider = core.decider
     reviews = BindReviews(
