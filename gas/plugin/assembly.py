@@ -16,8 +16,8 @@ from gas.plugin.devices.device_lists import ListTooLong, monitored, monitoring_r
 from gas.plugin.discovery.card_source import CardRules, CardSource, read_all
 from gas.plugin.discovery.render_node import Query, memory_regions
 from gas.plugin.discovery.scanner import IN_A_THREAD, Scanner, ScanOnce
-from gas.plugin.discovery.sysfs import SysfsCards, fake_tree_warning
-from gas.plugin.flags import SYSFS, Environment, Flags
+from gas.plugin.discovery.sysfs import VENDORS, SysfsCards, fake_tree_warning
+from gas.plugin.flags import Environment, Flags
 from gas.plugin.kubelet.device_server import Allocate, CallTracker, DeviceServer, Outcome
 from gas.plugin.kubelet.plugin_socket import FileIdentity
 from gas.plugin.kubelet.pod_resources import PodResources
@@ -40,9 +40,9 @@ RECORDED_WITHIN = 1.0
 
 def sysfs_cards(flags: Flags, environment: Environment, *, query: Query = memory_regions) -> tuple[CardSource, ...]:
     """Return the core's sources of this node's cards. ``query`` asks a driver how much memory its card has."""
-    if SYSFS.name not in flags.card_sources:
-        return ()
-    return (SysfsCards(flags.prefix, _card_rules(flags, environment), query),)
+    rules = _card_rules(flags, environment)
+    chosen = [vendor for vendor in VENDORS if vendor.source in flags.card_sources]
+    return tuple(SysfsCards(flags.prefix, rules, query, vendor=vendor) for vendor in chosen)
 
 
 def _card_rules(flags: Flags, environment: Environment) -> CardRules:

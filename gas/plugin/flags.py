@@ -26,6 +26,7 @@ from gas.plugin.devices.allocation import ByPath, Presentation
 from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.device_lists import Monitoring
 from gas.plugin.discovery.card_models import parse_pci_ids
+from gas.plugin.discovery.sysfs import INTEL, VENDORS
 from gas.plugin.part import Choice
 from gas.plugin.parts import PARTS
 from gas.values.amounts import MalformedQuantity, parse_quantity
@@ -83,10 +84,10 @@ class WriteNode(StrEnum):
     NONE = "none"
 
 
-SYSFS = Choice("sysfs", "Intel's")
-"""The core's source of cards."""
-
-SOURCES = (SYSFS, *(part.card_source for part in PARTS if part.card_source is not None))
+SOURCES = (
+    *(Choice(vendor.source, vendor.description) for vendor in VENDORS),
+    *(part.card_source for part in PARTS if part.card_source is not None),
+)
 NODE_WRITERS = (
     Choice(WriteNode.PATCH, "the plugin writes labels, an annotation and resources on its node"),
     *(part.node_writer for part in PARTS if part.node_writer is not None),
@@ -213,7 +214,7 @@ class Flags(MeasuredDaemonFlags):
     card_sources: frozenset[str] = flag(
         "card-sources",
         parse_sources,
-        SYSFS.name,
+        INTEL.source,
         "NAME,…",
         f"Where cards are found, one or more of these: {_described(SOURCES)}.",
         group="Finding cards",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from uuid import UUID, uuid5
 
@@ -29,10 +30,26 @@ from gas.values.card_facts import CardFacts, Scan
 from gas.values.cards import Card, MalformedCard
 from gas.values.quoted import listed, quoted
 
-DRIVERS = ("i915", "xe")
-"""The kernel drivers of the cards that sysfs describes."""
 
-_INTEL = "0x8086"
+@dataclass(frozen=True, slots=True)
+class Vendor:
+    """A vendor whose cards sysfs describes.
+
+    source       the value of --card-sources that selects them
+    description  of that value, in the flag's help
+    pci_id       PCI vendor id
+    drivers      the kernel drivers of its cards
+    """
+
+    source: str
+    description: str
+    pci_id: str
+    drivers: tuple[str, ...]
+
+
+INTEL = Vendor("sysfs", "Intel's", "0x8086", ("i915", "xe"))
+VENDORS = (INTEL,)
+
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _SERIAL = re.compile(r"[0-9a-f]{2}(?:-[0-9a-f]{2}){7}", re.ASCII)
 _SERIAL_NUMBERS = UUID("3f5c1e0a-6f0b-5d6e-9a3e-0d6a5b8b7c11")
@@ -56,11 +73,10 @@ class SysfsCards:
     """The GPUs of this node that the kernel shows in sysfs: a `CardSource`.
 
     root    the directory of ``/sys`` and ``/dev``; it does not appear in the result
+    vendor  whose cards are read
     query   asks a driver how much memory its card has; may block as long as the card does not respond
     within  seconds to wait for a driver
     """
-
-    drivers = DRIVERS
 
     def __init__(
         self,
@@ -68,10 +84,13 @@ class SysfsCards:
         rules: CardRules = ALL_CARDS,
         query: Query = memory_regions,
         *,
+        vendor: Vendor = INTEL,
         within: float = REPLY_WITHIN,
     ) -> None:
+        self.drivers = vendor.drivers
         self._root = root
         self._rules = rules
+        self._vendor = vendor
         self._memory = MemoryReader(root, rules, query, within=within)
 
     def read(self) -> Scan:
@@ -87,7 +106,7 @@ class SysfsCards:
         gpus: list[CardFacts] = []
         broken: set[Card] = set()
         for card in sorted(_cards(names)):
-            reader = _CardReader(self._root, card, self._memory, problems)
+            reader = _CardReader(self._root, card, self._vendor, self._memory, problems)
             try:
                 gpu = reader.read(self._rules, by_path)
             except UnreadableFile as error:
@@ -120,8 +139,9 @@ def _by_path_names(root: Path, problems: list[str]) -> tuple[str, ...]:
 class _CardReader:
     """Read one card. Fields that it cannot read but can do without are reported in ``problems``."""
 
-    def __init__(self, root: Path, card: Card, memory: MemoryReader, problems: list[str]) -> None:
+    def __init__(self, root: Path, card: Card, vendor: Vendor, memory: MemoryReader, problems: list[str]) -> None:
         self._root = root
+        self._vendor = vendor
         self._card = card
         self._memory = memory
         self._directory = root / "sys/class/drm" / str(card)
@@ -136,7 +156,7 @@ class _CardReader:
 
     def read(self, rules: CardRules, by_path: tuple[str, ...]) -> CardFacts | None:
         """Return the card; None if the plugin does not handle it. Raises UnreadableFile if that is unclear."""
-        if not self._is_intel():
+        if not self._is_of_vendor():
             return None
         device_id = self._device_id()
         if not rules.admit(device_id):
@@ -166,7 +186,7 @@ class _CardReader:
         tile_names = [name for name in in_device if _TILE_OF_DEVICE.fullmatch(name) is not None]
         return self._memory.read(facts, tile_names, self.report)
 
-    def _is_intel(self) -> bool:
+    def _is_of_vendor(self) -> bool:
         if not is_there(self._directory):
             raise UnreadableFile("its directory is a dangling link")
         vendor = read_text(self._device / "vendor", "device/vendor")
@@ -175,8 +195,8 @@ class _CardReader:
                 raise UnreadableFile("device is a dangling link")
             return False  # not a PCI device: a virtual display or the firmware's frame buffer
         if (pci_id := parse_pci_id(vendor)) is None:
-            raise UnreadableFile(f"device/vendor: expected a PCI id such as {_INTEL}, found {quoted(vendor)}")
-        return pci_id == _INTEL
+            raise UnreadableFile(f"device/vendor: expected a PCI id such as {INTEL.pci_id}, found {quoted(vendor)}")
+        return pci_id == self._vendor.pci_id
 
     def _device_id(self) -> str:
         text = read_text(self._device / "device", "device/device")
@@ -187,12 +207,14 @@ class _CardReader:
         return pci_id
 
     def _driver(self) -> str | None:
-        """Return the card's driver; None if it is not one of `DRIVERS`."""
+        """Return the card's driver; None if it is not one of the vendor's."""
         if (target := link_target(self._device / "driver")) is None:
             raise UnreadableFile("device/driver is not a link: the card has no driver")
-        if (driver := PurePosixPath(target).name) in DRIVERS:
+        if (driver := PurePosixPath(target).name) in self._vendor.drivers:
             return driver
-        self.report(f"expected driver {' or '.join(DRIVERS)}, found {quoted(driver)}; the card is left out")
+        self.report(
+            f"expected driver {' or '.join(self._vendor.drivers)}, found {quoted(driver)}; the card is left out"
+        )
         return None
 
     def _is_left_to_the_host(self) -> bool:
