@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,15 @@ from tests.cluster.scripted_server import (
     until,
     write_kubeconfig,
 )
+
+
+@asynccontextmanager
+async def connected_by(kubeconfig: Path, **limits: Any) -> AsyncIterator[ApiServer]:
+    api = await connect(str(kubeconfig), explicit=True, **limits)
+    try:
+        yield api
+    finally:
+        await api.close()
 
 
 async def test_a_request_is_sent_as_given(tmp_path: Path) -> None:
@@ -85,15 +96,12 @@ async def test_the_error_class_says_whether_the_write_happened(
 async def test_a_write_without_a_connection_changed_nothing(tmp_path: Path) -> None:
     async with ScriptedServer() as server:
         gone = server.url
-    api = await connect(str(write_kubeconfig(tmp_path / "config", gone)), explicit=True)
-    try:
+    async with connected_by(write_kubeconfig(tmp_path / "config", gone)) as api:
         with pytest.raises(
             ApiUnavailable, match=f"cannot connect to the API server at {gone}: .*Connect call failed"
         ) as caught:
             await api.request("POST", "/x", body=b"{}")
         assert not isinstance(caught.value, OutcomeUnknown)
-    finally:
-        await api.close()
 
 
 async def test_a_server_without_a_tls_handshake_changed_nothing(
@@ -103,13 +111,10 @@ async def test_a_server_without_a_tls_handshake_changed_nothing(
     async with ScriptedServer() as server:
         address = server.url.replace("http:", "https:")
         kubeconfig = write_kubeconfig(tmp_path / "config", address, token="secret")
-        api = await connect(str(kubeconfig), explicit=True)
-        try:
+        async with connected_by(kubeconfig) as api:
             with pytest.raises(ApiUnavailable, match=r"no connection in 0\.2 s") as caught:
                 await api.request("POST", "/x", body=b"{}")
             assert not isinstance(caught.value, OutcomeUnknown)
-        finally:
-            await api.close()
 
 
 async def test_no_token_is_sent_to_an_untrusted_server_and_the_authority_is_read_again(
@@ -119,16 +124,13 @@ async def test_no_token_is_sent_to_an_untrusted_server_and_the_authority_is_read
     foreign, _ = serving_context(tmp_path, "foreign")
     async with ScriptedServer(answer(200, b"done"), tls=tls) as server:
         kubeconfig = write_kubeconfig(tmp_path / "config", server.url, ca=foreign, token="secret")
-        api = await connect(str(kubeconfig), explicit=True)
-        try:
+        async with connected_by(kubeconfig) as api:
             write_kubeconfig(kubeconfig, server.url, ca=trusted, token="secret")
             with pytest.raises(ApiUnavailable, match=r"cannot talk TLS .*certificate verify failed") as caught:
                 await api.request("POST", "/x", body=b"{}")
             assert "object at" not in str(caught.value)
             assert not server.seen
             assert await api.request("POST", "/x", body=b"{}") == b"done"
-        finally:
-            await api.close()
 
 
 async def test_a_refused_token_is_read_again_and_the_request_repeated(tmp_path: Path) -> None:
@@ -141,13 +143,10 @@ async def test_a_refused_token_is_read_again_and_the_request_repeated(tmp_path: 
 
     async with ScriptedServer(route=route) as server:
         kubeconfig = write_kubeconfig(tmp_path / "config", server.url, tokenFile=str(token))
-        api = await connect(str(kubeconfig), explicit=True)
-        try:
+        async with connected_by(kubeconfig) as api:
             token.write_text("new\n")
             assert await api.request("POST", "/x", body=b"{}") == b"done"
             assert [seen.headers["authorization"] for seen in server.seen] == ["Bearer old", "Bearer new"]
-        finally:
-            await api.close()
 
 
 async def test_a_request_is_repeated_once_for_a_refused_token(tmp_path: Path) -> None:
@@ -187,8 +186,7 @@ async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
 async def test_the_rate_limit_delays_requests_but_not_urgent_ones(tmp_path: Path) -> None:
     async with ScriptedServer(route=lambda seen: answer()) as server:
         kubeconfig = write_kubeconfig(tmp_path / "config", server.url)
-        api = await connect(str(kubeconfig), explicit=True, qps=10, burst=1)
-        try:
+        async with connected_by(kubeconfig, qps=10, burst=1) as api:
             started = time.monotonic()
             await asyncio.gather(*(api.request("GET", "/slow") for _ in range(4)))
             assert time.monotonic() - started >= 0.25
@@ -199,8 +197,6 @@ async def test_the_rate_limit_delays_requests_but_not_urgent_ones(tmp_path: Path
             for task in queue:
                 task.cancel()
             await asyncio.gather(*queue, return_exceptions=True)
-        finally:
-            await api.close()
 
 
 async def chunks_of(api: ApiServer, silence: float) -> list[bytes]:

@@ -16,17 +16,10 @@ import pytest
 from gas.cluster.credentials import Credentials, find_credentials
 from gas.cluster.errors import NoCluster
 from tests.cluster.certificates import serving_context
+from tests.cluster.moved_clock import Clock
 from tests.cluster.scripted_server import write_kubeconfig
 
 IN_CLUSTER = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Machine:

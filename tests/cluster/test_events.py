@@ -10,19 +10,12 @@ import pytest
 
 from gas.cluster.events import Events, Involved
 from gas.values.timing import Timing
+from tests.cluster.moved_clock import Clock
 from tests.cluster.scripted_server import ScriptedServer, Seen, Step, answer, connected, hang_up, refuse, until
 
 POD = Involved("Pod", "web-0", "u1", "shop")
 NODE = Involved("Node", "n1", "u2")
 FORBIDDEN = 'events is forbidden: User "gas" cannot create resource "events" in API group "" in the namespace "shop"'
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @asynccontextmanager

@@ -11,17 +11,10 @@ import pytest
 from gas.cluster.connection import ApiServer
 from gas.cluster.lease import LeaderElection
 from gas.values.timing import Timing
+from tests.cluster.moved_clock import Clock
 from tests.cluster.scripted_server import ScriptedServer, Seen, Step, answer, connected, hang_up, refuse, until
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class LeaseServer:

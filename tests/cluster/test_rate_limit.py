@@ -3,14 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from gas.cluster.connection import RateLimit
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.cluster.moved_clock import Clock
 
 
 def test_a_burst_is_sent_at_once_and_the_rest_at_the_rate() -> None:
