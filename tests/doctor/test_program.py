@@ -331,7 +331,7 @@ async def test_a_service_without_ready_endpoints_is_reported(doctor: Doctor, bes
 @pytest.mark.parametrize(
     ("manifest", "configuration", "words"),
     [
-        pytest.param("kind: [", "", "not the manifest of a pod", id="a-manifest-that-is-no-yaml"),
+        pytest.param("kind: [", "", "not the manifest of a pod", id="a-manifest-that-is-not-yaml"),
         pytest.param("[]", "", "not the manifest of a pod", id="a-list"),
         pytest.param(
             json.dumps({"spec": {"containers": [{"name": "etcd", "command": ["etcd"]}]}}),

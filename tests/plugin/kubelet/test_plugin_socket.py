@@ -16,7 +16,7 @@ def names_in(directory: Path) -> set[str]:
 
 
 class Servers:
-    """Servers that listen at ``path``, one after the other; those that still run are stopped at the end."""
+    """A starter of servers that listen at ``path``, one after the other. It stops those that still run at the end."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
