@@ -129,10 +129,13 @@ TestRememberedVerdicts = RememberedVerdicts.TestCase
 TestRememberedVerdicts.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
 
 
+def nothing_known() -> tuple[Ledger, Nodes, NodeStates]:
+    ledger, nodes = Ledger(), Nodes(DEFAULT)
+    return ledger, nodes, NodeStates(nodes, ledger)
+
+
 def test_a_state_that_no_node_is_in_any_more_is_dropped_in_time() -> None:
-    ledger = Ledger()
-    nodes = Nodes(DEFAULT)
-    states = NodeStates(nodes, ledger)
+    ledger, nodes, states = nothing_known()
     nodes.changed(node("n1"))
     numbers = set()
     for millicores in range(3 * SPARE_STATES):
@@ -146,9 +149,7 @@ def test_a_state_that_no_node_is_in_any_more_is_dropped_in_time() -> None:
 
 
 def test_nodes_that_differ_in_the_containers_of_a_card_alone_are_in_different_states() -> None:
-    ledger = Ledger()
-    nodes = Nodes(DEFAULT)
-    states = NodeStates(nodes, ledger)
+    ledger, nodes, states = nothing_known()
     for name, containers in (("n1", 1), ("n2", 2), ("n3", 2)):
         nodes.changed(node(name))
         booked = Footprint(amounts={Card(0): sorted_amounts({"millicores": 100})}, containers={Card(0): containers})
@@ -171,9 +172,7 @@ def test_nodes_that_differ_in_the_containers_of_a_card_alone_are_in_different_st
     ids=str,
 )
 def test_nodes_whose_pods_differ_in_their_company_or_names_are_in_different_states(different: dict[str, Any]) -> None:
-    ledger = Ledger()
-    nodes = Nodes(DEFAULT)
-    states = NodeStates(nodes, ledger)
+    ledger, nodes, states = nothing_known()
     booked = Footprint(amounts={Card(0): sorted_amounts({"millicores": 100})}, containers={Card(0): 1})
     unlike = [booked, replace(booked, company=Company(affinity="b")), replace(booked, named="c")]
     for number, each in enumerate([*unlike, replace(booked, **different), replace(booked, **different)]):
@@ -185,9 +184,7 @@ def test_nodes_whose_pods_differ_in_their_company_or_names_are_in_different_stat
 
 
 def test_a_card_with_a_pod_without_labels_is_in_another_state_than_one_without_such_a_pod() -> None:
-    ledger = Ledger()
-    nodes = Nodes(DEFAULT)
-    states = NodeStates(nodes, ledger)
+    ledger, nodes, states = nothing_known()
     plain = Footprint(amounts={Card(0): sorted_amounts({"millicores": 100})}, containers={Card(0): 1})
     labelled = replace(plain, company=Company(exclusion="a"))
     for name, other in (("n1", plain), ("n2", labelled)):
