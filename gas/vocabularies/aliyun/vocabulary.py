@@ -94,6 +94,7 @@ class AliyunPods(PodReader):
         return ContainerNeed(container.name, 1, amounts, container.role, (Ratio(MILLICORES, memory, of=MEMORY_MAX),))
 
 
+@dataclass(frozen=True)
 class AliyunChoices(ChoiceAnnotations):
     """The annotations that Aliyun's extender writes on a pod, and its device plugin and its users read."""
 
