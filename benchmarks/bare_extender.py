@@ -21,6 +21,7 @@ from gas.extender.metrics import Metrics
 from gas.extender.server import ServedVerb, Verb, extender_app
 from gas.extender.tls import CertificateFiles, ServingCertificates
 from gas.extender.wire import decode_binding, decode_filter, encode_binding_result, encode_filter_result
+from gas.objects.stored import ObjectMeta, Pod
 from gas.values.errors import GasError
 
 
@@ -41,14 +42,8 @@ def bind_in(api: ApiServer) -> Verb:
         args = decode_binding(body)
         annotations = {names.CONTAINER_CARDS: "card0", names.TIMESTAMP: str(time.time_ns())}
         try:
-            await bind_pod(
-                api,
-                namespace=args.pod_namespace,
-                name=args.pod_name,
-                uid=args.pod_uid,
-                node=args.node,
-                annotations=annotations,
-            )
+            pod = Pod(metadata=ObjectMeta(name=args.pod_name, namespace=args.pod_namespace, uid=args.pod_uid))
+            await bind_pod(api, pod, args.node, annotations)
         except GasError as error:
             return encode_binding_result(error=str(error))
         return encode_binding_result()

@@ -74,7 +74,7 @@ POD_ANNOTATIONS = (
     (
         decision.EXPIRED_BINDING,
         "the extender",
-        "when cards that a Binding of another client was given were taken back, in nanoseconds since the epoch",
+        "when earlier Bindings of the pod were ended, in nanoseconds since the epoch",
     ),
     (
         decision.DESCHEDULED_BY_US,

@@ -29,8 +29,10 @@ TIMED_OUT = (
 
 LINGER = 0.5
 """Seconds after a client has hung up in which the API server may still carry out its write. It cancels requests of a
-client that is gone, but a write that is on its way to etcd cannot be called back. A leader gives a write up 1 s before
-another replica may lead, so a longer time would break the product's assumption, which docs/simulation.md states."""
+client that is gone, but a write that is on its way to etcd cannot be called back."""
+
+LATEST_BINDING = 30.0
+"""The same for a Binding: the API server may not notice that the client is gone while a webhook keeps the Binding."""
 
 LATEST_EVENT = 60.0
 """Seconds by which an event of a watch is late at most, so that all have come when a history ends."""
@@ -333,7 +335,8 @@ class Network:
         parts = urlsplit(target)
         if method != "GET" and (late := self.late(method, parts.path)):
             await asyncio.sleep(late)
-        if exchange.hung_up is not None and self.loop.time() - exchange.hung_up > LINGER:
+        lingers = LATEST_BINDING if parts.path.endswith("/binding") else LINGER
+        if exchange.hung_up is not None and self.loop.time() - exchange.hung_up > lingers:
             exchange.ended()
             return
         sent = {**headers, "content-length": str(len(body))}

@@ -76,9 +76,16 @@ def blind_binds(chance: Chance, active: float, _names: list[str], _nodes: int) -
 
 
 def late_bindings(chance: Chance, active: float, _names: list[str], _nodes: int) -> list[Step]:
-    """Write Bindings at about the moment at which the extender gives them up."""
+    """Store Bindings late, while their sender stands still, is killed or loses its connection."""
     at = _start(chance)
-    return [Step(at, "late_bindings", (3.8, 4.5, min(active - at, 25.0)))]
+    late = chance.one_of((3.0, 12.0, 18.0))
+    act, args = chance.one_of(
+        (("pause_extender", ("leader", 22.0)), ("kill_now", ("leader", 1.0)), ("api_outage", (1.0,)))
+    )
+    return [
+        Step(at, "late_bindings", (late, late + 6.0, min(active - at, 10.0))),
+        Step(at + chance.between(1.0, 5.0), act, args),
+    ]
 
 
 def handed_over(chance: Chance, active: float, _names: list[str], _nodes: int) -> list[Step]:

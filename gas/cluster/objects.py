@@ -37,22 +37,25 @@ async def get_pod(api: ApiServer, namespace: str, name: str, *, urgent: bool = F
     return await get_object(api, paths.pod(namespace, name), Pod, urgent=urgent)
 
 
-async def bind_pod(
-    api: ApiServer, *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
-) -> None:
-    """Set the pod's node and its annotations in one write: both change, or neither does.
+async def bind_pod(api: ApiServer, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
+    """Set the node and the annotations of the pod in this version in one write: both change, or neither does.
 
     Raises ApiRefused when nothing was changed: 404, the pod does not exist; 409, the name belongs to another pod
-    (UID), or the pod is bound already or is being deleted. Raises OutcomeUnknown when the write was sent without a
-    response: read the pod to find out. Any other ApiUnavailable means that nothing was sent. Raises MalformedName if no
-    pod can have that name. The API server does not check that the node exists. Source: contract E11.2, E11.3.
+    (UID), the pod has another version, or it is bound already or is being deleted. Raises OutcomeUnknown when the write
+    was sent without a response: read the pod to find out. Any other ApiUnavailable means that nothing was sent. Raises
+    MalformedName if no pod can have that name. The API server does not check that the node exists. Source: contract
+    E11.2, E11.3.
     """
-    binding = {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"name": name, "namespace": namespace, "uid": uid, "annotations": annotations},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    namespace, name = pod.metadata.namespace or "default", pod.metadata.name
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "uid": pod.uid,
+        "resourceVersion": pod.metadata.resource_version,
+        "annotations": annotations,
     }
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
     await api.request("POST", paths.binding(namespace, name), body=msgspec.json.encode(binding))
 
 

@@ -28,8 +28,8 @@ WRITTEN_ANNOTATIONS = (
 """All pod annotations of the decision and the receipt."""
 
 EXPIRED_BINDING = "gas-expired-binding"
-"""Pod annotation, nanoseconds since the epoch: cards were given to a binding that did not follow in time. Writing it
-changes the pod's version, so that the binding fails if it comes later."""
+"""Pod annotation, nanoseconds since the epoch: when earlier bindings of the pod were ended. Writing it changes the
+pod's version, so that such a binding fails if it comes later."""
 
 RELEASED = "gas-released"
 """Node annotation, nanoseconds since the epoch: cards became free while pods waited for some."""

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.events import Events
-from gas.cluster.objects import bind_pod, get_pod
+from gas.cluster.objects import bind_pod, get_pod, patch_pod_metadata
 from gas.cluster.watch import Watch
+from gas.decision.names import EXPIRED_BINDING
 from gas.extender.announcer import Announcer
-from gas.extender.bind import Binder, BindTimes
+from gas.extender.bind import Binder
 from gas.extender.decider import Decider, options_of, random_name
 from gas.extender.filter import Filter, PendingBinds, in_turns
 from gas.extender.flags import Flags
+from gas.extender.late_bindings import ChangeVersion, end_earlier_bindings
 from gas.extender.metrics import Metrics
 from gas.extender.part import Additions, Core, Part
 from gas.extender.parts import PARTS
@@ -70,22 +72,23 @@ class Extender:
             node_watch=self.node_watch,
             verbs=frozenset[str]().union(*(part.verbs for part in parts)),
             why_not_ready=self._why_not_ready,
+            change_version=_change_version(api, timing),
             catch_up=self._catch_up,
             identity=identity,
             timing=timing,
         )
+        self._core = core
         self._parts = [_built(part, core) for part in parts]
         self.pod_watch = watch_pods(api, decider, timing)
         self.watches: dict[str, Watch[Any]] = {"nodes": self.node_watch, "pods": self.pod_watch}
         self.leader = self._choose_leader()
         self.readiness = Readiness(dict(self.watches), self.leader)
-        self._list_pods = lister_of_pods(api, decider.asks_for_cards)
         self._events = Events(api, instance=identity, timing=timing)
         self._announcer = Announcer(
             self._events, decider, metrics, acts=core.may_act, has_begun=self.readiness.has_begun
         )
         decider.observers.add([self._announcer])
-        self.binder = _binder(core, self.leader.write_timeout)
+        self.binder = _binder(core)
         self.filter = _filter(core, self._announcer)
         self.verbs = {"filter": ServedVerb(self.filter), "bind": ServedVerb(self.binder, is_undisturbed=True)}
         self.webhooks: dict[str, Reviewer] = {}
@@ -136,18 +139,18 @@ class Extender:
         for part in self._parts:
             if part.leader:
                 return part.leader
-        return Alone(self._catch_up, has_to=any(part.before_deciding for part in self._parts))
+        return Alone(self._catch_up, has_to=any(part.hooks.reviews for part in self._parts))
 
     def _why_not_ready(self) -> str | None:
         return self.readiness.why_not()
 
     async def _catch_up(self) -> None:
-        """End what the replica before this one has begun, and read what it has bound."""
-        for part in self._parts:
-            for step in part.before_deciding:
-                await step()
+        """End what the replica before this one may still bind, and read what it has bound."""
+        core, decider = self._core, self.decider
+        waiting = lister_of_pods(core.api, decider.asks_for_cards, "spec.nodeName=")
+        await end_earlier_bindings(waiting, core.change_version, clock=core.timing.monotonic)
         await self.pod_watch.synced.wait()
-        await read_bound_pods(self._list_pods, self.decider.pods.learn)
+        await read_bound_pods(lister_of_pods(core.api, decider.asks_for_cards), decider.pods.learn)
 
     async def _watch_pods(self) -> None:
         """Watch pods once the nodes are known: a bound pod is checked against its node when it is first seen."""
@@ -226,15 +229,23 @@ def _filter(core: Core, announcer: Announcer) -> Filter:
     )
 
 
-def _binder(core: Core, write_timeout: float | None) -> Binder:
+def _change_version(api: ApiServer, timing: Timing) -> ChangeVersion:
+    async def change_version(namespace: str, name: str, uid: str) -> bool:
+        mark = {EXPIRED_BINDING: str(timing.nanoseconds())}
+        return await patch_pod_metadata(api, namespace, name, uid, mark, urgent=True)
+
+    return change_version
+
+
+def _binder(core: Core) -> Binder:
     binder = Binder(
         core.decider,
         core.pending_binds,
         core.metrics,
         bind_pod=partial(bind_pod, core.api),
         get_pod=partial(get_pod, core.api),
+        change_version=core.change_version,
         why_not_ready=core.why_not_ready,
-        times=BindTimes(write_timeout=write_timeout),
         timing=core.timing,
     )
     core.decider.observers.add([binder])

@@ -7,13 +7,13 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
-from gas.cluster.errors import OutcomeUnknown
+from gas.cluster.errors import ApiRefused, OutcomeUnknown
 from gas.decision.names import CONTAINER_CARDS
 from gas.extender.decider import CannotBind, Decider
 from gas.extender.filter import PendingBinds
 from gas.extender.hooks import Observer
+from gas.extender.late_bindings import ChangeVersion, GetPod, settled_pod
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady, check_ready
 from gas.extender.wire import BadRequest, BindingArgs, Unreadable, decode_binding, encode_binding_result
@@ -24,30 +24,22 @@ from gas.values.timing import SYSTEM_TIMING, Timing
 logger = logging.getLogger(__name__)
 
 
-class BindPod(Protocol):
-    """Write a Binding. Raises ApiRefused if nothing was changed, OutcomeUnknown if that is not known."""
+BindPod = Callable[[Pod, str, Mapping[str, str]], Awaitable[None]]
+"""(pod, node, annotations): bind the pod in this version. Raises ApiRefused if nothing was changed, OutcomeUnknown if
+that is not known."""
 
-    def __call__(
-        self, *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
-    ) -> Awaitable[None]: ...
-
-
-GetPod = Callable[[str, str], Awaitable[Pod | None]]
-"""(namespace, name) -> the pod as the API server has it now, None if it does not exist."""
+MOST_CONFLICTS = 4
+"""Newer versions of a pod that one bind tries. A pod seldom changes between two of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindTimes:
     """How long parts of a bind may take, in seconds.
 
-    write_timeout    after which a write is given up and the pod is read instead; None leaves that to ``bind_pod``
-    settle_pause     between two reads of a pod that may or may not be bound. A write that was sent may still be on its
-                     way at the first read; not at the second, since the API server drops a write that no client waits
-                     for any more
+    settle_pause     between two attempts to find out whether a pod is bound
     review_patience  for finding out that no Binding of another client comes for the pod
     """
 
-    write_timeout: float | None = None
     settle_pause: float = 2.0
     review_patience: float = 2.0
 
@@ -61,9 +53,11 @@ class Binder(Observer):
     Raises Unreadable if the body is not JSON, and NotReady while this replica may not decide.
 
     A reservation lives until the watch shows the bound pod. If the write failed it is taken back; if the outcome is not
-    known, it stays until the pod itself has been read.
+    known, it stays until the pod is seen bound, or unbound in a version that no Binding demands. A Binding demands the
+    version that was decided about; if the pod has a newer one, the bind is decided again.
 
-    why_not_ready  returns the reason while this replica may not decide, else None
+    change_version  see `ChangeVersion`
+    why_not_ready   returns the reason while this replica may not decide, else None
     """
 
     def __init__(
@@ -74,6 +68,7 @@ class Binder(Observer):
         *,
         bind_pod: BindPod,
         get_pod: GetPod,
+        change_version: ChangeVersion,
         why_not_ready: Callable[[], str | None],
         times: BindTimes = BIND_TIMES,
         timing: Timing = SYSTEM_TIMING,
@@ -84,6 +79,7 @@ class Binder(Observer):
         self._metrics = metrics
         self._bind_pod = bind_pod
         self._get_pod = get_pod
+        self._change_version = change_version
         self._why_not_ready = why_not_ready
         self._times = times
         self._in_progress: dict[str, asyncio.Future[None]] = {}
@@ -108,7 +104,7 @@ class Binder(Observer):
         return self._response("bound", "")
 
     def reservation_vanished(self, uid: str, pod: str) -> None:
-        """Wait for a bind in progress, then read the pod (``namespace/name``) until it is known whether it is bound."""
+        """Wait for a bind in progress, then find out whether the pod (``namespace/name``) is bound."""
         if in_review := [each for each in self._decider.hooks.reviews if each.is_open(uid)]:
             for each in in_review:
                 each.hurry(uid)
@@ -156,24 +152,44 @@ class Binder(Observer):
         done = self._in_progress[args.pod_uid] = asyncio.get_running_loop().create_future()
         try:
             try:
-                # The watch shows only pods that ask for cards.
-                waiting = self._decider.pods.waiting.get(args.pod_uid)
                 await self._settle_review(args.pod_uid)
-                pod = waiting or await self._get_pod(args.pod_namespace, args.pod_name)
-                check_ready(self._why_not_ready)  # another replica may lead by now
-                annotations = self._decider.reserve(args, pod, now=self._timing.seconds())
+                # The watch shows only pods that ask for cards.
+                pod = self._decider.pods.waiting.get(args.pod_uid) or await self._read(args)
+                conflicts = 0
+                while True:
+                    try:
+                        return await self._bind_version(args, pod)
+                    except ApiRefused as refused:
+                        conflicts += 1
+                        if refused.status != 409 or conflicts > MOST_CONFLICTS or args.pod_uid in self._unsettled:
+                            raise
+                        decided, pod = pod, await self._read(args)
+                        if pod.metadata.resource_version == decided.metadata.resource_version:
+                            raise  # the version is not the reason
             finally:
                 self._pending_binds.settled(args.pod_uid)
-            self._decider.writing[args.pod_uid] = annotations
-            try:
-                await self._write(args, annotations)
-            finally:
-                del self._decider.writing[args.pod_uid]
-            return annotations.get(CONTAINER_CARDS, "")
         finally:
             del self._in_progress[args.pod_uid]
             self._vanished_in_progress.discard(args.pod_uid)
             done.set_result(None)
+
+    async def _read(self, args: BindingArgs) -> Pod:
+        """Return the pod as it is now. Raises CannotBind if there is none."""
+        if (pod := await self._get_pod(args.pod_namespace, args.pod_name)) is None:
+            raise CannotBind(f"pod {args.key} no longer exists")
+        return pod
+
+    async def _bind_version(self, args: BindingArgs, pod: Pod) -> str:
+        """Bind a pod as it was read before, if this replica still decides. Return its cards."""
+        check_ready(self._why_not_ready)
+        annotations = self._decider.reserve(args, pod, now=self._timing.seconds())
+        self._pending_binds.settled(args.pod_uid)
+        self._decider.writing[args.pod_uid] = annotations
+        try:
+            await self._write(args, pod, annotations)
+        finally:
+            del self._decider.writing[args.pod_uid]
+        return annotations.get(CONTAINER_CARDS, "")
 
     async def _settle_review(self, uid: str) -> None:
         """Take back the cards that a Binding of another client was given for this pod, unless it is bound with them."""
@@ -183,45 +199,31 @@ class Binder(Observer):
                     async with asyncio.timeout(self._times.review_patience):
                         await each.settled(uid)
 
-    async def _write(self, args: BindingArgs, annotations: Mapping[str, str]) -> None:
+    async def _write(self, args: BindingArgs, pod: Pod, annotations: Mapping[str, str]) -> None:
         try:
-            async with asyncio.timeout(self._times.write_timeout):
-                await self._bind_pod(
-                    namespace=args.pod_namespace,
-                    name=args.pod_name,
-                    uid=args.pod_uid,
-                    node=args.node,
-                    annotations=annotations,
-                )
-        except TimeoutError:
-            self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
-            raise CannotBind(
-                f"pod {args.key}: the API server did not respond in time, so it is not known whether the pod is bound; "
-                "it will be retried"
-            ) from None
+            await self._bind_pod(pod, args.node, annotations)
         except OutcomeUnknown:
             self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
             raise
         except GasError:
-            self._take_back(args.pod_uid)
+            if any(each.is_repeated(args.pod_uid) for each in self._decider.hooks.reviews):
+                self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
+            else:
+                self._decider.cancel(args.pod_uid)
             raise
         except BaseException:  # cancelled, or a bug: the write may have gone through
             self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
             raise
-        self._written(args.pod_uid)
+        self._forget_repeated(args.pod_uid)
         self._decider.refusals.drop(args.pod_uid)
         if args.pod_uid in self._vanished_in_progress:
             self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
         if cards := annotations.get(CONTAINER_CARDS):
             logger.info("bound", extra={"pod": args.key, "node": args.node, "cards": cards})
 
-    def _written(self, uid: str) -> None:
+    def _forget_repeated(self, uid: str) -> None:
         for each in self._decider.hooks.reviews:
-            each.written(uid)
-
-    def _take_back(self, uid: str) -> None:
-        if not any(each.take_back(uid) for each in self._decider.hooks.reviews):
-            self._decider.cancel(uid)
+            each.forget_repeated(uid)
 
     def _start_settling(self, uid: str, namespace: str, name: str) -> None:
         if uid in self._unsettled:
@@ -231,23 +233,18 @@ class Binder(Observer):
         task.add_done_callback(lambda _task: self._unsettled.pop(uid, None))
 
     async def _settle(self, uid: str, namespace: str, name: str) -> None:
-        """Read the pod itself until the API server says whether it is bound."""
-        seen_waiting = False
-        while True:
-            try:
-                pod = await self._get_pod(namespace, name)
-                if pod is not None and pod.uid == uid and pod.node_name and not pod.is_over:
-                    self._decider.pods.changed(pod)
-                    self._written(uid)
-                    return
-                if seen_waiting or pod is None or pod.uid != uid or pod.is_over:
-                    self._take_back(uid)
-                    return
-                seen_waiting = True
-            except GasError as error:
-                logger.warning(
-                    "it is not known yet whether a pod was bound: %s", error, extra={"pod": f"{namespace}/{name}"}
-                )
-            except Exception:
-                logger.exception("a pod that may be bound could not be read", extra={"pod": f"{namespace}/{name}"})
-            await asyncio.sleep(self._times.settle_pause)
+        """Find out whether a pod is bound, and hold or take back its cards."""
+        pod = await settled_pod(
+            namespace,
+            name,
+            uid,
+            get_pod=self._get_pod,
+            change_version=self._change_version,
+            retry_pause=self._times.settle_pause,
+            clock=self._timing.monotonic,
+        )
+        if pod is not None and pod.node_name:
+            self._decider.pods.changed(pod)
+        else:
+            self._decider.cancel(uid)
+        self._forget_repeated(uid)

@@ -247,18 +247,18 @@ class Decider:
             failed.update((name, elsewhere) for name, verdict in by_name.items() if verdict is FITS)
         return FilterDecision(passing, failed, hopeless, gets_cards=True, refusals=refusals)
 
-    def reserve(self, args: BindingArgs, pod: Pod | None, *, now: float, dry_run: bool = False) -> dict[str, str]:
+    def reserve(self, args: BindingArgs, pod: Pod, *, now: float, dry_run: bool = False) -> dict[str, str]:
         """Choose cards for a pod from what is booked now, reserve them, and return the annotations to bind it with.
 
         Nothing is reserved for a pod that needs no cards.
 
-        pod      the pod that the request names, as last seen, None if it does not exist
+        pod      the pod that the request names, as last seen
         now      seconds since the epoch
         dry_run  whether to change nothing and only return the annotations
 
         Raises CannotBind, and BadNeed if the pod's need cannot be read.
         """
-        pod = self._bindable(args, pod)
+        self._check_bindable(args, pod)
         need = self.need(pod)
         facts = self.nodes.facts(args.node)
         chosen = need
@@ -407,12 +407,10 @@ class Decider:
             only_seen_by_cards=bool(seen_by_cards),
         )
 
-    def _bindable(self, args: BindingArgs, pod: Pod | None) -> Pod:
-        """Return the pod if it may be bound. Raises CannotBind."""
+    def _check_bindable(self, args: BindingArgs, pod: Pod) -> None:
+        """Raise CannotBind unless the pod may be bound."""
         if (booked := self.ledger.booking(args.pod_uid)) is not None:
             raise CannotBind(f"pod {args.key} already has its cards on node {booked.node} and keeps them")
-        if pod is None:
-            raise CannotBind(f"pod {args.key} no longer exists")
         if pod.uid != args.pod_uid:
             raise CannotBind(
                 f"pod {args.key} is another pod of that name: its UID is {pod.uid}, the request names {args.pod_uid}"
@@ -422,7 +420,6 @@ class Decider:
             raise CannotBind(f"pod {args.key} is already bound to node {node}")
         if pod.is_over:
             raise CannotBind(f"pod {args.key} has already terminated")
-        return pod
 
     def _next_timestamp(self, node: str, now: float) -> int:
         """Return a timestamp, in nanoseconds, later than that of every pod on the node.

@@ -92,11 +92,11 @@ class PodHandler(Handler[Any], Protocol):
 class OpenReviews(Protocol):
     """Cards that were given to Bindings of other clients which may still come."""
 
-    def written(self, uid: str) -> None:
-        """Note that the extender itself has bound a pod."""
+    def is_repeated(self, uid: str) -> bool:
+        """Return whether another client's Binding may come that repeats the extender's own of this pod."""
 
-    def take_back(self, uid: str) -> bool:
-        """Take care of the cards of a pod that the extender could not bind; False if no such Binding may come."""
+    def forget_repeated(self, uid: str) -> None:
+        """Note that no such Binding can be stored any more."""
 
     def is_open(self, uid: str) -> bool:
         """Return whether such a Binding of this pod may still come."""

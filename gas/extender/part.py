@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gas.extender.decider import Decider
     from gas.extender.filter import PendingBinds
     from gas.extender.flags import Flags
+    from gas.extender.late_bindings import ChangeVersion
     from gas.extender.metrics import Metrics
     from gas.extender.readiness import Leader
     from gas.extender.server import ServedVerb
@@ -34,6 +35,7 @@ class Core:
     identity       of this replica among those that ever run; None if it is to be chosen by chance
     verbs          names of the verbs that the parts serve that are on
     why_not_ready  returns the reason while this replica may not decide, else None
+    change_version see `ChangeVersion`
     catch_up       is awaited by a part that elects a leader before this replica's first decision
     """
 
@@ -45,6 +47,7 @@ class Core:
     node_watch: Watch[Any]
     verbs: frozenset[str]
     why_not_ready: Callable[[], str | None]
+    change_version: ChangeVersion
     catch_up: Callable[[], Awaitable[None]]
     identity: str | None
     timing: Timing
@@ -64,7 +67,6 @@ class Additions:
     documents        JSON on the plain port, by path
     watches          by kind; run like tasks, and shown in the metrics
     tasks            run until the program ends
-    before_deciding  awaited, in order, whenever this replica begins to lead or starts alone
     begin            called when this replica begins to decide
     finish           awaited when the program ends, before the leadership is handed over
     leader           decides which replica decides; at most one part has one
@@ -76,7 +78,6 @@ class Additions:
     documents: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
     watches: Mapping[str, Watch[Any]] = field(default_factory=dict)
     tasks: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
-    before_deciding: tuple[Callable[[], Awaitable[None]], ...] = ()
     begin: tuple[Callable[[], None], ...] = ()
     finish: tuple[Callable[[], Awaitable[None]], ...] = ()
     leader: Leader | None = None

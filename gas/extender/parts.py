@@ -33,7 +33,7 @@ PARTS: tuple[Part, ...] = (
 )
 
 CORE_PERMISSIONS = (
-    permissions_on("pods", "get", "list", "watch")
+    permissions_on("pods", "get", "list", "watch", "patch")
     | permissions_on("nodes", "list", "watch")
     | permissions_on("pods/binding", "create")
     | {Permission(verb, "events", needed=False) for verb in ("create", "patch")}

@@ -11,6 +11,7 @@ from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.listing import Lister
 from gas.cluster.watch import Watch
+from gas.extender.late_bindings import ListPods
 from gas.objects.stored import Pod
 from gas.values.errors import GasError
 
@@ -19,21 +20,14 @@ logger = logging.getLogger(__name__)
 RETRY_PAUSE = 1.0
 """Seconds after a list that failed."""
 
-ListPods = Callable[[], Awaitable[list[Pod]]]
-"""() -> GPU pods as they are now. Raises GasError."""
-
 
 class Leader(Protocol):
-    """Which of several replicas decides.
-
-    leads          whether this replica does, once it has caught up
-    write_timeout  seconds after which a Binding is given up, so that none is written after another replica took over
-    """
-
-    write_timeout: float | None
+    """Which of several replicas decides."""
 
     @property
-    def leads(self) -> bool: ...
+    def leads(self) -> bool:
+        """Return whether this replica does, once it has caught up."""
+
     def why_not(self) -> str | None: ...
     async def run(self) -> None: ...
     async def release(self) -> None: ...
@@ -45,7 +39,6 @@ class Alone:
     catch_up   awaited before the first decision if it ``has_to``
     """
 
-    write_timeout: float | None = None
     leads = True
 
     def __init__(self, catch_up: Callable[[], Awaitable[None]], *, has_to: bool) -> None:

@@ -16,6 +16,7 @@ from gas.cluster.objects import (
     patch_pod_metadata,
 )
 from gas.cluster.paths import MalformedName
+from gas.objects.stored import ObjectMeta, Pod
 from tests.cluster.scripted_server import ScriptedServer, Step, answer, connected, hang_up, refuse
 
 IMMUTABLE = 'Pod "web-0" is invalid: metadata.uid: Invalid value: "u1": field is immutable'
@@ -107,13 +108,12 @@ async def test_a_missing_node_is_none(tmp_path: Path) -> None:
 
 
 async def bind(api: ApiServer, name: str = "web-0") -> None:
-    await bind_pod(
-        api, namespace="shop", name=name, uid="u1", node="n1", annotations={"gas-container-cards": "card0|card1"}
-    )
+    pod = Pod(metadata=ObjectMeta(name=name, namespace="shop", uid="u1", resource_version="7"))
+    await bind_pod(api, pod, "n1", {"gas-container-cards": "card0|card1"})
 
 
 # contract E11.2, E11.3
-async def test_bind_sets_node_and_annotations_of_the_pod_with_this_uid_in_one_write(tmp_path: Path) -> None:
+async def test_bind_sets_node_and_annotations_of_the_pod_in_this_version_in_one_write(tmp_path: Path) -> None:
     async with ScriptedServer(answer(201)) as server, connected(server, tmp_path) as api:
         await bind(api)
     assert len(server.seen) == 1
@@ -126,6 +126,7 @@ async def test_bind_sets_node_and_annotations_of_the_pod_with_this_uid_in_one_wr
             "name": "web-0",
             "namespace": "shop",
             "uid": "u1",
+            "resourceVersion": "7",
             "annotations": {"gas-container-cards": "card0|card1"},
         },
         "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},

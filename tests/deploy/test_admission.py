@@ -12,7 +12,7 @@ import yaml
 from configurator.api_server import PROGRAM as API_SERVER
 from configurator.certificate_plan import WEBHOOK_SERVICES
 from configurator.flags import DEFAULT_WEBHOOKS
-from gas.extender.binding_reviews.reviews import READ_TIMEOUT, WATCH_PATIENCE
+from gas.extender.binding_reviews.reviews import REVIEW_TIMES
 from gas.extender.pod_webhooks.reviews import CHANGED, TEMPLATES
 from gas.objects.stored import NewPod
 from gas.vocabularies.known import KNOWN
@@ -40,7 +40,7 @@ def patched(name: str) -> list[dict[str, Any]]:
 def test_no_webhook_can_stop_a_cluster(name: str) -> None:
     webhook = WEBHOOKS[name]
     assert webhook["failurePolicy"] == "Ignore"
-    assert READ_TIMEOUT + WATCH_PATIENCE < webhook["timeoutSeconds"] <= 2
+    assert REVIEW_TIMES.read_timeout + REVIEW_TIMES.watch_patience < webhook["timeoutSeconds"] <= 2
     assert webhook["admissionReviewVersions"] == ["v1"]
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import http.client
-import http.server
-import json
-import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -26,7 +22,7 @@ from tests.e2e.pods import PODS, cards_of, container, event_messages, get_pod, p
 from tests.e2e.ports import free_port
 from tests.e2e.service import Forwarder
 from tests.e2e.waiting import wait_for
-from tests.e2e.webhooks import BIND, BUSY, MUTATING, component_webhooks, on_loopback, register, unregister
+from tests.e2e.webhooks import BIND, BUSY, component_webhooks, later_webhook, register, slow_webhook, unregister
 
 SCRIPTED = "binding-script"
 NODES = 4
@@ -216,17 +212,6 @@ def test_cards_that_a_later_webhook_removes_are_stated_again_once(
     wait_for("it has an event", lambda: event_messages(reviewed.api, "p", "GPUBookingMismatch"))
 
 
-def slow_webhook(api: KubeApi, authority: Authority, *, seconds: float, pod: str) -> AbstractContextManager[None]:
-    """Register a webhook that runs after the extender's and takes its time for one pod."""
-
-    def wait(_: Object) -> list[Object]:
-        time.sleep(seconds)
-        return []
-
-    one_pod = [{"name": "one-pod", "expression": f"object.metadata.name == '{pod}'"}]
-    return later_webhook(api, authority, wait, matchConditions=one_pod)
-
-
 def removing_webhook(api: KubeApi, authority: Authority, reinvocation: str) -> AbstractContextManager[None]:
     """Register a webhook that runs after the extender's and removes the annotations of Bindings."""
 
@@ -235,63 +220,6 @@ def removing_webhook(api: KubeApi, authority: Authority, reinvocation: str) -> A
         return [{"op": "remove", "path": "/metadata/annotations"}] if has_any else []
 
     return later_webhook(api, authority, remove, matchConditions=[], reinvocationPolicy=reinvocation)
-
-
-@contextmanager
-def later_webhook(
-    api: KubeApi, authority: Authority, respond: Callable[[Object], list[Object]], **changes: object
-) -> Iterator[None]:
-    """Register a webhook that runs after the extender's.
-
-    respond  Binding -> JSON patch
-    changes  replace fields of its registration
-    """
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            patch = base64.b64encode(json.dumps(respond(review["request"]["object"])).encode()).decode()
-            review["response"] = {
-                "uid": review["request"]["uid"],
-                "allowed": True,
-                "patchType": "JSONPatch",
-                "patch": patch,
-            }
-            body = json.dumps(review).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    serving = authority.server("later")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(serving.certificate, serving.key)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    (registration,) = component_webhooks(BIND)
-    hook = on_loopback(
-        registration["webhooks"][0],
-        server.server_address[1],
-        authority.certificate,
-        name="later.example.com",
-        failurePolicy="Fail",
-        timeoutSeconds=30,
-        **changes,
-    )
-    # Registrations are called in the order of their names.
-    api.create(MUTATING, {"metadata": {"name": "later-than-gas"}, "webhooks": [hook]})
-    try:
-        time.sleep(2)  # the API server reads registrations with a delay, and nothing else shows that it has
-        yield
-    finally:
-        api.delete(f"{MUTATING}/later-than-gas")
-        server.shutdown()
-        server.server_close()
 
 
 def troubles(ready: Hooked) -> list[Object]:

@@ -6,11 +6,18 @@ The tests register what deploy/ has. Only the address is another one, and what a
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Collection, Iterable, Sequence
+import http.server
+import json
+import ssl
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
 
+from tests.e2e.certificates import Authority
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.helm import Helm, objects
 from tests.e2e.kube_api import KubeApi, Object, refusal
@@ -69,6 +76,78 @@ def on_loopback(webhook: Object, port: int, authority: Path, **changes: object) 
     bundle = base64.b64encode(authority.read_bytes()).decode()
     url = f"https://127.0.0.1:{port}{webhook['clientConfig']['service']['path']}"
     return {**webhook, "clientConfig": {"url": url, "caBundle": bundle}, **changes}
+
+
+@contextmanager
+def slow_webhook(api: KubeApi, authority: Authority, *, seconds: float, pod: str) -> Iterator[threading.Event]:
+    """Register a webhook that runs after the extender's and keeps the Bindings of one pod; yields if it has one."""
+    asked = threading.Event()
+
+    def wait(_: Object) -> list[Object]:
+        asked.set()
+        time.sleep(seconds)
+        return []
+
+    one_pod = [{"name": "one-pod", "expression": f"object.metadata.name == '{pod}'"}]
+    with later_webhook(api, authority, wait, matchConditions=one_pod):
+        yield asked
+
+
+@contextmanager
+def later_webhook(
+    api: KubeApi, authority: Authority, respond: Callable[[Object], list[Object]], **changes: object
+) -> Iterator[None]:
+    """Register a webhook that runs after the extender's.
+
+    respond  Binding -> JSON patch
+    changes  replace fields of its registration
+    """
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            patch = base64.b64encode(json.dumps(respond(review["request"]["object"])).encode()).decode()
+            review["response"] = {
+                "uid": review["request"]["uid"],
+                "allowed": True,
+                "patchType": "JSONPatch",
+                "patch": patch,
+            }
+            body = json.dumps(review).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    serving = authority.server("later")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(serving.certificate, serving.key)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    (registration,) = component_webhooks(BIND)
+    hook = on_loopback(
+        registration["webhooks"][0],
+        server.server_address[1],
+        authority.certificate,
+        name="later.example.com",
+        failurePolicy="Fail",
+        timeoutSeconds=30,
+        **changes,
+    )
+    # Registrations are called in the order of their names.
+    api.create(MUTATING, {"metadata": {"name": "later-than-gas"}, "webhooks": [hook]})
+    try:
+        time.sleep(2)  # the API server reads registrations with a delay, and nothing else shows that it has
+        yield
+    finally:
+        api.delete(f"{MUTATING}/later-than-gas")
+        server.shutdown()
+        server.server_close()
 
 
 def unregister(api: KubeApi) -> None:

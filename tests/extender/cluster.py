@@ -32,7 +32,7 @@ class Cluster:
     outcome    of the next Bindings
     before     is awaited by every Binding before it does anything
     away       while true, the API server cannot be reached
-    bindings   every Binding that was sent
+    bindings   the metadata of every Binding that was sent, with ``node``
     asked      every pod that was read
     on_change  is called with the kind of watch event and a pod as it is now
     """
@@ -102,9 +102,14 @@ class Cluster:
             raise ApiUnavailable("cannot connect to the API server")
         return self.pod(key) if key in self.pods else None
 
-    async def bind_pod(self, *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
-        key = f"{namespace}/{name}"
-        self.bindings.append({"pod": key, "uid": uid, "node": node, "annotations": dict(annotations)})
+    async def bind_pod(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
+        metadata = {
+            "name": pod.metadata.name,
+            "uid": pod.uid,
+            "resourceVersion": pod.metadata.resource_version,
+            "annotations": dict(annotations),
+        }
+        self.bindings.append({**metadata, "node": node})
         if self.before is not None:
             await self.before()
         await asyncio.sleep(0)
@@ -114,7 +119,7 @@ class Cluster:
         if outcome is Outcome.NEVER_SENT or self.away:
             raise ApiUnavailable("cannot connect to the API server")
         if outcome is not Outcome.LOST_BEFORE_WRITING:
-            self._write(key, uid, node, annotations)
+            self.write_binding(pod.metadata.namespace or "default", {"metadata": metadata, "target": {"name": node}})
         if outcome is not Outcome.WRITTEN:
             raise OutcomeUnknown("the connection to the API server broke")
 
@@ -133,18 +138,13 @@ class Cluster:
         """Write a Binding as the API server does. Raises ApiRefused."""
         metadata = binding["metadata"]
         key = f"{namespace}/{metadata['name']}"
-        present = self.pods[key]["metadata"]["resourceVersion"] if key in self.pods else ""
-        if metadata.get("resourceVersion", present) != present:
-            raise ApiRefused(409, "Conflict", "Precondition failed: ResourceVersion")
-        self._write(key, metadata.get("uid", ""), binding["target"]["name"], metadata.get("annotations") or {})
-
-    def _write(self, key: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
-        pod = self.pods.get(key)
-        if pod is None:
+        if (pod := self.pods.get(key)) is None:
             raise ApiRefused(404, "NotFound", f"pods {key} not found")
-        other = uid not in ("", pod["metadata"]["uid"])
-        if other or pod["spec"].get("nodeName") or "deletionTimestamp" in pod["metadata"]:
+        for field, word in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+            if metadata.get(field, "") not in ("", pod["metadata"][field]):
+                raise ApiRefused(409, "Conflict", f"Precondition failed: {word}")
+        if pod["spec"].get("nodeName") or "deletionTimestamp" in pod["metadata"]:
             raise ApiRefused(409, "Conflict", f"pod {key} cannot be bound")
-        pod["spec"]["nodeName"] = node
-        pod["metadata"].setdefault("annotations", {}).update(annotations)
+        pod["spec"]["nodeName"] = binding["target"]["name"]
+        pod["metadata"].setdefault("annotations", {}).update(metadata.get("annotations") or {})
         self.report("MODIFIED", key)

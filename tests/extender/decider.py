@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
-from gas.extender.bind import Binder, BindPod, BindTimes, GetPod
+from gas.extender.bind import Binder, BindPod, BindTimes
 from gas.extender.decider import Decider, Options
 from gas.extender.decisions import PodRefusal
 from gas.extender.filter import Filter, PendingBinds
 from gas.extender.hooks import Observer
+from gas.extender.late_bindings import ChangeVersion, GetPod
 from gas.extender.metrics import Metrics
 from gas.objects.stored import Node, Pod
 from gas.placement.order import DEFAULT_ORDER, CardOrder
@@ -66,10 +67,10 @@ def following(
 class DrivenDecider(Decider):
     """A decider that a test drives through its verbs. It knows nothing until a test feeds `nodes` and `pods`.
 
-    bind_pod, get_pod  may be replaced by a test
-    not_ready          the sentence that keeps the verbs from deciding
-    refused            (pod, refusal) of pods that no node had room for
-    reports            see `Recorder`
+    bind_pod, get_pod, change_version  may be replaced by a test
+    not_ready  the sentence that keeps the verbs from deciding
+    refused    (pod, refusal) of pods that no node had room for
+    reports    see `Recorder`
     """
 
     def __init__(
@@ -80,7 +81,6 @@ class DrivenDecider(Decider):
         lists: bool = True,
         options: Options | None = None,
         patience: float = 0.0,
-        write_timeout: float | None = None,
     ) -> None:
         self.reports = Recorder()
         need = NeedOptions(allowlist=lists, denylist=lists, card_order=card_order)
@@ -88,6 +88,7 @@ class DrivenDecider(Decider):
         self.cluster = cluster or Cluster()
         self.bind_pod: BindPod = self.cluster.bind_pod
         self.get_pod: GetPod = self.cluster.get_pod
+        self.change_version: ChangeVersion = self.cluster.change_version
         self.not_ready: str | None = None
         self.refused: list[tuple[str, PodRefusal]] = []
         self.metrics = Metrics("1")
@@ -105,8 +106,9 @@ class DrivenDecider(Decider):
             self.metrics,
             bind_pod=self._bind_pod,
             get_pod=self._get_pod,
+            change_version=self._change_version,
             why_not_ready=lambda: self.not_ready,
-            times=BindTimes(write_timeout=write_timeout, settle_pause=0.0, review_patience=0.02),
+            times=BindTimes(settle_pause=0.0, review_patience=0.02),
         )
         self.observers.add([self.binder])
 
@@ -114,13 +116,14 @@ class DrivenDecider(Decider):
         """Wait until no bind is in doubt."""
         await self.binder.settle()
 
-    async def _bind_pod(
-        self, *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
-    ) -> None:
-        await self.bind_pod(namespace=namespace, name=name, uid=uid, node=node, annotations=annotations)
+    async def _bind_pod(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
+        await self.bind_pod(pod, node, annotations)
 
     async def _get_pod(self, namespace: str, name: str) -> Pod | None:
         return await self.get_pod(namespace, name)
+
+    async def _change_version(self, namespace: str, name: str, uid: str) -> bool:
+        return await self.change_version(namespace, name, uid)
 
     def list_pods(self, pods: list[Pod]) -> None:
         """Take in a complete list, as the watch does."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable, OutcomeUnknown
+from gas.extender.bind import MOST_CONFLICTS
 from gas.extender.readiness import NotReady
 from gas.extender.wire import BindingArgs, Unreadable
 from gas.objects.stored import Pod
@@ -55,6 +56,49 @@ async def test_cards_are_reserved_before_the_write_and_until_the_watch_confirms(
     assert not decider.reports.freed
 
 
+class TestVersion:
+    """A Binding demands the version of the pod that was decided about."""
+
+    @pytest.mark.parametrize(("changes", "sent"), [(1, 2), (MOST_CONFLICTS, MOST_CONFLICTS + 1)])
+    async def test_a_pod_that_has_changed_is_decided_about_again_at_once(self, changes: int, sent: int) -> None:
+        decider = following(gpu_pod())
+        decider.cluster.on_change = lambda _type, _pod: None  # the watch is late
+        left = list(range(changes))
+
+        async def change() -> None:
+            if left:
+                decider.cluster.annotate("default/pod", change=str(left.pop()))
+
+        decider.cluster.before = change
+        assert await decider.bind(gpu_pod(), "n1") == ""
+        assert len(decider.cluster.bindings) == sent
+        assert booked_cards(decider, "u1") == "card0 on n1, reserved"
+
+    async def test_one_that_changes_all_the_time_is_left_to_the_next_bind(self) -> None:
+        decider = following(gpu_pod())
+
+        async def change() -> None:
+            decider.cluster.annotate("default/pod", change=str(len(decider.cluster.bindings)))
+
+        decider.cluster.before = change
+        assert "Precondition failed" in await decider.bind(gpu_pod(), "n1")
+        assert len(decider.cluster.bindings) == MOST_CONFLICTS + 1
+        assert booked_cards(decider, "u1") == "nothing"
+
+    async def test_no_new_version_is_bound_by_a_replica_that_leads_no_more(self) -> None:
+        decider = following(gpu_pod())
+
+        async def change() -> None:
+            decider.cluster.annotate("default/pod", change="1")
+            decider.not_ready = "another one leads"
+
+        decider.cluster.before = change
+        with pytest.raises(NotReady, match="another one leads"):
+            await decider.bind(gpu_pod(), "n1")
+        assert len(decider.cluster.bindings) == 1
+        assert booked_cards(decider, "u1") == "nothing"
+
+
 # contract E11.4
 @pytest.mark.parametrize(
     ("outcome", "sentence"),
@@ -70,7 +114,7 @@ async def test_a_write_that_changed_nothing_takes_the_reservation_back(
     assert sentence in await decider.bind(gpu_pod(), "n1")
     assert booked_cards(decider, "u1") == "nothing"
     assert decider.reports.freed == ["n1"]
-    assert not decider.cluster.asked
+    assert len(decider.cluster.bindings) == 1
     assert decider.counted("requests_total", verb="bind", result="error") == 1
     decider.cluster.outcome = Outcome.WRITTEN
     assert await decider.bind(gpu_pod(), "n1") == ""
@@ -290,7 +334,7 @@ async def test_after_a_failed_bind_the_next_filter_sees_the_cards_as_free() -> N
 async def test_filters_that_wait_go_on_after_every_failure(error: Exception) -> None:
     decider = following(gpu_pod(), patience=60.0)
 
-    async def failing(**_binding: Any) -> None:
+    async def failing(*_binding: Any) -> None:
         raise error
 
     decider.bind_pod = failing

@@ -22,7 +22,6 @@ class Kind:
 class Standing:
     reason: str | None = None
     leads: bool = True
-    write_timeout: float | None = None
 
     async def run(self) -> None: ...
 

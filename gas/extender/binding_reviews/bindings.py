@@ -21,9 +21,6 @@ from gas.ledger.ledger import State
 from gas.objects.stored import Pod
 from gas.values.quoted import LONGEST_KEY, shown
 
-LATEST_WRITE = 60.0
-"""Seconds after a review in which its Binding may be written: the API server ends a request to create after 34 s."""
-
 MOST_EXPIRED = 3
 EXPIRY_WINDOW = 60.0
 """So many reviews of one pod may go without a binding in so many seconds. After that its reviews are refused until
@@ -102,28 +99,11 @@ class OpenReview:
 
     choice    the annotations of the decision
     versions  of the pod, which Bindings demand that may still come
-    since     seconds, by the clock that the caller passes
-    doubted   whether the pod was once read unbound in one of these versions
     """
 
     binding: Binding
     choice: Mapping[str, str]
-    since: float
     versions: set[str]
-    doubted: bool = False
-
-
-class Fate(enum.Enum):
-    """The state of an open review after its pod was read.
-
-    SETTLED  the pod is bound, or gone: nothing is in doubt
-    EXPIRED  the pod is unbound and no Binding of the review can be written any more: its cards were taken back
-    IN_DOUBT a Binding may still be written: change the pod's version, then read it again
-    """
-
-    SETTLED = "settled"
-    EXPIRED = "expired"
-    IN_DOUBT = "in doubt"
 
 
 class _Expiries:
@@ -147,10 +127,9 @@ class ReviewedBindings:
     """Give cards to bindings under review, and remember those that are in doubt.
 
         unknown --give--> open --settle: the pod is bound or gone--> unknown
-                           |----settle: its version has changed, or too much time has passed: cancel--> unknown
+                           |----settle: no Binding can come any more: cancel--> unknown
 
-    A Binding that repeats the one that the extender is writing is allowed, because it may be that one. If the
-    extender's own write then fails, the repetition may still come, so it is `reopened` as an open review.
+    A Binding that repeats the one that the extender is writing is allowed, because it may be that one.
 
     The ledger has the reservation, as for a bind whose outcome is not known.
     """
@@ -158,7 +137,6 @@ class ReviewedBindings:
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
         self._open: dict[str, OpenReview] = {}
-        self._carried: dict[str, OpenReview] = {}
         self._expired = _Expiries(MOST_EXPIRED)
         self._expired_on = _Expiries(MOST_EXPIRED_ON_NODE)
 
@@ -188,13 +166,7 @@ class ReviewedBindings:
         version = pod.metadata.resource_version or ""
         review = self.opened(pod.uid)
         if review is None and self._is_being_written(binding, pod):
-            own = self._decider.writing[pod.uid]
-            if not dry_run:
-                carried = OpenReview(binding, own, clock, {version})
-                if (earlier := self._carried.get(pod.uid)) is not None:
-                    carried.versions |= earlier.versions
-                self._carried[pod.uid] = carried
-            return self._given(binding, pod, own, Source.CARRIED)
+            return self._given(binding, pod, self._decider.writing[pod.uid], Source.CARRIED)
         if review is not None and review.binding.node != binding.node:
             raise CannotBind(
                 f"pod {binding.shown} was given cards on node {review.binding.node} a moment ago, "
@@ -213,47 +185,27 @@ class ReviewedBindings:
             return self._given(binding, pod, choice, Source.DRY_RUN)
         if self._decider.ledger.booking(pod.uid) is None:
             return self._given(binding, pod, choice, Source.NONE)
-        self._open[pod.uid] = OpenReview(binding, choice, clock, {version})
+        self._open[pod.uid] = OpenReview(binding, choice, {version})
         return self._given(binding, pod, choice, Source.CHOSEN)
 
-    def close_carried(self, uid: str) -> None:
-        """Forget the repetitions of a Binding that the extender has written: they can no longer be written."""
-        self._carried.pop(uid, None)
+    def settle(self, uid: str, pod: Pod | None, *, clock: float, counts: bool) -> bool:
+        """Close an open review, and take its cards back unless the pod is bound. Return whether it has expired.
 
-    def reopened(self, uid: str) -> OpenReview | None:
-        """Return the review of repetitions of a Binding that the extender could not write, None if there are none.
-
-        It is open from now on.
-        """
-        if (carried := self._carried.pop(uid, None)) is not None:
-            self._open[uid] = carried
-        return self.opened(uid)
-
-    def settle(self, uid: str, pod: Pod | None, *, clock: float) -> Fate:
-        """Take in how a pod with an open review is now, and take its cards back if it can no longer be bound with them.
-
-        pod  as it was read just now, None if it does not exist
+        pod     bound, or without a Binding that may still come; None if it is gone
+        counts  whether the sender of the review could have prevented that no Binding follows
         """
         review = self.opened(uid)
         if review is None:
-            return Fate.SETTLED
-        if pod is None or pod.uid != uid or pod.is_over:
-            del self._open[uid]
-            self._decider.cancel(uid)
-            return Fate.SETTLED
-        if pod.node_name:
-            self._decider.pods.changed(pod)
-            self._open.pop(uid, None)
-            return Fate.SETTLED
-        if (pod.metadata.resource_version or "") in review.versions and clock - review.since < LATEST_WRITE:
-            review.doubted = True
-            return Fate.IN_DOUBT
+            return False
         del self._open[uid]
-        if review.doubted:  # else another client changed the pod, which the sender of the review cannot prevent
+        if pod is not None and pod.node_name:
+            self._decider.pods.changed(pod)
+            return False
+        self._decider.cancel(uid)
+        if pod is not None and counts:
             self._expired.add(uid, clock)
             self._expired_on.add(review.binding.node, clock)
-        self._decider.cancel(uid)
-        return Fate.EXPIRED
+        return pod is not None
 
     def check_patience(self, uid: str, key: str, *, clock: float) -> None:
         """Raise CannotBind if too many reviews of a pod (``namespace/name``) went without a binding lately."""

@@ -19,35 +19,21 @@ REVIEWED_BINDINGS = CounterMetric(
 
 
 def _build(core: Core) -> Additions:
-    from gas.cluster.objects import get_pod, patch_pod_metadata
-    from gas.decision.names import EXPIRED_BINDING
-    from gas.extender.binding_reviews.earlier_reviews import EarlierReviews
+    from gas.cluster.objects import get_pod
     from gas.extender.binding_reviews.reviews import BindReviews
-    from gas.extender.readiness import lister_of_pods
 
-    async def change_version(namespace: str, name: str, uid: str) -> bool:
-        mark = {EXPIRED_BINDING: str(core.timing.nanoseconds())}
-        return await patch_pod_metadata(core.api, namespace, name, uid, mark, urgent=True)
-
-    decider = core.decider
     reviews = BindReviews(
-        decider,
+        core.decider,
         core.pending_binds,
         core.metrics,
         get_pod=partial(get_pod, core.api, urgent=True),
-        change_version=change_version,
+        change_version=core.change_version,
         why_not_ready=core.why_not_ready,
         timing=core.timing,
-    )
-    earlier = EarlierReviews(
-        lister_of_pods(core.api, decider.asks_for_cards, "spec.nodeName="),
-        change_version,
-        clock=core.timing.monotonic,
     )
     return Additions(
         hooks=Hooks(handlers=(reviews.unbound,), reviews=(reviews,)),
         webhooks={"bind": reviews},
-        before_deciding=(earlier.end,),
         finish=(reviews.finish,),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -20,12 +20,12 @@ from gas.extender.admission.review import (
     ReviewResult,
     decode_object,
 )
-from gas.extender.bind import GetPod
-from gas.extender.binding_reviews.bindings import Binding, Fate, Given, ReviewedBindings, Source
+from gas.extender.binding_reviews.bindings import Binding, Given, ReviewedBindings, Source
 from gas.extender.binding_reviews.part import REVIEWED_BINDINGS
 from gas.extender.binding_reviews.unbound_pods import UnboundPod, UnboundPods
 from gas.extender.decider import CannotBind, Decider
 from gas.extender.filter import PendingBinds
+from gas.extender.late_bindings import ChangeVersion, GetPod, settled_pod
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady, check_ready
 from gas.objects.json_patch import Operation, Patch
@@ -38,10 +38,6 @@ logger = logging.getLogger(__name__)
 
 BINDINGS = frozenset({"pods/binding", "bindings"})
 """The resources that bind a pod; the second is older and does the same."""
-
-READ_TIMEOUT = 1.0
-WATCH_PATIENCE = 0.1
-"""See `ReviewTimes`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +52,8 @@ class ReviewTimes:
     """
 
     binding: float = 2.0
-    watch_patience: float = WATCH_PATIENCE
-    read_timeout: float = READ_TIMEOUT
+    watch_patience: float = 0.1
+    read_timeout: float = 1.0
     settle_pause: float = 1.0
 
 
@@ -65,9 +61,6 @@ REVIEW_TIMES = ReviewTimes()
 
 MOST_READS = 32
 """Pods that are read at the same time: so many that the watch has shown, and so many others."""
-
-ChangeVersion = Callable[[str, str, str], Awaitable[bool]]
-"""(namespace, name, UID) -> whether the pod still exists. Changes the resource version of the pod."""
 
 
 @dataclass(slots=True)
@@ -120,6 +113,7 @@ class BindReviews:
         self._clock = timing.monotonic
         self._reviewed = ReviewedBindings(decider)
         self._following: dict[str, _Following] = {}
+        self._repeated: set[str] = set()
         self._reads_of_known = asyncio.Semaphore(MOST_READS)
         self._reads_of_unknown = asyncio.Semaphore(MOST_READS)
 
@@ -167,20 +161,13 @@ class BindReviews:
             following.hurry.set()
             await asyncio.wait([following.task])
 
-    def written(self, uid: str) -> None:
-        """Take in that the extender itself has bound a pod."""
-        self._reviewed.close_carried(uid)
+    def is_repeated(self, uid: str) -> bool:
+        """Return whether a Binding was allowed that repeats what the extender writes, or has written, for this pod."""
+        return uid in self._repeated
 
-    def take_back(self, uid: str) -> bool:
-        """Take back the cards of a pod that the extender could not bind, if another client has repeated its Binding.
-
-        That is done once the repetition can no longer be written. Return False if there is none.
-        """
-        if (review := self._reviewed.reopened(uid)) is None:
-            return False
-        self._follow(uid, review.binding)
-        self.hurry(uid)
-        return True
+    def forget_repeated(self, uid: str) -> None:
+        """Note that no such Binding can be stored any more."""
+        self._repeated.discard(uid)
 
     def open_nodes(self) -> frozenset[str]:
         """Return the nodes on which cards are reserved for Bindings that may still come."""
@@ -220,6 +207,8 @@ class BindReviews:
         if not review.dry_run:
             self._pending_binds.settled(given.uid)
         self._count(given.source.value)
+        if given.source is Source.CARRIED and not review.dry_run:
+            self._repeated.add(given.uid)
         if given.source is Source.CHOSEN:
             self._follow(given.uid, binding)
             cards = given.annotations.get(CONTAINER_CARDS, "")
@@ -289,27 +278,26 @@ class BindReviews:
             async with asyncio.timeout(self._times.binding):
                 await following.hurry.wait()
         following.is_closing = True
-        while self._reviewed.opened(uid) is not None:
-            try:
-                pod = await self._get_pod(binding.namespace, binding.name)
-                fate = self._reviewed.settle(uid, pod, clock=self._clock())
-                if fate is Fate.EXPIRED:
-                    self._count("expired")
-                    logger.warning(
-                        "a binding that was given cards did not follow; they are free again",
-                        extra={"pod": binding.key, "node": binding.node},
-                    )
-                    return
-                if fate is Fate.SETTLED:
-                    break
-                await self._change_version(binding.namespace, binding.name, uid)
-                continue
-            except GasError as error:
-                logger.warning("it is not known yet whether a pod was bound: %s", error, extra={"pod": binding.key})
-            except Exception:
-                logger.exception("a pod that may be bound could not be read", extra={"pod": binding.key})
-            await asyncio.sleep(self._times.settle_pause)
-        self._count("settled")
+        is_unchanged = self._unchanged(uid, binding) is not None  # else another client has changed the pod
+        pod = None
+        if self._reviewed.opened(uid) is not None:
+            pod = await settled_pod(
+                binding.namespace,
+                binding.name,
+                uid,
+                get_pod=self._get_pod,
+                change_version=self._change_version,
+                retry_pause=self._times.settle_pause,
+                clock=self._clock,
+            )
+        if not self._reviewed.settle(uid, pod, clock=self._clock(), counts=is_unchanged):
+            self._count("settled")
+            return
+        self._count("expired")
+        logger.warning(
+            "a binding that was given cards did not follow; they are free again",
+            extra={"pod": binding.key, "node": binding.node},
+        )
 
 
 class _Metadata(msgspec.Struct, rename="camel", frozen=True):

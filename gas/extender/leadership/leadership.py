@@ -27,25 +27,16 @@ def own_namespace(environ: Mapping[str, str] = os.environ, file: Path = SERVICE_
         return "default"
 
 
-LEADERS_WRITE_TIMEOUT = 4.0
-"""Seconds for a Binding: less than lies between the end of a leader's time and the start of the next one's."""
-
-
 class Leadership:
     """Take part in the election of a leader, and catch up when this replica wins it.
 
         waiting --wins the election--> catching up --has caught up--> leading
            ^--------------no longer holds the Lease-------'--------------'
 
-    A new leader lists the pods again, since the last binds of the old one may still be on their way to its watch, and
-    the Bindings that the old one allowed in reviews may still be written.
-
     namespace, name  of the Lease
     catch_up         awaited before the first decision
     identity         unique among all replicas that ever run; made of the host's name and chance by default
     """
-
-    write_timeout: float | None = LEADERS_WRITE_TIMEOUT
 
     def __init__(
         self,

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from gas.extender.admission.review import Review, ReviewResult
-from gas.extender.binding_reviews.earlier_reviews import EarlierReviews
-from gas.extender.binding_reviews.reviews import BindReviews, ChangeVersion, ReviewTimes
+from gas.extender.binding_reviews.reviews import BindReviews, ReviewTimes
 from gas.extender.hooks import Hooks
+from gas.extender.late_bindings import end_earlier_bindings
 from gas.extender.readiness import read_bound_pods
 from gas.objects.stored import Pod
 from gas.values.timing import Timing
@@ -29,8 +29,7 @@ NOTHING = msgspec.Raw(b"null")
 class ReviewingDecider(DrivenDecider):
     """A decider that reviews the Bindings of others as well.
 
-    change_version  may be replaced by a test
-    seconds         by the clock of the reviews
+    seconds  by the clock of the reviews
     """
 
     def __init__(
@@ -43,7 +42,6 @@ class ReviewingDecider(DrivenDecider):
         **options: Any,
     ) -> None:
         super().__init__(cluster, **options)
-        self.change_version: ChangeVersion = self.cluster.change_version
         self.seconds = 0.0
         self.bind_reviews = BindReviews(
             self,
@@ -64,9 +62,6 @@ class ReviewingDecider(DrivenDecider):
         """Wait until no bind and no reviewed Binding is in doubt."""
         await super().settle()
         await self.bind_reviews.finish()
-
-    async def _change_version(self, namespace: str, name: str, uid: str) -> bool:
-        return await self.change_version(namespace, name, uid)
 
 
 def following(*pods: dict[str, Any], **options: Any) -> ReviewingDecider:
@@ -129,7 +124,7 @@ async def catch_up(decider: ReviewingDecider) -> None:
     async def list_pods() -> list[Pod]:
         return decider.cluster.all()
 
-    await EarlierReviews(list_pods, decider._change_version).end()
+    await end_earlier_bindings(list_pods, decider._change_version)
     await read_bound_pods(list_pods, decider.pods.learn)
 
 
@@ -142,3 +137,9 @@ def patched(sent: Object, result: ReviewResult) -> Object:
         assert (operation.op, metadata) == ("add", "metadata")
         changed["metadata"][name] = copy.deepcopy(operation.value)
     return changed
+
+
+async def allowed(decider: ReviewingDecider, pod: Mapping[str, Any], node: str = "n1", **metadata: Any) -> Object:
+    """Return a Binding as the API server would write it after its review."""
+    sent = binding(pod, node, **metadata)
+    return patched(sent, await reviewed(decider, sent))

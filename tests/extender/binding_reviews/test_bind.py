@@ -13,7 +13,15 @@ from gas.extender.binding_reviews.reviews import MOST_READS
 from gas.extender.readiness import NotReady
 from gas.objects.stored import Pod
 from tests.extender.binding import gpu_pod
-from tests.extender.binding_reviews.setting import binding, following, outcomes, patched, plain_pod, review_of, reviewed
+from tests.extender.binding_reviews.setting import (
+    allowed,
+    binding,
+    following,
+    outcomes,
+    patched,
+    plain_pod,
+    reviewed,
+)
 from tests.extender.decider import booked_cards
 from tests.extender.eventually import turns
 
@@ -53,8 +61,7 @@ class TestPodsWithoutGpus:
 
     async def test_a_binding_without_a_uid_is_for_this_pod_and_no_later_one_of_its_name(self) -> None:
         decider = following(plain_pod())
-        sent = binding(plain_pod())
-        written = patched(sent, await reviewed(decider, sent))
+        written = await allowed(decider, plain_pod())
         assert written["metadata"] == {"name": "plain", "uid": "p1"}
         assert not decider.cluster.asked
         decider.cluster.remove("default/plain")
@@ -66,8 +73,7 @@ class TestPodsWithoutGpus:
         decider = following()
         decider.cluster.on_change = lambda _type, _pod: None
         decider.cluster.add(plain_pod())
-        sent = binding(plain_pod())
-        assert patched(sent, await reviewed(decider, sent))["metadata"] == {"name": "plain", "uid": "p1"}
+        assert (await allowed(decider, plain_pod()))["metadata"] == {"name": "plain", "uid": "p1"}
         assert decider.cluster.asked == ["default/plain"]
 
     async def test_the_watch_gets_a_moment_to_show_it(self) -> None:
@@ -88,8 +94,7 @@ class TestUnknownPods:
         decider = following()
         decider.cluster.on_change = lambda _type, _pod: None
         decider.cluster.add(gpu_pod())
-        sent = binding(gpu_pod())
-        written = patched(sent, await reviewed(decider, sent))
+        written = await allowed(decider, gpu_pod())
         assert written["metadata"]["annotations"]["gas-container-cards"] == "card0"
         decider.cluster.on_change = decider.see
         decider.cluster.write_binding("default", written)
@@ -143,8 +148,7 @@ async def test_the_same_review_twice_gets_the_same_cards_without_another_read() 
 
 async def test_a_patched_binding_that_is_reviewed_again_stays_as_it_is() -> None:
     decider = following(gpu_pod())
-    sent = binding(gpu_pod())
-    written = patched(sent, await reviewed(decider, sent))
+    written = await allowed(decider, gpu_pod())
     assert patched(written, await reviewed(decider, written)) == written
 
 
@@ -164,7 +168,7 @@ async def test_a_review_after_a_change_of_the_pod_demands_the_new_version_with_t
 @pytest.mark.parametrize("metadata", [{}, {"uid": "u1"}], ids=["by-name", "with-uid"])
 async def test_a_binding_to_another_node_settles_the_first_at_once(metadata: dict[str, str]) -> None:
     decider = following(gpu_pod())
-    first = patched(binding(gpu_pod()), await reviewed(decider, binding(gpu_pod())))
+    first = await allowed(decider, gpu_pod())
     second = binding(gpu_pod(), "n2", **metadata)
     written = patched(second, await reviewed(decider, second))
     assert booked_cards(decider, "u1") == "card0 on n2, reserved"
@@ -176,7 +180,7 @@ async def test_a_binding_to_another_node_settles_the_first_at_once(metadata: dic
 
 async def test_a_binding_to_another_node_is_refused_if_the_first_was_written() -> None:
     decider = following(gpu_pod())
-    first = patched(binding(gpu_pod()), await reviewed(decider, binding(gpu_pod())))
+    first = await allowed(decider, gpu_pod())
     decider.cluster.on_change = lambda _type, _pod: None  # the watch is slow
     decider.cluster.write_binding("default", first)
     refusal = (await reviewed(decider, binding(gpu_pod(), "n2"))).refusal
@@ -186,7 +190,7 @@ async def test_a_binding_to_another_node_is_refused_if_the_first_was_written() -
 
 async def test_a_dry_run_for_another_node_ends_no_review() -> None:
     decider = following(gpu_pod())
-    first = patched(binding(gpu_pod()), await reviewed(decider, binding(gpu_pod())))
+    first = await allowed(decider, gpu_pod())
     assert (await reviewed(decider, binding(gpu_pod(), "n2"), dry_run=True)).refusal == GIVEN_A_MOMENT_AGO
     decider.cluster.write_binding("default", first)
     assert booked_cards(decider, "u1") == "card0 on n1, held"
@@ -203,17 +207,6 @@ async def test_a_dry_run_shows_the_cards_and_books_nothing() -> None:
     assert not decider.booked()
     assert not decider.bind_reviews.is_open("u1")
     assert outcomes(decider, "dry-run") == 1
-
-
-async def test_a_dry_run_during_a_review_keeps_no_binding_alive() -> None:
-    decider = following(gpu_pod())
-    sent = binding(gpu_pod())
-    await reviewed(decider, sent)
-    decider.cluster.annotate("default/pod", note="changed")
-    await reviewed(decider, sent, dry_run=True)
-    await decider.settle()
-    assert booked_cards(decider, "u1") == "nothing"
-    assert "gas-expired-binding" not in decider.cluster.pods["default/pod"]["metadata"]["annotations"]
 
 
 # Choices that a Binding brings along
@@ -241,16 +234,3 @@ async def test_a_choice_that_the_extender_did_not_make_is_replaced(forged: dict[
     decider.cluster.write_binding("default", {**sent, "metadata": metadata})
     assert booked_cards(decider, "u1") == "card0 on n1, held"
     assert not decider.pods.in_trouble
-
-
-async def test_annotations_of_a_template_on_the_pod_are_emptied() -> None:
-    copied = gpu_pod(annotations={"gas-allocated-cards": "card1", "gas-container-tiles": "card1:gt0"})
-    decider = following(copied)
-    annotations = patched(binding(copied), await reviewed(decider, binding(copied)))["metadata"]["annotations"]
-    assert annotations["gas-allocated-cards"] == ""
-    assert annotations["gas-container-tiles"] == ""
-
-
-def test_a_review_of_a_binding_is_that_of_the_api_server() -> None:
-    assert review_of(binding(gpu_pod())).target == "pods/binding"
-    assert review_of(binding(gpu_pod()), resource="bindings").target == "bindings"

@@ -11,10 +11,10 @@ from gas.extender.assembly import Extender
 from gas.ledger.ledger import State
 from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import PODS
-from sandbox.api.routes import Access, forbidden
+from sandbox.api.routes import Access
 from sandbox.api.server import ApiServer
 from tests.builders import container, pod_json
-from tests.extender.assembled import add_node, add_pod, bind, extender, pod_now, state
+from tests.extender.assembled import add_node, add_pod, extender, pod_now, state
 from tests.extender.binding_reviews.setting import binding, patched, review_of
 from tests.extender.eventually import eventually
 
@@ -78,37 +78,9 @@ async def test_a_review_without_a_binding_is_taken_back_when_the_program_ends(
         assert pod_now(server, "a")["metadata"]["annotations"]["gas-expired-binding"].isdigit()
 
 
-async def test_the_extenders_bind_takes_over_from_a_review(server: ApiServer, tmp_path: Path) -> None:
-    add_node(server)
-    async with extender(server, tmp_path, PORT) as running:
-        pod = add_pod(server, "a")
-        await reviewed(running, pod)
-        assert await bind(running, pod) == ""
-        await eventually(lambda: state(running, pod) is State.HELD)
-
-
 async def test_reading_a_pod_for_a_review_does_not_wait_for_the_rate_limit(server: ApiServer, tmp_path: Path) -> None:
     add_node(server)
     async with extender(server, tmp_path, PORT, "--qps=0.01", "--burst=5") as running:
         for number in range(10):  # more than the limit allows in a quarter of an hour
             refused = binding(add_pod(server, f"p{number}", cards=9))
             assert "node n1 no longer has room" in (await running.webhooks["bind"](review_of(refused))).refusal
-
-
-async def test_without_the_admission_port_no_other_pods_are_kept(server: ApiServer, tmp_path: Path) -> None:
-    add_node(server)
-    async with extender(server, tmp_path) as running:
-        assert not running.webhooks
-
-
-async def test_without_permission_to_read_pods_gpu_pods_are_refused(server: ApiServer, tmp_path: Path) -> None:
-    add_node(server)
-    pod = add_pod(server, "a")
-
-    async def no_get(access: Access) -> ApiFailure | None:
-        return forbidden(access) if access.kind is PODS and access.verb == "get" else None
-
-    server.settings.intercept = no_get
-    async with extender(server, tmp_path, PORT) as running:
-        refusal = (await running.webhooks["bind"](review_of(binding(pod)))).refusal
-    assert refusal.startswith("pod default/a cannot be read, so it is not bound: ")

@@ -14,7 +14,7 @@ from gas.extender.readiness import NotReady
 from gas.objects.stored import Pod
 from tests.builders import container, pod_json
 from tests.extender.binding import gpu_pod
-from tests.extender.binding_reviews.setting import binding, following, outcomes, patched, plain_pod, reviewed
+from tests.extender.binding_reviews.setting import allowed, binding, following, outcomes, plain_pod, reviewed
 from tests.extender.cluster import Cluster
 from tests.extender.decider import as_pod, booked_cards
 
@@ -188,25 +188,18 @@ async def test_a_sender_of_reviews_who_never_binds_is_refused_for_a_while() -> N
     assert refusal == "pod default/pod was given cards 3 times within 60 s and was not bound; retry in 40 s"
     assert booked_cards(decider, "u1") == "nothing"
     assert len(decider.cluster.asked) == asked
+    decider.seconds = EXPIRY_WINDOW
+    assert not (await reviewed(decider, binding(gpu_pod()))).refusal
     assert await decider.bind(gpu_pod(), "n1") == "", "the extender's own bind is not affected"
     decider.cluster.remove("default/pod")
     decider.cluster.add(gpu_pod(uid="u2"))
     assert not (await reviewed(decider, binding(gpu_pod()))).refusal, "another pod"
 
 
-async def test_after_a_while_reviews_of_the_pod_are_given_cards_again() -> None:
-    decider = following(gpu_pod())
-    for _ in range(MOST_EXPIRED):
-        await reviewed(decider, binding(gpu_pod()))
-        await decider.settle()
-    decider.seconds = EXPIRY_WINDOW
-    assert not (await reviewed(decider, binding(gpu_pod()))).refusal
-
-
 async def test_a_node_whose_cards_are_given_again_and_again_is_refused_for_a_while() -> None:
     names = [f"p{number}" for number in range(MOST_EXPIRED_ON_NODE + 1)]
     pods = [gpu_pod(name=name, uid=name) for name in names]
-    decider = following(*pods, plain_pod())
+    decider = following(*pods, plain_pod(uid="plain"))
     for pod in pods[:-1]:
         assert not (await reviewed(decider, binding(pod))).refusal
         await decider.settle()
@@ -226,8 +219,7 @@ async def test_bindings_that_are_written_do_not_count_against_their_node() -> No
     names = [f"p{number}" for number in range(2 * MOST_EXPIRED_ON_NODE)]
     decider = following(*(gpu_pod(name=name, uid=name) for name in names))
     for name in names:
-        sent = binding(gpu_pod(name=name))
-        decider.cluster.write_binding("default", patched(sent, await reviewed(decider, sent)))
+        decider.cluster.write_binding("default", (await allowed(decider, gpu_pod(name=name))))
         await decider.settle()
         decider.cluster.end(f"default/{name}")
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable
-from gas.extender.binding_reviews.bindings import LATEST_WRITE
+from gas.extender.late_bindings import LATEST_WRITE
 from gas.objects.stored import Pod
 from tests.extender.binding import HeldBindings, gpu_pod
 from tests.extender.binding_reviews.setting import (
     ReviewingDecider,
+    allowed,
     binding,
     following,
     outcomes,
@@ -21,7 +21,7 @@ from tests.extender.binding_reviews.setting import (
     plain_pod,
     reviewed,
 )
-from tests.extender.cluster import Cluster, Outcome
+from tests.extender.cluster import Outcome
 from tests.extender.decider import booked_cards
 from tests.extender.eventually import turns
 
@@ -30,8 +30,7 @@ from tests.extender.eventually import turns
 
 async def test_a_review_that_no_binding_follows_books_cards_for_a_moment_only() -> None:
     decider = following(gpu_pod(), binding=0.01)
-    sent = binding(gpu_pod())
-    written = patched(sent, await reviewed(decider, sent))
+    written = await allowed(decider, gpu_pod())
     assert booked_cards(decider, "u1") == "card0 on n1, reserved"
     async with asyncio.timeout(10):
         while decider.bind_reviews.is_open("u1"):  # noqa: ASYNC110 -- the review ends by itself
@@ -45,8 +44,7 @@ async def test_a_review_that_no_binding_follows_books_cards_for_a_moment_only() 
 
 async def test_a_binding_that_was_written_without_news_from_the_watch_keeps_its_cards() -> None:
     decider = following(gpu_pod())
-    sent = binding(gpu_pod())
-    written = patched(sent, await reviewed(decider, sent))
+    written = await allowed(decider, gpu_pod())
     decider.cluster.on_change = lambda _type, _pod: None
     decider.cluster.write_binding("default", written)
     await decider.settle()
@@ -54,35 +52,14 @@ async def test_a_binding_that_was_written_without_news_from_the_watch_keeps_its_
     assert not decider.reports.freed
 
 
-async def test_a_binding_that_is_written_while_the_version_is_changed_keeps_its_cards() -> None:
-    decider = following(gpu_pod())
-    sent = binding(gpu_pod())
-    written = patched(sent, await reviewed(decider, sent))
-    read = decider.cluster.get_pod
-
-    async def just_before_the_write(namespace: str, name: str) -> Pod | None:
-        pod = await read(namespace, name)
-        if not decider.cluster.pods["default/pod"]["spec"].get("nodeName"):
-            decider.cluster.write_binding("default", written)
-        return pod
-
-    decider.get_pod = just_before_the_write
-    decider.cluster.on_change = lambda _type, _pod: None
-    await decider.settle()
-    assert booked_cards(decider, "u1") == "card0 on n1, held"
-
-
-async def test_the_pod_is_read_until_the_api_server_responds() -> None:
+async def test_a_pod_that_is_gone_holds_nothing() -> None:
     decider = following(gpu_pod())
     await reviewed(decider, binding(gpu_pod()))
-    decider.cluster.away = True
-    decider.bind_reviews.hurry("u1")
-    await turns()
-    assert len(decider.cluster.asked) > 2
-    assert booked_cards(decider, "u1") == "card0 on n1, reserved"
-    decider.cluster.away = False
+    decider.cluster.on_change = lambda _type, _pod: None
+    decider.cluster.remove("default/pod")
     await decider.settle()
     assert booked_cards(decider, "u1") == "nothing"
+    assert (outcomes(decider, "settled"), outcomes(decider, "expired")) == (1, 0)
 
 
 async def test_without_permission_to_change_pods_the_cards_come_back_when_no_write_can_come() -> None:
@@ -99,29 +76,12 @@ async def test_without_permission_to_change_pods_the_cards_come_back_when_no_wri
     assert decider.seconds >= LATEST_WRITE
 
 
-@pytest.mark.parametrize(
-    "happens",
-    [
-        pytest.param(lambda cluster: cluster.remove("default/pod"), id="deleted"),
-        pytest.param(lambda cluster: (cluster.remove("default/pod"), cluster.add(gpu_pod(uid="u2"))), id="recreated"),
-        pytest.param(lambda cluster: cluster.end("default/pod"), id="ended"),
-    ],
-)
-async def test_a_pod_that_is_gone_holds_nothing(happens: Callable[[Cluster], object]) -> None:
-    decider = following(gpu_pod())
-    await reviewed(decider, binding(gpu_pod()))
-    decider.cluster.on_change = lambda _type, _pod: None
-    happens(decider.cluster)
-    await decider.settle()
-    assert booked_cards(decider, "u1") == "nothing"
-
-
 async def test_a_review_during_the_settling_of_the_one_before_waits_for_its_end() -> None:
     decider = following(gpu_pod())
     await reviewed(decider, binding(gpu_pod()))
     decider.bind_reviews.hurry("u1")
     await asyncio.sleep(0)
-    written = patched(binding(gpu_pod()), await reviewed(decider, binding(gpu_pod())))
+    written = await allowed(decider, gpu_pod())
     assert outcomes(decider, "expired") == 1
     assert outcomes(decider, "chosen") == 2
     decider.cluster.write_binding("default", written)
@@ -166,8 +126,7 @@ async def repeat_a_bind(decider: ReviewingDecider, outcome: Outcome, *, written_
     decider.cluster.outcome = outcome
     own = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
     await turns()
-    sent = binding(gpu_pod(), uid="u1", annotations=decider.cluster.bindings[0]["annotations"])
-    repeated = patched(sent, await reviewed(decider, sent))
+    repeated = await allowed(decider, gpu_pod(), uid="u1", annotations=decider.cluster.bindings[0]["annotations"])
     if written_first:
         decider.cluster.write_binding("default", repeated)
     held.let_go()
@@ -179,7 +138,6 @@ async def test_a_repeated_binding_that_is_written_before_the_extenders_own_keeps
     decider = following(gpu_pod())
     decider.cluster.on_change = lambda _type, _pod: None  # the watch is slow
     await repeat_a_bind(decider, Outcome.WRITTEN, written_first=True)
-    assert booked_cards(decider, "u1") == "card0 on n1, reserved"
     await decider.settle()
     assert booked_cards(decider, "u1") == "card0 on n1, held"
 
@@ -206,8 +164,7 @@ async def test_a_repeated_binding_is_forgotten_once_the_extender_has_written_its
     repeated = await repeat_a_bind(decider, Outcome.WRITTEN, written_first=False)
     with pytest.raises(ApiRefused):
         decider.cluster.write_binding("default", repeated)
-    decider.bind_reviews.take_back("u1")
-    assert not decider.bind_reviews.is_open("u1")
+    assert not decider.bind_reviews.is_repeated("u1")
 
 
 async def test_the_right_cards_without_the_time_of_the_decision_are_refused() -> None:
@@ -239,8 +196,7 @@ async def test_the_extenders_own_binding_demands_its_pod() -> None:
 
 async def test_the_extenders_bind_takes_over_from_a_review_without_a_binding() -> None:
     decider = following(gpu_pod())
-    sent = binding(gpu_pod(), "n2")
-    written = patched(sent, await reviewed(decider, sent))
+    written = await allowed(decider, gpu_pod(), "n2")
     assert await decider.bind(gpu_pod(), "n1") == ""
     assert booked_cards(decider, "u1") == "card0 on n1, held"
     with pytest.raises(ApiRefused):
@@ -261,8 +217,7 @@ async def test_a_reservation_that_a_list_lacks_is_settled_as_a_review() -> None:
     decider = following()
     decider.cluster.on_change = lambda _type, _pod: None
     decider.cluster.add(gpu_pod())
-    sent = binding(gpu_pod())
-    written = patched(sent, await reviewed(decider, sent))
+    written = await allowed(decider, gpu_pod())
     decider.list_pods([])  # from before the pod was created
     assert booked_cards(decider, "u1") == "card0 on n1, reserved"
     await decider.settle()

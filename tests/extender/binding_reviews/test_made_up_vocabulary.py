@@ -10,7 +10,7 @@ from gas.extender.decider import Options
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.intel.vocabulary import INTEL
 from tests.builders import pod_json
-from tests.extender.binding_reviews.setting import ReviewingDecider, binding, patched, reviewed
+from tests.extender.binding_reviews.setting import ReviewingDecider, allowed, binding, reviewed
 from tests.extender.decider import booked_cards
 from tests.extender.made_up_pods import BOTH, node, one_card, slices
 from tests.made_up import CARD, MADE_UP, SLICE
@@ -27,8 +27,7 @@ def reviewing(*pods: Mapping[str, Any], options: Options = BOTH) -> ReviewingDec
 async def test_a_binding_of_another_client_gets_annotations_of_both_kinds_in_place_of_its_own() -> None:
     decider = reviewing(one_card("u2", 1000), asking := slices(3, "u1"))
     assert await decider.bind(one_card("u2"), "n1") == ""
-    sent = binding(asking, annotations={CARD: "0"})
-    written = patched(sent, await reviewed(decider, sent))
+    written = await allowed(decider, asking, annotations={CARD: "0"})
     assert written["metadata"]["annotations"].keys() == {"gas-ts", "gas-container-cards", CARD}
     assert written["metadata"]["annotations"][CARD] == "1"
     decider.cluster.write_binding("default", written)

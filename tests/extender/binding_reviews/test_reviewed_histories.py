@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis.stateful import invariant, precondition, rule
 
 from gas.cluster.errors import ApiRefused
-from gas.extender.binding_reviews.bindings import LATEST_WRITE
+from gas.extender.late_bindings import LATEST_WRITE
 from gas.extender.readiness import NotReady
 from gas.ledger.ledger import State
 from tests.extender.binding_reviews.setting import Object, ReviewingDecider, binding, catch_up, kill, patched, reviewed

@@ -1,110 +1,85 @@
-"""A leader that stood still right before it sent a Binding sends it while another one leads: nothing fences that."""
+"""A Binding that a former leader has sent, and that the API server stores, if it does, while another replica leads."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gas.extender.assembly import Extender
+from gas.extender.readiness import NotReady
 from gas.ledger.ledger import State
 from sandbox.api.failure import ApiFailure
+from sandbox.api.kinds import PODS
 from sandbox.api.routes import Access
 from sandbox.api.server import ApiServer
-from tests.extender.assembled import add_node, add_pod, bind, extender, passing, pod_now, remove_pod
+from tests.extender.assembled import add_node, add_pod, bind, extender, pod_now, state
 from tests.extender.eventually import eventually
 
+ELECTED = ("--leader-elect", "--lease-namespace=default")
 
-@dataclass
-class TwoLeaders:
-    """A former leader whose Binding of a pod is still on its way, and a leader that knows nothing of it."""
 
-    server: ApiServer
-    former: Extender
-    leader: Extender
-    pod: dict[str, Any]
-    late: asyncio.Task[str]
-    arrives: asyncio.Event
+class Held:
+    """Keep requests of one kind, as a webhook would, until `stored` is set."""
 
-    def cards(self, name: str) -> str:
-        cards: str = pod_now(self.server, name)["metadata"]["annotations"]["gas-container-cards"]
-        return cards
+    def __init__(self, *, verb: str, subresource: str = "") -> None:
+        self.wanted = (verb, subresource)
+        self.arrived = asyncio.Event()
+        self.stored = asyncio.Event()
 
-    def both_hold(self, *pods: dict[str, Any]) -> bool:
-        uids = {pod["metadata"]["uid"] for pod in pods}
-        ledgers = [dict(each.decider.ledger.bookings()) for each in (self.former, self.leader)]
-        return all(
-            ledger.keys() == uids and {booking.state for booking in ledger.values()} <= {State.HELD}
-            for ledger in ledgers
-        )
+    async def __call__(self, access: Access) -> ApiFailure | None:
+        if access.kind is PODS and (access.verb, access.subresource or "") == self.wanted:
+            self.arrived.set()
+            await self.stored.wait()
+        return None
 
 
 @asynccontextmanager
-async def two_leaders(directory: Path) -> AsyncIterator[TwoLeaders]:
-    arrives = asyncio.Event()
-    on_its_way = asyncio.Event()
-
-    async def hold_the_first(access: Access) -> ApiFailure | None:
-        if access.subresource == "binding" and not on_its_way.is_set():
-            on_its_way.set()
-            await arrives.wait()
-        return None
-
-    for name in ("former", "leader"):
-        (directory / name).mkdir()
-    async with ApiServer(intercept=hold_the_first) as server:
-        add_node(server)
-        pod = add_pod(server, "late")
-        async with extender(server, directory / "former") as former, extender(server, directory / "leader") as leader:
-            late = asyncio.create_task(bind(former, pod))
-            await on_its_way.wait()
-            yield TwoLeaders(server, former, leader, pod, late, arrives)
-            arrives.set()
-            await late
+async def deposed(
+    server: ApiServer, directory: Path, pod: dict[str, Any]
+) -> AsyncIterator[tuple[Extender, asyncio.Task[str], Held]]:
+    """Let a leader send the Binding of a pod and lose its Lease; return it, the bind and its Binding."""
+    nothing = server.settings.intercept
+    binding = server.settings.intercept = Held(verb="create", subresource="binding")
+    async with extender(server, directory, *ELECTED) as former:
+        sender = asyncio.create_task(bind(former, pod))
+        await binding.arrived.wait()
+        server.settings.intercept = nothing
+        await former.leader.release()
+        yield former, sender, binding
 
 
-async def test_it_is_refused_if_the_leader_has_bound_the_pod(tmp_path: Path) -> None:
-    async with two_leaders(tmp_path) as them:
-        other = add_pod(them.server, "other")
-        assert await bind(them.leader, other) == ""
-        assert await bind(them.leader, them.pod) == ""
-        assert (them.cards("other"), them.cards("late")) == ("card0", "card1")
-        them.arrives.set()
-        assert "already assigned" in await them.late
-        assert them.cards("late") == "card1"
-        await eventually(lambda: them.both_hold(other, them.pod))
+async def test_it_is_refused_once_the_new_leader_decides(server: ApiServer, tmp_path: Path) -> None:
+    add_node(server)
+    late, other = add_pod(server, "late", cards=2), add_pod(server, "other", cards=2)
+    async with (
+        deposed(server, tmp_path, late) as (former, sender, binding),
+        extender(server, tmp_path, *ELECTED) as leader,
+    ):
+        assert await bind(leader, other) == ""
+        binding.stored.set()
+        with pytest.raises(NotReady):
+            await sender
+        assert "nodeName" not in pod_now(server, "late")["spec"]
+        for each in (former, leader):
+            await eventually(lambda each=each: state(each, other) is State.HELD)  # type: ignore[misc]
+            assert state(each, late) is None
 
 
-async def test_it_is_refused_if_another_pod_has_the_name(tmp_path: Path) -> None:
-    async with two_leaders(tmp_path) as them:
-        remove_pod(them.server, "late")
-        again = add_pod(them.server, "late")
-        them.arrives.set()
-        assert "UID" in await them.late
-        assert "nodeName" not in pod_now(them.server, "late")["spec"]
-        await eventually(them.both_hold)
-        assert await passing(them.leader, again, "n1") == ["n1"]
-
-
-async def test_it_may_give_a_card_away_twice_and_no_further_pod_gets_that_card(tmp_path: Path) -> None:
-    async with two_leaders(tmp_path) as them:
-        other = add_pod(them.server, "other")
-        assert await bind(them.leader, other) == ""
-        them.arrives.set()
-        assert await them.late == ""
-        assert (them.cards("other"), them.cards("late")) == ("card0", "card0")
-        await eventually(lambda: them.both_hold(other, them.pod))
-        third, fourth = add_pod(them.server, "third"), add_pod(them.server, "fourth")
-        await eventually(lambda: third["metadata"]["uid"] in them.leader.decider.pods.waiting)
-        assert await bind(them.leader, third) == ""
-        assert them.cards("third") == "card1"
-        assert "no card has" in await bind(them.leader, fourth)
-        remove_pod(them.server, "late")
-        await eventually(lambda: them.both_hold(other, third))
-        assert "no card has" in await bind(them.leader, fourth)
-        remove_pod(them.server, "other")
-        await eventually(lambda: them.both_hold(third))
-        assert await bind(them.leader, fourth) == ""
+async def test_if_it_is_stored_before_that_the_new_leader_knows_its_cards(server: ApiServer, tmp_path: Path) -> None:
+    add_node(server)
+    late, other = add_pod(server, "late", cards=2), add_pod(server, "other", cards=2)
+    async with deposed(server, tmp_path, late) as (_, sender, binding):
+        change = server.settings.intercept = Held(verb="patch")
+        async with extender(server, tmp_path, *ELECTED, ready=False) as leader:
+            await change.arrived.wait()
+            binding.stored.set()
+            assert await sender == ""
+            assert leader.readiness.why_not()
+            change.stored.set()
+            await eventually(leader.readiness.may_act)
+            assert "no longer has room" in await bind(leader, other)

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable
-from gas.extender.binding_reviews.bindings import LATEST_WRITE
-from gas.extender.binding_reviews.earlier_reviews import EarlierReviews
+from gas.extender.late_bindings import LATEST_WRITE, end_earlier_bindings
 from gas.extender.readiness import NotReady, read_bound_pods
 from gas.objects.stored import Pod
 from sandbox.api.failure import ApiFailure
@@ -22,12 +21,11 @@ from tests.extender.assembled import add_node, add_pod, bind, extender, pod_now,
 from tests.extender.binding import gpu_pod
 from tests.extender.binding_reviews.setting import (
     ReviewingDecider,
+    allowed,
     binding,
     catch_up,
     following,
     kill,
-    patched,
-    reviewed,
 )
 from tests.extender.cluster import Cluster
 from tests.extender.decider import booked_cards
@@ -50,7 +48,7 @@ async def after_a_kill(before: ReviewingDecider) -> ReviewingDecider:
 
 async def test_a_binding_that_was_allowed_before_a_kill_can_no_longer_be_written() -> None:
     before = following(big_pod("a"), big_pod("b"))
-    late = patched(binding(big_pod("a")), await reviewed(before, binding(big_pod("a"))))
+    late = await allowed(before, big_pod("a"))
     decider = await after_a_kill(before)
     assert await decider.bind(big_pod("b"), "n1") == ""
     with pytest.raises(ApiRefused, match="Precondition failed"):
@@ -61,7 +59,7 @@ async def test_a_binding_that_was_allowed_before_a_kill_can_no_longer_be_written
 
 async def test_a_binding_that_is_written_meanwhile_keeps_its_cards() -> None:
     before = following(big_pod("a"), big_pod("b"))
-    late = patched(binding(big_pod("a")), await reviewed(before, binding(big_pod("a"))))
+    late = await allowed(before, big_pod("a"))
     await kill(before)
     cluster = before.cluster
     decider = ReviewingDecider(cluster)
@@ -89,10 +87,9 @@ class Watched:
         self.changed: list[str] = []
         self.refuse: set[str] = set()
         self.cluster = cluster
-        self._earlier = EarlierReviews(self.list_pods, self.change_version, retry_pause=0.0, clock=lambda: self.now)
 
     async def run(self) -> None:
-        await self._earlier.end()
+        await end_earlier_bindings(self.list_pods, self.change_version, retry_pause=0.0, clock=lambda: self.now)
         await read_bound_pods(self.list_pods, self.learned.append, retry_pause=0.0)
 
     async def list_pods(self) -> list[Pod]:
@@ -199,8 +196,8 @@ async def test_the_whole_extender_ends_earlier_reviews_before_it_is_ready(
         assert state(running, pod) is None
 
 
-async def test_without_the_admission_port_no_pod_is_changed(server: ApiServer, tmp_path: Path) -> None:
+async def test_a_single_replica_that_reviews_no_bindings_changes_no_pod(server: ApiServer, tmp_path: Path) -> None:
     add_node(server)
     before = add_pod(server, "a")
-    async with extender(server, tmp_path, "--leader-elect", "--lease-namespace=default"):
+    async with extender(server, tmp_path):
         assert pod_now(server, "a")["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]

@@ -1,0 +1,117 @@
+"""The end of Bindings that may still be stored, long after their sender gave them up, was killed, or led no more.
+
+A network or a webhook may keep a Binding. It demands the version in which its pod was read. So once a pod that waits
+has another version, no earlier Binding of it can be stored, neither the extender's own nor a reviewed one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from gas.objects.stored import Pod
+from gas.values.errors import GasError
+
+logger = logging.getLogger(__name__)
+
+RETRY_PAUSE = 1.0
+"""Seconds after a request that failed."""
+
+LATEST_WRITE = 60.0
+"""Seconds after its arrival in which a Binding may be stored: the API server ends a request to create after 34 s."""
+
+MOST_WRITES = 32
+"""Pods whose versions are changed at the same time."""
+
+GetPod = Callable[[str, str], Awaitable[Pod | None]]
+"""(namespace, name) -> the pod as the API server has it now, None if it does not exist. Raises GasError."""
+
+ListPods = Callable[[], Awaitable[list[Pod]]]
+"""() -> GPU pods as they are now. Raises GasError."""
+
+ChangeVersion = Callable[[str, str, str], Awaitable[bool]]
+"""(namespace, name, UID) -> whether the pod still exists. Changes the pod's resource version. Raises GasError."""
+
+
+async def settled_pod(
+    namespace: str,
+    name: str,
+    uid: str,
+    *,
+    get_pod: GetPod,
+    change_version: ChangeVersion,
+    retry_pause: float = RETRY_PAUSE,
+    clock: Callable[[], float] = time.monotonic,
+) -> Pod | None:
+    """Return a pod that is bound, or that no earlier Binding can bind any more; None if it is gone or has ended.
+
+    Changes the version of a pod that waits, or lets `LATEST_WRITE` pass if the API server refuses that.
+    """
+    until = clock() + LATEST_WRITE
+    is_final = False
+    while True:
+        try:
+            pod = await get_pod(namespace, name)
+            if pod is None or pod.uid != uid or pod.is_over:
+                return None
+            if pod.node_name or is_final or clock() >= until:
+                return pod
+            await change_version(namespace, name, uid)
+            is_final = True
+            continue
+        except GasError as error:
+            extra = {"pod": f"{namespace}/{name}"}
+            logger.warning("it is not known yet whether a pod was bound: %s", error, extra=extra)
+        except Exception:
+            logger.exception("a pod that may be bound could not be read", extra={"pod": f"{namespace}/{name}"})
+        await asyncio.sleep(retry_pause)
+
+
+async def end_earlier_bindings(
+    list_waiting: ListPods,
+    change_version: ChangeVersion,
+    *,
+    retry_pause: float = RETRY_PAUSE,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Change the versions of all waiting pods, or let `LATEST_WRITE` pass if the API server refuses to change some.
+
+    list_waiting  returns the GPU pods without a node
+    """
+    until = clock() + LATEST_WRITE
+    left: list[Pod] | None = None
+    while clock() < until:
+        try:
+            if left is None:
+                left = [pod for pod in await list_waiting() if not pod.node_name and not pod.is_over]
+            if not (left := await _unchanged(left, change_version)):
+                return
+        except GasError as error:
+            logger.warning("cannot list the pods that wait: %s", error)
+        except Exception:
+            logger.exception("cannot process the pods that wait")
+        await asyncio.sleep(retry_pause)
+
+
+async def _unchanged(pods: list[Pod], change_version: ChangeVersion) -> list[Pod]:
+    """Change the versions of pods, and return those for which that failed."""
+    pending = iter(pods)
+    left: list[Pod] = []
+    last: list[GasError] = []
+
+    async def work() -> None:
+        for pod in pending:
+            try:
+                await change_version(pod.metadata.namespace or "default", pod.metadata.name, pod.uid)
+            except GasError as error:
+                left.append(pod)
+                last[:] = [error]
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(min(MOST_WRITES, len(pods))):
+            tasks.create_task(work())
+    if left:
+        logger.warning("cannot end earlier bindings of %d pods yet: %s", len(left), last[0])
+    return left
