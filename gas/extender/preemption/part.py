@@ -24,8 +24,7 @@ class PreemptionFlags(PartFlags):
 def _build(core: Core) -> Additions:
     from gas.cluster import paths
     from gas.cluster.watch import Watch
-    from gas.extender.preemption.preemption import Preemption
-    from gas.extender.preemption.verb import Preempt
+    from gas.extender.preemption.preemption import Preempt, Preemption
     from gas.extender.preemption.wire import encode_preempt_result
     from gas.extender.server import ServedVerb
     from gas.objects.stored import DisruptionBudget

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gas.extender.wire import BadRequest, decoded, in_exact_case
-from gas.objects.stored import PreemptorPod
+from gas.objects.stored import ObjectMeta, PreemptorPod
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class _MetaVictims(msgspec.Struct, gc=False):
     violations: int = msgspec.field(name="NumPDBViolations", default=0)
 
 
-class _WholeMeta(msgspec.Struct, gc=False):
-    uid: str = ""
-
-
 class _WholePod(msgspec.Struct, gc=False):
-    metadata: _WholeMeta = msgspec.field(default_factory=_WholeMeta)
+    metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid or ""
 
 
 class _WholeVictims(msgspec.Struct, gc=False):
@@ -75,22 +75,18 @@ def decode_preempt(body: bytes) -> PreemptArgs:
         args = decoded(_preempt_decoder, in_exact_case(body, _PreemptWire), "ExtenderPreemptionArgs")
     if args.pod is None:
         raise BadRequest("the request names no pod: expected an object in Pod, found null or nothing")
-    if (meta := args.node_name_to_meta_victims) is not None:
-        proposals = {
-            node: Proposal(tuple(pod.uid for pod in victims.pods or () if pod), victims.violations)
-            for node, victims in meta.items()
-            if victims is not None
-        }
-    elif (whole := args.node_name_to_victims) is not None:
-        proposals = {
-            node: Proposal(tuple(pod.metadata.uid for pod in victims.pods or () if pod), victims.violations)
-            for node, victims in whole.items()
-            if victims is not None
-        }
-    else:
+    by_node: Mapping[str, _MetaVictims | _WholeVictims | None] | None = args.node_name_to_meta_victims
+    if by_node is None:
+        by_node = args.node_name_to_victims
+    if by_node is None:
         raise BadRequest(
             "the request names no victims: expected an object in NodeNameToMetaVictims or NodeNameToVictims"
         )
+    proposals = {
+        node: Proposal(tuple(pod.uid for pod in victims.pods or () if pod), victims.violations)
+        for node, victims in by_node.items()
+        if victims is not None
+    }
     return PreemptArgs(args.pod, proposals)
 
 

@@ -33,8 +33,7 @@ class ScoringFlags(PartFlags):
 
 
 def _build(core: Core) -> Additions:
-    from gas.extender.scoring.prioritize import Prioritize
-    from gas.extender.scoring.scoring import Scoring
+    from gas.extender.scoring.scoring import Prioritize, Scoring
     from gas.extender.server import ServedVerb
 
     scoring = Scoring(core.flags.of(ScoringFlags).node_score, core.decider)

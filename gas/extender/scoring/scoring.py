@@ -1,21 +1,28 @@
-"""The scores of nodes for single pods, and what is learned from each pod that arrives. No I/O."""
+"""The scores of nodes for single pods, what is learned from each pod that arrives, and the verb prioritize."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import time
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from gas.extender.decider import Decider
+from gas.extender.filter import in_turns
 from gas.extender.hooks import Hooks
 from gas.extender.host_resources import pod_requests
+from gas.extender.metrics import Metrics
+from gas.extender.readiness import check_ready
 from gas.extender.scoring.scores import Scores, as_scores
 from gas.extender.verdicts import Turns
-from gas.extender.wire import FilterArgs
+from gas.extender.wire import FilterArgs, decode_filter
 from gas.objects.stored import AskedPod, Pod
 from gas.placement.need import PodNeed
 from gas.placement.order import NodeScore
 from gas.vocabularies.protocol import BadNeed, NodeFacts
+
+logger = logging.getLogger(__name__)
 
 
 class Scoring:
@@ -60,8 +67,47 @@ class Scoring:
         return list(as_scores(names, costs))
 
     def demand_json(self) -> bytes:
-        """Return the body of ``/debug/demand``, see `demand_json`."""
-        return demand_json(self._decider, self.scores)
+        """Return the body of ``/debug/demand``: what nodes are scored by.
+
+        arrivals  how many pods were learned from
+        pods      the shapes that the costs in use are made from: cards, amounts of each card, their number (older pods
+                  count for less than one), and what they request beside cards
+        cards     by kind of card: what pods request beside a whole card, and by hundredths of a card that are left how
+                  many thousandths will stay unused
+        pressure  how much pods that are limited to some nodes ask for cards of a kind of node; 1 is all of them
+        """
+        mix, pressures = self.scores.mix()
+        kinds = {
+            tuple(capacity.items())
+            for _, facts in self._decider.nodes
+            for capacity in facts.inventory.capacity.values()
+        }
+        return msgspec.json.encode(
+            {
+                "arrivals": self.scores.demand.arrivals,
+                "pods": [
+                    {
+                        "containers": [
+                            {"cards": part.cards, "of_each": dict(part.per_card), "ratios": list(map(str, part.ratios))}
+                            for part in each.shape
+                        ],
+                        "restricted": each.restriction is not None,
+                        "number": each.weight,
+                        "host": dict(each.host),
+                    }
+                    for each in mix.asked
+                ],
+                "cards": [
+                    {"card": dict(kind), "per_card": seen.per_card, "unused": seen.waste}
+                    for kind in sorted(kinds)
+                    for seen in (mix.on(dict(kind)),)
+                ],
+                "pressure": [
+                    {"cards": len(pool.cards), "cpu": pool.cpu, "pressure": pressure}
+                    for pool, pressure in pressures.items()
+                ],
+            }
+        )
 
     def _learn(self, pod: Pod, need: PodNeed, names: Sequence[str]) -> None:
         """Learn from a pod that has arrived; before the first one, from those that are bound already."""
@@ -77,41 +123,29 @@ class Scoring:
         return self.scores.chosen_need(uid, need, None if facts is None else facts.inventory)
 
 
-def demand_json(decider: Decider, scores: Scores) -> bytes:
-    """Return the body of ``/debug/demand``: what nodes are scored by.
+class Prioritize:
+    """Called with the body of a request, returns the body of the response.
 
-    arrivals  how many pods were learned from
-    pods      the shapes that the costs in use are made from: cards, amounts of each card, their number (older pods
-              count for less than one), and what they request beside cards
-    cards     by kind of card: what pods request beside a whole card, and by hundredths of a card that are left how many
-              thousandths will stay unused
-    pressure  how much pods that are limited to some nodes ask for cards of a kind of node; 1 is all of them
+    Raises Unreadable if the body is not JSON, BadRequest if it is not a valid request, and NotReady while this replica
+    may not decide: the response has no field for an error, and kube-scheduler then goes on without these scores.
+
+    why_not_ready  returns the reason while this replica may not decide, else None
     """
-    mix, pressures = scores.mix()
-    kinds = {tuple(capacity.items()) for _, facts in decider.nodes for capacity in facts.inventory.capacity.values()}
-    return msgspec.json.encode(
-        {
-            "arrivals": scores.demand.arrivals,
-            "pods": [
-                {
-                    "containers": [
-                        {"cards": part.cards, "of_each": dict(part.per_card), "ratios": list(map(str, part.ratios))}
-                        for part in each.shape
-                    ],
-                    "restricted": each.restriction is not None,
-                    "number": each.weight,
-                    "host": dict(each.host),
-                }
-                for each in mix.asked
-            ],
-            "cards": [
-                {"card": dict(kind), "per_card": seen.per_card, "unused": seen.waste}
-                for kind in sorted(kinds)
-                for seen in (mix.on(dict(kind)),)
-            ],
-            "pressure": [
-                {"cards": len(pool.cards), "cpu": pool.cpu, "pressure": pressure}
-                for pool, pressure in pressures.items()
-            ],
-        }
-    )
+
+    def __init__(
+        self, decider: Decider, scoring: Scoring, metrics: Metrics, *, why_not_ready: Callable[[], str | None]
+    ) -> None:
+        self._decider = decider
+        self._scoring = scoring
+        self._metrics = metrics
+        self._why_not_ready = why_not_ready
+
+    async def __call__(self, body: bytes) -> bytes:
+        check_ready(self._why_not_ready)
+        args = decode_filter(body)
+        begun = time.perf_counter()
+        scores = await in_turns(self._scoring.prioritize(args))
+        self._decider.decisions.scored(args.pod.uid, scores, time.perf_counter() - begun)
+        self._metrics.requests.labels("prioritize", "scored").inc()
+        logger.debug("%d nodes scored", len(scores), extra={"pod": args.pod.key})
+        return msgspec.json.encode([{"Host": name, "Score": score} for name, score in scores])

@@ -48,32 +48,39 @@ def preempt_for_high(cluster: PreemptingCluster) -> None:
     cluster.start_deleting("low")
 
 
+@pytest.fixture
+def freed(cluster: PreemptingCluster) -> PreemptingCluster:
+    """Return the cluster after the victim of ``high`` has gone."""
+    preempt_for_high(cluster)
+    cluster.delete("low")
+    return cluster
+
+
+def kept_cards(cluster: PreemptingCluster, node: str = "n") -> list[list[str]]:
+    """Return the cards that are kept on a node for each pod that is nominated for it."""
+    return [[str(card) for card in kept.footprint.amounts] for kept in cluster.preemption.nominations.on(node)]
+
+
 def equal(millicores: int = 600, **fields: Any) -> dict[str, Any]:
     return priority_pod("equal", share(millicores), priority=50, **fields)
 
 
-def test_the_room_of_the_victims_is_kept_when_they_are_gone(cluster: PreemptingCluster) -> None:
-    preempt_for_high(cluster)
-    cluster.delete("low")
-    assert not cluster.fits(equal())
-    assert not cluster.can_bind(equal())
-    assert cluster.fits(high(nominated="n"))
+def test_the_room_of_the_victims_is_kept_when_they_are_gone(freed: PreemptingCluster) -> None:
+    assert not freed.fits(equal())
+    assert not freed.can_bind(equal())
+    assert freed.fits(high(nominated="n"))
 
 
-def test_it_is_kept_card_by_card(cluster: PreemptingCluster) -> None:
-    preempt_for_high(cluster)
-    cluster.delete("low")
-    assert cluster.fits(equal(500))  # on card1
-    cluster.bind(equal(500))
-    cluster.bind(high(nominated="n"))
-    assert cluster.pods["high"]["metadata"]["annotations"]["gas-container-cards"] == "card0"
+def test_it_is_kept_card_by_card(freed: PreemptingCluster) -> None:
+    assert freed.fits(equal(500))  # on card1
+    freed.bind(equal(500))
+    freed.bind(high(nominated="n"))
+    assert freed.pods["high"]["metadata"]["annotations"]["gas-container-cards"] == "card0"
 
 
-def test_a_pod_of_higher_priority_may_have_it(cluster: PreemptingCluster) -> None:
-    preempt_for_high(cluster)
-    cluster.delete("low")
-    assert cluster.fits(priority_pod("higher", share(600), priority=51))
-    assert cluster.can_bind(priority_pod("higher", share(600), priority=51))
+def test_a_pod_of_higher_priority_may_have_it(freed: PreemptingCluster) -> None:
+    assert freed.fits(priority_pod("higher", share(600), priority=51))
+    assert freed.can_bind(priority_pod("higher", share(600), priority=51))
 
 
 @pytest.mark.parametrize(
@@ -100,8 +107,8 @@ def test_it_is_kept_until_the_pod_has_other_plans(cluster: PreemptingCluster, en
             cluster.see(high())
     assert given_up == ["n"]
     assert cluster.fits(equal()) == (end != "bound-here")
-    assert not cluster.preemption.nominations.on("n")
-    assert bool(cluster.preemption.nominations.on("m")) == (end == "nominated-elsewhere")
+    assert not kept_cards(cluster)
+    assert bool(kept_cards(cluster, "m")) == (end == "nominated-elsewhere")
 
 
 def test_a_pod_that_is_booked_is_not_counted_twice(cluster: PreemptingCluster) -> None:
@@ -130,11 +137,9 @@ def test_other_cards_are_kept_when_the_chosen_ones_cannot_be_had(cluster: Preemp
         case "excluded":
             alone = {"gas-card-exclusion": "alone", "gas-allow": "card0"}
             cluster.run("higher", container(i915=1), priority=100, annotations=alone)
-    (kept,) = cluster.preemption.nominations.on("n")
-    assert not kept.footprint.amounts
+    assert kept_cards(cluster) == [[]]
     cluster.delete("other")
-    (kept,) = cluster.preemption.nominations.on("n")
-    assert [str(card) for card in kept.footprint.amounts] == ["card1"]
+    assert kept_cards(cluster) == [["card1"]]
     assert not cluster.fits(equal())
     assert cluster.fits(high(nominated="n"))
 
@@ -161,8 +166,7 @@ def test_a_chosen_tile_that_a_pod_of_higher_priority_takes_is_not_kept() -> None
 def test_the_chosen_cards_are_kept_before_the_victims_start_to_leave(cluster: PreemptingCluster) -> None:
     assert cluster.victims(high(), "low") == "low"
     cluster.see(high(nominated="n"))
-    (kept,) = cluster.preemption.nominations.on("n")
-    assert [str(card) for card in kept.footprint.amounts] == ["card0"]
+    assert kept_cards(cluster) == [["card0"]]
 
 
 def test_the_chosen_card_is_kept_although_its_company_has_lower_priority() -> None:
@@ -176,8 +180,7 @@ def test_the_chosen_card_is_kept_although_its_company_has_lower_priority() -> No
     cluster.see(sent)
     assert cluster.victims(sent, "low") == "low"
     cluster.see(priority_pod("high", share(500), priority=50, annotations=with_a, nominated="n"))
-    (kept,) = cluster.preemption.nominations.on("n")
-    assert kept.footprint.amounts
+    assert kept_cards(cluster) == [["card0"]]
 
 
 def test_after_a_restart_the_room_of_leaving_pods_is_kept(cluster: PreemptingCluster) -> None:
@@ -186,8 +189,7 @@ def test_after_a_restart_the_room_of_leaving_pods_is_kept(cluster: PreemptingClu
     restarted.add_node(cards=2, i915=20, millicores=2000)
     for name in ("high", "low", "other"):
         restarted.see(cluster.pods[name])
-    (kept,) = restarted.preemption.nominations.on("n")
-    assert [str(card) for card in kept.footprint.amounts] == ["card0"]
+    assert kept_cards(restarted) == [["card0"]]
     restarted.delete("low")
     assert not restarted.fits(equal())
     assert restarted.fits(equal(500))
@@ -198,11 +200,9 @@ def test_only_pods_of_lower_priority_leave_room_for_a_nominated_pod(cluster: Pre
     cluster.run("more-important", share(500), priority=60)
     cluster.start_deleting("more-important")
     cluster.start_deleting("other")
-    (kept,) = cluster.preemption.nominations.on("n")
-    assert not kept.footprint.amounts
+    assert kept_cards(cluster) == [[]]
     cluster.start_deleting("low")
-    (kept,) = cluster.preemption.nominations.on("n")
-    assert [str(card) for card in kept.footprint.amounts] == ["card0"]
+    assert kept_cards(cluster) == [["card0"]]
 
 
 def test_two_nominated_pods_never_wait_for_each_other(cluster: PreemptingCluster) -> None:
@@ -213,7 +213,7 @@ def test_two_nominated_pods_never_wait_for_each_other(cluster: PreemptingCluster
     cluster.see(high(nominated="n"))
     cluster.see(priority_pod("twin", share(1000), priority=50, nominated="n"))
     cluster.delete("low")
-    assert [len(kept.footprint.amounts) for kept in cluster.preemption.nominations.on("n")] == [1, 0]
+    assert kept_cards(cluster) == [["card0"], []]
     assert cluster.fits(high(nominated="n"))
     assert not cluster.fits(twin)
 
@@ -255,13 +255,11 @@ def test_two_nominated_pods_share_a_card_only_if_they_may(
     for name in ("first", "second"):
         cluster.see(pod(name, nominated="n"))
     cluster.delete("low")
-    nominations = cluster.preemption.nominations
-    is_kept = [bool(each.footprint.amounts) for each in nominations.on("n")]
-    assert is_kept == [True, kept == "at once"]
+    assert list(map(bool, kept_cards(cluster))) == [True, kept == "at once"]
     assert cluster.fits(pod("first", nominated="n"))
     assert cluster.fits(pod("second", nominated="n")) == (kept == "at once")
     cluster.bind(pod("first", nominated="n"))
-    assert [bool(each.footprint.amounts) for each in nominations.on("n")] == [kept != "never"]
+    assert list(map(bool, kept_cards(cluster))) == [kept != "never"]
     assert cluster.fits(pod("second", nominated="n")) == (kept != "never")
 
 
@@ -280,13 +278,10 @@ def test_no_pod_joins_a_card_that_must_be_idle_for_a_nominated_pod(label: str) -
     assert cluster.fits(priority_pod("small", share(100), priority=50))
 
 
-def test_a_pod_that_is_edited_while_nominated_keeps_the_cards_that_it_may_have_now(cluster: PreemptingCluster) -> None:
-    preempt_for_high(cluster)
-    cluster.delete("low")
-    cluster.delete("other")
-    cluster.see(high(nominated="n", annotations={"gas-deny": "card0"}))
-    (kept,) = cluster.preemption.nominations.on("n")
-    assert [str(card) for card in kept.footprint.amounts] == ["card1"]
+def test_a_pod_that_is_edited_while_nominated_keeps_the_cards_that_it_may_have_now(freed: PreemptingCluster) -> None:
+    freed.delete("other")
+    freed.see(high(nominated="n", annotations={"gas-deny": "card0"}))
+    assert kept_cards(freed) == [["card1"]]
 
 
 def test_room_is_kept_again_when_a_bind_elsewhere_fails(cluster: PreemptingCluster) -> None:
@@ -299,24 +294,20 @@ def test_room_is_kept_again_when_a_bind_elsewhere_fails(cluster: PreemptingClust
     assert not cluster.fits(equal())
 
 
-def test_room_is_kept_on_a_node_that_a_request_describes(cluster: PreemptingCluster) -> None:
-    preempt_for_high(cluster)
-    cluster.delete("low")
+def test_room_is_kept_on_a_node_that_a_request_describes(freed: PreemptingCluster) -> None:
     described = node_json("n", cards=2, i915=20, millicores=2000)
     sent = SentNode(msgspec.convert(described, Node), msgspec.Raw(b"{}"))
 
     def passing(pod: dict[str, Any]) -> list[str]:
         args = FilterArgs(msgspec.convert(pod, HostPod), None, [sent])
-        return list(at_once(cluster.decider.filter(args, now=1.0)).passing)
+        return list(at_once(freed.decider.filter(args, now=1.0)).passing)
 
     assert passing(equal()) == []
     assert passing(equal(500)) == ["n"]
 
 
-def test_details_of_a_refusal_count_what_is_kept(cluster: PreemptingCluster) -> None:
-    preempt_for_high(cluster)
-    cluster.delete("low")
-    refusal = cluster.filter(equal()).refusal
+def test_details_of_a_refusal_count_what_is_kept(freed: PreemptingCluster) -> None:
+    refusal = freed.filter(equal()).refusal
     assert refusal is not None
     assert "card0" in refusal.details["n"][0]
     assert "0 millicores" in refusal.details["n"][0]
@@ -327,16 +318,14 @@ def test_a_nominated_pod_that_needs_no_cards_keeps_only_other_resources(cluster:
     cluster.see(
         priority_pod("bad", share(1), priority=100, nominated="n", annotations={"gas-card-order": "none of these"})
     )
-    assert [len(kept.footprint.amounts) for kept in cluster.preemption.nominations.on("n")] == [0, 0]
+    assert kept_cards(cluster) == [[], []]
     assert cluster.fits(equal(500))
 
 
-def test_a_list_without_a_nominated_pod_gives_its_room_up(cluster: PreemptingCluster) -> None:
-    preempt_for_high(cluster)
-    cluster.delete("low")
-    cluster.pods.pop("high")
-    list_all(cluster.decider.pod_handlers, [msgspec.convert(sent, HostPod) for sent in cluster.pods.values()])
-    assert cluster.fits(equal())
+def test_a_list_without_a_nominated_pod_gives_its_room_up(freed: PreemptingCluster) -> None:
+    freed.pods.pop("high")
+    list_all(freed.decider.pod_handlers, [msgspec.convert(sent, HostPod) for sent in freed.pods.values()])
+    assert freed.fits(equal())
 
 
 def test_the_ledger_shows_what_is_kept(cluster: PreemptingCluster) -> None:

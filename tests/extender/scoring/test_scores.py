@@ -14,13 +14,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from gas.daemon.flags import UsageError
+from gas.extender.command_line import parse_flags
 from gas.extender.debug import decisions_json
 from gas.extender.decider import Options
 from gas.extender.host_resources import pod_requests
 from gas.extender.readiness import NotReady
-from gas.extender.scoring.prioritize import Prioritize
+from gas.extender.scoring.part import SCORING, ScoringFlags
 from gas.extender.scoring.scores import IN_TREE, Scores, as_scores
-from gas.extender.scoring.scoring import Scoring
+from gas.extender.scoring.scoring import Prioritize, Scoring
 from gas.extender.verdicts import NodeStates, at_once
 from gas.extender.wire import BadRequest, FilterArgs, Unreadable, decode_filter
 from gas.objects.stored import AskedPod, HostPod, Node
@@ -257,7 +259,20 @@ def test_scores_stay_in_64_bits_after_kube_scheduler_has_multiplied_them(weight:
     assert max(worst_case.values()) * weight * 10 < 2**63
 
 
-# The verb.
+# The flag and the verb.
+
+
+def test_it_is_off_by_default() -> None:
+    assert not SCORING.is_on(parse_flags([]))
+    assert SCORING.is_on(parse_flags(["--node-score=balance"]))
+    assert parse_flags(["--node-score=balance"]).of(ScoringFlags).node_score is NodeScore.BALANCE
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    sentence = "expected balance|best-fit|best-fit-card|spread|least-loaded|none, found 'fair'"
+    with pytest.raises(UsageError) as refused:
+        parse_flags(["--node-score=fair"])
+    assert str(refused.value) == f"flag --node-score: {sentence}; see --help"
 
 
 async def test_a_replica_that_is_not_ready_scores_nothing() -> None:
@@ -284,15 +299,29 @@ async def test_scored_requests_are_counted() -> None:
 # The card.
 
 
-async def test_bind_gives_the_card_that_the_score_assumed() -> None:
+SPREAD = {"gas-card-order": "fewest-containers"}
+
+
+@pytest.mark.parametrize(
+    ("prefers", "annotations", "card"),
+    [
+        pytest.param({}, {}, "card1", id="the-least-waste-is-what-the-score-assumed"),
+        pytest.param({}, SPREAD, "card2", id="an-order-that-the-pod-chose"),
+        pytest.param({}, {"gas-card-order": "natural"}, "card0", id="natural-order-that-the-pod-chose"),
+        pytest.param({"telemetry.aware.scheduling.p/gas-prefer-gpu": "card2"}, {}, "card2", id="what-the-node-prefers"),
+    ],
+)
+async def test_the_card_of_a_pod_that_was_scored(
+    prefers: dict[str, str], annotations: dict[str, str], card: str
+) -> None:
     decider = Scored(gpu_node("n1", cards=3))
     for number in range(60):
         await decider.ask(gpu_pod((810, 190, 470)[number % 3]), "n1")
-    assert await decider.run(gpu_pod(470), "n1") == "card0"
-    assert await decider.run(gpu_pod(810), "n1") == "card1"
-    pod = gpu_pod(190)
+    assert [await decider.run(gpu_pod(size, annotations=SPREAD), "n1") for size in (470, 810)] == ["card0", "card1"]
+    decider.set_nodes(gpu_node("n1", cards=3, labels=prefers))
+    pod = gpu_pod(190, annotations=annotations)
     await decider.score(pod, "n1")
-    assert await decider.run(pod, "n1") == "card1", "card0 would be the first that fits"
+    assert await decider.run(pod, "n1") == card
 
 
 async def test_pods_that_arrive_after_a_score_do_not_change_its_card() -> None:
@@ -313,40 +342,6 @@ async def test_pods_that_arrive_after_a_score_do_not_change_its_card() -> None:
         assert await decider.bind(pod, "n1") == ""
         cards[assumed] = decider.cluster.bindings[-1]["annotations"]["gas-container-cards"]
     assert cards == {True: "card1", False: "card0"}
-
-
-async def test_an_order_of_cards_that_the_pod_chose_is_kept() -> None:
-    decider = Scored(gpu_node("n1", cards=3))
-    for number in range(60):
-        await decider.ask(gpu_pod((810, 190, 470)[number % 3]), "n1")
-    await decider.run(gpu_pod(810), "n1")
-    pod = gpu_pod(190, annotations={"gas-card-order": "fewest-containers"})
-    await decider.score(pod, "n1")
-    assert await decider.run(pod, "n1") == "card1"
-
-
-@pytest.mark.parametrize(
-    ("annotations", "card"), [({}, "card1"), ({"gas-card-order": "natural"}, "card0")], ids=["by-default", "by-choice"]
-)
-async def test_natural_order_that_the_pod_chose_is_kept(annotations: dict[str, str], card: str) -> None:
-    decider = Scored(gpu_node("n1", cards=3))
-    for number in range(60):
-        await decider.ask(gpu_pod((810, 190, 470)[number % 3]), "n1")
-    spread = {"gas-card-order": "fewest-containers"}
-    assert [await decider.run(gpu_pod(size, annotations=spread), "n1") for size in (470, 810)] == ["card0", "card1"]
-    pod = gpu_pod(190, annotations=annotations)
-    await decider.score(pod, "n1")
-    assert await decider.run(pod, "n1") == card
-
-
-async def test_the_card_that_a_node_prefers_is_kept() -> None:
-    decider = Scored(gpu_node("n1", cards=3, labels={"telemetry.aware.scheduling.p/gas-prefer-gpu": "card2"}))
-    for number in range(60):
-        await decider.ask(gpu_pod((810, 190, 470)[number % 3]), "n1")
-    await decider.run(gpu_pod(810, annotations={"gas-card-order": "fewest-containers"}), "n1")
-    pod = gpu_pod(190)
-    await decider.score(pod, "n1")
-    assert await decider.run(pod, "n1") == "card2"
 
 
 async def test_without_scores_the_first_card_that_fits_is_given_as_ever() -> None:
