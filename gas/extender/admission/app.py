@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.responses import PlainTextResponse, Response
@@ -71,35 +71,13 @@ def admission_app(
     and 503 while this replica may not decide or reads too many large reviews. In the first case the response ends its
     connection and has ``Retry-After: 0``, so that the API server asks again at once, maybe another replica.
     """
-    large = _LargeReviews()
+    large = asyncio.Semaphore(MOST_LARGE)
     endpoints = {
         f"/{name}": _Webhook(name, reviewer, metrics, large, largest=largest, timeout=timeout)
         for name, reviewer in webhooks.items()
     }
     unknown = PlainTextResponse(f"unknown path: expected {' or '.join(endpoints)}\n", 404)
     return EarlyResponses(by_path(endpoints, unknown), patience=timeout)
-
-
-class _LargeReviews:
-    """Count the large reviews that are being read."""
-
-    def __init__(self) -> None:
-        self._reading = 0
-
-    @contextmanager
-    def reading(self, declared: int | None) -> Iterator[None]:
-        """Read a review of this declared length, None if it has none. Raises Problem."""
-        if declared is not None and declared <= LARGE:
-            yield
-            return
-        if self._reading >= MOST_LARGE:
-            sentence = f"{MOST_LARGE} reviews over {LARGE} bytes are being read already; try again"
-            raise Problem(503, "too-many-large", sentence)
-        self._reading += 1
-        try:
-            yield
-        finally:
-            self._reading -= 1
 
 
 class _Webhook(JsonEndpoint):
@@ -115,7 +93,7 @@ class _Webhook(JsonEndpoint):
         name: str,
         reviewer: Reviewer,
         metrics: AdmissionMetrics,
-        large: _LargeReviews,
+        large: asyncio.Semaphore,
         *,
         largest: int,
         timeout: float,
@@ -132,7 +110,12 @@ class _Webhook(JsonEndpoint):
         self._log = LimitedLog(logger)
 
     async def read(self, receive: Receive, declared: int | None) -> bytes:
-        with self._large.reading(declared):
+        if declared is not None and declared <= LARGE:
+            return await super().read(receive, declared)
+        if self._large.locked():
+            sentence = f"{MOST_LARGE} reviews over {LARGE} bytes are being read already; try again"
+            raise Problem(503, "too-many-large", sentence)
+        async with self._large:
             return await super().read(receive, declared)
 
     async def respond(self, body: bytes) -> Response:

@@ -21,6 +21,7 @@ from gas.daemon.listening import (
     listen,
 )
 from gas.extender.command_line import parse_flags
+from gas.extender.flags import Flags
 from gas.extender.program import run_extender
 from sandbox.api.server import ApiServer
 from sandbox.programs import running_extender
@@ -40,6 +41,14 @@ async def admission_port(directory: Path, *flags: str) -> AsyncIterator[int]:
         port = free.getsockname()[1]
     async with ApiServer() as server, running_extender(directory, server.url, [f"--admission-port={port}", *flags]):
         yield port
+
+
+def own_flags(directory: Path, authority: Authority, *flags: str) -> Flags:
+    """Return the flags of an extender whose API server is away."""
+    pair = authority.issue("server")
+    kubeconfig = write_kubeconfig(directory / "kubeconfig", "http://127.0.0.1:1", token="any")
+    files = [f"--cert={pair.cert}", f"--key={pair.key}", f"--cacert={authority.cert}", f"--kubeConfig={kubeconfig}"]
+    return parse_flags([*files, "--port=0", "--metrics-port=0", *flags])
 
 
 def ask(port: int, context: ssl.SSLContext) -> Any:
@@ -94,22 +103,16 @@ async def test_only_clients_with_one_of_the_names_may_call(tmp_path: Path, autho
 async def test_a_file_that_cannot_be_used_is_named_with_its_flag(
     tmp_path: Path, authority: Authority, flag: str
 ) -> None:
-    pair = authority.issue("server")
-    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", token="any")
-    own = [f"--cert={pair.cert}", f"--key={pair.key}", f"--cacert={authority.cert}", f"--kubeConfig={kubeconfig}"]
     missing = tmp_path / "missing.pem"
-    flags = parse_flags([*own, "--port=0", "--metrics-port=0", "--admission-port=1", f"--{flag}={missing}"])
+    flags = own_flags(tmp_path, authority, "--admission-port=1", f"--{flag}={missing}")
     with pytest.raises(Exception, match=f"^--{flag} {missing} cannot be read: No such file or directory$"):
         await run_extender(flags, "1")
 
 
 async def test_a_port_in_use_is_named_with_its_flag(tmp_path: Path, authority: Authority) -> None:
-    pair = authority.issue("server")
-    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", token="any")
-    own = [f"--cert={pair.cert}", f"--key={pair.key}", f"--cacert={authority.cert}", f"--kubeConfig={kubeconfig}"]
     with socket.create_server(("", 0)) as used:
         port = used.getsockname()[1]
-        flags = parse_flags([*own, "--port=0", "--metrics-port=0", f"--admission-port={port}"])
+        flags = own_flags(tmp_path, authority, f"--admission-port={port}")
         with pytest.raises(CannotListen, match=r"^--admission-port: cannot listen on port"):
             await run_extender(flags, "1")
 
@@ -126,11 +129,8 @@ async def test_the_ports_that_create_tls_objects_have_a_limit_of_connections(
         return listen(address, port, flag=flag, **limits)
 
     monkeypatch.setattr("gas.extender.program.listen", recording)
-    pair = authority.issue("server")
-    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", token="any")
-    own = [f"--cert={pair.cert}", f"--key={pair.key}", f"--cacert={authority.cert}", f"--kubeConfig={kubeconfig}"]
     with pytest.raises(CannotListen, match="all ports were listed"):
-        await run_extender(parse_flags([*own, "--port=0", "--metrics-port=0", "--admission-port=1"]), "1")
+        await run_extender(own_flags(tmp_path, authority, "--admission-port=1"), "1")
     assert most == {
         "port": MOST_SCHEDULER_CONNECTIONS,
         "metrics-port": None,

@@ -20,7 +20,6 @@ from gas.extender.admission.review import (
 )
 from gas.objects.json_patch import Operation
 from gas.objects.stored import NewPod
-from tests.builders import pod_json
 from tests.extender.admission.reviews import UID, review, review_json
 
 
@@ -148,10 +147,6 @@ def test_an_object_that_cannot_be_read_is_a_bad_review(new: object, sentence: st
 def test_a_missing_object_is_a_bad_review() -> None:
     with pytest.raises(BadReview, match=r"^request\.oldObject: expected an object, found nothing$"):
         decode_object(msgspec.Raw(), NewPod, where="request.oldObject")
-
-
-def test_an_object_is_decoded() -> None:
-    assert decode_object(review(pod_json(name="a")).new, NewPod).metadata.name == "a"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ import msgspec
 
 from gas.extender.admission.review import ALLOWED, ReviewResult
 from gas.extender.assembly import Extender
+from gas.extender.command_line import parse_flags
+from gas.extender.pod_webhooks.part import PodWebhookFlags
 from gas.objects.stored import Pod
 from gas.vocabularies.combined import MOST_NEEDS
 from gas.vocabularies.protocol import NeedOptions
@@ -89,3 +91,10 @@ async def test_forged_reviews_book_nothing_and_displace_no_remembered_need(serve
             await validated(running, pod_json(container(i915=1, millicores=millicores), node="n1"))
         assert vocabularies.need(known, NeedOptions()) is need
         assert running.decider.ledger.on_node("n1") == {}
+
+
+def test_the_name_of_the_scheduler_needs_the_port() -> None:
+    assert parse_flags([]).of(PodWebhookFlags).scheduler_name is None
+    flags = parse_flags(["--admission-scheduler-name=x"])
+    assert flags.of(PodWebhookFlags).scheduler_name == "x"
+    assert flags.warnings == ("ignored: --admission-scheduler-name; set --admission-port as well",)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from pathlib import Path
@@ -61,13 +60,3 @@ async def test_pods_found_waiting_at_the_start_are_requeued_once(server: ApiServ
     add_pod(server, "waiting")
     async with extender(server, tmp_path):
         await eventually(lambda: node_annotation(server, "n1"))
-
-
-async def test_when_no_pod_waits_no_node_is_patched(server: ApiServer, tmp_path: Path) -> None:
-    add_node(server)
-    pod = add_pod(server, "a", node="n1", annotations={"gas-container-cards": "card0"})
-    async with extender(server, tmp_path) as running:
-        remove_pod(server, "a")
-        await eventually(lambda: state(running, pod) is None)
-        await asyncio.sleep(0.05)
-        assert node_annotation(server, "n1") == ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -81,11 +82,37 @@ async def test_a_release_patches_its_node() -> None:
     assert annotations["gas-released"].isdigit()
 
 
-async def test_without_a_release_nothing_is_patched() -> None:
-    requeuing = Requeuing()
+def unseen(requeuing: Requeuing, **fields: Any) -> None:
+    """Let the watch not have shown the refused pod as one that waits."""
+    requeuing.decider.pods.waiting.clear()
+    if fields:
+        requeuing.decider.pods.changed(pod(container(i915=1), uid="u1", **fields))
+
+
+@pytest.mark.parametrize(
+    ("now", "prepare", "patched"),
+    [
+        pytest.param(0.0, lambda requeuing: None, ["n1"], id="a-pod-that-waits"),
+        pytest.param(1.0, unseen, ["n1"], id="one-that-the-watch-has-not-shown"),
+        pytest.param(299.0, unseen, ["n1"], id="the-same-before-kube-scheduler-tries-again-by-itself"),
+        pytest.param(301.0, unseen, [], id="the-same-after-that"),
+        pytest.param(0.0, lambda requeuing: unseen(requeuing, node="n1"), [], id="one-that-is-first-seen-bound"),
+        pytest.param(
+            0.0, lambda requeuing: requeuing.refuse_a_pod(is_final=True), [], id="one-that-no-change-can-help"
+        ),
+    ],
+)
+async def test_the_refused_pods_that_are_requeued(
+    now: float, prepare: Callable[[Requeuing], None], patched: list[str]
+) -> None:
+    requeuing = Requeuing(now=now)
+    prepare(requeuing)
     async with beside(requeuing.requeuer.run()):
         await turns()
-    assert not requeuing.patched
+        assert not requeuing.patched, "nothing was freed yet"
+        requeuing.requeuer.cards_freed("n1")
+        await turns()
+    assert requeuing.patched == patched
 
 
 async def test_when_no_refused_pod_waits_nothing_is_patched() -> None:
@@ -98,27 +125,6 @@ async def test_when_no_refused_pod_waits_nothing_is_patched() -> None:
         requeuing.requeuer.cards_freed("n2")
         await eventually(lambda: requeuing.patched)
     assert requeuing.patched == ["n2"]
-
-
-@pytest.mark.parametrize(("now", "patched"), [(1.0, ["n1"]), (299.0, ["n1"]), (301.0, [])])
-async def test_a_refused_pod_that_the_watch_has_not_shown_is_requeued(now: float, patched: list[str]) -> None:
-    """kube-scheduler may ask first. After five minutes it tries again by itself."""
-    requeuing = Requeuing(now=now)
-    requeuing.decider.pods.waiting.clear()
-    async with beside(requeuing.requeuer.run()):
-        requeuing.requeuer.cards_freed("n1")
-        await turns()
-    assert requeuing.patched == patched
-
-
-async def test_a_pod_that_is_first_seen_bound_is_not_requeued() -> None:
-    requeuing = Requeuing()
-    requeuing.decider.pods.waiting.clear()
-    requeuing.decider.pods.changed(pod(container(i915=1), uid="u1", node="n1"))
-    async with beside(requeuing.requeuer.run()):
-        requeuing.requeuer.cards_freed("n1")
-        await turns()
-    assert not requeuing.patched
 
 
 async def test_cards_that_become_free_during_a_filter_requeue_its_pod() -> None:
@@ -139,15 +145,6 @@ async def test_cards_that_become_free_during_a_filter_requeue_its_pod() -> None:
         requeuing.requeuer.cards_freed("n2")
         await turns()
     assert requeuing.patched == ["n1"]
-
-
-async def test_a_pod_that_no_change_of_the_cluster_can_help_is_not_requeued() -> None:
-    requeuing = Requeuing()
-    requeuing.refuse_a_pod(is_final=True)
-    async with beside(requeuing.requeuer.run()):
-        requeuing.requeuer.cards_freed("n1")
-        await turns()
-    assert not requeuing.patched
 
 
 async def test_a_replica_that_does_not_decide_patches_nothing_and_requeues_all_pods_once_it_does() -> None:

@@ -193,6 +193,10 @@ class Running:
     def share(self, name: str = "s") -> dict[str, Any]:
         return dict(self.server.api.get(SHAREPODS, "default", name).value)
 
+    async def shown(self, *names: str) -> None:
+        """Wait until SharePods show their pods."""
+        await soon(lambda: all(self.share(name).get("status", {}).get("PodObjectMeta") for name in names or ("s",)))
+
     def message(self, name: str = "s") -> str:
         return str(self.share(name).get("status", {}).get("message", ""))
 
@@ -260,7 +264,7 @@ async def test_a_sharepod_gets_a_pod_and_shows_what_becomes_of_it(tmp_path: Path
 async def test_a_pod_that_is_deleted_by_hand_is_not_made_again_and_the_sharepod_says_so(tmp_path: Path) -> None:
     async with running(tmp_path) as run:
         run.create(sharepod())
-        await soon(lambda: run.share().get("status", {}).get("PodObjectMeta"))
+        await run.shown()
         run.server.api.delete(PODS, "default", "s", {}, 0)
         await soon(run.message)
         assert run.message() == (
@@ -276,7 +280,7 @@ async def test_a_pod_that_is_deleted_by_hand_is_not_made_again_and_the_sharepod_
 async def test_a_pod_without_the_label_by_which_it_is_watched_is_shown_until_it_goes(tmp_path: Path) -> None:
     async with running(tmp_path) as run:
         run.create(sharepod())
-        await soon(lambda: run.share().get("status", {}).get("PodObjectMeta"))
+        await run.shown()
         removed = msgspec.json.encode({"metadata": {"labels": {"kubeshare/sharepod": None}}})
         run.server.api.patch(PODS, "default", "s", (MERGE, removed))
         run.set_status(PODS, "s", {"phase": "Running"})
@@ -291,7 +295,7 @@ async def test_after_a_restart_nothing_is_made_twice_and_what_was_missed_is_made
     async with running(tmp_path) as run:
         run.create(sharepod("made"))
         run.create(sharepod("gone"))
-        await soon(lambda: all(run.share(name).get("status", {}).get("PodObjectMeta") for name in ("made", "gone")))
+        await run.shown("made", "gone")
         before = run.pod("made")
         run.server.api.delete(PODS, "default", "gone", {}, 0)
         await soon(lambda: run.message("gone"))
@@ -332,7 +336,7 @@ async def test_a_pod_of_the_same_name_is_left_alone_until_it_goes(tmp_path: Path
 async def test_a_sharepod_that_is_created_again_waits_for_the_end_of_its_earlier_pod(tmp_path: Path) -> None:
     async with running(tmp_path) as run:
         run.create(sharepod())
-        await soon(lambda: run.share().get("status", {}).get("PodObjectMeta"))
+        await run.shown()
         first = run.pod()
         run.server.api.delete(SHAREPODS, "default", "s", {})
         created = run.create(sharepod())

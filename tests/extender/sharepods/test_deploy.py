@@ -1,4 +1,4 @@
-"""SharePods in deploy/: the component, its rights and the definition of the kind."""
+"""SharePods in flags and in deploy/: the component, its rights and the definition of the kind."""
 
 from __future__ import annotations
 
@@ -33,3 +33,11 @@ def test_the_definition_is_of_the_kind_that_the_controller_serves() -> None:
     shown = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
     card = msgspec.convert({"metadata": {"annotations": {"gas-container-cards": "card0"}}}, MadePod)
     assert {*status_of(card), "message"} == set(shown)
+
+
+def test_sharepods_need_their_vocabulary() -> None:
+    assert not SHAREPODS.is_on(parse_flags([]))
+    assert SHAREPODS.is_on(parse_flags(["--sharepods", "--vocabularies=intel,kubeshare"]))
+    ignored = parse_flags(["--sharepods"])
+    assert not SHAREPODS.is_on(ignored)
+    assert ignored.warnings == ("ignored: --sharepods; it needs kubeshare among --vocabularies",)
