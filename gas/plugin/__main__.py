@@ -1,4 +1,4 @@
-"""``gas-plugin``: the start of the program."""
+"""Start ``gas-plugin``."""
 
 from __future__ import annotations
 

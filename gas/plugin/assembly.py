@@ -1,4 +1,4 @@
-"""The plugin of one node, wired by hand from its core and the parts that are switched on."""
+"""Wire the plugin of one node by hand from its core and the parts that are switched on."""
 
 from __future__ import annotations
 
@@ -56,13 +56,10 @@ def _card_rules(flags: Flags, environment: Environment) -> CardRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeInterfaces:
-    """The ways in which a plugin reaches its machine, which tests and simulations replace.
+    """The plugin's interfaces to its machine, which tests and simulations replace.
 
-    resources     makes the client of kubelet's PodResources
-    registration  makes what keeps a resource registered with kubelet
-    off_loop      runs the scan of the cards
-    cards         makes the core's sources of cards
-    timing        the clocks
+    off_loop  runs the scan of the cards
+    cards     makes the core's sources of cards
     """
 
     resources: Callable[..., PodResources] = PodResources
@@ -76,11 +73,10 @@ REAL_INTERFACES = NodeInterfaces()
 
 
 class Plugin:
-    """One node's plugin. Nothing runs before `run`.
+    """The plugin of one node. Nothing runs before `run`.
 
-    api         None with --resource-manager=false: then no pod is looked up, and kubelet's choice stands
-    parts       those that can be switched on
-    interfaces  to the machine
+    api    None with --resource-manager=false: then no pod is looked up, and kubelet's choice stands
+    parts  those that can be switched on
     """
 
     def __init__(
@@ -181,7 +177,7 @@ class Plugin:
         return self.scanner.scan.gpus
 
     def _scanned(self, scan: Scan) -> None:
-        """Report the cards, which have changed, and publish them."""
+        """Report and publish the cards after a change."""
         for hooks in self.hooks:
             hooks.on_cards(scan.gpus)
         log_scan(scan)
@@ -197,7 +193,6 @@ class Plugin:
             hooks.on_pods()
 
     def _servers(self) -> Iterator[DeviceServer]:
-        """Yield the server of each driver's cards, then those of the monitoring resources."""
         before_start = [each for hooks in self.hooks for each in hooks.before_start]
         for resource in self._vocabularies.resources:
             yield DeviceServer(
@@ -228,7 +223,6 @@ class Plugin:
         )
 
     def _edited(self, allocate: Allocate, request: AllocateRequest) -> Allocation:
-        """Return what a container gets, as the parts change it."""
         allocation = allocate(request)
         for edit in (edit for hooks in self.hooks for edit in hooks.edits):
             allocation = edit(allocation, request.resource, gpus_of(request.ids, self._gpus()))
@@ -265,7 +259,6 @@ class Plugin:
             self.node.events.set_states("FakeGPUs", [warning])
 
     def _samples(self) -> Iterator[Sample]:
-        """Yield the samples of all metrics that are read at each scrape."""
         scan = self.scanner.scan
         for driver in (driver for source in self._sources for driver in source.drivers):
             for state, healthy in (("healthy", True), ("unhealthy", False)):
@@ -286,7 +279,7 @@ class Plugin:
 
 
 def _refusal_in(failed: BaseException) -> ListTooLong | None:
-    """Return the reason why the plugin cannot offer its cards, if it is among the exceptions of a group."""
+    """Return the ListTooLong among the exceptions of a group, if there is one."""
     if isinstance(failed, BaseExceptionGroup):
         return next(filter(None, map(_refusal_in, failed.exceptions)), None)
     return failed if isinstance(failed, ListTooLong) else None

@@ -1,7 +1,4 @@
-"""Which pods and containers have which cards: the facts that the rest of the plugin needs, whoever gave the cards.
-
-`gas.plugin.matching.matcher.Matcher` is one implementation: it matches kubelet's calls with pods.
-"""
+"""Interfaces to the pods and containers that have cards. `gas.plugin.matching.matcher.Matcher` implements them."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ class CardPod(Protocol):
     def requested_memory(self, gpus: Iterable[CardFacts]) -> Mapping[Card, int]:
         """Return the most bytes of memory that the pod may use of each of its cards at a time, 0 if it requests none.
 
-        gpus  of this node, for requests that are a part of a card
+        ``gpus`` are those of this node, for requests that are a part of a card.
         """
 
 
@@ -46,8 +43,6 @@ class Holder(NamedTuple):
 
 
 class CardPods(Protocol):
-    """The pods of this node that have cards."""
-
     def __iter__(self) -> Iterator[CardPod]: ...
 
     def holders(self, resource: str, ids: Ids) -> Sequence[Holder]:
@@ -58,7 +53,7 @@ class CardPods(Protocol):
 
 
 class NoPods:
-    """The pods of a node whose pods are not watched."""
+    """Stand in for the pods of a node whose pods are not watched."""
 
     def __iter__(self) -> Iterator[CardPod]:
         return iter(())

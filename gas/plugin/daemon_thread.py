@@ -18,11 +18,11 @@ _Result = TypeVar("_Result")
 
 
 class NoReply(GasError):
-    """A call has not returned in time."""
+    pass
 
 
 def start_daemon_thread(work: Callable[[], _Result], *, name: str) -> Future[_Result]:
-    """Start the work, and return its future result. The thread does not keep the program from ending."""
+    """Start the work in a thread that does not keep the program from ending, and return its future result."""
     result: Future[_Result] = Future()
     result.set_running_or_notify_cancel()
 
@@ -37,7 +37,7 @@ def start_daemon_thread(work: Callable[[], _Result], *, name: str) -> Future[_Re
 
 
 async def in_a_daemon_thread(work: Callable[[], _Result], *, name: str) -> _Result:
-    """Return the result of the work, or raise its error. If the waiting is cancelled, the work goes on."""
+    """Return the result of the work, or raise its error. The work goes on if the caller is cancelled."""
     return await asyncio.wrap_future(start_daemon_thread(work, name=name))
 
 
@@ -53,22 +53,22 @@ async def wait_while_stuck(work: asyncio.Future[_Result], slow: float, on_slow: 
 
 
 class Questions(Generic[_Result]):
-    """A way to ask a driver, in a thread for each question. While one has no reply, its key is not asked again."""
+    """Ask a driver, in a thread for each question. A key whose question has no reply is not asked again."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._asked: dict[Hashable, Future[_Result]] = {}
 
     def ask(self, key: Hashable, call: Callable[[], _Result]) -> bool:
-        """Begin a call, unless an earlier one of this key has not been replied to. Return whether it began."""
+        """Begin a call, unless an earlier one with this key has no reply yet. Return whether it began."""
         if is_new := key not in self._asked:
             self._asked[key] = start_daemon_thread(call, name=self._name)
         return is_new
 
     def reply(self, key: Hashable, deadline: float) -> _Result:
-        """Return the result of a call, also of an earlier one. Raises its error, or NoReply at the deadline.
+        """Return the result of a key's call, which may be an earlier one. Raises its error, or NoReply at the deadline.
 
-        deadline  by `time.monotonic`
+        ``deadline`` is a time by `time.monotonic`.
         """
         asked = self._asked[key]
         wait((asked,), max(0.0, deadline - time.monotonic()))

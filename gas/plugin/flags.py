@@ -1,4 +1,4 @@
-"""The flags of ``gas-plugin``: those of Intel's plugin where they mean the same, and those that are new here."""
+"""Declare the flags of ``gas-plugin``: those of Intel's plugin with their meaning, and new ones."""
 
 from __future__ import annotations
 
@@ -46,14 +46,11 @@ class MalformedVariable(GasError):
 
 
 def _variable(name: str, default: Number, description: str) -> Number:
-    """Declare a variable as a field of `Environment`."""
     return dataclasses.field(default=default, metadata={"name": name, "description": description})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """The values of the variables."""
-
     memory_override: int | None = _variable(
         "GPU_MEMORY_OVERRIDE", None, "Memory of each card of which no other source states it, in bytes."
     )
@@ -74,7 +71,6 @@ class Environment:
 VARIABLES: Mapping[str, str] = {
     field.metadata["name"]: field.metadata["description"] for field in dataclasses.fields(Environment)
 }
-"""The description of each variable, by name."""
 
 
 class WriteNode(StrEnum):
@@ -95,8 +91,10 @@ NODE_WRITERS = (
 )
 
 MOST_IDS = 1000
-"""Most devices that one card can be. Kubelet accepts lists of up to 4 MiB, which is about 127,000 devices of a driver:
-over a hundred cards with this many devices each. No kubelet runs this many containers on a card."""
+"""Most devices that one card can be. No kubelet runs this many containers on a card.
+
+Kubelet accepts lists of up to 4 MiB, about 127,000 devices of a driver: over a hundred cards with this many devices.
+"""
 
 
 LEVEL_ZERO_FLAGS = IgnoredFlags(
@@ -104,7 +102,6 @@ LEVEL_ZERO_FLAGS = IgnoredFlags(
     with_value=("temp-limit", "gpu-temp-limit", "memory-temp-limit"),
     reason="there is no Level-Zero sidecar, and a card is healthy if the kernel shows it completely",
 )
-"""The flags of Intel's plugin that need its Level-Zero sidecar."""
 
 
 def parse_sources(text: str) -> frozenset[str]:
@@ -120,7 +117,6 @@ def parse_sources(text: str) -> frozenset[str]:
 
 
 def parse_node_writer(text: str) -> str:
-    """Parse the value of ``--write-node``."""
     *names, last = (writer.name for writer in NODE_WRITERS)
     if text not in (*names, last):
         raise ValueError(f"{', '.join(names)} or {last}")
@@ -134,7 +130,6 @@ def _described(choices: Sequence[Choice]) -> str:
 
 
 def ids_per_card(value: str) -> int:
-    """Parse the number of devices that a card is offered as."""
     try:
         number = values.positive(value)
     except ValueError:
@@ -145,7 +140,7 @@ def ids_per_card(value: str) -> int:
 
 
 def root_directory(value: str) -> Path:
-    """Parse the directory before absolute paths; the empty text, Intel's default, is the root directory."""
+    """Parse the prefix of absolute paths. The empty text, Intel's default, is the root directory."""
     return values.directory(value or "/")
 
 
@@ -153,8 +148,7 @@ def root_directory(value: str) -> Path:
 class Flags(MeasuredDaemonFlags):
     """The flags of the core of ``gas-plugin``. `parse_flags` checks combinations and finds the node's name.
 
-    allow_ids, deny_ids  PCI device ids in the form of `gas.plugin.discovery.card_models`; at most one of the two is set
-    write_node           NONE without resource_manager
+    At most one of ``allow_ids`` and ``deny_ids`` is set. ``write_node`` is NONE without ``resource_manager``.
     """
 
     program: ClassVar[str] = "gas-plugin"
@@ -278,19 +272,16 @@ class Flags(MeasuredDaemonFlags):
 
     @property
     def monitoring(self) -> Monitoring:
-        """The monitoring resources that are offered."""
         if not self.enable_monitoring:
             return Monitoring.NONE
         return Monitoring.SPLIT if self.split_monitoring else Monitoring.ONE
 
     @property
     def presentation(self) -> Presentation:
-        """How containers see cards."""
         return Presentation(host_root=PurePosixPath(self.prefix.absolute()), by_path=self.by_path)
 
 
 COMMAND_LINE = CommandLine(Flags, (*VOCABULARY_FLAGS, *(part.flags for part in PARTS)))
-"""The flags of the core and of all parts."""
 
 
 def parse_flags(argv: Sequence[str], *, environ: Mapping[str, str] = os.environ, host_name: str | None = None) -> Flags:
@@ -321,7 +312,7 @@ def parse_flags(argv: Sequence[str], *, environ: Mapping[str, str] = os.environ,
 
 
 def _own_node_name(environ: Mapping[str, str], host_name: str) -> str:
-    """Return NODE_NAME, or else the name that kubelet gives its node by default: the host's name in lower case."""
+    """Return NODE_NAME, or else kubelet's default name of its node: the host's name in lower case."""
     name = environ.get("NODE_NAME", "").strip()
     try:
         return values.object_name(name or host_name.strip().lower())
@@ -332,9 +323,9 @@ def _own_node_name(environ: Mapping[str, str], host_name: str) -> str:
 
 
 def read_environment(environ: Mapping[str, str]) -> Environment:
-    """Return the values. An empty variable counts as not set, and numbers may be Kubernetes quantities (``16Gi``).
+    """Return the values of the variables. Raises MalformedVariable.
 
-    Raises MalformedVariable. A value of 0 is the same as none, for every variable.
+    Empty variables and the value 0 count as not set. Numbers may be Kubernetes quantities (``16Gi``).
     """
     numbers = {field.name: _number(environ, field.metadata["name"]) for field in dataclasses.fields(Environment)}
     return Environment(**{name: number for name, number in numbers.items() if number})

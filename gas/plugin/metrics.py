@@ -1,4 +1,4 @@
-"""The plugin's metrics, in a registry of their own; their help texts describe them."""
+"""Define the plugin's metrics in a registry of their own; their help texts describe them."""
 
 from __future__ import annotations
 
@@ -82,11 +82,11 @@ def _family(row: MetricRow) -> CounterMetricFamily | GaugeMetricFamily:
 
 
 class Metrics(Collector):
-    """The plugin's metrics. Some are counted by whoever sees something happen; the others are read at each scrape.
+    """The plugin's metrics. Some are counted where things happen; those of ``rows`` are read at each scrape.
 
     registry  what `/metrics` shows
     watches   takes each watch, see `WatchCollector.follow`
-    rows      those that are read, with the rows of the parts that are switched on; without samples before `read`
+    rows      without samples before `read`
     receipts  counters by the kind of receipt
     """
 
@@ -145,7 +145,7 @@ class Metrics(Collector):
         ).labels(version).set(1)
 
     def read(self, read: Callable[[], Iterable[Sample]]) -> None:
-        """Read the samples of the other metrics with this function."""
+        """Set the function that returns the samples at each scrape."""
         self._read = read
 
     def collect(self) -> Iterable[Metric]:

@@ -33,10 +33,10 @@ MergePatch = Mapping[str, Mapping[str, Mapping[str, str | None]]]
 """``{"metadata": {"labels": …, "annotations": …}, "status": {"capacity": …, "allocatable": …}}``; None removes."""
 
 PatchNode = Callable[[MergePatch], Awaitable[Node | None]]
-"""Patches this node and returns it; None if the node does not exist."""
+"""Patches this node and returns it; None if it does not exist."""
 
 FORBIDDEN_PAUSE = 30.0
-"""Seconds between two attempts while an RBAC rule is missing: an administrator must act first."""
+"""Seconds between two attempts while an RBAC rule is missing, which an administrator must add first."""
 
 PAUSE = 1.0
 """Seconds between two writes, in case another program keeps writing the same names."""
@@ -49,13 +49,13 @@ REPEAT = 1800.0
 class NodeWriter:
     """Compare the node with its description whenever either changes, and patch the difference.
 
-    It is the handler of a `gas.cluster.watch.Watch` of this one node (``metadata.name=NAME``). Cards are handed out
-    whether the node can be written or not.
+    It handles a `gas.cluster.watch.Watch` of this one node (``metadata.name=NAME``). Cards are handed out whether the
+    node can be written or not.
 
-    writes      how many patches were applied
-    trouble     why the node cannot be written, as a sentence; None when it can
-    first_seen  the node as it was before this writer changed it; None while it is not known
-    links       card -> the cards that are linked to it, as other programs say on the node
+    writes      number of patches that were applied
+    trouble     sentence about why the node cannot be written, else None
+    first_seen  the node before this writer changed it; None while it is not known
+    links       by card, the cards that are linked to it, as other programs say on the node
     """
 
     def __init__(self, patch_node: PatchNode, vocabularies: Vocabularies) -> None:
@@ -73,20 +73,17 @@ class NodeWriter:
         self.links: Mapping[Card, tuple[Card, ...]] = {}
 
     def subscribe(self, on_links: Callable[[], None]) -> None:
-        """Call a function whenever `links` has changed."""
         self._subscribers.append(on_links)
 
     def want(self, description: NodeDescription) -> None:
-        """Set the description that the node should match. Before the first call nothing is written."""
+        """Set the description that the node should match. Nothing is written before the first call."""
         self._wanted = description
         self._look.set()
 
     def hold(self) -> None:
-        """Write nothing until `resume`: another plugin of this node describes it."""
         self._held = True
 
     def resume(self) -> None:
-        """Write again, starting now."""
         self._held = False
         self._look.set()
 
@@ -142,7 +139,7 @@ class NodeWriter:
 
 
 def _links(links: Iterable[Link]) -> dict[Card, tuple[Card, ...]]:
-    """Return card -> the cards that links between tiles join to it."""
+    """Return by card the cards that links between tiles join to it."""
     found: dict[Card, set[Card]] = {}
     for one, other in links:
         found.setdefault(one.card, set()).add(other.card)
@@ -151,7 +148,7 @@ def _links(links: Iterable[Link]) -> dict[Card, tuple[Card, ...]]:
 
 
 async def clear_node(api: ApiServer, name: str, vocabularies: Vocabularies) -> bool:
-    """Remove everything that the plugin has written on the node. A plugin that still runs there writes it again.
+    """Remove everything that the plugin has written on the node; a plugin that still runs there writes it again.
 
     Returns False if the node does not exist. Raises ApiRefused, Forbidden, ApiUnavailable, OutcomeUnknown.
     """
@@ -163,9 +160,9 @@ async def clear_node(api: ApiServer, name: str, vocabularies: Vocabularies) -> b
 
 
 def node_patch(node: Node, wanted: NodeDescription, vocabularies: Vocabularies) -> MergePatch | None:
-    """Return the changes that make the node match ``wanted``, outdated names removed; None when it matches.
+    """Return the changes that make the node match ``wanted``, outdated names removed; None if it matches.
 
-    The patch is for the node's subresource ``status``. There kube-apiserver accepts labels and annotations too, so
+    The patch is for the node's subresource ``status``, where kube-apiserver accepts labels and annotations too, so
     cards and their amounts change in one write. Kubelet keeps resources that no device plugin has, and derives
     ``allocatable`` from ``capacity``; both are written, so that the amounts need not wait for kubelet's next update.
     """
@@ -206,21 +203,16 @@ def _number(quantity: Quantity) -> str:
 
 
 class Events:
-    """The events of a node and of its pods, of a plugin that does not use the cluster's API: none is posted."""
+    """Post no events, for a plugin that does not use the cluster's API."""
 
-    def on_pod(self, pod: CardPod, reason: str, message: str, *, is_warning: bool = True) -> None:
-        """Post an event on a pod."""
+    def on_pod(self, pod: CardPod, reason: str, message: str, *, is_warning: bool = True) -> None: ...
 
     def set_states(self, reason: str, sentences: Iterable[str]) -> None:
         """Replace the states of the node of one reason: a new sentence is posted now, and all of them are repeated."""
 
 
 class NodeEvents(Events):
-    """Post events of one node and of its pods.
-
-    events  sends them
-    node    the node's name
-    """
+    """Post events of the node of this name and of its pods."""
 
     def __init__(self, events: ApiEvents, node: str) -> None:
         self._events = events
@@ -241,7 +233,7 @@ class NodeEvents(Events):
                 self._post(reason, sentence)
 
     async def repeat(self) -> NoReturn:
-        """Post all states again and again, until cancelled."""
+        """Post all states again at each interval, until cancelled."""
         while True:
             await asyncio.sleep(REPEAT)
             for reason, sentences in self._states.items():

@@ -1,4 +1,4 @@
-"""The plugin's own node: as the API server shows it with its pods, or without the API, by --resource-manager=false."""
+"""Represent the plugin's own node: as the API server shows it with its pods, or without the API."""
 
 from __future__ import annotations
 
@@ -42,14 +42,13 @@ Gpus = Callable[[], Collection[CardFacts]]
 
 
 class OwnNode:
-    """The plugin's node and its pods: what is known of them, what their containers get, and what is written about them.
+    """The node of a plugin that does not use the cluster's API, by --resource-manager=false.
 
-    This is the node of a plugin that does not use the cluster's API: nothing is known, nothing is written, and cards
-    are given by the allocation policy alone.
+    Nothing is known or written, and cards are given by the allocation policy alone.
 
     prefer   returns the ids that a container should get; None lets kubelet choose without asking
     tasks    run while the plugin does
-    writers  hold still while another plugin serves this node
+    writers  paused while another plugin serves this node
     """
 
     pods: CardPods = NoPods()
@@ -68,7 +67,6 @@ class OwnNode:
         return {}
 
     def samples(self) -> Iterable[Sample]:
-        """Return the samples of the node's metrics."""
         return ()
 
     def subscribe(self, *, on_pods: Callable[[], None], on_links: Callable[[], None]) -> None:
@@ -78,11 +76,9 @@ class OwnNode:
         """Wait until node and pods are known. Return what the node said about its cards before this plugin wrote it."""
         return ()
 
-    def describe(self, description: NodeDescription) -> None:
-        """Make the node match this description."""
+    def describe(self, description: NodeDescription) -> None: ...
 
     def allocate(self, request: AllocateRequest) -> Allocation:
-        """Return what a container gets. Raises NoSuchCards."""
         return self.allocate_to_any(request)
 
     def allocate_to_any(self, request: AllocateRequest) -> Allocation:
@@ -92,8 +88,7 @@ class OwnNode:
     async def catch_up(self) -> None:
         """Learn, before kubelet calls, which pods wait and which of their containers an earlier run has served."""
 
-    def kubelet_restarted(self) -> None:
-        """Note that kubelet has restarted."""
+    def kubelet_restarted(self) -> None: ...
 
     async def _by_policy(self, request: PreferredRequest) -> Sequence[DeviceId]:
         return preferred_ids(self._flags.allocation_policy, request)
@@ -102,10 +97,7 @@ class OwnNode:
 class WatchedNode(OwnNode):
     """The node and its pods as the API server shows them. While it is unreachable, cards are given by what is known.
 
-    api        closed by the caller
-    gpus       returns the cards of the node
-    resources  closed by the caller
-    calls      kubelet's calls to all servers
+    The caller closes ``api`` and ``resources``. ``calls`` are kubelet's, to all servers.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""The declaration of a part, an optional feature of the plugin: all that the rest of the program has to know of it.
+"""Declare a part, an optional feature of the plugin, with all that the rest of the program has to know of it.
 
-`gas.plugin.parts` lists the parts. A declaration imports nothing heavy; ``build`` imports the part's other modules, so
-that a part that is switched off is not imported.
+A declaration imports nothing heavy; ``build`` imports the part's other modules, so that a part that is switched off is
+not imported.
 """
 
 from __future__ import annotations
@@ -48,10 +48,8 @@ class Choice(NamedTuple):
 class PodNeeds:
     """The demands of a part on the DaemonSet's pod in addition to what every plugin needs.
 
-    host_pid      whether it must see the node's processes
-    capabilities  of the container
-    mounts        directories of the node that it must be able to write in
-    environment   variables of the container
+    host_pid  the plugin must see the node's processes
+    mounts    directories of the node that it must be able to write in
     """
 
     host_pid: bool = False
@@ -64,7 +62,7 @@ class Writer(Protocol):
     """A writer of something that only one plugin of a node may write at a time."""
 
     def hold(self) -> None:
-        """Write nothing until `resume`: another plugin of this node writes it."""
+        """Write nothing until `resume`: another plugin of this node writes."""
 
     def resume(self) -> None:
         """Write again, starting now."""
@@ -72,11 +70,7 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """The core of the plugin, as far as parts use it.
-
-    gpus  returns the cards of this node now
-    pods  which have which cards
-    """
+    """The core of the plugin, as far as parts use it. ``gpus`` returns the cards of this node now."""
 
     flags: Flags
     card_rules: CardRules
@@ -85,30 +79,25 @@ class Core:
     events: Events
 
 
-def _nothing(*_arguments: object) -> None:
-    """Do nothing."""
+def _nothing(*_arguments: object) -> None: ...
 
 
-async def _at_once() -> None:
-    """Return at once."""
+async def _at_once() -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
     """The behaviour of a part while the program runs.
 
-    tasks            run as long as the plugin does
-    samples          returns the samples of the part's metrics
-    documents        paths of the plain port, with functions that return JSON
-    sources          of cards, after those of the core
-    edits            change what a container gets
-    before_start     are awaited before each start of a container with cards
-    writers          hold still while another plugin serves this node
-    on_cards         called with the node's cards after each change
-    on_description   called with what is to be said about the node after each change
-    on_pods          called after each change of the node's pods
-    before_serving   awaited before cards are offered to kubelet
-    at_end           awaited when the plugin has ended
+    tasks           run as long as the plugin does
+    documents       by path of the plain port, functions that return JSON
+    sources         of cards, after those of the core
+    edits           change what a container gets
+    before_start    awaited before each start of a container with cards
+    writers         paused while another plugin serves this node
+    on_description  called with the description of the node after each change
+    before_serving  awaited before cards are offered to kubelet
+    at_end          awaited when the plugin has ended
     """
 
     tasks: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
@@ -125,27 +114,21 @@ class Hooks:
     at_end: Callable[[], Awaitable[None]] = _at_once
 
 
-def _leave_nothing(_flags: Flags, _own: PartFlags) -> None:
-    """Remove nothing from the node."""
+def _leave_nothing(_flags: Flags, _own: PartFlags) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part(Generic[Record]):
-    """The declaration of a part.
+    """The declaration of a part. ``is_on``, ``build`` and ``uninstall`` take the part's own flags last.
 
-    name         of its package
-    flags        the class of its flags
-    is_on        returns whether these flags switch it on; the second argument are its own
-    build        builds the part; the second argument are its own flags
-    needs_pods   whether it works only if the plugin watches the node's pods
+    name            of its package
+    needs_pods      it works only if the plugin watches the node's pods
     switched_on_by  in words: ``"--usage"``
-    settings     names of its flags that have no effect while it is off
-    card_source  the value that it adds to --card-sources
-    node_writer  the value that it adds to --write-node
-    metrics      all that it can have
-    documents    paths of the plain port, with what they return while the part is off
-    pod          what it needs of the DaemonSet
-    uninstall    removes what plugins with this part left on the node; raises GasError
+    settings        names of its flags that have no effect while it is off
+    card_source     the value that it adds to --card-sources
+    node_writer     the value that it adds to --write-node
+    documents       by path of the plain port, the text while the part is off
+    uninstall       removes what plugins with this part left on the node; raises GasError
     """
 
     name: str
@@ -163,11 +146,9 @@ class Part(Generic[Record]):
     uninstall: Callable[[Flags, Record], None] = _leave_nothing
 
     def runs_with(self, flags: Flags) -> bool:
-        """Return whether the part runs with these flags."""
         return self.is_on(flags, flags.of(self.flags)) and (flags.resource_manager or not self.needs_pods)
 
     def hooks(self, core: Core) -> Hooks:
-        """Build the part."""
         return self.build(core, core.flags.of(self.flags))
 
     def clean_up(self, flags: Flags) -> None:
@@ -175,7 +156,7 @@ class Part(Generic[Record]):
         self.uninstall(flags, flags.of(self.flags))
 
     def warnings(self, flags: Flags) -> list[str]:
-        """Return why flags of the part that are given have no effect."""
+        """Return sentences about given flags of the part that have no effect."""
         if self.runs_with(flags):
             return []
         if self.is_on(flags, flags.of(self.flags)):

@@ -1,4 +1,4 @@
-"""The list of the plugin's parts: the only module that names them."""
+"""List the plugin's parts. Only this module names them."""
 
 from __future__ import annotations
 

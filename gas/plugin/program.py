@@ -1,4 +1,4 @@
-"""The plugin as a process: plain port, signals, and the order of starting and stopping."""
+"""Run the plugin as a process: plain port, signals, and the order of starting and stopping."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gas.vocabularies.combined import Vocabularies
 logger = logging.getLogger(__name__)
 
 FINISH = 2.0
-"""Most seconds for requests in progress on the plain port when the program is to stop."""
+"""Most seconds for requests in progress on the plain port when the program stops."""
 
 
 async def run_plugin(
@@ -37,8 +37,7 @@ async def run_plugin(
 ) -> None:
     """Allocate cards until SIGTERM or SIGINT. Raises GasError if it cannot start.
 
-    At the end the sockets are removed, since nothing serves them any more. Labels, annotation and resources stay on the
-    node.
+    The sockets are removed at the end. Labels, annotation and resources stay on the node.
     """
     metrics = Metrics(version, [row for part in parts if part.runs_with(flags) for row in part.metrics])
     async with AsyncExitStack() as stack:
@@ -75,9 +74,9 @@ async def run_plugin(
 
 
 async def uninstall(flags: Flags, parts: Sequence[Part[Any]] = PARTS) -> int:
-    """Remove from the node what plugins wrote: what parts leave, then labels, annotation and resources.
+    """Remove what plugins wrote on the node, log what cannot be removed, and return the exit code.
 
-    Log what cannot be removed, and return the exit code. The parts come first, because NFD would write labels again.
+    The parts come before labels, annotation and resources, because NFD would write labels again.
     """
     failures: list[GasError] = []
     for part in parts:

@@ -1,4 +1,4 @@
-"""A file of this node that other programs read: kept up to date, whoever else changes it, and removed at the end.
+"""Keep a file of this node up to date for other programs, whoever else changes it, and remove it at the end.
 
 Only plain files are read, replaced or removed, since the directories are shared with other programs. A pipe at the same
 path would block a reader, and a device such as ``/dev/null`` must not be replaced.
@@ -40,10 +40,9 @@ class FileFault(GasError):
 class FileKind:
     """The kind of a file, for sentences about it.
 
-    name             ``"CDI file"``
-    unwritten        what follows while it cannot be written
-    unremoved        what follows while it cannot be removed, with what to do
-    makes_directory  whether its directory is made if it does not exist
+    unwritten        consequence while it cannot be written
+    unremoved        consequence while it cannot be removed, with what to do
+    makes_directory  its directory is made if it does not exist
     """
 
     name: str
@@ -52,7 +51,6 @@ class FileKind:
     makes_directory: bool = False
 
     def write(self, path: Path, text: str) -> None:
-        """Replace the file with one of this text. Raises FileFault."""
         try:
             if self.makes_directory:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +62,6 @@ class FileKind:
             ) from error
 
     def remove(self, path: Path) -> None:
-        """Remove the file if it exists. Raises FileFault."""
         try:
             require_plain_file(path)
             path.unlink(missing_ok=True)
@@ -77,9 +74,8 @@ class PublishedFile:
 
     All of it happens in separate threads, so that a failing disk does not make kubelet wait. If two plugins publish the
     same file, the one that started later owns it: its first check writes, whatever is there. When a plugin ends, it
-    removes the file only if it was the last to write it.
-
-    trouble  why the file does not have its text, as a sentence; None when it has
+    removes the file only if it was the last to write it. ``trouble`` is a sentence about why the file does not have its
+    text, else None.
     """
 
     def __init__(self, path: Path, kind: FileKind, *, retry: float = RETRY, slow: float = SLOW) -> None:
@@ -103,16 +99,13 @@ class PublishedFile:
         self._check_now.set()
 
     def hold(self) -> None:
-        """Write nothing until `resume`: another plugin publishes the file."""
         self._held = True
 
     def resume(self) -> None:
-        """Write again, starting now."""
         self._held = False
         self._check_now.set()
 
     async def run(self) -> None:
-        """Write the file whenever that is needed, until cancelled."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._retry):
@@ -129,7 +122,7 @@ class PublishedFile:
                 await self._checked.wait()
 
     async def end(self) -> None:
-        """Write no more, and remove the file if it is the one that was last written here. A failure is logged."""
+        """Stop writing, and remove the file if it is the one that was last written here. A failure is logged."""
         self._ended = True
         try:
             async with asyncio.timeout(LAST_CHECK):
@@ -156,7 +149,7 @@ class PublishedFile:
         self.trouble = trouble
 
     def _ensure(self, text: str) -> bool:
-        """Write the text if the file does not have it, in a thread. Return whether it was written."""
+        """Write the text in a thread if the file does not have it. Return whether it was written."""
         with self._turn:
             if self._ended or (self._written is not None and has_text(self._path, text)):
                 return False
@@ -165,14 +158,13 @@ class PublishedFile:
             return True
 
     def _remove(self) -> None:
-        """Remove the file if it was written here, in a thread. Raises FileFault."""
+        """Remove the file in a thread if it was written here. Raises FileFault."""
         with self._turn:
             if self._written is not None and file_identity(self._path) == self._written:
                 self._kind.remove(self._path)
 
 
 def has_text(path: Path, text: str) -> bool:
-    """Return whether a plain file is there with exactly this text."""
     content = text.encode()
     try:
         require_plain_file(path)

@@ -1,4 +1,4 @@
-"""Publish the cards of the node: to kubelet as lists of devices, and in what is written about the node."""
+"""Publish the cards of the node: to kubelet as lists of devices, and in descriptions of the node."""
 
 from __future__ import annotations
 
@@ -25,9 +25,6 @@ _ANOTHER_CARD = "the number means another card than before; no container gets it
 
 class Publisher:
     """Publish the cards after each change, as unhealthy those whose number meant another card before.
-
-    servers    show the devices of one resource each to kubelet
-    describe   write a description of the node
 
     Kubelet is shown devices as soon as the cards are known. The node is described later: once its pods are known, as
     far as they can be (`compare_numbers`).
@@ -56,13 +53,12 @@ class Publisher:
 
     @property
     def withheld(self) -> frozenset[Card]:
-        """The cards that no container gets until the pods that had another card of that number have ended."""
         return frozenset(self._renumbering.withheld)
 
     def compare_numbers(self, recorded: Sequence[CardRecord] | None = None) -> None:
         """Compare the cards with what the node said about them before, and describe the node from now on.
 
-        recorded  None if that is not known in time: then the cards of now are taken for those of before
+        ``recorded`` is None if that is not known in time: then the current cards are taken for the earlier ones.
         """
         if recorded is not None:
             self._renumbering = Renumbering(recorded)
@@ -70,7 +66,7 @@ class Publisher:
         self.publish()
 
     def pods_changed(self) -> None:
-        """Publish cards again that were withheld for pods that have ended now."""
+        """Publish cards again that were withheld for pods that have ended."""
         if self.withheld:
             self.publish()
 
@@ -101,7 +97,6 @@ class Publisher:
                 describe(description)
 
     def _report_withheld(self, before: Mapping[Card, object], now: Mapping[Card, object]) -> None:
-        """Log the cards that begin or end to be withheld, and set the events of those that are."""
         if begun := sorted(now.keys() - before.keys()):
             logger.warning("%s: %s", ", ".join(map(str, begun)), _ANOTHER_CARD)
         self._node.events.set_states("GPUCardsRenumbered", [f"{card}: {_ANOTHER_CARD}" for card in sorted(now)])
@@ -110,7 +105,6 @@ class Publisher:
 
 
 def log_scan(scan: Scan) -> None:
-    """Log the cards of this node."""
     logger.info(
         "this node has %d card(s)",
         len(scan.gpus),
@@ -123,7 +117,6 @@ def log_scan(scan: Scan) -> None:
 
 
 def unknown_memory(scan: Scan) -> list[str]:
-    """Return sentences about the cards whose memory is unknown."""
     cards: dict[str, list[str]] = {}
     for gpu in scan.gpus:
         if gpu.memory_fault:
@@ -134,11 +127,10 @@ def unknown_memory(scan: Scan) -> list[str]:
 class Renumbering:
     """Withhold card numbers that mean another card than the running pods on them were given.
 
-    The kernel numbers cards at each start. kubelet knows devices by their numbers only: after a reboot it gives a pod
-    of before the same number again, without asking, if the device is healthy. So a number with another card behind it
-    is unhealthy until the pods of before have ended. kubelet then rejects them, and their owners create new ones.
-
-    recorded  what the node said when the plugin started, before the plugin changed it
+    The kernel numbers cards at each start. kubelet knows devices by their numbers only: after a reboot it gives an
+    earlier pod the same number again, without asking, if the device is healthy. So a number with another card behind it
+    is unhealthy until those pods have ended. kubelet then rejects them, and their owners create new ones. ``recorded``
+    is what the node said when the plugin started, before the plugin changed it.
     """
 
     def __init__(self, recorded: Iterable[CardRecord] = ()) -> None:
@@ -151,9 +143,9 @@ class Renumbering:
         return self._withheld
 
     def update(self, cards: Sequence[CardFacts], users: Mapping[Card, Collection[str]]) -> tuple[CardFacts, ...]:
-        """Return the cards, those unhealthy that are withheld.
+        """Return the cards, withheld ones as unhealthy.
 
-        users  by card number, the UIDs of the pods that kubelet has admitted with it and that have not ended
+        ``users`` are, by card number, the UIDs of the pods that kubelet has admitted with it and that have not ended.
         """
         withheld = dict(self._withheld)
         for gpu in cards:
@@ -180,8 +172,6 @@ class Readiness:
     The plugin is ready once it has scanned its cards and kubelet watches every resource that has, or had, a card. A
     node without cards is ready, since there is nothing to allocate. The cluster's API does not matter, since cards are
     allocated without it.
-
-    stopping  set when the program is to stop
     """
 
     def __init__(self, scanner: Scanner, resources: Mapping[DeviceServer, Registration]) -> None:
@@ -190,7 +180,7 @@ class Readiness:
         self._resources = resources
 
     def why_not(self) -> str | None:
-        """Return why the plugin is not ready, as a sentence; None if it is."""
+        """Return a sentence about why the plugin is not ready; None if it is."""
         if self.stopping:
             return "the plugin is stopping"
         if self._scanner.stuck is not None:

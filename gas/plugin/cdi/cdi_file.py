@@ -1,4 +1,4 @@
-"""The CDI spec file: it describes each card as a CDI device for container runtimes."""
+"""Write the CDI spec file, which describes each card as a CDI device for container runtimes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CDI_VERSION = "0.5.0"
 
 
 def cdi_text(gpus: Iterable[CardFacts], presentation: Presentation) -> str:
-    """Return the text of the file: a CDI device per card, with the nodes and mounts that containers get without CDI."""
+    """Return the file's text: a CDI device per card, with the nodes and mounts that containers get without CDI."""
     spec = {
         "cdiVersion": CDI_VERSION,
         "kind": CDI_KIND,
@@ -56,9 +56,9 @@ CDI_FILE = FileKind(name="CDI file", unwritten="runtimes do not know the cards",
 def with_cdi_names(
     allocation: Allocation, resource: str, gpus: Collection[CardFacts], *, as_annotation: bool
 ) -> Allocation:
-    """Return the allocation with the CDI names of its cards: those of other files, or else those of our own file.
+    """Return the allocation with the CDI names of its cards: those of other files, or else of our file.
 
-    as_annotation  whether they are written for runtimes that read only the older annotation
+    ``as_annotation`` writes them for runtimes that read only the older annotation.
     """
     names = tuple(
         name for gpu in gpus if (name := gpu.cdi_name or (f"{CDI_KIND}={gpu.card}" if gpu.device_nodes else ""))

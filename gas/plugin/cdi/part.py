@@ -1,4 +1,4 @@
-"""The declaration of the part that names the cards for container runtimes with CDI."""
+"""Declare the part that names the cards for container runtimes with CDI."""
 
 from __future__ import annotations
 
@@ -29,8 +29,6 @@ class Cdi(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CdiFlags(PartFlags):
-    """The flags of the part."""
-
     cdi: Cdi = flag(
         "cdi",
         values.one_of(Cdi),

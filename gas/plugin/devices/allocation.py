@@ -18,7 +18,7 @@ BY_PATH = DRI / "by-path"
 
 
 class NoSuchCards(GasError):
-    """None of the cards is on this node any more, so a container can get nothing."""
+    """None of the requested cards is on this node any more."""
 
     def __init__(self, cards: Iterable[str]) -> None:
         names = ", ".join(cards)
@@ -29,7 +29,7 @@ class NoSuchCards(GasError):
 
 
 class ByPath(StrEnum):
-    """Which links of /dev/dri/by-path, which show programs a card's PCI address, a container gets."""
+    """Which links of /dev/dri/by-path a container gets. They show programs a card's PCI address."""
 
     SINGLE = "single"  # those of the container's cards, each mounted separately; the runtime mounts what they point to
     NONE = "none"
@@ -54,10 +54,9 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """Everything that kubelet adds to the container.
+    """Everything that kubelet adds to the container, with full names of CDI devices.
 
-    cdi          full names of CDI devices
-    annotations  for the container runtime; they do not appear on the pod
+    ``annotations`` are for the container runtime and do not appear on the pod.
     """
 
     env: Mapping[str, str] = field(default_factory=dict)
@@ -78,7 +77,7 @@ A container with several resources gets an allocation for each, and they must no
 class Presentation:
     """How containers see cards.
 
-    host_root  the prefix of paths on the host, ``/`` outside of tests; paths in the container never have it
+    ``host_root`` is the prefix of paths on the host, ``/`` outside of tests; paths in the container never have it.
     """
 
     host_root: PurePosixPath = ROOT
@@ -86,10 +85,7 @@ class Presentation:
 
 
 def gpus_of(ids: Collection[DeviceId], gpus: Iterable[CardFacts]) -> tuple[CardFacts, ...]:
-    """Return the cards of the ids, each once, in natural order; missing cards are left out.
-
-    Raises NoSuchCards if none is left.
-    """
+    """Return the cards of the ids that are there, each once, in natural order. Raises NoSuchCards if there are none."""
     wanted = {id_.card for id_ in ids}
     found = tuple(sorted((gpu for gpu in gpus if gpu.card in wanted), key=lambda gpu: gpu.card))
     if not found:
@@ -131,7 +127,7 @@ def card_nodes(gpus: Iterable[CardFacts], presentation: Presentation) -> tuple[D
 
 
 def _variables(gpus: Iterable[CardFacts]) -> dict[str, str]:
-    """Return the cards' variables; different values of one variable become a list with commas."""
+    """Return the cards' variables. Different values of one variable are joined with commas."""
     values: dict[str, dict[str, None]] = {}
     for gpu in gpus:
         for name, value in gpu.variables:

@@ -28,11 +28,9 @@ def preferred_ids(
 ) -> tuple[DeviceId, ...]:
     """Return ``size`` ids, or all if fewer are offered: first ``must_include``, then ``decided``, then the policy's.
 
-    decided  ids that the container should get regardless of the policy
-    spared   ids that are promised to other containers: taken only when no others are left
-
-    Every id is of a different card as long as there are enough cards: a second id of the same card gives a container
-    nothing. Source: contract P2.7.
+    Ids in ``spared`` are promised to other containers and taken only when no others are left. Every id is of a
+    different card as long as there are enough cards: a second id of the same card gives a container nothing. Source:
+    contract P2.7.
     """
     chosen = [*dict.fromkeys([*sorted(request.must_include), *decided])][: request.size]
     if len(chosen) == request.size:
@@ -62,10 +60,7 @@ def spared_ids(promised: Mapping[Card, int], request: PreferredRequest) -> Ids:
 
 
 def _free_ids(card: Card, number: int, request: PreferredRequest) -> Iterable[DeviceId]:
-    """Return ``number`` ids of a card that are offered and that kubelet does not insist on, or all that there are.
-
-    Those with the lowest slots come first.
-    """
+    """Return up to ``number`` offered ids of a card, lowest slots first, without those that kubelet insists on."""
     if number <= 0:
         return ()
     free = (id_ for id_ in request.by_card.get(card, ()) if id_ not in request.must_include)
@@ -76,7 +71,7 @@ _slot = itemgetter(1)
 
 
 def _fill_up(chosen: list[DeviceId], ids: Iterable[DeviceId], size: int, order: _Order) -> None:
-    """Add ids to ``chosen`` until there are ``size``, or none is left."""
+    """Add ids to ``chosen`` until there are ``size`` or none is left."""
     free: dict[Card, list[DeviceId]] = {}
     for id_ in ids:
         free.setdefault(id_.card, []).append(id_)
@@ -93,7 +88,7 @@ def _fill_up(chosen: list[DeviceId], ids: Iterable[DeviceId], size: int, order: 
 
 
 _Order = Callable[[Card, int], tuple[int, ...]]
-"""Map a card and its number of free ids to the key that cards are sorted by."""
+"""Maps a card and its number of free ids to the key that cards are sorted by."""
 
 
 def _kubelets_order(_card: Card, _free: int) -> tuple[int, ...]:

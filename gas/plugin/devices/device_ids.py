@@ -1,4 +1,4 @@
-"""Kubelet's device ids, such as ``card0-3`` for the fourth slot of card0, and its calls about them."""
+"""Parse kubelet's device ids, such as ``card0-3`` for the fourth slot of card0, and represent its calls about them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ _DEVICE_ID = re.compile(r"card(0|[1-9][0-9]{0,8})-(0|[1-9][0-9]{0,8})", re.ASCII
 
 
 class DeviceId(NamedTuple):
-    """One slot of a card, which a container can get. Ids sort by card, in natural order, then by slot.
-
-    slot  counted from 0
-    """
+    """One slot of a card, counted from 0. Ids sort by card, in natural order, then by slot."""
 
     card: Card
     slot: int
@@ -36,7 +33,7 @@ NO_IDS: Ids = frozenset()
 
 
 def known_ids(texts: Iterable[str]) -> tuple[DeviceId, ...]:
-    """Parse device ids of cards, in their order; other texts, such as ``all``, are left out."""
+    """Parse device ids of cards, in their order. Other texts, such as ``all``, are left out."""
     return tuple(id_ for text in texts if (id_ := _known_id(text)) is not None)
 
 
@@ -48,7 +45,7 @@ def _known_id(text: str) -> DeviceId | None:
 
 @lru_cache(maxsize=1024)
 def _card(number: str) -> Card:
-    """Return the same object for each id of a card, of which there may be thousands."""
+    """Return one object for all ids of a card, of which there may be thousands."""
     return Card(int(number))
 
 
@@ -57,8 +54,8 @@ class AllocateRequest:
     """Allocate: kubelet has chosen these ids for one container.
 
     resource  full name: ``gpu.intel.com/i915``
-    ids       the ids of cards; empty for a monitoring resource
-    counts    how many of them each card has
+    ids       empty for a monitoring resource
+    counts    number of ids of each card
     """
 
     resource: str
@@ -80,10 +77,10 @@ class PreferredRequest:
     resource      full name: ``gpu.intel.com/i915``
     offered       the ids to choose from, each once, in kubelet's order
     must_include  ids that the container gets in any case: those that the pod's init containers had
-    size          how many ids the container gets, including ``must_include``
-    available     the ids to choose from, as a set
-    by_card       the same by card, in kubelet's order: sorted where they are used, because that takes time
-    counts        how many of them each card has
+    size          number of ids that the container gets, including ``must_include``
+    available     ``offered`` as a set
+    by_card       ``offered`` by card, not sorted, because sorting takes time
+    counts        number of offered ids of each card
     """
 
     resource: str
@@ -104,7 +101,7 @@ class PreferredRequest:
         object.__setattr__(self, "counts", {card: len(ids) for card, ids in by_card.items()})
 
     def can_lead_to(self, call: AllocateRequest) -> bool:
-        """Return whether this call can be the Allocate that follows the question."""
+        """Return whether this Allocate can follow the question."""
         return (
             self.resource == call.resource
             and self.size == call.size
@@ -118,5 +115,5 @@ Call = PreferredRequest | AllocateRequest
 
 
 def short_name(resource: str) -> str:
-    """Return a resource's name as metrics and logs state it: ``i915`` for ``gpu.intel.com/i915``."""
+    """Return a resource's name for metrics and logs: ``i915`` for ``gpu.intel.com/i915``."""
     return resource.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""The devices that kubelet is shown: a list for every resource that this node has."""
+"""Make the lists of devices that kubelet is shown, one for every resource of this node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_BYTES = 4 * 1024 * 1024
 """The longest list of devices that kubelet accepts: the limit of a gRPC message."""
 
 _BYTES_BESIDE_ID = 15
-"""Bytes of a device in the list beside its id, at most: field numbers, lengths and the word ``Unhealthy``."""
+"""Most bytes of a listed device in addition to its id: field numbers, lengths and the word ``Unhealthy``."""
 
 _BYTES_OF_HINT = 8
 """Bytes of a topology hint, at most."""
@@ -36,10 +36,7 @@ class Monitoring(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One device as kubelet sees it.
-
-    numa_node  kubelet's topology hint; None for no hint
-    """
+    """One device as kubelet sees it. ``numa_node`` is its topology hint."""
 
     id: str
     healthy: bool
@@ -47,12 +44,11 @@ class Device:
 
     @property
     def most_bytes(self) -> int:
-        """The most bytes that the device takes in kubelet's list."""
         return len(self.id) + _BYTES_BESIDE_ID + (0 if self.numa_node is None else _BYTES_OF_HINT)
 
 
 DeviceLists = Mapping[str, tuple[Device, ...]]
-"""The devices of each resource, in natural order of their ids. A resource that is missing has no card."""
+"""The devices of each resource, in natural order of their ids. A missing resource has no card."""
 
 
 def device_lists(
@@ -65,10 +61,9 @@ def device_lists(
 ) -> DeviceLists:
     """Return the devices of each resource of cards, and of the monitoring resources that are switched on.
 
-    An unhealthy card keeps its ids, so that kubelet knows which containers have them. Monitoring is healthy while
-    any of its cards is. Source: contract P2.3 to P2.6.
-
-    topology_hints  whether devices carry the NUMA node of their card; kubelet may then offer only one node's devices
+    An unhealthy card keeps its ids, so that kubelet knows which containers have them. Monitoring is healthy while any
+    of its cards is. Source: contract P2.3 to P2.6. With ``topology_hints``, devices carry the NUMA node of their card;
+    kubelet may then offer only one node's devices.
     """
     lists: dict[str, tuple[Device, ...]] = {}
     for gpu in sorted(gpus, key=lambda gpu: gpu.card):
@@ -99,7 +94,7 @@ def check_lengths(lists: DeviceLists, vocabularies: Vocabularies) -> None:
 
 
 def monitoring_resources(vocabularies: Vocabularies, monitoring: Monitoring) -> tuple[str, ...]:
-    """Return all monitoring resources that there can be."""
+    """Return all monitoring resources that the node can have."""
     if monitoring is Monitoring.NONE:
         return ()
     return vocabularies.monitoring_resources(split=monitoring is Monitoring.SPLIT)

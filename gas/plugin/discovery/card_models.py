@@ -1,4 +1,4 @@
-"""PCI device ids, such as ``0x56c0``: their form, and Intel's models in a table by `scripts/card_models.py`."""
+"""Parse PCI device ids, such as ``0x56c0``, and look up Intel's models in the table of `scripts/card_models.py`."""
 
 from __future__ import annotations
 
@@ -21,16 +21,13 @@ _ID = re.compile(r"0x[0-9a-f]{4}", re.ASCII)
 
 
 def parse_pci_id(text: str) -> str | None:
-    """Return a PCI device id in lower case, the form in which ids are compared; None for any other text."""
+    """Return a PCI device id in lower case; None for any other text."""
     lowered = text.strip().lower()
     return lowered if _ID.fullmatch(lowered) is not None else None
 
 
 def parse_pci_ids(text: str) -> frozenset[str]:
-    """Parse a comma-separated list of ids, as a flag's value; the empty text is an empty list. Contract P1.10.
-
-    Raises InvalidEntry.
-    """
+    """Parse a comma-separated list of ids, which may be empty, from a flag. Contract P1.10. Raises InvalidEntry."""
     ids: set[str] = set()
     for entry in text.split(",") if text.strip() else ():
         if (pci_id := parse_pci_id(entry)) is None:
@@ -40,12 +37,12 @@ def parse_pci_ids(text: str) -> frozenset[str]:
 
 
 def model_of(device_id: str) -> str:
-    """Return the name of Intel's model with this PCI device id; empty if the table does not have it."""
+    """Return the name of the Intel model with this PCI device id; empty if the table does not have it."""
     return _models().get(device_id, "")
 
 
 def is_integrated(device_id: str) -> bool:
-    """Return whether the table has this PCI device id as that of an integrated GPU."""
+    """Return whether the table lists this PCI device id as an integrated GPU."""
     return device_id in _models() and _WITH_OWN_MEMORY.fullmatch(device_id) is None
 
 

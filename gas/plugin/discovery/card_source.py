@@ -1,4 +1,4 @@
-"""Where the plugin learns about the node's cards: one source for each way of finding them."""
+"""Define the sources of the node's cards, and combine them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from gas.values.card_facts import CardFacts, Scan
 from gas.values.cards import Card
 
 MEMORY_FIELDS = ("memory", "memory_size", "memory_source", "memory_fault")
-"""The fields of `CardFacts` that are about memory."""
+"""The fields of `CardFacts` about memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardRules:
-    """The administrator's choices about the cards of every source.
+    """The administrator's choices about the cards of every source. Amounts are in bytes.
 
-    allow_ids        PCI device ids in the form of `gas.plugin.discovery.card_models`: only these cards; if empty, all
-    deny_ids         PCI device ids of cards to leave out
-    memory_override  bytes of a card whose memory no source states
-    memory_reserved  bytes of a card that pods do not get; not subtracted from the override
+    allow_ids        use only cards with these PCI device ids (`gas.plugin.discovery.card_models`); if empty, all
+    deny_ids         leave out cards with these PCI device ids
+    memory_override  for cards whose memory no source states
+    memory_reserved  not available to pods; not subtracted from the override
     """
 
     allow_ids: frozenset[str] = frozenset()
@@ -29,11 +29,10 @@ class CardRules:
     memory_reserved: int = 0
 
     def admit(self, device_id: str) -> bool:
-        """Return whether a card with this PCI device id is used."""
         return device_id not in self.deny_ids and (not self.allow_ids or device_id in self.allow_ids)
 
     def usable(self, amount: int, report: Callable[[str], None]) -> int | None:
-        """Return what pods may use of a card's bytes; None if it is nothing. ``report`` takes a problem's sentence."""
+        """Return the bytes of a card that pods may use; None for 0 or less. ``report`` takes a problem's sentence."""
         left = amount - self.memory_reserved
         if left < 0:
             report(f"{self.memory_reserved} bytes are reserved of the {amount} it has; pods cannot request its memory")
@@ -44,24 +43,22 @@ ALL_CARDS = CardRules()
 
 
 class CardSource(Protocol):
-    """A source of the node's cards, such as sysfs."""
-
     @property
     def drivers(self) -> tuple[str, ...]:
         """All values that `CardFacts.driver` has in its scans."""
 
     def read(self) -> Scan:
-        """Scan the whole node once. Called in a thread of its own, because a card that fails may block it.
+        """Scan the whole node once. Called in a thread of its own, because a failing card may block it.
 
-        A part that cannot be read becomes a problem of the scan, and the other parts are used.
+        Parts that cannot be read become problems of the scan, and the other parts are used.
         """
 
 
 def read_all(sources: Iterable[CardSource]) -> Scan:
     """Scan with every source, and return all cards together in natural order.
 
-    A card that another one precedes with the same number, or with the same PCI address, is left out: it is the same
-    card, which must not be given out twice. Earlier sources and lower numbers come first.
+    A card with the number or PCI address of an earlier one is left out: it is the same card, which must not be given
+    out twice. Earlier sources and lower numbers come first.
     """
     scans = [source.read() for source in sources]
     problems = [problem for scan in scans for problem in scan.problems]

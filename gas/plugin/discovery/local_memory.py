@@ -53,11 +53,8 @@ _Identity = tuple[Card, str, str, str]
 class MemoryReader:
     """Read the memory of cards. Each driver is asked until it replies, then its reply is remembered.
 
-    A driver that does not reply in time hides no other card: its thread waits on, and a later `read` finds the reply.
-
-    root    the directory of ``/sys`` and ``/dev``
-    query   asks a driver; may block as long as a card does not respond
-    within  seconds to wait for a driver
+    A driver that does not reply within ``within`` seconds hides no other card: its thread waits on, and a later `read`
+    finds the reply.
     """
 
     def __init__(self, root: Path, rules: CardRules, query: Query, *, within: float) -> None:
@@ -71,8 +68,8 @@ class MemoryReader:
     def read(self, gpu: CardFacts, tile_names: Collection[str], report: Callable[[str], None]) -> CardFacts:
         """Return the card with its memory.
 
-        tile_names  names of the tiles' directories in ``device``, which xe has
-        report      takes a sentence about each problem
+        ``tile_names`` are the names of the tiles' directories in ``device``, which xe has; ``report`` takes a sentence
+        about each problem.
         """
         failures: list[str] = []
         reasons: list[str] = []
@@ -103,7 +100,7 @@ class MemoryReader:
         return self._without_source(gpu, failures, reasons, report)
 
     def forget_others(self, cards: Collection[Card]) -> None:
-        """Forget the replies about all cards but these: another card may come in the place of one that is gone."""
+        """Forget the replies about all other cards, since another card may take the place of one that is gone."""
         self._replies = {asked: reply for asked, reply in self._replies.items() if asked[0] in cards}
 
     def _from_driver(self, gpu: CardFacts) -> int:
@@ -135,10 +132,9 @@ class MemoryReader:
     def _without_source(
         self, gpu: CardFacts, failures: list[str], reasons: list[str], report: Callable[[str], None]
     ) -> CardFacts:
-        """Return a card of which no source states the memory.
+        """Return a card whose memory no source states.
 
-        failures  sources that exist and could not be read
-        reasons   why no other source states it
+        ``failures`` are about sources that exist and could not be read, ``reasons`` about the others.
         """
         override = self._rules.memory_override
         if not failures and (override is not None or is_integrated(gpu.device_id)):
@@ -160,7 +156,7 @@ class MemoryReader:
 
 
 def _from_sysfs(directory: Path, tiles: int, tile_names: Collection[str]) -> int | None:
-    """Return the bytes of all tiles that Intel's out-of-tree drivers state. Raises UnreadableFile."""
+    """Return the bytes of all tiles as Intel's out-of-tree drivers state them. Raises UnreadableFile."""
     if (per_tile := read_number(directory / "lmem_total_bytes", "lmem_total_bytes")) is not None:
         return _checked(per_tile * tiles, "lmem_total_bytes")
     amounts: list[int | None] = []

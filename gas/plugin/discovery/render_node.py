@@ -22,7 +22,9 @@ from gas.values.card_facts import MOST_MEMORY
 from gas.values.errors import GasError
 
 Query = Callable[[Path, str], tuple[int, ...]]
-"""`memory_regions` or a test double: a render node and its driver to the bytes of each region of the card's memory."""
+"""Maps a render node and its driver to the bytes of each region of the card's memory: `memory_regions` or a test
+double.
+"""
 
 Ioctl = Callable[[int, int, bytearray], object]
 """Like `fcntl.ioctl`, which changes the bytes that it gets."""
@@ -31,15 +33,11 @@ DRM_MAJOR = 226
 """The major number of all DRM device nodes."""
 
 I915_QUERY = 0xC0106479
-"""``DRM_IOCTL_I915_QUERY``."""
 I915_MEMORY_REGIONS = 4
-"""``DRM_I915_QUERY_MEMORY_REGIONS``."""
 XE_DEVICE_QUERY = 0xC0286440
-"""``DRM_IOCTL_XE_DEVICE_QUERY``."""
 XE_MEM_REGIONS = 1
-"""``DRM_XE_DEVICE_QUERY_MEM_REGIONS``."""
 LOCAL_MEMORY = 1
-"""The class of a region of the card's own memory: ``I915_MEMORY_CLASS_DEVICE``, ``DRM_XE_MEM_REGION_CLASS_VRAM``."""
+"""The class of the card's own memory: ``I915_MEMORY_CLASS_DEVICE`` and ``DRM_XE_MEM_REGION_CLASS_VRAM``."""
 
 I915_QUERY_LAYOUT = struct.Struct("=IIQ")
 """``struct drm_i915_query``: number of items, flags, address of the items."""
@@ -65,11 +63,8 @@ class CannotAsk(GasError):
 def memory_regions(node: Path, driver: str) -> tuple[int, ...]:
     """Return the usable bytes of each region of the card's own memory, one for each tile; empty if it has none.
 
-    node    the render node, ``/dev/dri/renderD128``
-    driver  ``i915`` or ``xe``
-
-    May block as long as the card does not respond. Raises CannotAsk; UnreadableFile if the driver fails or its reply is
-    invalid.
+    ``node`` is the render node, ``/dev/dri/renderD128``; ``driver`` is ``i915`` or ``xe``. May block as long as the
+    card does not respond. Raises CannotAsk; UnreadableFile if the driver fails or its reply is invalid.
     """
     place = f"/dev/dri/{node.name}"
     try:
@@ -87,7 +82,7 @@ def memory_regions(node: Path, driver: str) -> tuple[int, ...]:
 
 
 def ask(descriptor: int, driver: str, place: str, ioctl: Ioctl = fcntl.ioctl) -> tuple[int, ...]:
-    """Return what `memory_regions` does, of an open render node. ``place`` is its name in errors."""
+    """Return the same as `memory_regions` from an open render node, which errors call ``place``."""
     try:
         if driver == "i915":
             return _sizes(_ask_i915(descriptor, ioctl), I915_HEADER_LAYOUT)
@@ -101,7 +96,7 @@ def ask(descriptor: int, driver: str, place: str, ioctl: Ioctl = fcntl.ioctl) ->
 
 
 def _ask_i915(descriptor: int, ioctl: Ioctl) -> bytes:
-    """Ask for the length of the reply, then for the reply. i915 puts an item's error in place of its length."""
+    """Ask for the length of the reply, then for the reply. i915 reports an item's error in place of its length."""
     data = ctypes.create_string_buffer(0)
     for _ in range(2):
         item = ctypes.create_string_buffer(
@@ -119,7 +114,6 @@ def _ask_i915(descriptor: int, ioctl: Ioctl) -> bytes:
 
 
 def _ask_xe(descriptor: int, ioctl: Ioctl) -> bytes:
-    """Ask for the size of the reply, then for the reply."""
     query = bytearray(XE_QUERY_LAYOUT.pack(0, XE_MEM_REGIONS, 0, 0))
     ioctl(descriptor, XE_DEVICE_QUERY, query)
     data = _buffer(XE_QUERY_LAYOUT.unpack(query)[2])
@@ -129,7 +123,7 @@ def _ask_xe(descriptor: int, ioctl: Ioctl) -> bytes:
 
 
 def _buffer(length: int) -> ctypes.Array[ctypes.c_char]:
-    """Return zeroed memory for a reply. Raises UnreadableFile for a length that no list of regions has."""
+    """Return zeroed memory for a reply. Raises UnreadableFile if the length is not that of a list of regions."""
     if not REGION_LAYOUT.size <= length <= _MOST_REGIONS * REGION_LAYOUT.size:
         raise UnreadableFile(f"the driver announced a reply of {length} bytes")
     return ctypes.create_string_buffer(length)

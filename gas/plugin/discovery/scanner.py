@@ -1,4 +1,4 @@
-"""Scan the node's cards every few seconds, and remember cards that cannot be read for a moment."""
+"""Scan the node's cards every few seconds, and remember cards that cannot be read for a while."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FORGET_AFTER = 60.0
 
 
 ScanOnce = Callable[[Callable[[], Scan]], Awaitable[Scan]]
-"""Returns what the function passed to it returns, without keeping the event loop from its work."""
+"""Runs a scan without blocking the event loop."""
 
 IN_A_THREAD: ScanOnce = partial(in_a_daemon_thread, name="sysfs")
 
@@ -35,14 +35,12 @@ IN_A_THREAD: ScanOnce = partial(in_a_daemon_thread, name="sysfs")
 class Scanner:
     """Keep the last complete scan of the node's cards. Scans run off the event loop: a failing card may block them.
 
-    read       scans once: `gas.plugin.discovery.card_source.read_all` with its sources; called in a thread of its own
+    read       scans once, in a thread of its own, as `gas.plugin.discovery.card_source.read_all` does
     on_change  called on the event loop with the first scan, and with each that differs from the one before
-    off_loop   runs ``read``
-
-    scan      the last scan; empty before the first
-    finished  how many scans were finished
-    faults    how many scans raised an error, which is a bug and is logged; the scan before stays
-    stuck     while a scan takes longer than ``slow`` seconds: a sentence about it, else None
+    scan       empty before the first scan has ended
+    finished   number of scans that have ended
+    faults     number of scans that raised an error, which is a bug and is logged; the earlier scan stays
+    stuck      a sentence while a scan takes longer than ``slow`` seconds, else None
     """
 
     def __init__(
@@ -75,7 +73,6 @@ class Scanner:
             await asyncio.sleep(self._interval)
 
     async def scan_once(self) -> None:
-        """Scan, and report changes."""
         reading = asyncio.ensure_future(self._off_loop(self._read))
         try:
             found = await wait_while_stuck(reading, self._slow, self._report_stuck)
@@ -102,7 +99,7 @@ class Scanner:
 
 @dataclass(slots=True)
 class _Known:
-    """A card as it was last complete, and when it was first missing (None while it is there)."""
+    """A card as it was last complete."""
 
     gpu: CardFacts
     missing_since: float | None = None
@@ -128,10 +125,7 @@ class CardMemory:
         self._known: dict[Card, _Known] = {}
 
     def update(self, scan: Scan, now: float) -> Scan:
-        """Return the node's cards after this scan.
-
-        now  seconds of a monotonic clock
-        """
+        """Return the node's cards after this scan. ``now`` is in seconds of a monotonic clock."""
         problems = list(scan.problems)
         gpus: dict[Card, CardFacts] = {}
         for gpu in scan.gpus:
@@ -153,7 +147,7 @@ class CardMemory:
         )
 
     def _found(self, gpu: CardFacts, problems: list[str]) -> CardFacts:
-        """Return a card that could be read, with every `CardFacts.unread` field filled in as far as it is known."""
+        """Return a card that could be read, with its `CardFacts.unread` fields filled in as far as they are known."""
         known = self._known.get(gpu.card)
         if known is not None and (known.gpu.pci_address, known.gpu.driver) == (gpu.pci_address, gpu.driver):
             known.missing_since = None

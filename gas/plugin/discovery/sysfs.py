@@ -37,8 +37,6 @@ class Vendor:
 
     source       the value of --card-sources that selects them
     description  of that value, in the flag's help
-    pci_id       PCI vendor id
-    drivers      the kernel drivers of its cards
     """
 
     source: str
@@ -59,7 +57,7 @@ _TILE_OF_CARD = re.compile(r"gt[0-9]+", re.ASCII)
 _TILE_OF_DEVICE = re.compile(r"tile[0-9]+", re.ASCII)
 _MEI_NODE = re.compile(r"mei[0-9]+", re.ASCII)
 FAKE_TREE_MARKER = "gas-fake-gpus"
-"""Name of the file at the root of a generated tree."""
+"""Name of the file that marks the root of a generated tree."""
 
 
 def fake_tree_warning(root: Path) -> str | None:
@@ -73,8 +71,7 @@ class SysfsCards:
     """The GPUs of this node that the kernel shows in sysfs: a `CardSource`.
 
     root    the directory of ``/sys`` and ``/dev``; it does not appear in the result
-    vendor  whose cards are read
-    query   asks a driver how much memory its card has; may block as long as the card does not respond
+    query   asks a driver for a card's memory; may block as long as the card does not respond
     within  seconds to wait for a driver
     """
 
@@ -120,7 +117,7 @@ class SysfsCards:
 
 
 def _cards(names: Iterable[str]) -> Iterable[Card]:
-    """Yield the names of cards; the others belong to connectors, render nodes and files."""
+    """Yield the cards among the names; others belong to connectors, render nodes and files."""
     for name in names:
         try:
             yield Card.parse(name)
@@ -137,7 +134,7 @@ def _by_path_names(root: Path, problems: list[str]) -> tuple[str, ...]:
 
 
 class _CardReader:
-    """Read one card. Fields that it cannot read but can do without are reported in ``problems``."""
+    """Read one card, and report optional fields that cannot be read in ``problems``."""
 
     def __init__(self, root: Path, card: Card, vendor: Vendor, memory: MemoryReader, problems: list[str]) -> None:
         self._root = root
@@ -150,12 +147,12 @@ class _CardReader:
         self._unread: set[str] = set()
 
     def report(self, sentence: str, *unread: str) -> None:
-        """Report a problem, and the fields of `CardFacts` that are unknown because of it."""
+        """Report a problem and the fields of `CardFacts` that it leaves unknown."""
         self._problems.append(f"{self._card}: {sentence}")
         self._unread.update(unread)
 
     def read(self, rules: CardRules, by_path: tuple[str, ...]) -> CardFacts | None:
-        """Return the card; None if the plugin does not handle it. Raises UnreadableFile if that is unclear."""
+        """Return the card; None if the plugin does not handle it. Raises UnreadableFile if it cannot tell."""
         if not self._is_of_vendor():
             return None
         device_id = self._device_id()
@@ -304,7 +301,7 @@ class _CardReader:
         )
 
     def _names(self, path: Path, place: str, *unread: str) -> tuple[str, ...]:
-        """Return the entries of an optional directory; ``unread`` are the fields that are unknown without them."""
+        """Return the entries of an optional directory. Without it, the fields ``unread`` are unknown."""
         try:
             return entries(path, place) or ()
         except UnreadableFile as error:

@@ -1,4 +1,4 @@
-"""Read single files and directories of sysfs, which may be missing, unreadable, empty, binary or invalid."""
+"""Read single sysfs files and directories, which may be missing, unreadable, empty, binary or invalid."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ class UnreadableFile(GasError):
 
 
 def read_text(path: Path, place: str) -> str | None:
-    """Return the text of a file without surrounding whitespace; None if the file does not exist.
+    """Return the text of a file without surrounding whitespace; None if the file does not exist. Raises UnreadableFile.
 
-    place  the name of the file in the error, ``"device/vendor"``
-
-    Never blocks: a pipe in place of a file reads as an empty file. Raises UnreadableFile.
+    ``place`` is the file's name in errors, such as ``"device/vendor"``. Never blocks: a pipe reads as an empty file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -65,7 +63,7 @@ def read_numa_node(path: Path, place: str) -> int | None:
 def entries(path: Path, place: str) -> tuple[str, ...] | None:
     """Return the names in a directory, sorted; None if the directory does not exist. Raises UnreadableFile.
 
-    Only printable ASCII names, as the kernel creates them: others could neither be logged nor passed to kubelet.
+    Only printable ASCII names, as the kernel creates them, since others could neither be logged nor passed to kubelet.
     """
     try:
         names = [entry.name for entry in path.iterdir()]
@@ -79,7 +77,6 @@ def entries(path: Path, place: str) -> tuple[str, ...] | None:
 
 
 def is_there(path: Path) -> bool:
-    """Return whether the path exists; links are followed."""
     try:
         path.stat()
     except OSError:
@@ -88,7 +85,7 @@ def is_there(path: Path) -> bool:
 
 
 def link_target(path: Path) -> str | None:
-    """Return the target of a symbolic link as it is stored; None if the path is not a link."""
+    """Return the target of a symbolic link as it is stored; None for anything else."""
     try:
         return str(path.readlink())
     except OSError:

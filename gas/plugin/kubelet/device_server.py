@@ -1,4 +1,4 @@
-"""Serve kubelet's device plugin API for one resource. Decides nothing: it translates, guards and times."""
+"""Serve kubelet's device plugin API for one resource. It decides nothing: it translates, guards and times."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from gas.values.errors import GasError
 logger = logging.getLogger(__name__)
 
 REPLY_WITHIN = 0.8
-"""Seconds after which kubelet chooses by itself: while it waits nothing else on the node starts or ends."""
+"""Seconds after which kubelet chooses by itself. While it waits, nothing else on the node starts or ends."""
 
 SETTLE_WITHIN = 0.1
-"""More seconds for a preference whose own limit was reached meanwhile.
+"""Additional seconds for a preference whose own limit was reached meanwhile.
 
 On a busy node both limits may have passed when the process runs again. Cancelling at once would lose the preference.
 """
 
 START_WITHIN = 10.0
-"""Seconds after which a container starts in any case; kubelet waits 30. Other pods do not wait."""
+"""Seconds after which a container starts in any case. Kubelet waits 30; other pods do not wait."""
 
 FINISH = 1.0
-"""Seconds for kubelet to finish the calls for one pod when the server is closed in the middle of them."""
+"""Seconds for kubelet to finish its calls for one pod when the server is closed in the middle of them."""
 
 BETWEEN_CALLS = 0.1
 """Seconds without a call after which kubelet is not in the middle of a pod."""
@@ -49,8 +49,6 @@ _POLL = 0.01
 
 
 class Outcome(StrEnum):
-    """How a call of kubelet was handled."""
-
     DECIDED = "decided"
     FELL_BACK = "fell-back"  # the decision failed: the container gets the ids that kubelet chose
     REFUSED = "refused"  # nothing could be given; kubelet ends the pod
@@ -64,10 +62,7 @@ OnReply = Callable[[str, Outcome, float], None]
 
 
 class CallTracker:
-    """Track when kubelet calls any server: it makes the calls for one pod one after the other, milliseconds apart.
-
-    clock  returns seconds
-    """
+    """Track kubelet's calls to all servers. For one pod they come one after the other, milliseconds apart."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
@@ -76,7 +71,6 @@ class CallTracker:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Track one call, from its arrival to its reply."""
         self._in_progress += 1
         try:
             yield
@@ -95,19 +89,18 @@ class CallTracker:
 
 
 class DeviceServer:
-    """One resource's device plugin. It serves from `open` to `close`, which may alternate any number of times.
+    """The device plugin of one resource. It serves from `open` to `close`, which may alternate any number of times.
 
-    resource  full name: ``gpu.intel.com/i915``
-    prefer    returns the ids that a container should get; it may ask kubelet for its PodResources meanwhile. None
-              lets kubelet choose without asking
-    allocate  returns what a container gets with its ids
-    fallback  the same regardless of any pod, for when ``allocate`` fails
+    resource      full name: ``gpu.intel.com/i915``
+    prefer        returns the ids that a container should get; may call PodResources. None lets kubelet choose
+    allocate      returns what a container gets with its ids
+    fallback      the same regardless of any pod, for when ``allocate`` fails
     before_start  awaited before each start of a container with its devices. If there are any, kubelet starts no
                   container of the resource while the plugin is away
-    calls     those of all servers, so that this one does not end in the middle of a pod
+    calls         shared by all servers, so that this one does not end in the middle of a pod
 
-    Kubelet does nothing else while it waits for a reply, so these must be quick. An error would end the pod for good,
-    so failures are logged and kubelet's own choice stands. Only if ``fallback`` fails too does kubelet get an error.
+    Kubelet does nothing else while it waits for a reply, so the functions must be quick. An error would end the pod for
+    good, so failures are logged and kubelet's own choice stands. Kubelet gets an error only if ``fallback`` fails too.
     """
 
     def __init__(
@@ -139,7 +132,7 @@ class DeviceServer:
 
     @property
     def options(self) -> api.DevicePluginOptions:
-        """Which calls kubelet makes, for its registration and its connection."""
+        """The calls that kubelet should make, for its registration and its connection."""
         return api.DevicePluginOptions(
             get_preferred_allocation_available=self._prefer is not None, pre_start_required=bool(self._before_start)
         )
@@ -171,7 +164,7 @@ class DeviceServer:
         return socket
 
     async def close(self) -> None:
-        """Stop listening and end kubelet's watch. If cancelled, the end goes on and may be awaited again."""
+        """Stop listening and end kubelet's watch. After a cancellation the end goes on and may be awaited again."""
         if self._serving is not None:
             (server, socket), self._serving = self._serving, None
             socket.remove()
@@ -189,7 +182,7 @@ class DeviceServer:
         await server.stop(FINISH)
 
     async def watched(self) -> AsyncIterator[api.ListAndWatchResponse]:
-        """Yield every state of the devices from now until `close`, for one watch of kubelet."""
+        """Yield every state of the devices until `close`, for one watch of kubelet."""
         self.streams += 1
         self._notify()
         try:
@@ -208,7 +201,7 @@ class DeviceServer:
     async def preferred(
         self, asked: api.ContainerPreferredAllocationRequest
     ) -> api.ContainerPreferredAllocationResponse:
-        """Return the ids that a container should get; none if there is no preference, so that kubelet chooses."""
+        """Return the ids that a container should get; none lets kubelet choose."""
         started = time.perf_counter()
         outcome = Outcome.DECIDED
         ids: list[str] = []
@@ -281,8 +274,6 @@ _Context: TypeAlias = aio.ServicerContext[Any, Any]
 
 
 class _Service(DevicePluginServicer):
-    """The API's methods under kubelet's names."""
-
     def __init__(self, server: DeviceServer) -> None:
         self._server = server
 
@@ -345,7 +336,7 @@ def _allocate_message(answer: Allocation) -> api.ContainerAllocateResponse:
 
 
 async def _in_time(preference: Awaitable[Sequence[DeviceId]]) -> Sequence[DeviceId]:
-    """Return the preference if there is one in time. Raises TimeoutError and whatever it raises."""
+    """Return the preference, or raise its error. Raises TimeoutError if it is late."""
     asked = asyncio.ensure_future(preference)
     try:
         for seconds in (REPLY_WITHIN, SETTLE_WITHIN):

@@ -1,4 +1,4 @@
-"""The unix socket of one resource in kubelet's directory, distinguished from others of the same name."""
+"""Manage the unix socket of one resource in kubelet's directory, and tell it from others of the same name."""
 
 from __future__ import annotations
 
@@ -22,17 +22,12 @@ _TOO_LONG = f"its directory's path is too long for unix sockets ({LONGEST_PATH} 
 
 
 class CannotListen(GasError):
-    """The socket could not be created."""
-
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"cannot listen at {path}: {reason}")
 
 
 class FileIdentity(NamedTuple):
-    """The identity of one file at a path, with its time, since file systems reuse inode numbers at once.
-
-    Another name of the file changes none of it.
-    """
+    """The identity of one file at any path. The time is part of it, since file systems reuse inode numbers at once."""
 
     device: int
     inode: int
@@ -66,7 +61,7 @@ class PluginSocket:
     """A unix socket that a server listens on.
 
     path      the name by which the plugins of a resource find each other
-    identity  the file that was at ``path`` when the socket was made
+    identity  of the file at ``path`` when the socket was made
     endpoint  the name of the current registration with kubelet; None before the first
     """
 
@@ -78,8 +73,8 @@ class PluginSocket:
     async def listen(cls, server: aio.Server, path: Path) -> Self:
         """Start the server at this path, replacing any file there. Raises CannotListen.
 
-        It is bound under another name in the same directory and then renamed: when a gRPC server ends, it removes the
-        file at the path that it was bound to, which may by then be the socket of its successor.
+        The socket is bound under another name and then renamed: when a gRPC server ends, it removes the file at the
+        path that it was bound to, which may by then be the socket of its successor.
         """
         bound = path.with_name(f".{secrets.token_hex(4)}")
         refusal = _bind(server, bound)
@@ -110,7 +105,7 @@ class PluginSocket:
         return file_identity(self.path) is not None and not self.is_there()
 
     def new_endpoint(self) -> Path:
-        """Give the socket another name, in place of the previous endpoint, and return it. Raises CannotListen.
+        """Replace the socket's previous endpoint by a new name, and return it. Raises CannotListen.
 
         Each registration needs a name that kubelet has not seen: kubelet 1.37 refuses the name of a plugin that it
         still considers connected, and never forgets that plugin afterwards.
@@ -141,7 +136,7 @@ class PluginSocket:
 
 
 async def _remove_leftover_endpoints(path: Path) -> None:
-    """Remove the endpoints that plugins of the same resource left behind when they were killed."""
+    """Remove the endpoints that killed plugins of the same resource left behind."""
     for endpoint in path.parent.glob(f"{glob.escape(path.stem)}-*{path.suffix}"):
         if not await is_served(endpoint):
             with suppress(OSError):
@@ -149,7 +144,7 @@ async def _remove_leftover_endpoints(path: Path) -> None:
 
 
 def _bind(server: aio.Server, path: Path) -> str | None:
-    """Let the server listen at this path once it starts. Return why it cannot; None if it can."""
+    """Let the server listen at this path once it starts. Return why it cannot, else None."""
     if len(os.fsencode(path)) > LONGEST_PATH:
         return _TOO_LONG
     if not path.parent.is_dir():

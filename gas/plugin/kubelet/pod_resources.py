@@ -23,20 +23,19 @@ from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import PodResourcesListerSt
 logger = logging.getLogger(__name__)
 
 ContainerIds = Mapping[str, Mapping[str, Ids]]
-"""The ids of one pod, by container and by resource. Ordinary init containers never appear; every other container does,
-even while it has no ids."""
+"""The ids of one pod, by container and by resource. Ordinary init containers never appear; others do even without ids.
+"""
 
 Listing = Mapping[str, ContainerIds]
-"""Pods by ``namespace/name``. Empty while kubelet has just started and lists nothing."""
+"""Pods by ``namespace/name``. Empty just after kubelet's start."""
 
 LARGEST_REPLY = 16 * 2**20
 """Bytes; kubelet itself sends no more."""
 
 TIMEOUT = 2.0
-"""Seconds for one reply."""
 
 TOO_OFTEN_PAUSE = 0.02
-"""Seconds before a call that exceeded the rate limit is repeated: kubelet allows 10 calls at once and 100 a second."""
+"""Seconds before repeating a call that exceeded the rate limit: kubelet allows 10 calls at once and 100 a second."""
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", LARGEST_REPLY),
@@ -48,7 +47,7 @@ _OPTIONS = (
 )
 
 _EncodedPods = Sequence[bytes]
-"""Each is a ``PodResources``."""
+"""Encoded messages of type ``PodResources``."""
 
 _Reply = TypeVar("_Reply")
 _Call = Callable[[float], Awaitable[_Reply]]
@@ -58,10 +57,8 @@ _Call = Callable[[float], Awaitable[_Reply]]
 class PodResources:
     """A connection to kubelet, opened when it is first used. The owner closes it.
 
-    An entry that has not changed since the last list is not decoded again.
-
     socket     normally /var/lib/kubelet/pod-resources/kubelet.sock
-    resources  the resources whose ids listings have; those of other plugins are left out
+    resources  those whose ids listings have; other plugins' are left out
     timeout    seconds for one reply
     """
 
@@ -114,7 +111,6 @@ class PodResources:
         return None if reply is None else _by_resource(reply.devices)
 
     async def close(self) -> None:
-        """Close the connection."""
         await self._channel.close()
 
     async def _attempt(self, call: _Call[_Reply]) -> _Reply | None:
@@ -151,7 +147,6 @@ def _exceeds_rate_limit(error: aio.AioRpcError) -> bool:
 
 
 def _decoded(encoded: bytes, resources: Container[str]) -> tuple[str, ContainerIds]:
-    """Return a pod's ``namespace/name`` and its entry."""
     pod = api.PodResources.FromString(encoded)
     return f"{pod.namespace}/{pod.name}", _container_ids(pod, resources)
 
@@ -168,7 +163,7 @@ def _container_ids(pod: api.PodResources, resources: Container[str]) -> Containe
 
 
 def _by_resource(devices: Iterable[api.ContainerDevices]) -> dict[str, frozenset[str]]:
-    """Collect the ids of each resource; kubelet lists one several times, once for each NUMA node or even each id."""
+    """Collect the ids of each resource, which kubelet lists once for each NUMA node or even each id."""
     ids: dict[str, set[str]] = {}
     for entry in devices:
         ids.setdefault(entry.resource_name, set()).update(entry.device_ids)

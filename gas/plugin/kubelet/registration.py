@@ -27,8 +27,6 @@ KUBELET_SOCKET = "kubelet.sock"
 
 
 class NotRegistered(GasError):
-    """Kubelet did not accept the registration."""
-
     def __init__(self, resource: str, socket: Path, error: aio.AioRpcError) -> None:
         # Kubelet refuses a plugin with UNKNOWN, and its reason as details.
         verb = "does not reply to" if error.code() is grpc.StatusCode.UNAVAILABLE else "refuses"
@@ -38,8 +36,6 @@ class NotRegistered(GasError):
 
 
 class State(StrEnum):
-    """The state of a registration."""
-
     NO_CARDS = "no-cards"  # there was no card so far, so there is no resource
     NO_KUBELET = "no-kubelet"  # it is absent, or does not accept the registration
     REGISTERED = "registered"  # kubelet knows the resource, but does not watch its devices yet
@@ -60,8 +56,8 @@ class Times:
     recount   from a check that lacks devices to the next
     settle    from the end of an old watch to the next registration: otherwise kubelet notices the end after the new
               registration, and drops that instead
-    other     between two checks whether the other plugin still serves; it is gone after three in a row that fail
-    retry     the longest pause between two registrations
+    other     between two checks of the other plugin; it is gone after three in a row that fail
+    retry     longest pause between two registrations
     """
 
     look: float = 0.5
@@ -88,11 +84,9 @@ class Registration:
     always ends before the next registration. Another socket in place of the plugin's is that of a newer plugin: then
     this one stands back until no process serves there.
 
-    server       serves the resource; opened and closed here
-    directory    kubelet's directory, normally /var/lib/kubelet/device-plugins
+    directory    normally /var/lib/kubelet/device-plugins
     allocatable  returns the ids that kubelet counts as healthy, by resource; None if kubelet does not reply
     on_kubelet   called before each registration, with the identity of kubelet's socket
-    on_state     called after `state` has changed
     """
 
     def __init__(

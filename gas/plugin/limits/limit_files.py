@@ -1,4 +1,4 @@
-"""Limit device memory by the cgroup controller ``dmem``: write what differs into the cgroups of pods.
+"""Limit device memory by the cgroup controller ``dmem``: write the limits that differ into the cgroups of pods.
 
 Source: Documentation/admin-guide/cgroup-v2.rst and kernel/cgroup/dmem.c of Linux 6.14. A region is named
 ``drm/0000:03:00.0/vram0``, and a card with several tiles has several. Only the root has the file with their capacities.
@@ -31,11 +31,9 @@ class MalformedLimits(GasError):
 
 
 class Dmem:
-    """The names and the text of the controller's files.
+    """The controller's name and the names and text of its files.
 
-    name      of the controller, as in ``cgroup.controllers``
-    capacity  name of the file with the regions, in the root
-    limits    name of the file with the limits, in every other cgroup
+    ``capacity`` is in the root and states the regions; ``limits`` is in every other cgroup.
     """
 
     name = "dmem"
@@ -51,7 +49,7 @@ class Dmem:
         return {region: None if value == _UNLIMITED else _bytes(value) for region, value in _lines(text)}
 
     def format_limit(self, region: str, limit: int | None) -> str:
-        """Return the text to write for one region. The kernel takes one region with each write."""
+        """Return the text to write for one region; the kernel takes one region with each write."""
         return f"{region} {_UNLIMITED if limit is None else limit}\n"
 
 
@@ -59,7 +57,7 @@ DMEM = Dmem()
 
 
 def regions_of(pci_address: str, capacity: Mapping[str, int]) -> dict[str, int]:
-    """Return the regions on the card and their bytes, without memory that the driver keeps for itself (``stolen``)."""
+    """Return the bytes of each region on the card, without memory that the driver keeps for itself (``stolen``)."""
     prefix = f"drm/{pci_address}/vram"
     return {
         region: size
@@ -85,7 +83,7 @@ def _bytes(text: str) -> int:
 
 
 def pod_cgroups(root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the cgroups of all pods below a root, with the pods' UIDs as far as they are in their names.
+    """Yield the UID in the name and the path of each pod's cgroup below a root.
 
     Groups below them are made in containers and not looked at.
     """
@@ -108,9 +106,9 @@ class Outcome:
     """The result of one pass.
 
     limited  UIDs of pods that have all their limits
-    refused  UIDs of pods with a limit that the kernel did not accept, because they use more already
+    refused  UIDs of pods that use more already than a limit, so that the kernel did not accept it
     missing  UIDs of pods that want limits and have no cgroup (yet)
-    faults   what could not be written, one sentence each, the same for the same cause
+    faults   one sentence for each cause of failed writes
     """
 
     limited: frozenset[str] = frozenset()
@@ -120,8 +118,6 @@ class Outcome:
 
 
 class LimitFiles:
-    """The files of one controller below the root of the cgroups."""
-
     def __init__(self, root: Path, controller: Dmem) -> None:
         self._root = root
         self._controller = controller
@@ -140,10 +136,7 @@ class LimitFiles:
             raise NoLimits(f"cannot read {file}: {_reason(error)}") from error
 
     def apply(self, wanted: Mapping[str, Limits]) -> Outcome:
-        """Give pods their limits.
-
-        wanted  by UID, for every region that counts; None removes a limit
-        """
+        """Give pods their limits, which ``wanted`` has by UID for every region that counts; None removes a limit."""
         limited, refused, missing = set[str](), set[str](), set[str]()
         faults: dict[str, None] = {}
         cgroups = dict(pod_cgroups(self._root))
@@ -179,8 +172,7 @@ class LimitFiles:
     def _apply(self, cgroup: Path, limits: Limits) -> bool:
         """Write the limits that differ. Return whether the kernel accepted all of them.
 
-        The kernel does not accept a limit below what is in use. Linux 6.14 drops it without an error, so the file is
-        read again.
+        The kernel rejects a limit below what is in use. Linux 6.14 does so without an error, so the file is read again.
         """
         file = cgroup / self._controller.limits
         if not file.exists():
@@ -199,12 +191,11 @@ class LimitFiles:
         return all(present.get(region) == limit for region, limit in different.items())
 
     def _enable(self, cgroup: Path) -> None:
-        """Enable the controller in all groups above a pod's. kubelet's runtime library does so as well."""
+        """Enable the controller in all groups above a pod's, as kubelet's runtime library does."""
         for group in self._above(cgroup):
             _write(group / "cgroup.subtree_control", f"+{self._controller.name}")
 
     def _above(self, cgroup: Path) -> Iterator[Path]:
-        """Yield the groups above this one, from the root on."""
         path = self._root
         yield path
         for name in cgroup.relative_to(self._root).parts[:-1]:
@@ -223,7 +214,7 @@ class LimitFiles:
 
 
 def clear_limits(root: Path, controller: Dmem) -> None:
-    """Remove all limits below a root; nothing where the kernel has no such controller. Raises NoLimits."""
+    """Remove all limits below a root, if the kernel has the controller. Raises NoLimits."""
     if (root / controller.capacity).exists():
         LimitFiles(root, controller).clear()
 

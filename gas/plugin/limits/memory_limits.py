@@ -29,11 +29,10 @@ class LimitTimes:
     """Intervals and limits in seconds.
 
     interval      between two passes over all pods while nothing changes
-    pause         the same while they change; pods that start do not wait for a pass
+    pause         between two passes while pods change; pods that start do not wait for a pass
     within        for writing the limits before a container starts; then it starts without them
     watch_within  to wait before a start for a pod that the watch has not shown yet
-    missing_for   after which a running pod without a cgroup is reported: one that has ended may be shown as running for
-                  a while
+    missing_for   after which a running pod without a cgroup is reported; ended pods may be shown as running for a while
     """
 
     interval: float = 10.0
@@ -47,13 +46,10 @@ _NODE, _MISSING, _POD = "node", "missing", "pod "
 
 
 class MemoryLimits:
-    """The limits of every GPU pod, set before its containers start, when it or its cards change, and at each interval.
+    """Set the limits of every GPU pod: before its containers start, when it or its cards change, and at each interval.
 
-    pods         the pods of this node that have cards
-    gpus         returns the cards of this node
-    on_troubles  called with the sentences about why there are no limits, whenever they change
-
-    limited  how many pods have their limits
+    on_troubles  called with sentences about why there are no limits, whenever they change
+    limited      number of pods that have their limits
     """
 
     def __init__(
@@ -78,11 +74,10 @@ class MemoryLimits:
 
     @property
     def trouble(self) -> str | None:
-        """Return why pods have no limits, as a sentence; None if they have."""
+        """Return a sentence about why pods have no limits; None if they have."""
         return next(iter(self._troubles.values()), None)
 
     def pods_changed(self) -> None:
-        """Note that the watch has shown something."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -102,8 +97,8 @@ class MemoryLimits:
     async def before_start(self, request: AllocateRequest) -> None:
         """Set the limits of the pod that has these ids, as a container of it is about to start.
 
-        If it is not certain which pod that is, the limits of all pods are set. If no pod is known to have the ids, the
-        watch gets some time to show one.
+        If it is not certain which pod that is, set the limits of all pods. If no pod is known to have the ids, wait for
+        the watch to show one.
         """
         deadline = asyncio.get_running_loop().time() + self._times.watch_within
         while True:
@@ -124,7 +119,7 @@ class MemoryLimits:
                 return
 
     async def apply(self, pods: Collection[CardPod] | None) -> None:
-        """Give these pods their limits, or all pods; returns after at most `LimitTimes.within` seconds.
+        """Give these pods their limits, or all pods if None; return after at most `LimitTimes.within` seconds.
 
         Only one thread writes at a time. If it is stuck, no other starts.
         """
@@ -151,7 +146,7 @@ class MemoryLimits:
                 self._note(_POD + pod.uid, _refused_sentence(pod) if is_refused else None)
 
     def _write(self, pods: Collection[CardPod], gpus: Collection[CardFacts]) -> Outcome:
-        """Write the limits, in a thread. Raises NoLimits."""
+        """Write the limits in a thread. Raises NoLimits."""
         capacity = self._files.capacity()
         outcome = self._files.apply({pod.cgroup_uid: wanted_limits(pod, gpus, capacity) for pod in pods})
         if without := unlimited_cards(gpus, capacity):
@@ -165,7 +160,7 @@ class MemoryLimits:
     def _missing_sentence(self, missing: Collection[str]) -> str | None:
         """Return a sentence about pods that have run for a while without a cgroup; None if there are none.
 
-        missing  their UIDs in the names of cgroups, as of a pass over all pods
+        ``missing`` are their UIDs in the names of cgroups, as of a pass over all pods.
         """
         now = asyncio.get_running_loop().time()
         running = {pod.cgroup_uid: pod.key for pod in self._pods if pod.is_running and pod.cgroup_uid in missing}
@@ -181,12 +176,11 @@ class MemoryLimits:
         )
 
     def _forget_pods(self, but: Collection[str]) -> None:
-        """Forget the troubles of single pods that are gone."""
         for cause in [cause for cause in self._troubles if cause.startswith(_POD) and cause not in but]:
             self._note(cause, None)
 
     def _note(self, cause: str, trouble: str | None) -> None:
-        """Note the trouble of one cause, None if it is over, and report it if it is new."""
+        """Record the trouble of one cause, None if it is over, and report a new one."""
         if self._troubles.get(cause) == trouble:
             return
         if trouble is None:
@@ -207,12 +201,10 @@ def _refused_sentence(pod: CardPod) -> str:
 def wanted_limits(pod: CardPod, gpus: Iterable[CardFacts], capacity: Mapping[str, int]) -> Limits:
     """Return the limits of a pod for all memory regions of the node's cards; None for a region that is not limited.
 
-    The limit of a card is what the pod may use of it at a time: the most that its containers that run together
-    requested, as it is booked. A card that the pod was not given, of which it requested all memory (with what is
-    reserved, so that the reserve is kept), or of which it requested none, is not limited. A card with several regions,
-    one for each tile, gets the same limit for each, because the kernel has no limit for several regions together.
-
-    capacity  bytes of each region of the node
+    The limit of a card is the most that the pod's containers that run together requested, as it is booked. A card is
+    not limited if the pod was not given it, requested all of its memory (with what is reserved, so that the reserve is
+    kept), or requested none. Each region of a card, one for each tile, gets the same limit, because the kernel has no
+    limit for several regions together. ``capacity`` has the bytes of each region of the node.
     """
     gpus = list(gpus)
     requested = pod.requested_memory(gpus)

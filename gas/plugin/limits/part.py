@@ -1,4 +1,4 @@
-"""The declaration of the part that lets the kernel limit the memory that pods use of shared cards."""
+"""Declare the part that lets the kernel limit the memory that pods use of shared cards."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ class MemoryLimitsOf(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitFlags(PartFlags):
-    """The flags of the part."""
-
     memory_limits: MemoryLimitsOf = flag(
         "memory-limits",
         values.one_of(MemoryLimitsOf),

@@ -30,14 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class Allocator:
-    """Serve the calls for all card resources. `Matcher` remembers calls; this class does not.
-
-    matcher       records what containers get
-    resolver      finds the container of a GetPreferredAllocation call
-    environments  returns and records the variables that each container gets
-    gpus          returns the cards that this node has now
-    clock         returns seconds
-    """
+    """Serve kubelet's calls for all card resources. `Matcher` remembers them; this class does not."""
 
     def __init__(
         self,
@@ -80,7 +73,6 @@ class Allocator:
         return card_allocation(gpus, self._flags.presentation, env)
 
     def _report(self, request: AllocateRequest, match: Match) -> None:
-        """Count and log what a container got."""
         resource = short_name(request.resource)
         decided = match.target.decided if match.target else None
         reason = match.doubt
@@ -123,14 +115,14 @@ _MOST_IDS_LOGGED = 64
 
 
 def _joined(ids: Collection[DeviceId]) -> str:
-    """List the ids; of thousands, which stand for memory, only how many each card has."""
+    """List the ids; if there are very many, which stand for memory, only their number for each card."""
     if len(ids) <= _MOST_IDS_LOGGED:
         return ",".join(map(str, sorted(ids)))
     return ",".join(f"{number} of {card}" for card, number in sorted(Counter(id_.card for id_ in ids).items()))
 
 
 def why_other_cards(match: Match) -> str:
-    """Return why an identified container got other cards than decided, as a clause for the log.
+    """Return a clause for the log about why an identified container got other cards than decided.
 
     Each reason is a choice of kubelet's that a plugin cannot influence.
     """
@@ -160,11 +152,9 @@ def _listed(cards: Collection[Card]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class IssuedEnvironment:
-    """The reply to one Allocate.
+    """The reply to one Allocate: the cards as they were then, and the vocabulary's variables (``ZE_AFFINITY_MASK``).
 
-    cards  the cards of the ids, as they were at that time
-    env    the vocabulary's variables, such as ``ZE_AFFINITY_MASK``
-    at     when, by the clock of `IssuedEnvironments.compare`
+    ``at`` is by the clock of `IssuedEnvironments.compare`.
     """
 
     ids: Ids
@@ -188,7 +178,7 @@ class IssuedEnvironments:
     def issue(
         self, request: AllocateRequest, cards: Sequence[CardFacts], target: Target | None, *, at: float
     ) -> Mapping[str, str]:
-        """Return the variables for the container that a call is for, as far as it is known, and remember the reply."""
+        """Return the variables of the container that a call is for, if it is known, and remember the reply."""
         env: Mapping[str, str] = {}
         if target is not None:
             env = self._vocabularies.environment(target.pod.raw, target.demand.container, cards)
@@ -196,14 +186,13 @@ class IssuedEnvironments:
         return env
 
     def add(self, resource: str, issued: IssuedEnvironment) -> None:
-        """Remember a reply. Its ids replace earlier ones, whose pod was refused, is gone, or handed them on."""
+        """Remember a reply in place of those that had its ids, whose pods were refused, are gone, or passed them on."""
         self._issued |= {(resource, id_): issued for id_ in issued.ids}
 
     def compare(self, pods: Iterable[GpuPod], listing: Listing, *, asked: float) -> Iterator[tuple[GpuPod, str]]:
-        """Yield each pod that has a container with wrong variables, with a sentence about them.
+        """Yield each watched pod that has a container with wrong variables, with a sentence about them.
 
-        pods   those that the watch has shown
-        asked  when kubelet was asked for the listing; what the plugin replied after that appears in a later listing
+        ``asked`` is when kubelet was asked for the listing; later replies appear in a later listing.
         """
         if not self._issued:
             return
@@ -219,7 +208,7 @@ class IssuedEnvironments:
                     yield pod, sentence
 
     def forget_before(self, when: float) -> None:
-        """Forget earlier replies that are in no list by now: of ordinary init containers, and pods refused or over."""
+        """Forget earlier replies that no list will show: of ordinary init containers, and of pods refused or over."""
         self._issued = {key: issued for key, issued in self._issued.items() if issued.at >= when}
 
     def _difference(self, pod: GpuPod, demand: Demand, issued: IssuedEnvironment) -> str:
@@ -244,7 +233,7 @@ def _assigned(name: str, env: Mapping[str, str]) -> str:
 
 
 def _has_all(decided: ContainerChoice, cards: Iterable[CardFacts]) -> bool:
-    """Return whether no limit is needed: no card has more than one tile, and the cards have the decided tiles."""
+    """Return whether no mask is needed: the cards have one tile each, and no other tile of them was decided."""
     tiles_of = {each.card: each.tiles for each in cards}
     if max(tiles_of.values(), default=0) > 1:
         return False

@@ -1,4 +1,4 @@
-"""The pods of this node that request cards: what their containers demand, and the cards decided for them."""
+"""Keep the pods of this node that request cards, with their containers' demands and the cards decided for them."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from gas.vocabularies.pod_parts import started_containers
 from gas.vocabularies.protocol import BadNeed
 
 GONE_FOR = 60.0
-"""Seconds for which the name of a deleted pod is remembered: kubelet may be that far behind with its work."""
+"""Seconds for which a deleted pod's name is remembered, since kubelet may be that far behind."""
 
 MOST_GONE = 1000
-"""The largest number of such names."""
+"""Most names of deleted pods that are remembered."""
 
 _MIRROR = "kubernetes.io/config.mirror"
 """Annotation of the API's copy of a static pod: the hash of the manifest, which is the UID that kubelet uses itself."""
 
 _CONFIG_HASH = "kubernetes.io/config.hash"
-"""Annotation with the same hash, which kubelet writes on every pod that does not come from the API server."""
+"""Annotation with the same hash on every pod that does not come from the API server, written by kubelet."""
 
 _HASH = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _NANOSECONDS = re.compile(r"[0-9]{1,19}", re.ASCII)
@@ -46,8 +46,8 @@ class Demand:
 
     index     the container's place in the order in which kubelet starts them
     resource  full name: ``gpu.intel.com/i915``
-    count     how many device ids, at least 1
-    per_card  how many of them are of the same card, if the container gets its decided cards
+    count     number of device ids, at least 1
+    per_card  number of ids of the same card, if the container gets its decided cards
     """
 
     index: int
@@ -64,13 +64,12 @@ class GpuPod:
 
     demands      in the order of kubelet's calls, which may differ only within one container
     roles        of each container, in the order in which kubelet starts them
-    need         None when it cannot be read; kubelet starts such a pod nevertheless
-    decided      the annotated decision, one item per container; None when there is none or its cards are not valid
-    trouble      why need, decision or its tiles are missing although something is annotated: a sentence, else empty
-    timestamp    ``gas-ts``, nanoseconds since the epoch; None when there is none
+    need         None if it cannot be read; kubelet starts such a pod nevertheless
+    decided      the annotated decision, one item per container; None if there is none or its cards are not valid
+    trouble      sentence about why need, decision or its tiles are missing although something is annotated, else empty
+    timestamp    ``gas-ts``, nanoseconds since the epoch
     created      RFC 3339, UTC: sorts as text
     is_admitted  kubelet has written the pod's status, so all calls for it are over
-    raw          the pod as the watch showed it
     """
 
     demands: tuple[Demand, ...]
@@ -89,9 +88,9 @@ class GpuPod:
 
     @cached_property
     def cgroup_uid(self) -> str:
-        """The UID in the name of the pod's cgroup: of a static pod kubelet's own, else the pod's.
+        """The UID in the name of the pod's cgroup: kubelet's own for a static pod, else the pod's.
 
-        The form of a hash is required, so that no pod can state the UID of another one from the API server.
+        The form of a hash is required, so that no pod from the API server can state the UID of another one.
         """
         found = self.raw.annotations.get(_CONFIG_HASH, "")
         is_static = _HASH.fullmatch(found) is not None and self.raw.annotations.get(_MIRROR) == found
@@ -99,7 +98,6 @@ class GpuPod:
 
     @cached_property
     def key(self) -> str:
-        """``namespace/name``."""
         return self.raw.key
 
     @property
@@ -109,7 +107,7 @@ class GpuPod:
 
     @cached_property
     def given(self) -> Choice | None:
-        """The cards of each container by its receipt, or else by its decision; None while neither is known."""
+        """The cards of each container by its receipt, or else by its decision; None if neither is known."""
         if self.need is None:
             return None
         try:
@@ -118,10 +116,6 @@ class GpuPod:
             return self.decided
 
     def requested_memory(self, gpus: Iterable[CardFacts]) -> dict[Card, int]:
-        """Return the most bytes of memory that the pod may use of each of its cards at a time, 0 if it requests none.
-
-        gpus  of this node, for requests that are a part of a card
-        """
         if self.need is None or self.given is None:
             return {}
         capacity = {gpu.card: {MEMORY_MAX: gpu.memory or 0, TILES: gpu.tiles} for gpu in gpus}
@@ -129,7 +123,7 @@ class GpuPod:
         return {card: dict(each).get(MEMORY_MAX, 0) for card, each in amounts.items()}
 
     def decided_for(self, index: int) -> ContainerChoice | None:
-        """Return the cards and tiles decided for a container; None when no decision is known."""
+        """Return the cards and tiles decided for a container; None if no decision is known."""
         choice = self.decided.containers[index] if self.decided else None
         return choice if choice and choice.cards else None
 
@@ -137,10 +131,8 @@ class GpuPod:
 class GpuPods:
     """The GPU pods of one node, kept by a watch with the field selector ``spec.nodeName=NODE``.
 
-    A pod is dropped when it has ended or was deleted. Of pods that request no cards only the names are kept, and for a
-    while the names of deleted pods: they distinguish pods that the watch has not shown yet (`is_unwatched`).
-
-    clock  returns seconds of a monotonic clock
+    Pods are dropped when they have ended or were deleted. Names of pods without cards, and for a while those of deleted
+    pods, are kept to distinguish them from pods that the watch has not shown yet (`is_unwatched`).
     """
 
     def __init__(self, vocabularies: Vocabularies, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -159,7 +151,7 @@ class GpuPods:
         return len(self._pods)
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
-        """Call a function after every event from now on, after those that were subscribed earlier."""
+        """Call a function after every event from now on, after earlier subscribers."""
         self._subscribers.append(on_change)
 
     def get(self, uid: str) -> GpuPod | None:
@@ -170,13 +162,10 @@ class GpuPods:
         return key in self._uids
 
     def is_unwatched(self, key: str, containers: ContainerIds) -> bool:
-        """Return whether the watch has never shown this pod, which kubelet lists.
+        """Return whether the watch has never shown this pod, which kubelet lists with these containers.
 
-        A pod that was shown and deleted a moment ago is not unwatched: kubelet has not finished it yet. The exception
-        is a pod without devices where the deleted one had got its devices: it is the next pod of that name, as of a
-        StatefulSet.
-
-        containers  the pod's entry in kubelet's list
+        A pod that was deleted a moment ago is not unwatched: kubelet has not finished it yet. The exception is a pod
+        without devices where the deleted one had got its devices: it is the next pod of that name, as of a StatefulSet.
         """
         if self.has_seen(key):
             return False
@@ -228,7 +217,7 @@ class GpuPods:
 
 
 def gpu_pod(pod: NodePod, vocabularies: Vocabularies) -> GpuPod | None:
-    """Return what the plugin needs to know of a pod; None when it requests no cards."""
+    """Return what the plugin needs to know of a pod; None if it requests no cards."""
     started = started_containers(pod)
     counts = [_counts(container, vocabularies.resources) for container, _ in started]
     if not any(counts):
@@ -263,7 +252,7 @@ def _counts(container: Container, resources: Iterable[str]) -> dict[str, int]:
 
 
 def _per_card(need: PodNeed | None, index: int, resource: str) -> int:
-    """Return how many ids of one card the container takes: the amount of the count resource in its need."""
+    """Return how many ids of one card the container takes: the count resource in its need."""
     amounts = dict(need.containers[index].per_card) if need is not None and need.containers else {}
     return amounts.get(resource.rpartition("/")[2], 1)
 

@@ -1,4 +1,4 @@
-"""The memory of what containers were given, and the search for the container behind a call of kubelet."""
+"""Remember what containers were given, and find the container behind a call of kubelet."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ _FITS, _UNDECIDED, _DOES_NOT_FIT = range(3)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A container that a call can be for, with the demand that the call serves.
-
-    progress  of its pod: where the call is recorded if it is for this container
-    """
+    """A container that a call can be for, with the demand that the call serves, and its pod's progress."""
 
     progress: Progress
     demand: Demand
@@ -42,7 +39,6 @@ class Target:
 
     @property
     def decided(self) -> ContainerChoice | None:
-        """The cards, and the tiles of them, decided for the container; None when no decision is known."""
         return self.pod.decided_for(self.demand.index)
 
     def __str__(self) -> str:
@@ -51,12 +47,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Which container a call is for.
+    """The container that a call is for.
 
-    target          the likeliest container; None when no known container can be meant
-    confidence      how certain that is
-    doubt           why it may be wrong, as a clause for the log; empty when it is `Confidence.KNOWN`
-    question        kubelet's GetPreferredAllocation for these devices; None when it made none
+    target          the likeliest one; None if no known container can be meant
+    doubt           why it may be wrong, as a clause for the log; empty for `Confidence.KNOWN`
+    question        kubelet's GetPreferredAllocation for these devices; None if it made none
     unwatched_pods  ``namespace/name`` of the pods that kubelet lists and the watch has not shown yet: the call may be
                     for one of them
     """
@@ -71,7 +66,7 @@ class Match:
     def confirming_pod(self) -> GpuPod | None:
         """The pod whose own entry in kubelet's list confirms the match: it appears there, with devices yet to come.
 
-        None when the match is certain already, or when a single entry cannot make it so.
+        None if the match is certain already, or if a single entry cannot make it so.
         """
         if self.target is None or self.confidence is not Confidence.ALONE:
             return None
@@ -83,10 +78,8 @@ class Match:
 class Preference:
     """The reply to GetPreferredAllocation, before the allocation policy completes it.
 
-    ids     ids that kubelet offers: those that it insists on, then one for each decided card that is free; ``size`` at
-            most. The rest, or everything when nothing is decided, is up to the allocation policy
+    ids     offered ids, ``size`` at most: those that kubelet insists on, then those of decided cards that are free
     spared  offered ids that containers yet to come were promised; the policy takes them last
-    match   the container that the ids are for
     """
 
     ids: tuple[DeviceId, ...]
@@ -149,8 +142,8 @@ class Matcher:
     def prefer(self, request: PreferredRequest, *, listing: Listing | None = None, doubt: str = "") -> Preference:
         """Return the ids that the container should get. May be called again for the same question, with a listing.
 
-        listing  taken after kubelet made this call and before its reply; None or empty when there is none
-        doubt    why a match that is not certain may be wrong, if there is a better reason than the listing shows
+        ``listing`` was taken after kubelet made this call and before its reply. ``doubt`` is why a match that is not
+        certain may be wrong, if there is a better reason than the listing shows.
         """
         if listing:
             waiting = [progress for progress in self._progress.values() if not progress.pod.is_admitted]
@@ -164,7 +157,7 @@ class Matcher:
     def allocate(self, request: AllocateRequest, *, now: float) -> Match:
         """Record that kubelet gives these ids to a container, and return which one that is.
 
-        now  seconds of a monotonic clock
+        ``now`` is in seconds of a monotonic clock.
         """
         match, self._asked = self._asked, None
         if match is None or match.question is None or not match.question.can_lead_to(request):
@@ -175,7 +168,7 @@ class Matcher:
     def learn(self, listing: Listing, *, asked: float) -> None:
         """Correct the memory by a listing taken between calls, or by the first one before serving.
 
-        asked  when kubelet was asked for it, by the clock of `allocate`
+        ``asked`` is when kubelet was asked for it, by the clock of `allocate`.
         """
         self._reconcile(listing, self._progress.values(), settled_before=asked - SETTLED)
 
@@ -186,7 +179,6 @@ class Matcher:
             progress.abandoned = False
 
     def unwatched_pods(self, listing: Listing) -> frozenset[str]:
-        """Return ``namespace/name`` of the pods that kubelet lists and the watch has not shown yet."""
         return frozenset(key for key, containers in listing.items() if self.pods.is_unwatched(key, containers))
 
     def init_container_cards(self, uid: str) -> dict[int, frozenset[Card]]:
@@ -202,7 +194,7 @@ class Matcher:
     def holders(self, resource: str, ids: Ids) -> list[Holder]:
         """Return the pods of which a container got exactly these ids, as far as that is remembered.
 
-        More than one only while a deleted pod and the next one with its ids are both known.
+        There is more than one only while a deleted pod and the next one with its ids are both known.
         """
         self._forget_gone()
         return [
@@ -212,7 +204,6 @@ class Matcher:
         ]
 
     def users(self) -> dict[Card, set[str]]:
-        """Return by card the UIDs of the pods that kubelet has admitted with it and that have not ended."""
         users: dict[Card, set[str]] = {}
         for pod in self.pods:
             if pod.is_admitted and pod.given is not None:
@@ -221,13 +212,12 @@ class Matcher:
         return users
 
     def is_busy_with(self, uid: str) -> bool:
-        """Return whether kubelet is in the middle of this pod."""
         return self._current is not None and self._current.pod.uid == uid and not self._current.is_complete
 
     def _refresh(self) -> None:
-        """Take over the pods that the watch has shown: after each event, so that kubelet never waits for it.
+        """Update the pods from the watch, after each event, so that kubelet never waits for it.
 
-        The pod in the middle stays even if it is deleted: kubelet does not know that yet.
+        The pod in the middle stays even if it is deleted, which kubelet does not know yet.
         """
         for uid in [uid for uid in self._progress if self.pods.get(uid) is None]:
             if self._progress[uid] is not self._current or self._current.is_complete:
@@ -239,7 +229,7 @@ class Matcher:
                 progress.pod = pod
 
     def _forget_gone(self) -> None:
-        """Forget deleted pods that kubelet has finished meanwhile. Most calls have nothing to do here."""
+        """Forget deleted pods that kubelet has finished meanwhile."""
         if len(self._progress) > len(self.pods):
             self._refresh()
 
@@ -300,7 +290,7 @@ class Matcher:
                     yield Target(known, demand)
 
     def _rank(self, candidate: Target, call: Call) -> tuple[object, ...]:
-        """Return a sort key that is smaller the likelier a candidate is; equals are containers of one pod, in order."""
+        """Return a sort key that is smaller for likelier candidates. Containers of one pod, in order, compare equal."""
         pod = candidate.pod
         gets_its_cards = _gets_its_cards(candidate, call)
         return (
@@ -327,7 +317,7 @@ class Matcher:
         self._progress[progress.pod.uid] = progress
 
     def _spared(self, request: PreferredRequest) -> Ids:
-        """Return, of the ids offered, as many of each card as containers yet to come were promised."""
+        """Return the offered ids that are promised to containers yet to come: as many of each card as promised."""
         promised: Counter[Card] = Counter()
         for progress in self._progress.values():
             if not progress.pod.is_admitted and not progress.abandoned:
@@ -336,7 +326,7 @@ class Matcher:
 
 
 def _is_certain_without(listing: Listing | None, progress: Progress) -> bool:
-    """Return whether a listing adds nothing to what is known of the pod in the middle."""
+    """Return whether a listing would add nothing to what is known of the pod in the middle."""
     return listing is None or progress.confidence is Confidence.KNOWN
 
 

@@ -30,19 +30,17 @@ from gas.plugin.kubelet.pod_resources import Listing, PodResources
 from gas.plugin.matching.matcher import NOT_LISTED, Match, Matcher, Preference
 
 RESOLVE_WITHIN = 0.7
-"""Seconds for all of it. Less than `gas.plugin.kubelet.device_server.REPLY_WITHIN`: a guess is better than no reply."""
+"""Seconds for resolving. Less than `gas.plugin.kubelet.device_server.REPLY_WITHIN`: a guess is better than no reply."""
 
 
 class PodResolver:
     """Ask kubelet no more than needed: nothing if memory is certain, one pod if only one can be meant, else all pods.
 
-    If several pods can be meant, kubelet is asked for all pods. Asking for the likeliest one alone would be less work
-    but wrong: kubelet still returns the entry of a pod that it refused a moment ago, and only its list leaves that pod
-    out. On a node that refuses pods, perhaps because memory is short, a refused pod would be taken for the right one.
+    If several pods can be meant, asking for the likeliest one alone would be wrong: kubelet still returns the entry of
+    a pod that it refused a moment ago, and only its list leaves that pod out. On a node that refuses pods, perhaps
+    because memory is short, a refused pod would be taken for the right one.
 
-    matcher      finds the container by what is known
-    resources    kubelet's PodResources
-    is_watching  whether the watch shows this node's pods, so that waiting for it makes sense
+    ``is_watching`` returns whether the watch shows this node's pods, so that waiting for it makes sense.
     """
 
     def __init__(self, matcher: Matcher, resources: PodResources, *, is_watching: Callable[[], bool]) -> None:
@@ -54,7 +52,6 @@ class PodResolver:
         self._is_watch_silent = False
 
     def pods_changed(self) -> None:
-        """Note that the watch has shown something."""
         self._is_watch_silent = False
         self._changed.set()
         self._changed = asyncio.Event()
@@ -97,10 +94,8 @@ class PodResolver:
     def _may_be_shown(self, match: Match, listing: Listing | None) -> bool:
         """Return whether it makes sense to wait for the watch.
 
-        It does not if an earlier wait for the same pods was in vain, since kubelet waits meanwhile.
-
-        With a listing, wait for the pods in it that the watch has not shown. Without one, wait while no pod is known
-        that can be meant.
+        With a listing, wait for the pods in it that the watch has not shown; without one, while no known pod can be
+        meant. Do not wait again if an earlier wait for the same pods was in vain.
         """
         if not self._is_watching():
             return False

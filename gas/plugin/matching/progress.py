@@ -1,4 +1,4 @@
-"""How far kubelet has come with one pod, and which of its calls can be for the pod's next container.
+"""Track how far kubelet has come with one pod, and which of its calls can be for the pod's next container.
 
 Kubelet never names the pod. Known of kubelet 1.34:
 
@@ -24,7 +24,7 @@ from gas.values.cards import Card
 
 
 class Confidence(StrEnum):
-    """How certain it is that a call is for the container it was matched with."""
+    """How certain it is that a call is for the matched container."""
 
     KNOWN = "known"  # no other container can be meant
     ALONE = "alone"  # no other known container can be meant, but the watch may lag behind kubelet
@@ -36,8 +36,8 @@ class Progress:
     """One pod's demands and the ids that served them.
 
     pod         as the watch last showed it; it may be deleted while kubelet goes on asking for it
-    confidence  how certain it is that the recorded ids are this pod's; KNOWN while there are none
-    abandoned   whether kubelet turned to another pod in the middle of this one, so that it has refused this one
+    confidence  that the recorded ids are this pod's; KNOWN while there are none
+    abandoned   kubelet turned to another pod in the middle of this one, so it has refused this one
     served_at   when a demand was last served
     """
 
@@ -53,16 +53,14 @@ class Progress:
 
     @property
     def is_untouched(self) -> bool:
-        """True if no demand was served."""
         return not self._served
 
     @property
     def is_complete(self) -> bool:
-        """True if all demands were served."""
         return len(self._served) == len(self.pod.demands)
 
     def unserved(self) -> tuple[Demand, ...]:
-        """Return the demands that were not served, in the order of kubelet's calls."""
+        """Return the unserved demands, in the order of kubelet's calls."""
         return tuple(demand for demand in self.pod.demands if demand not in self._served)
 
     def next_demands(self) -> tuple[Demand, ...]:
@@ -85,13 +83,12 @@ class Progress:
         return staying | passing
 
     def init_container_ids(self) -> dict[int, Ids]:
-        """Return the ids of each ordinary init container by its index; one whose ids are unknown is left out."""
+        """Return the known ids of each ordinary init container by its index."""
         return {
             demand.index: ids for demand, ids in self._served.items() if demand.role is Role.INIT and ids is not None
         }
 
     def has_served(self, resource: str, ids: Ids) -> bool:
-        """Return whether a container of the pod got exactly these ids."""
         return any(demand.resource == resource and served == ids for demand, served in self._served.items())
 
     def can_explain(self, call: Call, demand: Demand) -> bool:
@@ -113,16 +110,16 @@ class Progress:
         return call.must_include == pool if isinstance(call, PreferredRequest) else len(pool) >= call.size
 
     def serve(self, demand: Demand, ids: Ids) -> None:
-        """Record that the demand got these ids. Earlier containers then have theirs, even if those are unknown."""
+        """Record that the demand got these ids. Earlier containers then have theirs, even if unknown."""
         for earlier in self.pod.demands:
             if earlier.index < demand.index:
                 self._served.setdefault(earlier, None)
         self._served[demand] = ids
 
     def reconcile(self, containers: ContainerIds, *, is_settled: bool) -> None:
-        """Replace what contradicts kubelet's list: it was a wrong guess, so everything recorded is dropped.
+        """Drop everything recorded, as a wrong guess, where it contradicts kubelet's list, and record the list.
 
-        is_settled  whether the recorded ids had the time to appear in kubelet's list
+        ``is_settled`` states that the recorded ids had the time to appear in kubelet's list.
         """
         staying = [d for d in self.pod.demands if d.role is not Role.INIT and d.container in containers]
         listed = {demand: containers[demand.container].get(demand.resource, NO_IDS) for demand in staying}
@@ -141,7 +138,7 @@ class Progress:
         return (recorded is not None and recorded != listed) if listed else is_settled
 
     def _pool(self, resource: str) -> Ids | None:
-        """Return the ids that the pod's init containers leave to its next containers; None when they are unknown."""
+        """Return the ids that the pod's init containers leave to its next containers; None if unknown."""
         pool: Ids = NO_IDS
         for demand in self.pod.demands:
             if demand.resource != resource or demand not in self._served:
@@ -164,7 +161,6 @@ class Progress:
 
 
 def asks_as_much(demand: Demand, call: Call) -> bool:
-    """Return whether the call is for the demand's resource and number of ids."""
     return demand.resource == call.resource and demand.count == call.size
 
 
@@ -177,5 +173,5 @@ def can_get(cards: tuple[Card, ...], per_card: int, call: Call) -> bool:
 
 
 def free_ids(call: Call) -> Ids:
-    """Return the ids that are free, or reusable for this container, at the moment of the call."""
+    """Return the ids that are free, or reusable for this container, at the time of the call."""
     return call.available if isinstance(call, PreferredRequest) else call.ids

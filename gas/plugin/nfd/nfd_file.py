@@ -1,12 +1,12 @@
-"""The node's labels and resources as a feature file for Node Feature Discovery (NFD), instead of patching the node.
+"""Describe the node in a feature file for Node Feature Discovery (NFD), instead of patching its labels and resources.
 
 NFD's worker reads the file and its master writes the node. Lines ``name=value`` become labels of exactly these names,
 since NFD accepts the namespace ``gpu.intel.com``. Those that NFD is configured to treat as extended resources
 (``gpu.intel.com/millicores``, ``…/memory.max``, ``…/tiles``) become capacity. NFD cannot write the annotation about
 cards that differ, so a node with such cards has to be patched.
 
-If both ways are used, both write equal values under equal names and do not conflict. But NFD removes what it wrote once
-the file is gone, and the plugin writes it again. One way is enough, and patching is faster.
+If both ways are used, they do not conflict, but NFD removes what it wrote once the file is gone, and the plugin writes
+it again. One way is enough, and patching is faster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ logger = logging.getLogger(__name__)
 
 
 def feature_text(labels: Mapping[str, str], resources: Mapping[str, int]) -> str:
-    """Return the text of the file, one feature per line, sorted by name."""
     features = {**labels, **{name: str(amount) for name, amount in resources.items()}}
     return "".join(f"{name}={value}\n" for name, value in sorted(features.items()))
 

@@ -1,4 +1,4 @@
-"""The declaration of the part that describes the cards in a feature file for Node Feature Discovery."""
+"""Declare the part that describes the cards in a feature file for Node Feature Discovery."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ WRITER = Choice("nfd", "it writes a feature file for Node Feature Discovery")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NfdFlags(PartFlags):
-    """The flags of the part."""
-
     nfd_file: Path = flag(
         "nfd-file",
         values.file,

@@ -1,7 +1,7 @@
-"""Find NVIDIA's cards through their driver's library: a `CardSource` beside sysfs.
+"""Find NVIDIA's cards through their driver's library: a `CardSource` next to sysfs.
 
-A card is ``cardN`` for N of ``/dev/nvidiaN``. Beside Intel's cards, which have the kernel's numbers, NVIDIA's begin at
-`FIRST_BESIDE_OTHERS`, so that no number depends on which cards of the other kind are there.
+A card is ``cardN`` for N of ``/dev/nvidiaN``. On a node with Intel's cards, which have the kernel's numbers, NVIDIA's
+begin at `FIRST_BESIDE_OTHERS`, so that no number depends on which cards of the other kind are there.
 
 A call of the library may never return when a card fails. So each card is read in a thread of its own, which is waited
 for only so long, and which no further call joins until it returns.
@@ -33,7 +33,7 @@ from gas.values.quoted import quoted
 DRIVER = "nvidia"
 
 FIRST_BESIDE_OTHERS = 1000
-"""Number of NVIDIA's first card on a node whose other cards are offered as well. The kernel's numbers are smaller."""
+"""Number of NVIDIA's first card on a node that also offers other cards. The kernel's numbers are smaller."""
 
 REPLY_WITHIN = 2.0
 """Seconds to wait for all cards of a scan together."""
@@ -48,7 +48,7 @@ CDI_KIND = "nvidia.com/gpu"
 """The kind of the CDI devices that NVIDIA's container toolkit describes, by UUID."""
 
 APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
-"""Numbers of the driver's messages (Xid) that an application causes: its card is as good as before."""
+"""Numbers of the driver's messages (Xid) that an application causes: its card is still good."""
 
 _CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 _UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
@@ -61,7 +61,7 @@ class NvmlCards:
     """NVIDIA's cards of this node: a `CardSource`.
 
     root          the directory of ``/sys`` and ``/dev``; it does not appear in the result
-    library       is called in other threads only
+    library       called in other threads only
     first_number  number of the card with the minor number 0
     within        seconds to wait for the cards
     """
@@ -162,7 +162,7 @@ class NvmlCards:
         return found, broken
 
     def _number(self, card: NvmlCard) -> Card:
-        """Return the number of a card. Raises InvalidValue for a card that cannot be."""
+        """Return the number of a card. Raises InvalidValue."""
         if _UUID.fullmatch(card.uuid) is None:
             raise InvalidValue(f"UUID: expected GPU- and 32 hexadecimal digits in groups, found {quoted(card.uuid)}")
         if not 0 <= card.minor <= _LAST_MINOR:
@@ -170,7 +170,7 @@ class NvmlCards:
         return Card(self._first_number + card.minor)
 
     def _note_failures(self, deadline: float, problems: list[str]) -> None:
-        """Take up what cards have reported since the last scan; a card that has failed stays so."""
+        """Record what cards have reported since the last scan; a card that has failed stays so."""
         try:
             self._failed |= self._failures.reply("failures", deadline)
         except (NoReply, NvmlFault) as error:
@@ -198,7 +198,7 @@ class NvmlCards:
         return boards
 
     def _compared(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], bool]:
-        """Return which of the pairs of cards share switches; none that cannot be compared now."""
+        """Return which pairs of cards share switches, without pairs that cannot be compared now."""
         near: dict[tuple[str, str], bool] = {}
         for pair in pairs:
             try:
@@ -245,7 +245,7 @@ class NvmlCards:
         return self._with_numa_node(self._with_memory(facts, described, problems), problems)
 
     def _with_memory(self, facts: CardFacts, described: NvmlCard, problems: list[str]) -> CardFacts:
-        """Return the card with its memory. It never grows: an amount that has changed is wrong once at least."""
+        """Return the card with its memory. It never grows: if an amount has changed, one of the two was wrong."""
         total, reserved = described.total, described.reserved
         if not (0 < total <= MOST_MEMORY and 0 <= reserved < total):
             fault = (
@@ -272,7 +272,7 @@ class NvmlCards:
         return replace(facts, memory=left, memory_size=total, memory_source=MemorySource.QUERY)
 
     def _with_numa_node(self, facts: CardFacts, problems: list[str]) -> CardFacts:
-        """Return the card with its NUMA node, which sysfs states for every PCI device."""
+        """Return the card with the NUMA node that sysfs states for its PCI device."""
         place = f"/sys/bus/pci/devices/{facts.pci_address}/numa_node"
         try:
             return replace(facts, numa_node=read_numa_node(self._root / place.removeprefix("/"), place))
@@ -282,7 +282,7 @@ class NvmlCards:
 
 
 def _device_id(card: NvmlCard) -> str:
-    """Return the PCI device id; those of other vendors, which NVML does not show, would not be NVIDIA's."""
+    """Return the PCI device id; empty for devices of other vendors."""
     return f"0x{card.pci_ids >> 16 & 0xFFFF:04x}" if card.pci_ids & 0xFFFF == _NVIDIA else ""
 
 

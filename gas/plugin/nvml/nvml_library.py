@@ -1,4 +1,4 @@
-"""The few calls of NVIDIA's management library (NVML) that the plugin needs, with values as types and errors as one.
+"""Wrap the few calls of NVIDIA's management library (NVML) that the plugin needs, with types and one error.
 
 Every call may block for as long as the driver does, so callers use threads of their own.
 """
@@ -14,7 +14,7 @@ import pynvml
 from gas.values.errors import GasError
 
 _MOST_EVENTS = 64
-"""Events that are read at a time. More would come from a card that fails without end."""
+"""Most events that are read at a time. More would come from a card that fails without end."""
 
 _SUPPLIES_NOTHING = (
     pynvml.NVML_ERROR_NOT_SUPPORTED,
@@ -22,7 +22,7 @@ _SUPPLIES_NOTHING = (
     pynvml.NVML_ERROR_INVALID_ARGUMENT,
     pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
 )
-"""Errors of optional calls: the card, or the release of the driver, does not have what they are about."""
+"""Errors of optional calls that the card, or the release of the driver, does not support."""
 
 _ADVICE = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
@@ -36,15 +36,15 @@ _ADVICE = {
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "the library does not have it; install driver 450 or later",
     pynvml.NVML_ERROR_NO_PERMISSION: "the plugin may not use the driver; let it open /dev/nvidiactl",
 }
-"""Error code -> a sentence about its cause and what to do, where NVML's own words do not say it."""
+"""By error code, a sentence about its cause and what to do, where NVML's own words do not say it."""
 
 
 class NvmlFault(GasError):
     """A call of NVML failed.
 
-    code       NVML's own number of the error; None if the library returned something that cannot be
-    is_lost    whether the card no longer responds to its driver
-    is_closed  whether the library must be opened again
+    code       NVML's own number of the error; None if the library returned an impossible value
+    is_lost    the card no longer responds to its driver
+    is_closed  the library must be opened again
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class NvmlCard:
     pci_ids    PCI device id in the upper 16 bits, that of the vendor in the lower ones
     total      bytes of its memory
     reserved   bytes of it that the driver and the firmware keep
-    has_mig    whether it is divided into MIG instances
+    has_mig    divided into MIG instances
     peers      ``pci`` of the cards at the other ends of its active NVLinks
-    on_switch  whether an active NVLink leads to an NVSwitch
+    on_switch  an active NVLink leads to an NVSwitch
     """
 
     index: int
@@ -88,7 +88,7 @@ class NvmlCard:
 class Failure:
     """A failure that a card has reported since the last call.
 
-    xid  number of the driver's message; None for memory with an error of two bits
+    ``xid`` is the number of the driver's message; None for memory with an error of two bits.
     """
 
     uuid: str
@@ -100,14 +100,14 @@ class Failure:
 
 
 class Nvml:
-    """The library ``libnvidia-ml.so.1`` of the driver. All methods but `open` need it open, and raise NvmlFault."""
+    """The driver's library ``libnvidia-ml.so.1``. All methods but `open` need it open, and raise NvmlFault."""
 
     def __init__(self) -> None:
         self._events: Any = None
         self._is_open = False
 
     def open(self) -> None:
-        """Load and initialise the library. Does nothing if it is open. Raises NvmlFault."""
+        """Load and initialise the library unless it is open. Raises NvmlFault."""
         if self._is_open:
             return
         _call(pynvml.nvmlInitWithFlags, 0)
@@ -129,11 +129,10 @@ class Nvml:
                 continue
 
     def count(self) -> int:
-        """Return the number of cards, with those that have failed."""
+        """Return the number of cards, including those that have failed."""
         return int(_call(pynvml.nvmlDeviceGetCount))
 
     def card(self, index: int) -> NvmlCard:
-        """Return one card."""
         device = _call(pynvml.nvmlDeviceGetHandleByIndex, index)
         pci = _call(pynvml.nvmlDeviceGetPciInfo, device)
         total, reserved = _memory(device)
@@ -175,7 +174,7 @@ class Nvml:
         return found
 
     def _register(self, index: int) -> None:
-        """Subscribe to the failures of a card, as far as it can report them. A lost card is found when it is read."""
+        """Subscribe to the failures that a card can report. A lost card is found when it is read."""
         if self._events is None:
             return
         wanted = pynvml.nvmlEventTypeXidCriticalError | pynvml.nvmlEventTypeDoubleBitEccError
@@ -195,7 +194,7 @@ def _memory(device: Any) -> tuple[int, int]:
 
 
 def _links(device: Any) -> tuple[tuple[tuple[int, int, int], ...], bool]:
-    """Return the other ends of the active NVLinks: cards by PCI address, and whether there is a switch."""
+    """Return the PCI addresses of cards at the other ends of active NVLinks, and whether one leads to a switch."""
     peers: set[tuple[int, int, int]] = set()
     on_switch = False
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
@@ -211,7 +210,7 @@ def _links(device: Any) -> tuple[tuple[tuple[int, int, int], ...], bool]:
 
 
 def _optional(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of a call, None if card or driver do not support it. Raises NvmlFault for other errors."""
+    """Return the result of a call; None if card or driver do not support it. Raises NvmlFault for other errors."""
     try:
         return _call(function, *arguments)
     except NvmlFault as fault:

@@ -1,4 +1,4 @@
-"""The declaration of the part that finds NVIDIA's cards by the library of their driver."""
+"""Declare the part that finds NVIDIA's cards by the library of their driver."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ class Access(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvmlFlags(PartFlags):
-    """The flags of the part."""
-
     nvidia_access: Access = flag(
         "nvidia-access",
         values.one_of(Access),

@@ -29,7 +29,7 @@ QUIET = 1.0
 """Seconds without a call of kubelet before it is asked for its list: see `gas.plugin.matching.matcher.Matcher`."""
 
 WRITE_AGAIN = 10.0
-"""Seconds after which annotations are written again if the watch has not shown them on the pod."""
+"""Seconds after which annotations are written again if the watch has not shown them."""
 
 PatchPod = Callable[[str, str, str, Mapping[str, str | None]], Awaitable[bool]]
 """Writes annotations on the pod of this namespace, name and UID; returns False if it is gone."""
@@ -51,12 +51,10 @@ class ReceiptWriter:
     It asks every few seconds, soon after each Allocate, and never between kubelet's calls. A receipt that is missing on
     a pod is counted, logged and posted as an event once, before it is written; so are wrong variables of a container.
 
-    environments  the variables that containers were given
-    calls         those of kubelet; their clock is that of the matcher
-
-    written   how many receipts were written
-    finished  how many comparisons were finished
-    trouble   why annotations cannot be written, as a sentence; None when they can
+    calls     those of kubelet; their clock is that of the matcher
+    written   number of receipts written
+    finished  number of comparisons that have ended
+    trouble   sentence about why annotations cannot be written, else None
     """
 
     def __init__(
@@ -91,11 +89,9 @@ class ReceiptWriter:
         self._not_before = float("-inf")
 
     def compare_soon(self) -> None:
-        """Compare as soon as kubelet pauses."""
         self._compare_now.set()
 
     async def run(self) -> None:
-        """Compare and write until cancelled."""
         while True:
             await self._calls.pause(lasting=QUIET)
             self._compare_now.clear()
@@ -137,7 +133,7 @@ class ReceiptWriter:
     async def _write(self, pod: GpuPod, annotations: Mapping[str, str | None]) -> bool:
         """Write annotations on a pod, and return whether they were written.
 
-        They are not if writing is forbidden, if it fails, and if an earlier write to the pod waits for the watch.
+        They are not if writing is forbidden or fails, or while an earlier write to the pod waits for the watch.
         """
         sent, at = self._sent.get(pod.uid, (None, 0.0))
         now = self._calls.clock()
@@ -176,9 +172,9 @@ class ReceiptWriter:
         }
 
     def _missing(self, seen: Mapping[str, GpuPod], listing: Listing) -> list[tuple[GpuPod, Receipt]]:
-        """Return the receipts that are missing on pods that have not changed since kubelet was asked.
+        """Return the receipts that are missing on pods, except pods that have changed since kubelet was asked.
 
-        Of the others kubelet's list may be out of date.
+        For these kubelet's list may be out of date.
         """
         missing: list[tuple[GpuPod, Receipt]] = []
         before, self._correct = self._correct, {}

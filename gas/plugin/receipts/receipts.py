@@ -1,4 +1,4 @@
-"""Receipts: the cards that kubelet really gave to a pod, where they differ from the decision."""
+"""Derive a pod's receipt: the cards that kubelet really gave it, where they differ from the decision."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ from gas.values.cards import Card
 from gas.values.quoted import quoted
 
 _MOST_NAMED = 3
-"""Containers that one sentence names at most."""
+"""Most containers that one sentence names."""
 
 
 class ReceiptKind(StrEnum):
-    """Why a receipt is written."""
-
     MISMATCH = "mismatch"  # kubelet gave other cards than decided
     ADOPTED = "adopted"  # the pod has cards, and there is no decision for it
     REPAIRED = "repaired"  # an earlier receipt on the pod is wrong
@@ -30,10 +28,9 @@ class ReceiptKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The receipt to write on a pod.
+    """The receipt to write on a pod, with a sentence for the event and the log.
 
-    annotations  in the form of ``gas-container-cards``; an empty text removes an annotation
-    sentence     for the event and the log
+    ``annotations`` have the form of ``gas-container-cards``; an empty text removes one.
     """
 
     kind: ReceiptKind
@@ -48,7 +45,7 @@ def receipt(pod: GpuPod, listed: ContainerIds, init_containers: Mapping[int, Car
     """Return the receipt that is missing on a pod; None if its annotations are true or not all is known yet.
 
     listed           the pod's entry in kubelet's list, requested after the watch showed the pod
-    init_containers  the cards that ordinary init containers got, by container index. Kubelet does not list them, so
+    init_containers  by index, the cards of ordinary init containers. Kubelet does not list them, so
                      one that is missing here keeps its decided cards
 
     Returns None while kubelet still hands out: until it has written the pod's status and every app container and
@@ -73,7 +70,7 @@ def receipt(pod: GpuPod, listed: ContainerIds, init_containers: Mapping[int, Car
 
 
 def given_cards(pod: GpuPod, listed: ContainerIds, init_containers: Mapping[int, Cards]) -> dict[int, Cards] | None:
-    """Return the cards that containers got, by container index and as far as known; None while that is not final."""
+    """Return the known cards of containers, by container index; None while that is not final."""
     if not pod.is_admitted:
         return None
     given: dict[int, Cards] = {}
@@ -118,7 +115,7 @@ def _cards(choice: Choice | None, index: int) -> Cards:
 
 
 def _text(group: range, given: Mapping[int, Cards], decided: Choice | None) -> str:
-    """Return the annotation, with decided cards in their decided order; empty if no container of the group has any."""
+    """Return the annotation, decided cards in their decided order; empty if no container of the group has any."""
     containers: list[list[Card]] = []
     for index in group:
         order = decided.containers[index].cards if decided else ()

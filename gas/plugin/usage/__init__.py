@@ -1,1 +1,1 @@
-"""How much of the cards the pods of this node really use, beside what they requested."""
+"""Measure how much of the cards the pods of this node really use."""

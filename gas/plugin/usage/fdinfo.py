@@ -45,8 +45,8 @@ class EngineTime(NamedTuple):
     """The time for which a client kept the engines of one class busy. It may fall for a moment, then it catches up.
 
     busy      nanoseconds or, if there is a ``total``, cycles
-    total     cycles of the card's clock, busy or not; None if ``busy`` is in nanoseconds
-    capacity  how many engines the class has, at least 1
+    total     cycles of the card's clock, busy or not
+    capacity  number of engines of the class, at least 1
     """
 
     busy: int
@@ -70,15 +70,15 @@ class Client:
 
 
 def is_drm(content: bytes) -> bool:
-    """Return whether this is the fdinfo of a DRM file, of whatever driver."""
+    """Return whether this is the fdinfo of a DRM file, of any driver."""
     return b"\ndrm-driver:" in content or content.startswith(b"drm-driver:")
 
 
 def parse_fdinfo(content: bytes) -> Client | None:
     """Return the client; None if the file is not a client of a PCI card, or the driver does not identify clients.
 
-    Raises MalformedFdinfo if anything that is used is invalid, stated twice or cut off: a part of a number is a wrong
-    number.
+    Raises MalformedFdinfo if anything that is used is invalid, stated twice or cut off, since a part of a number is a
+    wrong number.
     """
     if not is_drm(content):
         return None

@@ -1,4 +1,4 @@
-"""The declaration of the part that measures what pods really use of the cards."""
+"""Declare the part that measures what pods really use of the cards."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageFlags(PartFlags):
-    """The flags of the part."""
-
     usage: bool = switch(
         "usage",
         "Measure how much memory and engine time of the cards the pods of this node really use, and show it beside "

@@ -15,11 +15,12 @@ from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
 
 FORGET_AFTER = 300.0
-"""Seconds for which a client that was not seen is remembered: its process may only have been unreadable."""
+"""Seconds for which a client that was not seen is remembered, since its process may only have been unreadable."""
 
 _TOLERANCE = 2.0
-"""How many times what is possible is accepted of engine time, because clients are not read at the same moment of each
-walk, and of a client's memory."""
+"""Factor on what is possible of engine time, because a walk does not read all clients at once, and of a client's
+memory.
+"""
 
 ClientKey = tuple[str, int]
 """PCI address of the card and id of the client."""
@@ -42,7 +43,7 @@ class CardUse:
     """The use of one card by one pod.
 
     memory   bytes of the card's own memory, at most what the card has
-    clients  how many clients of the card the pod's processes have open
+    clients  number of clients of the card that the pod's processes have open
     engines  by the driver's name of the class
     """
 
@@ -89,7 +90,7 @@ class PodUsages:
     def update(
         self, seen: Iterable[SeenClient], *, pods: Collection[str], cards: Mapping[str, CardFacts], now: float
     ) -> None:
-        """Take over one walk.
+        """Update the use by one walk.
 
         pods   UIDs of the pods that exist, as in their cgroups; others are forgotten
         cards  of this node, by PCI address; clients of others, or with impossible memory, are ignored
@@ -160,7 +161,7 @@ class PodUsages:
 
 
 def _latest(readings: Iterable[Client]) -> dict[str, EngineTime]:
-    """Return the largest reading of each engine: the same client may be read several times in one walk."""
+    """Return the largest reading of each engine, since one walk may read the same client several times."""
     latest: dict[str, EngineTime] = {}
     for reading in readings:
         for name, time in reading.engines.items():
@@ -172,8 +173,8 @@ def _latest(readings: Iterable[Client]) -> dict[str, EngineTime]:
 def _advance(engines: dict[str, _Progress], name: str, time: EngineTime, now: float) -> tuple[float, float]:
     """Note a reading. Return the engine seconds since the one before, and their share of what was possible.
 
-    A reading below an earlier one is ignored until the counter has caught up, as the kernel's specification asks for.
-    A jump that no engine can have made counts for nothing.
+    A reading below an earlier one is ignored until the counter has caught up, as the kernel's specification demands. A
+    jump that no engine can have made counts for nothing.
     """
     before = engines.get(name)
     if before is None or (before.time.total is None) != (time.total is None):

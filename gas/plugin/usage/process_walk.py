@@ -1,7 +1,6 @@
 """Walk the processes of a node for the cards' clients that belong to given pods.
 
-Of a process of any other pod, or of the node itself, only ``/proc/PID/cgroup`` is read: no other file of it is opened,
-and no status of one is read.
+Of other processes only ``/proc/PID/cgroup`` is read.
 """
 
 from __future__ import annotations
@@ -18,15 +17,17 @@ from gas.plugin.usage.fdinfo import LARGEST, Client, MalformedFdinfo, is_drm, pa
 from gas.values.errors import GasError
 
 RECHECK = 6
-"""A process is read completely in its first walks, as many as this, and then once in as many walks if it has opened or
-closed files. In the other walks only the files are read that were clients of cards."""
+"""Number of first walks in which a process is read completely. Then it is in each RECHECK-th walk, if it has opened or
+closed files; in the other walks only the files are read that were clients of cards.
+"""
 
 RECHECK_ALL = 5 * RECHECK
-"""Once in as many walks a process is read completely in any case. Linux before 6.2 does not say how many files it has
-open, so there it is the only way to notice."""
+"""A process is read completely in each RECHECK_ALL-th walk in any case. Linux before 6.2 does not state the number of
+open files, so there it is the only way to notice a change.
+"""
 
 MOST_FILES = 4096
-"""Files of one process that are looked at, lowest descriptors first. A program opens its card early."""
+"""Most files of one process that are read, lowest descriptors first. A program opens its card early."""
 
 SLICE = 64
 """Processes and files between two pauses: about a millisecond of work."""
@@ -52,8 +53,8 @@ def pod_of_process(content: bytes) -> str | None:
     """Return the UID of the pod that a process belongs to, from its cgroups; None if it belongs to no pod.
 
     The first part of a path that names a pod counts, because kubelet makes it; parts below it are made in containers,
-    which may call them what they like. With cgroup version 1 there is a path for each hierarchy: if they name
-    different pods, the process counts for none of them.
+    which may call them what they like. With cgroup version 1 there is a path for each hierarchy: if they name different
+    pods, the process counts for none of them.
     """
     paths = (line.partition(b":")[2].partition(b":")[2] for line in content.split(b"\n"))
     pods = {match["uid"].decode().replace("_", "-") for match in map(_POD.search, paths) if match is not None}
@@ -65,7 +66,7 @@ class CannotWalk(GasError):
 
 
 class SeenClient(NamedTuple):
-    """A client of a card, as a process of a pod has it open. Several, even of several pods, may have the same."""
+    """A client of a card that a process of a pod has open. Several processes, even of several pods, may share one."""
 
     pod: str
     client: Client
@@ -75,8 +76,8 @@ class SeenClient(NamedTuple):
 class Walk:
     """The result of one walk.
 
-    processes  how many belong to the pods
-    problems   what could not be read, one sentence each, the same for the same cause
+    processes  number of processes of the pods
+    problems   one sentence for each cause of failed reads
     """
 
     clients: tuple[SeenClient, ...] = ()
@@ -88,11 +89,11 @@ class Walk:
 class _Known:
     """A process as it was last read completely.
 
-    inode     of its entry in /proc, which is another one for another process with the same id
-    turn      processes are read completely in turns: its own comes when this is a multiple of `RECHECK`
-    walks     how many walks have found it
+    inode     of its entry in /proc, which differs for another process with the same id
+    turn      the process's own turn to be read completely comes when this is a multiple of `RECHECK`
+    walks     number of walks that have found it
     identity  of its directory, through which it was read
-    opened    how many files it had open then; None if the kernel does not say
+    opened    number of files it had open then; None if the kernel does not say
     files     the descriptors that were clients; None while it does not belong to a pod that matters
     """
 
@@ -106,7 +107,7 @@ class _Known:
 
     @property
     def may_be_due(self) -> bool:
-        """True if it is to be read completely in this walk, should its files have changed."""
+        """True if it must be read completely in this walk, should its files have changed."""
         return self.walks <= RECHECK or self.turn % RECHECK == 0
 
     def is_due(self, opened: int | None) -> bool:
@@ -123,13 +124,11 @@ class _Findings:
 
 
 class ProcessWalker:
-    """Walk as often as wanted, in one thread at a time, and remember which files are clients of cards.
+    """Walk in one thread at a time, and remember which files are clients of cards.
 
     A process is opened once, by its directory, and everything is read through that handle: as soon as the process has
-    ended, reading fails, even if its id is in use again. So no number can come from a process of another pod.
-
-    proc   normally ``/proc``
-    pause  called regularly, so that other threads can work
+    ended, reading fails, even if its id is in use again. So no number can come from a process of another pod. ``pause``
+    is called regularly, so that other threads can work.
     """
 
     def __init__(self, proc: Path, *, pause: Callable[[], None] = lambda: None) -> None:
@@ -225,7 +224,7 @@ class ProcessWalker:
             self._pause()
 
     def _content(self, name: str, directory: int, size: int) -> bytes:
-        """Return at most ``size`` bytes of a file. A pipe in place of a file reads as an empty file."""
+        """Return at most ``size`` bytes of a file. A pipe reads as an empty file."""
         self._step()
         descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
         try:
@@ -235,7 +234,7 @@ class ProcessWalker:
 
 
 def _open_files(directory: int) -> int | None:
-    """Return how many files a process has open; None if the kernel does not say."""
+    """Return the number of files a process has open; None if the kernel does not say."""
     try:
         return os.stat("fd", dir_fd=directory).st_size
     except OSError:
@@ -243,7 +242,7 @@ def _open_files(directory: int) -> int | None:
 
 
 def _descriptors(directory: int) -> list[str]:
-    """Return the open files of a process, as many as are looked at."""
+    """Return the open files of a process, at most `MOST_FILES`."""
     with _directory("fdinfo", directory, os.O_RDONLY) as files, os.scandir(files) as entries:
         names = [entry.name for entry in entries if entry.name.isascii() and entry.name.isdigit()]
     return names if len(names) <= MOST_FILES else sorted(names, key=int)[:MOST_FILES]
@@ -260,7 +259,7 @@ def _sentence(error: OSError) -> str:
 
 @contextmanager
 def _directory(name: str, parent: int | None, flags: int = os.O_PATH) -> Iterator[int]:
-    """Open a directory. Links are not followed, except where ``/proc`` itself should be, without a ``parent``."""
+    """Open a directory. Links are followed only without a ``parent``, for ``/proc`` itself."""
     flags |= os.O_DIRECTORY | os.O_CLOEXEC | (0 if parent is None else os.O_NOFOLLOW)
     descriptor = os.open(name, flags, dir_fd=parent)
     try:

@@ -1,4 +1,4 @@
-"""Measure the use of the cards by the pods of this node every few seconds, report and show it."""
+"""Measure the use of the cards by the pods of this node every few seconds, and report it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ INTERVAL = 10.0
 """Seconds between two walks."""
 
 SLOW = 10.0
-"""Seconds after which a walk is reported as stuck: a driver that does not respond may block a reader without end."""
+"""Seconds after which a walk is reported as stuck, since a driver that does not respond may block a reader without end.
+"""
 
 OUTDATED = 60.0
 """Seconds after which results are no longer shown if no newer walk has ended."""
@@ -44,10 +45,9 @@ REPORT_AGAIN = 600.0
 
 
 class PodCardUse(NamedTuple):
-    """One pod's use of one card, and what it requested.
+    """One pod's use of one card, empty if it does not use it.
 
-    use        empty if the pod does not use the card
-    requested  bytes of memory; None if the pod was not given the card
+    ``requested`` is in bytes; None if the pod was not given the card.
     """
 
     pod: CardPod
@@ -57,24 +57,21 @@ class PodCardUse(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """True if the pod requested memory of the card, and uses more. A pod that requested none is not judged."""
+        """True if the pod uses more memory than it requested. A pod that requested none is not judged."""
         return bool(self.requested) and self.use.memory > (self.requested or 0)
 
 
 class UsageMonitor:
     """Walk over the processes of the node's GPU pods in a thread of its own, at each interval.
 
-    pods     the GPU pods of this node, as the watch shows them now
-    gpus     returns the cards of this node
-    proc     normally ``/proc``
-    on_over  called with a pod that uses more memory than it requested, and with a sentence about it; for one pod at
-             most every `REPORT_AGAIN` seconds
-
-    walks        how many walks have ended
+    proc         normally ``/proc``
+    on_over      called with a pod that uses more memory than it requested, and with a sentence about it; for one pod at
+                 most every `REPORT_AGAIN` seconds
+    walks        number of walks that have ended
     walked       when the last one ended, RFC 3339; empty before the first
     cpu_seconds  processor time of all walks
-    problems     what could not be read in the last walk, one sentence each
-    trouble      why there are no current results, as a sentence; None if there are
+    problems     of the last walk, one sentence each
+    trouble      sentence about why there are no current results, else None
     """
 
     def __init__(
@@ -116,7 +113,6 @@ class UsageMonitor:
             await asyncio.sleep(max(self._interval - (self._clock() - started), self._interval / 10))
 
     async def walk_once(self) -> None:
-        """Walk, and report pods that use more memory than they requested."""
         pods = {pod.cgroup_uid: pod for pod in self._pods}
         started = self._clock()
         walking = asyncio.ensure_future(in_a_daemon_thread(partial(self._timed, frozenset(pods)), name="usage"))
@@ -209,15 +205,14 @@ def _mib(amount: int | None, *, up: bool = False) -> str:
 
 
 def usage_json(monitor: UsageMonitor) -> bytes:
-    """Return the body of ``/usage``.
+    """Return the body of ``/usage``. Times are RFC 3339, amounts bytes.
 
-    walked    when the processes were last read, RFC 3339; null before the first time
+    walked    when the processes were last read; null before the first time
     interval  seconds between two readings
     trouble   why there are no current results; null if there are
-    problems  what could not be read the last time
-    pods      namespace, name, UID and cards. Of each card: ``memoryUsed`` and ``memoryRequested`` in bytes, the latter
-              null if the pod was not given the card; ``clients``, how many clients of the card the pod has open; and
-              ``engines`` by class: ``busy``, the share of the last interval, and ``seconds`` in total
+    pods      namespace, name, UID and cards. ``memoryRequested`` is null if the pod was not given the card; ``clients``
+              is how many the pod has open; ``engines`` have by class the ``busy`` share of the last interval and total
+              ``seconds``
     """
     return msgspec.json.encode(
         {
@@ -252,7 +247,6 @@ def _pod(uses: list[PodCardUse]) -> dict[str, object]:
 
 
 def usage_samples(monitor: UsageMonitor) -> Iterator[Sample]:
-    """Yield the samples of `gas.plugin.usage.part.METRICS`."""
     uses = list(monitor.uses)
     for pod, card, use, requested in uses:
         namespace, _, name = pod.key.partition("/")
