@@ -216,6 +216,12 @@ def faults(check: str, **changes: Any) -> list[tuple[str, str]]:
     return [(each.level.value, full_text(each)) for each in worst(findings(check, **changes))]
 
 
+def verb_faults(*flags: str, **verbs: str) -> list[tuple[str, str]]:
+    """Return the faults of an entry with these verbs, for an extender with these flags."""
+    extender = program_pod("extender", "localhost/gas:1", "gas-extender", *flags)
+    return faults("scheduler-configuration", schedulers=(scheduler(configuration(entry(**verbs))),), pods=(extender,))
+
+
 CASE = ("changes", "level", "words")
 
 

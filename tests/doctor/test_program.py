@@ -22,6 +22,7 @@ from sandbox.api.server import ApiServer
 from sandbox.certificates import Authority
 from sandbox.programs import RunningExtender, running_extender
 from tests.builders import container, pod_json
+from tests.deploy.manifests import BASE, one
 from tests.doctor.sandbox_cluster import REVIEWS, Beside, add_pod, doctor_server, fill, only_admin, write_kubeconfig
 from tests.doctor.snapshots import entry
 
@@ -486,7 +487,8 @@ async def test_certificates_that_expire_or_do_not_fit_are_reported(doctor: Docto
 async def test_the_configurators_files_are_ok(doctor: Doctor) -> None:
     """From a manifest as kubeadm wrote it. An extender with the flags of deploy/ runs, but not at that address."""
     doctor.server.api.delete(PODS, "default", "gas-0", {"gracePeriodSeconds": 0})
-    running = {"name": "e", "command": ["gas-extender", "--preemption", "--node-score=balance"]}
+    (deployed,) = one(BASE / "extender", "Deployment")["spec"]["template"]["spec"]["containers"]
+    running = {"name": "e", "command": [*deployed["command"], *deployed["args"]]}
     add_pod(doctor.server, pod_json(running, name="gas-1", node="cp"))
     manifest = doctor.control_plane / "manifests" / "kube-scheduler.yaml"
     manifest.write_bytes((KUBEADM / "1.30" / "kube-scheduler.yaml").read_bytes())

@@ -29,7 +29,6 @@ from tests.doctor.snapshots import (
     [
         case("no-bind-verb-means-no-cards", "problem", "bindVerb", bindVerb=""),
         case("another-filter-verb", "problem", "scheduler/filter", filterVerb="filter"),
-        case("another-preempt-verb", "problem", "scheduler/preempt", preemptVerb="preempt"),
         case("prioritize", "problem", "scheduler/prioritize", prioritizeVerb="prioritize"),
         case("ignorable", "warning", "ignorable: false", ignorable=True),
         case("whole-nodes", "warning", "nodeCacheCapable: true", nodeCacheCapable=False),
@@ -58,48 +57,6 @@ def test_a_wrong_setting_of_the_extenders_entry_is_reported(changes: dict[str, A
     ((found, text),) = faults("scheduler-configuration", schedulers=(scheduler(configuration(entry(**changes))),))
     assert found == level
     assert words in text
-
-
-@pytest.mark.parametrize("verb", ["", "scheduler/prioritize", "/scheduler/prioritize"])
-def test_an_entry_with_and_without_scores_is_right(verb: str) -> None:
-    assert faults("scheduler-configuration", schedulers=(scheduler(configuration(entry(prioritizeVerb=verb))),)) == []
-
-
-@pytest.mark.parametrize(
-    ("flags", "verbs", "level", "words"),
-    [
-        (("--preemption",), {"preemptVerb": "scheduler/preempt"}, None, ""),
-        ((), {}, None, ""),
-        ((), {"preemptVerb": "scheduler/preempt"}, "problem", "--preemption of gas-extender"),
-        (
-            ("--preemption=false",),
-            {"preemptVerb": "/scheduler/preempt"},
-            "problem",
-            "does not serve preemptVerb",
-        ),
-        (("--preemption",), {}, "warning", "preemptVerb: scheduler/preempt"),
-        (("--node-score=balance",), {"prioritizeVerb": "scheduler/prioritize"}, None, ""),
-        (("--node-score=none",), {}, None, ""),
-        ((), {"prioritizeVerb": "scheduler/prioritize"}, "warning", "--node-score of gas-extender"),
-        (
-            ("--node-score", "none"),
-            {"prioritizeVerb": "/scheduler/prioritize"},
-            "warning",
-            "an error for every GPU pod",
-        ),
-        (("--node-score=spread",), {}, "warning", "prioritizeVerb: scheduler/prioritize"),
-    ],
-)
-def test_a_verb_is_listed_if_the_extenders_flags_switch_it_on(
-    flags: tuple[str, ...], verbs: dict[str, str], level: str | None, words: str
-) -> None:
-    found = faults(
-        "scheduler-configuration",
-        schedulers=(scheduler(configuration(entry(**verbs))),),
-        pods=(program_pod("extender", "localhost/gas:1", "gas-extender", *flags),),
-    )
-    assert [each for each, _ in found] == ([level] if level else [])
-    assert all(words in text for _, text in found)
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_there_are_27_combinations() -> None:
     assert len(COMBINATIONS) == 27
 
 
-# contract S1.4, S1.5, S1.7, S1.8, S1.10, S1.14, S1.19
+# contract S1.4, S1.5, S1.7, S1.8, S1.10, S1.14, S1.16, S1.19
 @pytest.mark.parametrize("seed", range(3))
 async def test_random_histories_get_the_cards_of_the_oracle(seed: int) -> None:
     random_ = random.Random(seed)
