@@ -1,4 +1,4 @@
-"""Helm as an administrator runs it, and the values in docs/chart.md."""
+"""Helm as an administrator runs it, and the values in docs/."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from tests.e2e.release import pinned_version
 REPOSITORY = Path(__file__).parents[2]
 CHART = REPOSITORY / "deploy/chart"
 PAGE = REPOSITORY / "docs/chart.md"
+PAGES = sorted((REPOSITORY / "docs").glob("*.md"))
 
 _DOCUMENTED = re.compile(r"^```yaml\n# values: (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def documented_values() -> dict[str, str]:
-    """Return each block of values on the chart's page, by the name in its first line."""
-    return dict(_DOCUMENTED.findall(PAGE.read_text(encoding="utf-8")))
+    """Return each block of values on the pages, by the name in its first line."""
+    return {name: text for page in PAGES for name, text in _DOCUMENTED.findall(page.read_text(encoding="utf-8"))}
 
 
 class Helm:

@@ -34,32 +34,17 @@ from tests.e2e.waiting import wait_for
 DOCUMENTED = documented_values()
 KUBERNETES = {"before-1.30": "1.29.14"}
 """The release that documented values are for, where it is not the one of these tests."""
-OVERLAYS = {
-    "both": "",
+SETTINGS = {
     "extender": "plugin.enabled=false",
     "plugin": "extender.enabled=false",
-    "replicas": "extender.replicas=2",
-    "nfd": "plugin.flags.write-node=nfd",
-    "aliyun": "extender.flags.vocabularies={intel,aliyun},plugin.flags.vocabularies={intel,aliyun}",
-    "koordinator": (
-        "admission.enabled=true,extender.flags.vocabularies={intel,koordinator,vendor},"
-        "plugin.flags.vocabularies={intel,koordinator,vendor}"
-    ),
-    "kubeshare": (
-        "extender.flags.vocabularies={intel,kubeshare},plugin.flags.vocabularies={intel,kubeshare},"
-        "admission.enabled=true,extender.flags.sharepods=true"
-    ),
-    "nvidia": (
-        "plugin.nvidia.enabled=true,extender.flags.vocabularies={intel,vendor},plugin.flags.vocabularies={intel,vendor}"
-    ),
+    "nvidia": "plugin.nvidia.runtimeClassName=",
     "annotations": "monitoring.annotations=true",
-    "admission": "admission.enabled=true",
-    "monitoring": (
-        "monitoring.podMonitors.enabled=true,monitoring.rules.enabled=true,monitoring.dashboard.enabled=true"
-    ),
+    "admission": "extender.replicas=1",
+    "monitoring": "monitoring.podMonitors.labels=null,monitoring.rules.labels=null",
     "original-certificates": "plugin.enabled=false,certificates.clusterAuthority=true",
 }
-"""Each overlay of deploy/, and the values that make the chart the same."""
+"""What makes the chart the same as an overlay, in addition to the documented values of this name."""
+DECISIONS = CHART / "templates/_decisions.tpl"
 SECRETS = ("gas-authority", "extender-secret", "gas-scheduler-client")
 
 
@@ -93,10 +78,11 @@ def test_documented_values_are_well_and_the_api_server_takes_what_they_make(char
     assert "Warning" not in said
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize("overlay", sorted(file.parent.name for file in DEPLOY.glob("overlays/*/kustomization.yaml")))
 def test_the_chart_makes_what_the_overlay_makes(chart: ChartCluster, overlay: str) -> None:
     """Object for object and field for field, but for Helm's labels, and accounts that the chart knows exactly."""
-    made = _by_name(objects(chart.helm.template("--namespace=default", "--set", OVERLAYS[overlay])))
+    settings, values = SETTINGS.get(overlay, ""), DOCUMENTED.get(overlay)
+    made = _by_name(objects(chart.helm.template("--namespace=default", "--set", settings, values=values)))
     applied = _by_name(objects(chart.kubectl.run("kustomize", DEPLOY / "overlays" / overlay)))
     for found in (made, applied):
         if (policy := found.get("ValidatingAdmissionPolicy/gas-plugin-own-node-only")) is not None:
@@ -107,10 +93,6 @@ def test_the_chart_makes_what_the_overlay_makes(chart: ChartCluster, overlay: st
             (condition,) = binding["matchConditions"]
             assert "gpu-aware-scheduling-service-account" in condition.pop("expression")
     assert made == applied
-
-
-def test_every_overlay_is_compared() -> None:
-    assert set(OVERLAYS) == {file.parent.name for file in DEPLOY.glob("overlays/*/kustomization.yaml")}
 
 
 def _by_name(found: list[Object]) -> dict[str, Object]:
@@ -180,9 +162,12 @@ REFUSED = (
         "certificates.extraNames={a.example}",
         "certificates.extraNames: no effect without certificates.source=job or cert-manager",
     ),
-    ("page.use=true", "page.use: no effect without page.enabled=true"),
-    ("plugin.cleanUp=true,plugin.enabled=false", "plugin.cleanUp: no effect without plugin.enabled=true"),
-    ("plugin.nvidia.enabled=true,plugin.enabled=false", "plugin.nvidia.enabled: no effect without plugin.enabled=true"),
+    *(
+        (f"{part}.{name}=true,{needed}=false", f"{part}.{name}: no effect without {needed}=true")
+        for name, part, needed in re.findall(
+            r'\(pick \S+ "(\w+)"\) "part" "([\w.]+)" "needs" "([\w.]+)=true"', DECISIONS.read_text()
+        )
+    ),
     ("scheduler.enabled=true,scheduler.name=default-scheduler", "would place the same pods"),
     ("certificates.clusterAuthority=true,certificates.source=job", "needs certificates.source=secret"),
 )
