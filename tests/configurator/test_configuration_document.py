@@ -12,6 +12,7 @@ from configurator.errors import BadConfiguration
 from configurator.plan import BUILT_IN_TEMPLATE
 from configurator.scheduler_configuration import CARD_RESOURCES
 from configurator.yaml_document import YamlDocument
+from gas.extender.parts import PARTS
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.selection import parse_vocabularies
 from tests.configurator.control_plane_files import IN_USE, ORIGINAL_WITH_ANOTHER, added
@@ -21,9 +22,7 @@ BUILT_IN = BUILT_IN_TEMPLATE.read_text()
 OWN = {
     "urlPrefix": URL,
     "filterVerb": "scheduler/filter",
-    "prioritizeVerb": "scheduler/prioritize",
     "bindVerb": "scheduler/bind",
-    "preemptVerb": "scheduler/preempt",
     "weight": 1,
     "enableHTTPS": True,
     "managedResources": [
@@ -39,7 +38,9 @@ OWN = {
         "caFile": "/host/certs/ca.crt",
     },
 }
-WITHOUT_SCORES = {key: value for key, value in OWN.items() if key != "prioritizeVerb"}
+VERBS = {f"{verb}Verb": f"scheduler/{verb}" for part in PARTS for verb in part.verbs}
+"""What the extender's parts serve."""
+COMPLETED = {key: verb for key, verb in VERBS.items() if key != "prioritizeVerb"}
 """An entry that exists is completed, but scores are not switched on in it."""
 
 
@@ -89,7 +90,7 @@ def test_a_resource_that_another_extender_manages_is_refused() -> None:
 # contract E13.1, E13.2
 def test_built_in_configuration_is_that_of_the_contract() -> None:
     assert text_of(new(BUILT_IN)) == BUILT_IN
-    assert new(BUILT_IN).extenders == [OWN]
+    assert new(BUILT_IN).extenders == [OWN | VERBS]
 
 
 # contract E15.3
@@ -100,9 +101,7 @@ def test_version_is_what_every_release_reads(template: str) -> None:
 
 def test_file_of_the_original_gets_what_it_lacks_and_keeps_the_rest() -> None:
     found = new(ORIGINAL_WITH_ANOTHER)
-    assert found.extenders[1] == {name: value for name, value in WITHOUT_SCORES.items() if name != "preemptVerb"} | {
-        "ignorable": True
-    }
+    assert found.extenders[1] == OWN | {"ignorable": True}
     assert found.extenders[0] == configuration(ORIGINAL_WITH_ANOTHER).extenders[0]
     assert found.same_certificate_elsewhere() == ["https://other-service.default.svc.cluster.local:9001"]
 
@@ -148,7 +147,7 @@ def test_address_may_be_named() -> None:
 
 def test_extender_is_added_beside_others_and_everything_else_stays() -> None:
     found = merged(IN_USE)
-    assert found.extenders == [*configuration(IN_USE).extenders, OWN]
+    assert found.extenders == [*configuration(IN_USE).extenders, OWN | VERBS]
     lines = added(IN_USE, text_of(found))
     assert lines[0] == f'- urlPrefix: "{URL}"\n'
     assert text_of(merged(text_of(found))) == text_of(found)
@@ -156,9 +155,9 @@ def test_extender_is_added_beside_others_and_everything_else_stays() -> None:
 
 def test_extenders_are_added_to_a_configuration_without_any() -> None:
     text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-    assert merged(text).extenders == [OWN]
-    assert merged(text + "extenders: []\n").extenders == [OWN]
-    assert merged(text + "extenders:\n").extenders == [OWN]
+    assert merged(text).extenders == [OWN | VERBS]
+    assert merged(text + "extenders: []\n").extenders == [OWN | VERBS]
+    assert merged(text + "extenders:\n").extenders == [OWN | VERBS]
 
 
 def test_settings_of_an_existing_entry_are_kept() -> None:
@@ -166,12 +165,13 @@ def test_settings_of_an_existing_entry_are_kept() -> None:
     text = text.replace(URL, "https://127.0.0.1:9001")
     found = merged(text)
     assert found.extenders[1] == {
-        **WITHOUT_SCORES,
+        **OWN,
+        **COMPLETED,
         "ignorable": True,
         "weight": 5,
         "urlPrefix": "https://127.0.0.1:9001",
     }
-    assert len(added(text, text_of(found))) == 4  # the second resource, who is believed, and the verb preempt
+    assert len(added(text, text_of(found))) == 3 + len(COMPLETED)  # the second resource, who is believed, and verbs
     assert merged(text, url=URL).extenders[1]["urlPrefix"] == URL
 
 
