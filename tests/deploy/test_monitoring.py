@@ -14,7 +14,7 @@ from gas.extender.gauges import GAUGES
 from gas.plugin.metrics import Metrics as PluginMetrics
 from gas.plugin.parts import PARTS
 from scripts.reference import extender_metrics
-from tests.deploy.manifests import COMPONENTS, read
+from tests.deploy.manifests import COMPONENTS, ROOT, read
 
 PART_ROWS = [row for part in PARTS for row in part.metrics]
 PLUGIN = PluginMetrics("1", PART_ROWS)
@@ -87,6 +87,11 @@ def test_every_alert_says_what_is_wrong_and_where_to_look() -> None:
         for alert in rule["rules"]:
             assert alert["labels"]["severity"] in ("critical", "warning", "info")
             assert alert["annotations"].keys() == {"summary", "description"}
+
+
+def test_the_page_on_operation_has_exactly_the_alerts() -> None:
+    page = (ROOT / "docs/operate.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(GAS\w+)`", page, re.MULTILINE)) == {rule["alert"] for rule in _rules()}
 
 
 def test_panels_do_not_cover_each_other() -> None:
