@@ -30,6 +30,8 @@ def sample() -> Iterator[int]:
             yield seed
 
 
+# asyncio leaves a connection to the collector whose server is killed during its TLS handshake, as histories do.
+@pytest.mark.filterwarnings("ignore:Exception ignored in.*(socket|Transport):pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("seed", list(islice(sample(), SEEDS)))
 def test_every_law_holds_on_the_real_control_plane(cluster: Cluster, seed: int) -> None:
     replay = Replay(cluster, make_plan(seed))
