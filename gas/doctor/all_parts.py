@@ -1,4 +1,4 @@
-"""All checks of the doctor, in the order of a diagnosis: from the scheduler to the pods."""
+"""List all checks of the doctor in the order of a diagnosis: from the scheduler to the pods."""
 
 from __future__ import annotations
 
@@ -39,16 +39,14 @@ CHECKS: tuple[Check, ...] = (
 )
 
 TITLES = {check.name: check.title for check in CHECKS if check.title}
-"""Name of the check -> its title, in the order of the report."""
+"""By name of a check, its title, in the order of the report."""
 
 
 def all_findings(snapshot: Snapshot) -> list[Finding]:
-    """Return the findings of all checks."""
     return [finding for name in TITLES for finding in findings_of(name, snapshot)]
 
 
 def findings_of(name: str, snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the findings of all checks of one name."""
     found = [replace(each, check=name) for check in CHECKS if check.name == name for each in check.findings(snapshot)]
     others = {each.where for each in found if not each.summary_of}
     return (

@@ -1,4 +1,4 @@
-"""The declaration of a check of the doctor, and what it needs to gather."""
+"""Declare a check of the doctor and what it gathers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from gas.doctor.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where a check gathers what only it needs.
+    """The sources from which a check gathers what only it needs. ``files`` are the control plane's.
 
-    files        of the control plane
-    timeout      seconds for each request or connection
-    snapshot     what all checks see
+    ``timeout`` is in seconds for each request or connection.
     """
 
     credentials: Credentials
@@ -35,8 +33,8 @@ class Check:
 
     name      for programs; checks of several features may share one
     title     for people; empty if another check of this name has it
-    gather    reads what the check finds in `Snapshot.gathered`. Changes nothing anywhere
-    programs  whose pods it looks at, besides those that all checks know
+    gather    reads what the check finds in `Snapshot.gathered`, and changes nothing
+    programs  whose pods it looks at, in addition to those that all checks know
     """
 
     name: str

@@ -29,7 +29,6 @@ COULD_NOT_CHECK = 2
 
 
 def positive_duration(value: str) -> float:
-    """Parse a time over 0 into seconds."""
     if (seconds := values.duration(value)) <= 0:
         raise ValueError("a time over 0")
     return seconds
@@ -63,7 +62,7 @@ class _DoctorCommand(Command):
 def _option(
     *names: str, parse: Callable[[str], object], default: str | None = None, **settings: Any
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Define an option whose value is read as the flags of all programs are."""
+    """Define an option whose value is parsed as flags of the programs are."""
 
     def parsed(context: click.Context, option: click.Parameter, value: str | None) -> object:
         try:
@@ -139,7 +138,6 @@ def _option(
 def doctor(
     *, kubeconfig: str, context: str, node: str | None, no_dry_pod: bool, output: str, show_all: bool, **others: Any
 ) -> int:
-    """Check a cluster and print the report."""
     if others["manifest"] is not None and others["scheduler_config"] is not None:
         raise click.UsageError("flags --manifest and --scheduler-config: expected one of them")
     options = LookOptions(node=node or "", dry_pod=not no_dry_pod, **others)

@@ -1,4 +1,4 @@
-"""Findings of the doctor, the commands that fix them, and why something could not be seen."""
+"""Define the doctor's findings, the commands that fix them, and reasons why something could not be seen."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ T = TypeVar("T")
 
 
 class Level(StrEnum):
-    """How well something is.
+    """How serious a finding is.
 
-    OK       as it should be
     WARNING  works, but not as it should
     PROBLEM  harms GPU pods, or will
     UNKNOWN  could not be checked
@@ -34,13 +33,12 @@ class Level(StrEnum):
 class Finding:
     """One result of a check. Texts from outside are not escaped: escape them when you show them.
 
-    check       name of the check, for programs: ``scheduler-configuration``; `findings_of` fills it in
+    check       name of the check, ``scheduler-configuration``; `findings_of` fills it in
     where       object: a file, ``node gpu-1``, ``pod default/a``; `about` fills it in
     message     the whole sentence
-    expected    empty if the sentence says it
-    found       empty if the sentence says it
+    expected    empty if the sentence says it; so is ``found``
     fix         commands, or steps in a comment after ``#``; empty only if the level is OK
-    summary_of  what it says to be OK: its ``object``, or all that the ``check`` looks at. It is left out if the check
+    summary_of  what it reports as OK: its ``object``, or all that the ``check`` looks at. It is left out if the check
                 has another finding about that. Empty for every other finding
     """
 
@@ -56,34 +54,29 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """Why something could not be seen, as a sentence, and the command with which it can be."""
+    """The reason why something could not be seen, as a sentence, and the command with which it can be."""
 
     why: str
     fix: str
 
 
 def ok(message: str, where: str = "", *, summary_of: Literal["", "object", "check"] = "") -> Finding:
-    """Return a finding without a fault."""
     return Finding(level=Level.OK, where=where, message=message, summary_of=summary_of)
 
 
 def warning(message: str, *fix: str, where: str = "", expected: str = "", found: str = "") -> Finding:
-    """Return a finding about something that works, but not as it should."""
     return Finding(level=Level.WARNING, where=where, message=message, expected=expected, found=found, fix=fix)
 
 
 def problem(message: str, *fix: str, where: str = "", expected: str = "", found: str = "") -> Finding:
-    """Return a finding about something that harms GPU pods."""
     return Finding(level=Level.PROBLEM, where=where, message=message, expected=expected, found=found, fix=fix)
 
 
 def unknown(message: str, *fix: str, where: str = "") -> Finding:
-    """Return a finding about something that could not be checked."""
     return Finding(level=Level.UNKNOWN, where=where, message=message, fix=fix)
 
 
 def not_seen(where: str, what: Unseen) -> Finding:
-    """Return a finding about something that could not be seen."""
     return unknown(what.why, what.fix, where=where)
 
 
@@ -94,10 +87,10 @@ def about(where: str, findings: Iterable[Finding]) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[T]):
-    """A plain check: a field of an object, what it should be, and the sentence that is true if it is not.
+    """A plain check: the field of an object, its expected value, and the sentence that is true if it has another.
 
-    found   returns the field as it is if it is wrong; None if it is right
-    change  what the command has to change; empty if that is `expected`
+    found   returns the field if it is wrong, else None
+    change  what the command has to change; empty for `expected`
     """
 
     level: Level
@@ -126,12 +119,11 @@ async def probe(request: Awaitable[T]) -> T | Unseen:
 
 
 def command(*words: str, note: str = "") -> str:
-    """Return a command to copy into a shell: every word is quoted. ``note`` is a step that no command can do."""
+    """Return a command to copy into a shell, with every word quoted. ``note`` is a step that no command can do."""
     return shlex.join(words) + (f"   # {note}" if note else "")
 
 
 def kubectl(*words: str, namespace: str | None = None, note: str = "") -> str:
-    """Return a kubectl command."""
     return command("kubectl", *((f"--namespace={namespace}",) if namespace else ()), *words, note=note)
 
 
@@ -141,11 +133,10 @@ def kubectl_pod(pod: Pod, *words: str, note: str = "") -> str:
 
 
 def kubectl_daemonset(pod: Pod, *words: str, note: str = "") -> str:
-    """Return a kubectl command about the DaemonSet that owns a pod. Its name is the pod's without the last part."""
+    """Return a kubectl command about the DaemonSet that owns a pod, whose name is the pod's without the last part."""
     name = pod.metadata.name.rpartition("-")[0] or pod.metadata.name
     return kubectl(*words, "daemonset", name, namespace=pod.metadata.namespace or "default", note=note)
 
 
 def kubectl_pods_on(node: str, note: str = "") -> str:
-    """Return the command that lists the pods of a node."""
     return kubectl("get", "pods", "--all-namespaces", f"--field-selector=spec.nodeName={node}", note=note)

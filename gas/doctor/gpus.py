@@ -1,4 +1,4 @@
-"""GPU data of pods and nodes, and the dry pod with which the extender is asked to place one card."""
+"""Read GPU data of pods and nodes, and make the dry pod with which the extender is asked to place one card."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def gpu_nodes(snapshot: Snapshot) -> Iterator[DetailedNode]:
 
 
 def gpu_amounts(node: DetailedNode, *, capacity: bool = False) -> dict[str, int]:
-    """Return resource, without its prefix, -> what is allocatable, or the capacity. Malformed amounts are left out."""
+    """Return by resource, without its prefix, the amount that is allocatable, or the capacity.
+
+    Skips malformed amounts.
+    """
     status = node.status
     resources = (status.capacity if capacity else status.allocatable) if status is not None else None
     return {
@@ -57,12 +60,11 @@ def label_writers(node: DetailedNode) -> set[str]:
 
 
 def is_labelled_by_plugin(node: DetailedNode) -> bool:
-    """Return whether gas-plugin wrote the labels that name the cards."""
     return any(manager.startswith("gas-plugin") for manager in label_writers(node))
 
 
 def resource_writers(node: DetailedNode, is_meant: Callable[[str], bool]) -> dict[str, str]:
-    """Return the managers that the API server recorded for resources in the node's status -> one of the resources."""
+    """Return by manager one of the node's resources that the API server recorded as written by it."""
     found: dict[str, str] = {}
     for fields in node.metadata.managed_fields or ():
         for field in ("f:capacity", "f:allocatable"):
@@ -80,11 +82,7 @@ def _nested(fields: object, *path: str) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class DryPod:
-    """A pod that asks for one card and is never created.
-
-    resource  that it asks for, ``gpu.intel.com/i915`` or ``gpu.intel.com/xe``
-    nodes     that the question is about, at least one
-    """
+    """A pod that asks for one card and is never created, with the nodes to ask about, at least one."""
 
     resource: str
     nodes: tuple[str, ...]
@@ -94,7 +92,6 @@ class DryPod:
         return msgspec.json.encode({"Pod": self._written(), "Nodes": None, "NodeNames": self.nodes})
 
     def pod(self) -> Pod:
-        """Return the pod as the extender reads it."""
         return msgspec.convert(self._written(), Pod)
 
     def _written(self) -> dict[str, object]:
@@ -108,7 +105,7 @@ class DryPod:
 def dry_pod_for(nodes: Iterable[DetailedNode], only: str = "") -> DryPod | None:
     """Return a dry pod for the resource that most nodes offer, about these nodes; None if no node offers any.
 
-    only  name of the only node to ask about; empty for all
+    ``only`` is the name of the only node to ask about.
     """
     by_resource: dict[str, list[str]] = {}
     for node in nodes:

@@ -36,7 +36,7 @@ class HostFiles:
         self._root = Path(*parts[:-2]) if is_rooted else None
 
     def local(self, path: str) -> Path | None:
-        """Return where a path of that machine is on this one; None if it cannot be here."""
+        """Return the path on this machine for one of that machine; None if it cannot be here."""
         pure = PurePosixPath(path)
         if not pure.is_absolute() or ".." in pure.parts:
             return None
@@ -45,7 +45,6 @@ class HostFiles:
         return self._root / pure.relative_to("/") if self._root is not None else None
 
     def read(self, path: str) -> bytes | Unseen:
-        """Return the content of a file of that machine."""
         local = self.local(path)
         if local is None:
             return Unseen(f"{path} of the control-plane node is not available on this machine", AS_ROOT)
@@ -90,7 +89,7 @@ def _all_of(descriptor: int, deadline: float) -> bytes | None:
 
 
 def kind_of(mode: int) -> str:
-    """Return what is there instead of a file."""
+    """Name the kind of what is there instead of a file."""
     if stat.S_ISDIR(mode):
         return "a directory"
     return "a pipe" if stat.S_ISFIFO(mode) else "a device"
@@ -99,10 +98,7 @@ def kind_of(mode: int) -> str:
 async def credentials_of(file: str, context: str, environ: Mapping[str, str]) -> Credentials:
     """Find the credentials of a kubeconfig, or of the usual places. Files are checked before they are read.
 
-    file     one or several, written as in $KUBECONFIG; empty for the usual places
-    context  name of a context; empty for the current one
-
-    Raises NoCluster.
+    ``file`` may name several, written as in $KUBECONFIG. Raises NoCluster.
     """
     if not (file or context) and is_in_a_cluster(environ):
         return await find_credentials(None, explicit=False, environ=environ)

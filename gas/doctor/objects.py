@@ -1,4 +1,4 @@
-"""Kubernetes objects that only the doctor reads. Pods and nodes are in `gas.objects.stored`."""
+"""Define Kubernetes objects that only the doctor reads. Pods and nodes are in `gas.objects.stored`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gas.objects.stored import ObjectMeta
 
 
 class _SeenPart(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
-    """A part of a Kubernetes object."""
+    pass
 
 
 class AnyObject(_SeenPart, frozen=True):
@@ -89,7 +89,7 @@ class _ServiceReference(_SeenPart, frozen=True):
 
 
 class _WebhookClient(_SeenPart, frozen=True):
-    """Where the API server finds a webhook, and the authorities that it trusts, as PEM; empty for its machine's."""
+    """The URL of a webhook and the authorities that the API server trusts, as PEM; empty for its machine's."""
 
     service: _ServiceReference | None = None
     url: str = ""
@@ -101,7 +101,7 @@ class _MatchCondition(_SeenPart, frozen=True):
 
 
 class AdmissionRule(_SeenPart, frozen=True):
-    """A rule of a webhook: which requests the API server asks it about. ``*`` stands for all values of a field."""
+    """A rule of a webhook about which requests it gets. ``*`` stands for all values of a field."""
 
     api_groups: Sequence[str] | None = None
     api_versions: Sequence[str] | None = None
@@ -125,8 +125,7 @@ class AdmissionRule(_SeenPart, frozen=True):
 class RegisteredWebhook(_SeenPart, frozen=True):
     """An entry of a webhook configuration. The API server fills in policy and time-out, in seconds.
 
-    rules                one of which must match for a call
-    reinvocation_policy  ``IfNeeded`` or ``Never``; empty for a validating webhook
+    ``reinvocation_policy`` is ``IfNeeded`` or ``Never``; empty for a validating webhook.
     """
 
     name: str
@@ -154,8 +153,6 @@ class _KubeletConfiguration(_SeenPart, frozen=True):
 
 
 class KubeletSettings(_SeenPart, frozen=True):
-    """The settings that a kubelet runs with, from its endpoint ``/configz``."""
-
     kubeletconfig: _KubeletConfiguration
 
 

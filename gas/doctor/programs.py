@@ -13,7 +13,7 @@ from gas.vocabularies.selection import DEFAULT_NAMES, VOCABULARY_FLAGS
 
 _VERSION = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:[.\-+].*)?", re.ASCII)
 _FIRST_WORDS = 3
-"""The program is one of the first words: ``gas-extender``, ``python3 -m gas.extender``."""
+"""Number of first words of a command line that may be the program: ``gas-extender``, ``python3 -m gas.extender``."""
 
 LAST_WITH_ANNOTATIONS = (0, 32)
 """Last release of Intel's GPU device plugin that obeys annotations. The next, v0.34.0, also writes no labels."""
@@ -21,7 +21,7 @@ LAST_WITH_ANNOTATIONS = (0, 32)
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that the checks know, by its name for people, and how its containers are recognised."""
+    """A program that the checks know, by its name for people."""
 
     name: str
     runs_in: Callable[[DetailedContainer], bool]
@@ -55,7 +55,6 @@ PROGRAMS = (EXTENDER, PLUGIN, ORIGINAL_EXTENDER, INTEL_PLUGIN, SCHEDULER, API_SE
 
 
 def containers_with(pod: DetailedPod, program: Program) -> list[DetailedContainer]:
-    """Return the containers of a pod that run the program."""
     return [container for container in pod.spec.containers or () if program.runs_in(container)]
 
 
@@ -72,7 +71,7 @@ def image_version(container: DetailedContainer) -> tuple[int, int] | None:
 
 
 def flag_value(container: DetailedContainer, name: str) -> str | None:
-    """Return the last value of a flag on a container's command line, as `flag_values` does; None without the flag."""
+    """Return the last value that `flag_values` returns for a flag; None without the flag."""
     return next(reversed(flag_values(container, name)), None)
 
 
@@ -96,7 +95,7 @@ def is_on(container: DetailedContainer, name: str, *, default: bool = False) -> 
 
 
 def vocabulary_flags(container: DetailedContainer) -> dict[str, str]:
-    """Return the flags that decide which words a program understands, with their defaults where they are absent."""
+    """Return the flags that decide which vocabularies a program understands, or their defaults."""
     of_vocabularies = {each.name: each.default or "" for kind in VOCABULARY_FLAGS for each in flags_in(kind)}
     return {
         "vocabularies": ",".join(flag_values(container, "vocabularies")) or DEFAULT_NAMES,

@@ -13,7 +13,7 @@ from gas.doctor.snapshot import Snapshot
 from gas.values.quoted import escaped
 
 _LONGEST = 600
-"""Characters that are shown of one text. An annotation may have 256 KiB."""
+"""Most characters that are shown of one text. An annotation may have 256 KiB."""
 
 _COLOURS = {Level.OK: "32", Level.WARNING: "33", Level.PROBLEM: "31", Level.UNKNOWN: "35"}
 _WORDS = {
@@ -26,7 +26,7 @@ _MARGIN = 10
 
 
 def exit_code(findings: Sequence[Finding]) -> int:
-    """Return 0 if all is well, 1 if there is a problem or warning, 2 if there is none but something is unknown."""
+    """Return 1 if there is a problem or warning, else 2 if something is unknown, else 0."""
     levels = {finding.level for finding in findings}
     if levels & {Level.PROBLEM, Level.WARNING}:
         return 1

@@ -25,10 +25,9 @@ class SeenScheduler:
     name           for messages: a pod, or the file of a manifest
     file           where its configuration was found, or should be
     configuration  None if it runs without one
-    is_here        whether its files are on this machine
-    is_like_here   whether it is another static pod, with the same command as the one whose files are here
+    is_here        its files are on this machine
+    is_like_here   it is another static pod with the command of the one whose files are here
     config_map     namespace and name, if the configuration is in a ConfigMap
-    command        of its container
     mounts         of its container; None if the paths in its configuration are those of this machine
     """
 
@@ -43,7 +42,7 @@ class SeenScheduler:
 
     @property
     def entries(self) -> list[ExtenderEntry]:
-        """The extenders for GPUs that its configuration lists; none if it could not be seen."""
+        """The extenders for GPUs in its configuration; none if that could not be seen."""
         seen = self.configuration
         return [] if seen is None or isinstance(seen, Unseen) else seen.gpu_extenders
 
@@ -63,8 +62,7 @@ class SeenScheduler:
 class Reply:
     """The extender's response to the filter request for the dry pod.
 
-    passed  the nodes that have room
-    failed  node -> reason
+    failed  by node, the reason
     error   why there is no usable response, or its own ``Error``; empty if the extender decided
     """
 
@@ -75,11 +73,11 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSeen:
-    """A Service, if it exists.
+    """A Service, which may not exist.
 
     cluster_address  cluster IP and port; None if it is headless
     ready            addresses of the ready endpoints
-    has_not_ready    whether it also leads to replicas that are not ready
+    has_not_ready    it also leads to replicas that are not ready
     """
 
     name: str
@@ -94,11 +92,10 @@ class ServiceSeen:
 class Contact:
     """The outcome of connecting to an extender.
 
-    service             that the address names; None if that is not the name of a Service
-    tried               addresses that were called
+    service             None if the address is not the name of a Service
     connected           the address that responded; empty if none did
     failure             why there was no connection
-    server_certificate  DER of the certificate that the server presented; None without one
+    server_certificate  DER; None without one
     not_verified        why the caller would not trust that certificate; empty if it does
     """
 
@@ -114,13 +111,10 @@ class Contact:
 class Call(Contact):
     """One extender in one scheduler's configuration, and the outcome of calling it.
 
-    scheduler        with this configuration
-    entry            of the configuration
     client, key, ca  content of the PEM files on this machine; None if not configured
-    files            ``client``, ``key``, ``ca`` -> path on the scheduler's machine, as far as known
+    files            by ``client``, ``key`` and ``ca``, the path on the scheduler's machine, as far as known
     key_mode         permission bits of the key's file; None if unknown
-    reply            None if the filter request was not sent
-    not_asked        why it was not sent
+    reply            None if the filter request was not sent, because of ``not_asked``
     """
 
     scheduler: SeenScheduler
@@ -139,13 +133,11 @@ class Snapshot:
     """The cluster, as far as it could be seen.
 
     now            seconds since the epoch
-    nodes          all of them
     pods           those that ask for GPUs, and those of the programs that the checks know
     undecodable    number of nodes and pods that could not be decoded and are left out
     only_node      name of the only node to check; empty for all
-    dry_pod        whether to ask the extender about the dry pod
     control_plane  directory that stands for /etc/kubernetes
-    gathered       name -> what a single check has gathered for itself
+    gathered       by name, what a single check has gathered for itself
     """
 
     now: float
@@ -169,12 +161,10 @@ class Snapshot:
 
     @property
     def checked_nodes(self) -> Iterator[DetailedNode]:
-        """The nodes to check; none if nodes could not be seen."""
         nodes = () if isinstance(self.nodes, Unseen) else self.nodes
         return (node for node in nodes if self.is_checked(node.name))
 
     def is_checked(self, node: str) -> bool:
-        """Return whether a node is to be checked."""
         return not self.only_node or node == self.only_node
 
     @property

@@ -27,8 +27,10 @@ ACCOUNTS = "accounts"
 """Name of the gathered accounts."""
 
 EXTENDER_ACCOUNTS = (("default", "gas-extender"), ("default", "gpu-aware-scheduling-service-account"))
-"""Namespace and name of the accounts that the installations create. The first that exists is checked if no pod runs an
-extender."""
+"""Namespace and name of the accounts that the installations create.
+
+Without an extender's pod, the first that exists is checked.
+"""
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -62,7 +64,7 @@ def permissions(program: Program, container: DetailedContainer, namespace: str) 
 
 
 def _extender_flags(container: DetailedContainer) -> Flags:
-    """Return the flags of an extender's container, the defaults if the extender would refuse them."""
+    """Return the flags of an extender's container, or the defaults if the extender would refuse them."""
     given = [f"--{flag.name}={text}" for flag in COMMAND_LINE.flags for text in flag_values(container, flag.name)]
     try:
         return parse_flags(given)
@@ -71,7 +73,7 @@ def _extender_flags(container: DetailedContainer) -> Flags:
 
 
 async def _gather(sources: Sources) -> Mapping[str, object]:
-    """Ask about the accounts of our extenders and plugins; without an extender's pod, of one outside the cluster."""
+    """Review the permissions of the accounts of extenders and plugins, or of an extender outside the cluster."""
     running = [
         (program, pod.metadata.namespace or "default", pod.spec.service_account_name or "default", container)
         for program in (EXTENDER, PLUGIN)
@@ -120,7 +122,6 @@ async def _is_allowed(api: ApiServer, namespace: str, name: str, permission: Per
 
 
 def check_accounts(snapshot: Snapshot) -> Iterator[Finding]:
-    """Check every account of the snapshot."""
     accounts: Iterable[Account] = snapshot.gathered.get(ACCOUNTS, ())
     for account in accounts:
         yield from about(f"serviceaccount {account.namespace}/{account.name}", _one(account))
@@ -152,7 +153,7 @@ def _missing(account: Account, permission: Permission) -> Finding:
 
 
 def _for_kubectl(permission: Permission) -> str:
-    """Return the resource as ``kubectl create role`` expects it: RESOURCE.GROUP/SUBRESOURCE."""
+    """Return the resource in the form of ``kubectl create role``: RESOURCE.GROUP/SUBRESOURCE."""
     name, slash, subresource = permission.resource.partition("/")
     return f"{name}.{permission.group}{slash}{subresource}" if permission.group else permission.resource
 

@@ -19,7 +19,7 @@ from gas.doctor.objects import Lease
 from gas.doctor.snapshot import Snapshot
 
 CLOCK, LEASES = "clock", "node_leases"
-"""Names of what is gathered: the API server's `Clock`, and node -> heartbeat of its kubelet."""
+"""Names of what is gathered: the API server's `Clock`, and by node the heartbeat of its kubelet."""
 
 TOLERANCE = 5.0
 """Seconds that two clocks may differ."""
@@ -32,10 +32,7 @@ SET_CLOCK = "timedatectl status   # on that machine; systemd-timesyncd or chrony
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """The time of this machine before and after a request, and the API server's in whole seconds.
-
-    All are seconds since the epoch.
-    """
+    """The time of this machine before and after a request, and the API server's in whole seconds, since the epoch."""
 
     before: float
     server: float
@@ -43,7 +40,7 @@ class Clock:
 
     @property
     def ahead(self) -> float:
-        """The seconds by which the API server's clock is ahead at least. Its time has whole seconds."""
+        """The least number of seconds by which the API server's clock is ahead."""
         if self.server > self.after:
             return self.server - self.after
         return min(self.server + 1 - self.before, 0.0)
@@ -56,7 +53,6 @@ async def _gather(sources: Sources) -> Mapping[str, object]:
 
 
 async def _server_clock(credentials: Credentials, timeout: float) -> Clock | Unseen:
-    """Read the API server's time from the header ``Date`` of a response."""
     address = credentials.address
     authorization = await credentials.authorization()
     headers = {"Authorization": authorization} if authorization is not None else {}

@@ -47,7 +47,6 @@ RENEW = "sudo gas-configurator   # replaces certificates that have expired or ex
 
 
 def check_extender(snapshot: Snapshot) -> Iterator[Finding]:
-    """Check the extender's pods, its Services, and the outcome of calling it."""
     yield from _pods(snapshot)
     for call in snapshot.calls:
         if isinstance(call.service, ServiceSeen):
@@ -83,7 +82,7 @@ def _pods(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _is_conclusive(call: Call) -> bool:
-    """Return whether the outcome of the call shows that an extender exists, or that none does."""
+    """Return whether the call shows that an extender exists, or that none does."""
     return bool(call.connected or (call.scheduler.is_here and call.tried))
 
 
@@ -147,7 +146,7 @@ def _of_file(
     name: str,
     further: Callable[[x509.Certificate], Iterable[Finding]] = lambda _: (),
 ) -> Iterator[Finding]:
-    """Check the first certificate of a file: its dates, and what is to be checked further."""
+    """Check the first certificate of a file: its dates, then by ``further``."""
     if isinstance(content, Unseen):
         yield unknown(content.why, content.fix)
     elif (certificate := read_first_certificate(content)) is None:

@@ -24,7 +24,6 @@ LABELS = "node-labels"
 
 
 def check_node_labels(snapshot: Snapshot) -> Iterator[Finding]:
-    """Check the labels of every GPU node."""
     if isinstance(snapshot.nodes, Unseen):
         yield not_seen("nodes", snapshot.nodes)
         return
@@ -66,12 +65,10 @@ def _labels_of(node: DetailedNode, facts: NodeFacts) -> Iterator[Finding]:
 
 
 def first_cards(inventory: Inventory) -> str:
-    """Return the names of the first cards of a node, for a sentence."""
     return ", ".join(map(str, inventory.cards[:8])) + (" and more" if len(inventory.cards) > 8 else "")
 
 
 def check_node_resources(snapshot: Snapshot) -> Iterator[Finding]:
-    """Check the resources of every GPU node."""
     vocabularies = snapshot.vocabularies
     for node in gpu_nodes(snapshot):
         inventory = vocabularies.facts(node).inventory
@@ -190,7 +187,7 @@ def _missing_memory(cards: list[Card], why: str, *fix: str) -> Finding:
 
 
 def _without_memory(node: DetailedNode, inventory: Inventory) -> dict[str, list[Card]]:
-    """Return source of memory -> cards without memory; the source is empty if the plugin has not recorded it.
+    """Return the cards without memory by its source, which is empty if the plugin has not recorded it.
 
     Cards without millicores are left out: they are unhealthy, or the node is not the plugin's.
     """

@@ -1,4 +1,4 @@
-"""Check the device plugins: that they give pods their decided cards, by the same words as the extender."""
+"""Check that the device plugins give pods their decided cards, by the same vocabularies as the extender."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ INSTALL_PLUGIN = "kubectl apply --kustomize deploy/overlays/plugin   # or your o
 VOCABULARIES = "vocabularies"
 
 POLICIES = "topology_policies"
-"""Name of the gathered policies, by the nodes with GPUs."""
+"""Name of the gathered policies by node."""
 
 IN_ALL = 30.0
-"""Seconds after which no more kubelets are asked. Kubelets that do not respond cost a whole timeout each."""
+"""Seconds after which no more kubelets are asked. One that does not respond costs a whole timeout."""
 
 _AT_ONCE = 20
 _UNSEEN = Unseen("its kubelet was not asked", "gas doctor")
@@ -60,15 +60,12 @@ _UNSEEN = Unseen("its kubelet was not asked", "gas doctor")
 
 @dataclass(frozen=True, slots=True)
 class NodePlugin:
-    """One device plugin on one node."""
-
     program: Program
     pod: DetailedPod
     container: DetailedContainer
 
     @property
     def where(self) -> str:
-        """How findings name it."""
         return f"pod {self.pod.key} on node {self.pod.node_name}"
 
     @property
@@ -78,7 +75,6 @@ class NodePlugin:
 
 
 def plugins_on(snapshot: Snapshot, node: str) -> list[NodePlugin]:
-    """Return the device plugins for cards that run as pods of a node."""
     return [
         NodePlugin(program, pod, container)
         for program in (PLUGIN, INTEL_PLUGIN)
@@ -94,7 +90,6 @@ def own_plugins(snapshot: Snapshot) -> Iterator[tuple[DetailedNode, NodePlugin]]
 
 
 def check_plugins(snapshot: Snapshot) -> Iterator[Finding]:
-    """Check the device plugins of every GPU node."""
     if isinstance(snapshot.pods, Unseen):
         yield not_seen("pods", snapshot.pods)
         return
@@ -177,7 +172,7 @@ def _of_intel(plugin: NodePlugin) -> Finding:
 
 
 def check_vocabularies(snapshot: Snapshot) -> Iterator[Finding]:
-    """Report plugins whose flags are not those of the extender; one of each kind."""
+    """Report plugins whose flags differ from the extender's, one of each kind."""
     extenders = snapshot.running(EXTENDER)
     wanted = vocabulary_flags(extenders[0][1]) if extenders else {}
     reported: set[tuple[str, str]] = set()
@@ -199,7 +194,6 @@ def check_vocabularies(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def entries_of(value: str) -> frozenset[str]:
-    """Return the entries of a list whose order does not matter."""
     return frozenset(each.strip() for each in value.split(","))
 
 
@@ -209,11 +203,10 @@ async def _gather_policies(sources: Sources) -> Mapping[str, object]:
 
 
 async def read_topology_policies(api: ApiServer, nodes: Iterable[str], timeout: float) -> dict[str, str | Unseen]:
-    """Return node -> the policy of its kubelet's Topology Manager, or why it could not be seen.
+    """Return by node the policy of its kubelet's Topology Manager, or why it could not be seen.
 
-    timeout  seconds for each kubelet
-
-    The API server's proxy needs the verb ``get`` on ``nodes/proxy``. Once it refuses that, no further kubelet is asked.
+    ``timeout`` is in seconds for each kubelet. The API server's proxy needs the verb ``get`` on ``nodes/proxy``. Once
+    it refuses that, no further kubelet is asked.
     """
     gate = asyncio.Semaphore(_AT_ONCE)
     deadline = time.monotonic() + IN_ALL
@@ -239,7 +232,6 @@ async def read_topology_policies(api: ApiServer, nodes: Iterable[str], timeout: 
 
 
 def check_topology_manager(snapshot: Snapshot) -> Iterator[Finding]:
-    """Check every GPU node whose device plugin is known."""
     if isinstance(snapshot.pods, Unseen):
         return  # reported with the device plugins
     policies: Mapping[str, str | Unseen] = snapshot.gathered.get(POLICIES, {})

@@ -21,20 +21,19 @@ from gas.vocabularies.pod_checks import PodChecks
 from gas.vocabularies.protocol import NeedOptions
 
 MOST = 20
-"""Pods with one kind of fault that are reported one by one."""
+"""Most pods with one kind of fault that are reported one by one."""
 
 OBEYED = NeedOptions(allowlist=True, denylist=True)
-"""The needs that pods may state. These flags of the extender are not known, so lists of cards count as obeyed."""
+"""The extender's flags are not known, so lists of cards count as obeyed."""
 
 NOT_ASKED = ("/scheduler/filter", "/scheduler/bind", "replica of the extender", "the ledger is not complete")
-"""Parts of the scheduler's message about a pod: the extender was not reached, or did not decide."""
+"""Parts of the scheduler's message about a pod that show that the extender was not reached, or did not decide."""
 
 ASK = "sudo gas doctor   # on the control-plane node, which has kube-scheduler's certificate"
 ASK_AGAIN = "gas doctor   # again, once the extender responds"
 
 
 def check_pods(snapshot: Snapshot, *, scores_nodes: bool) -> Iterator[Finding]:
-    """Check all GPU pods that are not over."""
     if isinstance(snapshot.pods, Unseen):
         yield not_seen("pods", snapshot.pods)
         return
@@ -146,7 +145,7 @@ def check_placing(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _refused_here(rebuilt: RebuiltLedger, dry_pod: DryPod) -> int:
-    """Return on how many nodes the pod does not fit by the ledger made here."""
+    """Return the number of nodes on which the pod does not fit by the ledger made here."""
     need = DEFAULT.need(dry_pod.pod(), NeedOptions())
     results = [place(need, rebuilt.nodes[node].inventory, rebuilt.ledger.usage(node)) for node in dry_pod.nodes]
     return sum(isinstance(result, Refusal) for result in results)
@@ -188,7 +187,7 @@ def _decision(reply: Reply, extender: str, count: int, room: int) -> Finding:
 
 
 def checks(scores_nodes: Callable[[Snapshot], bool]) -> tuple[Check, ...]:
-    """Return the checks. ``scores_nodes`` returns whether the extender scores nodes, as pods may ask."""
+    """Return the checks. ``scores_nodes`` returns whether the extender scores nodes, as pods may request."""
 
     def check(snapshot: Snapshot) -> Iterator[Finding]:
         return check_pods(snapshot, scores_nodes=scores_nodes(snapshot))

@@ -21,7 +21,7 @@ from gas.vocabularies.protocol import BadNeed, NodeFacts
 class Fault:
     """Something wrong with the annotations of a bound pod.
 
-    is_unbooked  whether no card is booked for the pod because of it
+    ``is_unbooked``: no card is booked for it because of this.
     """
 
     pod: DetailedPod
@@ -33,10 +33,8 @@ class Fault:
 class RebuiltLedger:
     """A ledger, with the nodes and pods that it was made from.
 
-    nodes    name -> its cards; nodes that say the same share one object
-    ledger   what the pods hold
-    holders  node -> pods that hold cards there
-    faults   of bound pods
+    nodes    by name; nodes that say the same share one object
+    holders  by node, the pods that hold cards there
     """
 
     nodes: Mapping[str, NodeFacts]

@@ -129,7 +129,7 @@ _RULES: tuple[Rule[ExtenderEntry], ...] = (
         change="tlsConfig: insecure: false, caFile: the authority of the extender's certificate",
     ),
 )
-"""What an entry under ``extenders`` must say, whatever the extender serves."""
+"""Rules for an entry under ``extenders``, whatever the extender serves."""
 
 
 def _entries(scheduler: SeenScheduler, snapshot: Snapshot) -> Iterator[Finding]:
@@ -182,14 +182,12 @@ def _is_offered(snapshot: Snapshot, resource: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionalVerb:
-    """A verb that the extender serves only with a flag, so that the configuration must ask for it then, and only then.
+    """A verb that the extender serves only with a flag, so that the configuration must have it exactly then.
 
-    key          in the configuration, with ``configured`` to read it
-    path         that the extender serves
-    is_served    returns whether an extender serves it, by its flags
-    flag         that makes it serve the verb, as it is written
-    not_served   sentence for a verb that is asked for and not served, and ``is_harmful`` if that harms GPU pods
-    not_asked    sentence for a verb that is served and not asked for
+    key         in the configuration, with ``configured`` to read it
+    flag        as it is written
+    not_served  sentence for a verb that is configured and not served, and ``is_harmful`` if that harms GPU pods
+    not_asked   sentence for a verb that is served and not configured
     """
 
     key: str
@@ -202,12 +200,10 @@ class OptionalVerb:
     is_harmful: bool = False
 
     def serving(self, snapshot: Snapshot) -> list[bool]:
-        """Return for each running extender whether it serves the verb."""
         return [self.is_served(container) for _, container in snapshot.running(EXTENDER)]
 
     @property
     def check(self) -> Check:
-        """The check that configuration and extenders agree about the verb."""
         return Check(name=CHECK, findings=self._findings)
 
     def _findings(self, snapshot: Snapshot) -> Iterator[Finding]:
@@ -236,7 +232,6 @@ class OptionalVerb:
 
 
 def edit(scheduler: SeenScheduler, what: str) -> str:
-    """Return the command that changes the configuration of a scheduler."""
     note = f"{what}; then restart kube-scheduler"
     if scheduler.config_map is not None:
         namespace, name = scheduler.config_map

@@ -45,10 +45,7 @@ class _FilterReply(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFiles:
-    """PEM files of a client of the extender; None for a file that is not configured or not readable.
-
-    ``authority`` is a file, or its content.
-    """
+    """PEM files of a client of the extender; None for a file that is not configured or not readable."""
 
     certificate: Path | None
     key: Path | None
@@ -64,10 +61,9 @@ async def call_extender(
     question: bytes | None,
     timeout: float,
 ) -> Call:
-    """Call an extender in a scheduler's configuration.
+    """Call an extender in a scheduler's configuration. ``timeout`` is in seconds for each step.
 
-    question  ExtenderArgs as JSON; None to send no filter request
-    timeout   seconds for each step
+    ``question`` is ExtenderArgs as JSON; None to send no filter request.
     """
     tls = entry.tls_config or TlsConfig()
     named = {"client": tls.cert_file, "key": tls.key_file, "ca": tls.ca_file}
@@ -170,7 +166,7 @@ def client_context(files: ClientFiles, *, verify: bool) -> ssl.SSLContext:
 async def reach(
     contact: C, addresses: Iterable[tuple[str, int]], name: str, files: ClientFiles, timeout: float, *, nothing: str
 ) -> C:
-    """Make a TLS connection to the first of these addresses that responds, and return the contact with the outcome.
+    """Connect by TLS to the first of these addresses that responds, and return the contact with the outcome.
 
     name     that the certificate must be for
     nothing  why there is no connection if there are no addresses
@@ -222,7 +218,6 @@ def _reason(error: Exception) -> str:
 
 
 def _local(files: HostFiles, scheduler: SeenScheduler, path: str) -> Path | Unseen:
-    """Return where a file that the configuration names is on this machine."""
     if not scheduler.is_here:
         return Unseen(f"{path} of {scheduler.name} is on another machine", AS_ROOT)
     on_host = scheduler.host_path(path)
@@ -253,7 +248,7 @@ def _host_and_port(url: str) -> tuple[str, int] | None:
 
 
 async def find_service(api: ApiServer, namespace: str, name: str) -> ServiceSeen | Unseen:
-    """Return a Service with its ready endpoints, also if it does not exist."""
+    """Return a Service with its ready endpoints; one that does not exist is returned as such."""
     service = await probe(get_object(api, f"/api/v1/namespaces/{namespace}/services/{name}", Service))
     if isinstance(service, Unseen):
         return service

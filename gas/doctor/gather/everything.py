@@ -1,4 +1,4 @@
-"""Gather the snapshot of a cluster: ask the API server, read the control plane's files, call the extender.
+"""Gather the snapshot of a cluster: call the API server, read the control plane's files, call the extender.
 
 Nothing is changed anywhere.
 """
@@ -46,7 +46,6 @@ class LookOptions:
     manifest          of kube-scheduler; None for the usual one
     scheduler_config  of a kube-scheduler that is not a static pod; None for the file that the manifest names
     node              name of the only node to check; empty for all
-    dry_pod           whether to ask the extender about a pod that does not exist
     timeout           seconds for each request or file
     """
 
@@ -59,7 +58,7 @@ class LookOptions:
 
 
 async def look_at_everything(credentials: Credentials, api: ApiServer, options: LookOptions) -> Snapshot:
-    """Gather everything that the checks need. What cannot be seen is `Unseen` in the snapshot.
+    """Gather everything that the checks need, as `Unseen` where it cannot be seen.
 
     Raises ApiUnavailable if the API server does not respond at all.
     """
@@ -101,12 +100,11 @@ async def look_at_everything(credentials: Credentials, api: ApiServer, options: 
 
 
 def _split(listed: Listing[T] | Unseen) -> tuple[tuple[T, ...] | Unseen, int]:
-    """Return the objects of a list, and how many could not be decoded."""
+    """Return the objects of a list, and the number that could not be decoded."""
     return (listed, 0) if isinstance(listed, Unseen) else (tuple(listed.objects), listed.undecodable)
 
 
 def _is_checked(pod: DetailedPod) -> bool:
-    """Return whether a pod asks for GPUs or runs a program that the checks know."""
     return _ALL_VOCABULARIES.is_gpu_pod(pod) or any(
         program.runs_in(container) for container in pod.spec.containers or () for program in _ALL_PROGRAMS
     )

@@ -39,10 +39,7 @@ async def find_schedulers(
     manifest: Path | None,
     configuration: Path | None,
 ) -> list[SeenScheduler]:
-    """Return the scheduler of the named configuration; else that of the manifest here, and those that run in pods.
-
-    manifest, configuration  files named on the command line
-    """
+    """Return the scheduler of the named configuration; else that of the manifest here, and those that run in pods."""
     if configuration is not None:
         return [_here(str(configuration), _parsed(files.read_here(configuration), str(configuration)))]
     here = _of_manifest(files, manifest)
@@ -52,7 +49,7 @@ async def find_schedulers(
 
 
 def _own_pods(here: SeenScheduler, running: Sequence[tuple[DetailedPod, DetailedContainer]]) -> list[DetailedPod]:
-    """Return the pods that the cluster shows for the manifest here: static pods that are named after this machine.
+    """Return the static pods of the manifest here, which are named after this machine.
 
     If the node has another name, it is the only static pod with the manifest's command. If there are several, one of
     them may belong to another control-plane node, so none is returned.

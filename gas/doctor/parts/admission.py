@@ -1,6 +1,6 @@
-"""The admission webhooks: that an extender serves them, the authority they trust, and what their failure does.
+"""Check the admission webhooks: that an extender serves them, the authority they trust, and what their failure does.
 
-What kube-scheduler does without the extender is judged here as well, because a webhook for bindings limits the damage.
+What kube-scheduler does without the extender is checked here as well, because a webhook for bindings limits the damage.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ BIND, COMPLETE = "/bind", "/complete"
 """The paths of the webhooks that give bindings their cards, and that complete new pods."""
 
 LONGEST = 10
-"""Seconds. A webhook with a longer time-out holds up every pod that it is asked about while the extender hangs."""
+"""Seconds. A longer time-out delays every pod that the webhook is called for while the extender hangs."""
 
 _MATCHED = {
     "create.pods.gas": (("CREATE", "", ("pods",)),),
@@ -87,16 +87,16 @@ _MATCHED = {
         )
     ),
 }
-"""Webhook -> operations, API groups and resources that its rules must match."""
+"""By webhook, operations, API groups and resources that its rules must match."""
 
 _BINDINGS = (("CREATE", "", ("pods/binding", "bindings")),)
-"""The same for every webhook of bindings, of any name."""
+"""The same for every webhook of bindings, whatever its name."""
 
 _WITHOUT_DEFAULTS = {
     "koordinator": "in Koordinator's words wait unless they state their number of cards",
     "kubeshare": "with KubeShare's annotations run without a card unless their containers request kubeshare/vgpu",
 }
-"""What happens to pods that are not completed, by the vocabulary that has defaults."""
+"""By vocabulary with defaults, what happens to pods that are not completed."""
 
 _LIMITED = re.compile(r"\s*request\.userInfo\.username\s*(==|in\b)")
 _PATTERN = re.compile(r"\.matches\(\s*'([^']*)'\s*\)")
@@ -123,13 +123,11 @@ class Webhook(Contact):
 
     @property
     def path(self) -> str:
-        """The path of its URL."""
         called = self.registered.client_config
         return called.service.path if called.service is not None else f"/{'/'.join(called.url.split('/')[3:])}"
 
     @property
     def conditions(self) -> list[str]:
-        """The CEL expressions that must all be true for a call."""
         return [each.expression for each in self.registered.match_conditions or ()]
 
     @property
@@ -138,16 +136,14 @@ class Webhook(Contact):
 
     @property
     def where(self) -> str:
-        """How findings name it."""
         return f"{self.kind} {self.configuration}, webhook {self.name}"
 
     @property
     def limits(self) -> list[str]:
-        """The conditions by which it is called for the requests of some users only."""
+        """The conditions that restrict its calls to requests of some users."""
         return [each for each in self.conditions if _LIMITED.match(each)]
 
     def edit(self, note: str) -> str:
-        """Return the command that changes it."""
         return kubectl("edit", self.kind, self.configuration, note=note)
 
 
@@ -166,9 +162,7 @@ async def _gather(sources: Sources) -> Mapping[str, object]:
 async def find_webhooks(api: ApiServer, timeout: float) -> tuple[Webhook, ...]:
     """Return the webhooks, each with its Service and the outcome of a TLS connection.
 
-    timeout  seconds for each connection
-
-    Raises ApiRefused and ApiUnavailable if they cannot be listed.
+    ``timeout`` is in seconds for each connection. Raises ApiRefused and ApiUnavailable if they cannot be listed.
     """
     found = []
     for kind in ("validatingwebhookconfiguration", "mutatingwebhookconfiguration"):
@@ -363,11 +357,11 @@ _RULES: tuple[Rule[Webhook], ...] = (
         ),
     ),
 )
-"""What each webhook must say, whichever it is."""
+"""Rules for every webhook."""
 
 
 def _rules(webhook: Webhook) -> Iterator[Finding]:
-    """Check that the API server asks the webhook about everything that it is for."""
+    """Check that the API server calls the webhook for everything that it must review."""
     rules = webhook.registered.rules or ()
     wanted = _BINDINGS if webhook.is_for_bindings else _MATCHED.get(webhook.name, ())
     missing = [
@@ -388,7 +382,10 @@ def _rules(webhook: Webhook) -> Iterator[Finding]:
 
 
 def _bindings(webhook: Webhook, snapshot: Snapshot) -> Iterator[Finding]:
-    """Check that all bindings are reviewed but the extender's. Which pods are checked, an administrator may choose."""
+    """Check that all bindings except the extender's are reviewed.
+
+    An administrator may choose which pods are checked.
+    """
     selectors = {
         "namespaceSelector": webhook.registered.namespace_selector,
         "objectSelector": webhook.registered.object_selector,
@@ -436,7 +433,7 @@ def _server_certificates(webhooks: Iterable[Webhook], snapshot: Snapshot) -> Ite
 
 
 def _scheduler_names(webhooks: Iterable[Webhook], snapshot: Snapshot) -> Iterator[Finding]:
-    """Check that the API server asks for the scheduler that new GPU pods are to get, in every vocabulary."""
+    """Check that the API server asks for the scheduler that new GPU pods should get, in every vocabulary."""
     completing = [each for each in webhooks if each.path == COMPLETE]
     resources = snapshot.vocabularies.managed_resources
     if any(_asks_about(webhook, resources) for webhook in completing):
@@ -461,7 +458,7 @@ def _asks_about(webhook: Webhook, resources: Iterable[str]) -> bool:
 
 
 def _api_servers(snapshot: Snapshot) -> Iterator[Finding]:
-    """Check that each API server has a configuration from which it takes a client certificate, and a valid one."""
+    """Check that each API server has a configuration with a valid client certificate."""
     seen: tuple[str, bytes] | None = snapshot.gathered.get(CERTIFICATE)
     if seen is not None:
         file, content = seen
@@ -488,7 +485,7 @@ def _api_servers(snapshot: Snapshot) -> Iterator[Finding]:
 def _not_allowed(
     file: str, has: Sequence[str], extenders: Iterable[tuple[DetailedPod, DetailedContainer]]
 ) -> Iterator[Finding]:
-    """Report an extender that turns away the API server because of the name in its certificate."""
+    """Report an extender that rejects the API server because of the name in its certificate."""
     for pod, container in extenders:
         allowed = [each.strip() for each in (flag_value(container, "admission-client-names") or "").split(",")]
         if any(allowed) and not set(allowed) & set(has):
@@ -524,7 +521,7 @@ def check_ignorable(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def check_completion(snapshot: Snapshot) -> Iterator[Finding]:
-    """Report that no webhook adds their defaults to pods in words that have some."""
+    """Report that no webhook adds their defaults to pods of a vocabulary that has some."""
     seen = _seen_webhooks(snapshot)
     if isinstance(seen, Unseen) or any(each.path == COMPLETE for each in seen):
         return

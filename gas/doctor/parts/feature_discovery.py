@@ -1,4 +1,4 @@
-"""Node Feature Discovery (NFD), which is needed only where a plugin describes its node through it."""
+"""Check Node Feature Discovery (NFD), which is needed only where a plugin describes its node through it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ async def _count(sources: Sources) -> int | None:
 
 
 def feeds_nfd(plugin: NodePlugin) -> bool:
-    """Return whether a plugin reports its cards to Node Feature Discovery."""
     if plugin.program is PLUGIN:
         return flag_value(plugin.container, "write-node") == "nfd" and plugin.obeys_annotations
     version = image_version(plugin.container)

@@ -1,4 +1,4 @@
-"""Koordinator: that its own programs do not write the resources that gas-plugin writes."""
+"""Check that Koordinator's own programs do not write the resources that gas-plugin writes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from gas.doctor.snapshot import Snapshot
 from gas.vocabularies.koordinator.vocabulary import KOORDINATOR
 
 WRITER = "koord"
-"""With what the names of Koordinator's field managers begin."""
+"""The beginning of the names of Koordinator's field managers."""
 
 
 def check_writers(snapshot: Snapshot) -> Iterator[Finding]:
-    """Report nodes on which Koordinator writes the resources that the plugin writes."""
     if KOORDINATOR.name not in [each.name for each in snapshot.vocabularies]:
         return
     for node in snapshot.checked_nodes:

@@ -1,4 +1,4 @@
-"""Limits of memory: that the plugins which set them have the rights, the kernel and the driver for it."""
+"""Check that plugins that limit memory have the rights, the kernel and the driver for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ _CGROUP = "sys/fs/cgroup"
 
 
 def check_limits(snapshot: Snapshot) -> Iterator[Finding]:
-    """Check every plugin that has ``--memory-limits``."""
     for node, plugin in own_plugins(snapshot):
         if flag_value(plugin.container, "memory-limits") == "pod":
             yield from about(f"node {node.name}", [_one(node, plugin)])

@@ -1,4 +1,4 @@
-"""Scores of nodes: that kube-scheduler asks an extender that gives them, and only such a one."""
+"""Check that kube-scheduler asks an extender for scores of nodes exactly if it gives them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preemption: that kube-scheduler asks an extender that serves it which pods to evict, and only such a one."""
+"""Check that kube-scheduler asks an extender which pods to evict exactly if it serves that."""
 
 from __future__ import annotations
 

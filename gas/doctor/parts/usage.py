@@ -1,4 +1,4 @@
-"""Measured use of cards: that the plugins which measure it have the rights for it."""
+"""Check that plugins that measure the use of cards have the rights for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from gas.doctor.snapshot import Snapshot
 
 
 def check_usage(snapshot: Snapshot) -> Iterator[Finding]:
-    """Check every plugin that has ``--usage``."""
     for _, plugin in own_plugins(snapshot):
         if is_on(plugin.container, "usage"):
             yield from about(plugin.where, [_one(plugin)])

@@ -1,4 +1,4 @@
-"""Whole cards of other vendors: that no vendor's own plugin hands out cards that gas-plugin hands out or pods share."""
+"""Check that no vendor's own plugin hands out cards that gas-plugin hands out or pods share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ NVIDIA_PLUGIN = Program(
 
 
 def check_vendor_plugins(snapshot: Snapshot) -> Iterator[Finding]:
-    """Report nodes on which the vendor's own plugin hands out cards that other pods share."""
     vocabularies = snapshot.vocabularies
     shares = [resource.rpartition("/")[2] for resource in vocabularies.resources]
     for node in snapshot.checked_nodes:
@@ -40,9 +39,9 @@ def check_vendor_plugins(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _found_by_us(snapshot: Snapshot, node: DetailedNode, resource: str, cards: list[Card]) -> Iterator[Finding]:
-    """Report a vendor's plugin on a node whose cards gas-plugin hands out. Without its pod, the resource gives it away.
+    """Report a vendor's plugin on a node whose cards gas-plugin hands out. Without its pod, the resource shows it.
 
-    A gas-plugin without a pod is taken to speak the extender's vocabularies.
+    A gas-plugin without a pod is assumed to know the extender's vocabularies.
     """
     for pod, _ in snapshot.running(NVIDIA_PLUGIN):
         if pod.node_name == node.name:
