@@ -1,4 +1,4 @@
-"""The commands of ``kubectl gas`` that show cards: what each takes, and how its result is shown."""
+"""Define the commands of ``kubectl gas`` that show cards."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from gas.values.errors import GasError
 from gas.values.quoted import escaped, listed, quoted
 
 WHY_TIMEOUT = 5.0
-"""Seconds in which `why` looks for suggestions; the reasons are complete in any case."""
+"""Seconds for finding the suggestions of `why`; the reasons are complete in any case."""
 
 DEFRAG_TIMEOUT = 10.0
-"""Seconds in which `defrag` looks for a plan."""
+"""Seconds for finding the plan of `defrag`."""
 
 EXIT_CODES = (
     "Exit code 0: done; 1: something does not fit, or does not exist; 2: wrong command line or file; 3: the cluster"
@@ -50,7 +50,7 @@ Runner = Callable[..., int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(Where):
-    """The options that several commands have. For a command that lacks one, its default counts."""
+    """The options that several commands have; a command that lacks one has its default."""
 
     form: str = "table"
     sort_by: str = ""
@@ -66,7 +66,7 @@ class Options(Where):
 
     @property
     def labels(self) -> Selector | None:
-        """The labels that objects must have, None if all are shown. Raises BadSelector."""
+        """The labels that objects must have; None if all are shown. Raises BadSelector."""
         return parse_selector(self.selector) if self.selector else None
 
     @property
@@ -74,7 +74,7 @@ class Options(Where):
         return self.namespace or namespace_of(self)
 
     def arranged(self, report: Report) -> Report:
-        """Return a report with the rows and in the order that were asked for. Raises BadExpression."""
+        """Return the selected rows of a report in the selected order. Raises BadExpression."""
         return sort_rows(keep_rows(report, self.conditions), self.sort_by)
 
 
@@ -152,7 +152,6 @@ def _command(details: str) -> Callable[[Runner], click.Command]:
 
 
 def look() -> Look:
-    """Return how tables are drawn on this output."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
     encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
     return Look(
@@ -167,11 +166,11 @@ def _print(text: str, code: int = DONE) -> int:
 
 
 Ask = Callable[[ApiServer, Cluster], Awaitable[tuple[str, ...]]]
-"""Reads more into a cluster. Returns sentences about what could not be read."""
+"""Reads more into a cluster, and returns sentences about what could not be read."""
 
 
 def _read(where: Where, ask: Ask | None = None, *, counts_hosts: bool = False) -> tuple[Cluster, tuple[str, ...]]:
-    """Read the cluster, and more if asked to. Return it with sentences about what is not known."""
+    """Read the cluster, and what ``ask`` adds. Return it with sentences about what is not known."""
 
     async def read() -> tuple[Cluster, tuple[str, ...]]:
         async with connected(where) as api:
@@ -182,7 +181,7 @@ def _read(where: Where, ask: Ask | None = None, *, counts_hosts: bool = False) -
 
 
 def _show(options: Options, make: Callable[[Cluster], Report], nothing: str, *, counts_hosts: bool = False) -> int:
-    """Make a report of the cluster, and show it once, or again and again."""
+    """Show a report of the cluster, once or repeatedly."""
 
     def prepared(cluster: Cluster) -> Report:
         return options.arranged(make(cluster))
@@ -221,7 +220,6 @@ def _show_pods(options: Options) -> int:
 @_table
 @_selection
 def top(options: Options, *, what: str) -> int:
-    """Show a report of nodes, cards or pods."""
     if what == "pods":
         return _show_pods(options)
     labels = options.labels
@@ -233,7 +231,6 @@ def top(options: Options, *, what: str) -> int:
 @_table
 @_selection
 def pods(options: Options) -> int:
-    """Show a report of pods."""
     return _show_pods(options)
 
 
@@ -243,7 +240,6 @@ def pods(options: Options) -> int:
 )
 @_table
 def waste(options: Options) -> int:
-    """Show the waste of each card, and the sums."""
     cluster, notes = _read(options, read_use)
     found = waste_of(cluster)
     code = _print(written(options.arranged(found.report), options.form, look()))
@@ -253,7 +249,7 @@ def waste(options: Options) -> int:
 
 
 def _completed(names: Callable[[Cluster], list[str]]) -> Callable[..., list[str]]:
-    """Complete a word by names in the cluster; by nothing if the cluster cannot be read."""
+    """Complete a word by names in the cluster, or by nothing if the cluster cannot be read."""
 
     def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
         try:
@@ -269,7 +265,6 @@ def _completed(names: Callable[[Cluster], list[str]]) -> Callable[..., list[str]
 @click.argument("node", shell_complete=_completed(lambda cluster: cluster.node_names))
 @_form("table", "json", "yaml")
 def inspect(options: Options, *, node: str) -> int:
-    """Show one node."""
     cluster, notes = _read(options, lambda api, cluster: read_use(api, cluster, [node]))
     if options.form != "table":
         return _print(as_data(node_data(cluster, node), options.form))
@@ -288,7 +283,6 @@ def inspect(options: Options, *, node: str) -> int:
 @_form("table", "json", "yaml")
 @_NAMESPACE
 def why(options: Options, *, pod: str) -> int:
-    """Explain one pod."""
     names = _names(pod, options.own_namespace)
     cluster, notes = _read(options, read_decisions, counts_hosts=True)
     asked = cluster.pod(*names)
@@ -307,7 +301,7 @@ def why(options: Options, *, pod: str) -> int:
 
 
 def _names(text: str, default: str, prefix: str = "") -> tuple[str, str]:
-    """Return the namespace and the name of a pod, written as NAME or NAMESPACE/NAME. Raises click.UsageError."""
+    """Return namespace and name from NAME or NAMESPACE/NAME. Raises click.UsageError."""
     namespace, slash, name = text.removeprefix(prefix).rpartition("/")
     if not name or "/" in namespace or bool(namespace) != bool(slash):
         raise click.UsageError(f"expected a pod as {prefix}NAME or {prefix}NAMESPACE/NAME, found {quoted(text)}")
@@ -323,7 +317,6 @@ def _names(text: str, default: str, prefix: str = "") -> tuple[str, str]:
 @_form(*FORMATS)
 @_NAMESPACE
 def fit(options: Options, *, files: tuple[str, ...], explain: bool) -> int:
-    """Place the pods of manifests."""
     namespace = options.own_namespace
     read = [read_manifests(file, _text_of(file), namespace) for file in files]
     wanted = [each for found, _ in read for each in found]
@@ -352,7 +345,6 @@ def fit(options: Options, *, files: tuple[str, ...], explain: bool) -> int:
 @_form(*FORMATS)
 @_NAMESPACE
 def defrag(options: Options, *, shape: str) -> int:
-    """Plan moves that make room for a pod."""
     namespace = options.own_namespace
     is_file = shape == "-" or os.path.exists(shape)  # noqa: PTH110 -- Path.exists raises for a name that is too long
     asked: InspectedPod | tuple[str, str]
@@ -407,7 +399,6 @@ def _text_of(file: str) -> str:
     help="Port on this machine's loopback address.",
 )
 def page(options: Options, *, port: int) -> int:
-    """Serve the page."""
     from gas.inspection.page.program import show_page
 
     gc.enable()  # unlike other commands, this one runs for long

@@ -29,13 +29,13 @@ from gas.values.amounts import SortedAmounts
 from gas.vocabularies.protocol import BadNeed
 
 MOST_MOVES = 8
-"""Longer plans are not looked for: clusters change while that many pods start again."""
+"""Most moves of a plan: clusters change while more pods start again."""
 
 MOST_TARGETS = 16
-"""Nodes that are tried for one pod that has to move, of more that have room for it."""
+"""Most nodes that are tried for one pod that has to move."""
 
 VICTIM_STEPS = 300
-"""Placements that are tried on one node to find the fewest pods that must leave it."""
+"""Most placements that are tried on one node to find the fewest pods that must leave it."""
 
 UNMOVABLE_OWNERS = frozenset({"DaemonSet", "Node"})
 """Kinds of controllers whose pods start again on the same node."""
@@ -43,10 +43,7 @@ UNMOVABLE_OWNERS = frozenset({"DaemonSet", "Node"})
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One pod that is evicted from its cards and gets others.
-
-    is_recreated  whether a controller creates the pod again
-    """
+    """One pod that is evicted from its cards and gets others. ``is_recreated``: a controller creates it again."""
 
     uid: str
     pod: str
@@ -59,10 +56,10 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class MovePlan:
-    """A plan: moves in their order, and the place that the pod has after them.
+    """The moves in their order, and the place that the pod has after them.
 
     node         empty if no plan was found
-    is_complete  whether everything was tried that could have led to fewer moves
+    is_complete  everything was tried that could have led to fewer moves
     """
 
     moves: tuple[Move, ...] = ()
@@ -72,7 +69,7 @@ class MovePlan:
 
 
 class Late(Exception):  # not an error: the time for the search is over
-    """The search was ended from outside."""
+    pass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,8 +87,6 @@ class _Asking:
 
 
 class _Spot(NamedTuple):
-    """A place that a pod would get."""
-
     node: str
     choice: Choice
 
@@ -128,15 +123,15 @@ def plan_moves(
     *,
     most_moves: int = MOST_MOVES,
 ) -> MovePlan:
-    """Return the plan with the fewest moves after which a pod that waits fits.
+    """Return the plan with the fewest moves after which a waiting pod fits.
 
-    is_late  returns whether the search must end now
+    ``is_late`` returns whether the search must end now.
     """
     return _MoveSearch(cluster, is_late).plan(pod, most_moves)
 
 
 class _MoveSearch:
-    """A search that goes one move deeper each time. Every move is undone before another is tried."""
+    """Search one move deeper each time, undoing every move before another is tried."""
 
     def __init__(self, cluster: Cluster, is_late: Callable[[], bool]) -> None:
         self._cluster = cluster
@@ -179,11 +174,9 @@ class _MoveSearch:
     # Making room
 
     def _cleared(self, who: _Asking, name: str, limit: int) -> Iterator[Choice]:
-        """Yield what the pod would get on a node, for each way to make room there.
+        """Yield what the pod would get on a node, for each way to make room there with at most ``limit`` moves in all.
 
         The moves are made while the caller looks at a way, and undone after it.
-
-        limit  of all moves together
         """
         choice = self._choice(who, name)
         if choice is not None:
@@ -201,7 +194,7 @@ class _MoveSearch:
                     yield from self._cleared(who, name, limit)
 
     def _moved(self, uid: str, limit: int) -> Iterator[None]:
-        """Yield for each way to move a pod that runs, with at most ``limit`` moves in the end."""
+        """Yield for each way to move a running pod, with at most ``limit`` moves in the end."""
         who = self._running(uid)
         if who is None:
             return
@@ -255,7 +248,7 @@ class _MoveSearch:
     # What fits
 
     def _spots(self, who: _Asking) -> list[_Spot]:
-        """Return the places that are free for a pod, as many as are tried and one more."""
+        """Return the free places for a pod: as many as are tried, and one more."""
         spots: list[_Spot] = []
         for name in self._passing(who):
             if (choice := self._choice(who, name)) is not None:
@@ -302,7 +295,7 @@ class _MoveSearch:
         return found if isinstance(found, Choice) else None
 
     def _fewest(self, who: _Asking, name: str, without: str = "") -> float:
-        """Return how many pods must leave a node at least so that another fits; infinity if that is not enough."""
+        """Return the least number of pods that must leave a node so that another fits, or infinity if none suffices."""
         facts = self._decider.nodes.facts(name)
         if facts is None or not self._can_hold(who, name):
             return inf
@@ -333,7 +326,7 @@ class _MoveSearch:
         return fewest
 
     def _can_hold(self, who: _Asking, name: str) -> bool:
-        """Return whether a pod fits on a node on which nothing is booked; nodes that say the same share the result."""
+        """Return whether a pod fits on a node without bookings. Nodes that say the same share the result."""
         facts = self._decider.nodes.facts(name)
         if facts is None:
             return False
@@ -403,12 +396,11 @@ class _MoveSearch:
 
 
 def cards_of(choice: Choice) -> tuple[str, ...]:
-    """Return the names of the cards of a choice."""
     return tuple(map(str, sorted({card for container in choice.containers for card in container.cards})))
 
 
 def plan_notes(plan: MovePlan) -> tuple[str, ...]:
-    """Return what a plan does not say in its rows, as sentences."""
+    """Return sentences about what a plan does not say in its rows."""
     notes: list[str] = []
     if not plan.node:
         found = f"no plan of up to {MOST_MOVES} moves was found"

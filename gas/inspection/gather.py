@@ -38,10 +38,10 @@ T = TypeVar("T")
 USER_AGENT = "kubectl-gas"
 
 USE_TIMEOUT = 2.0
-"""Seconds for the measured use of all nodes together: bookings are shown without it."""
+"""Seconds for the measured use of all nodes together; without it, bookings are still shown."""
 
 MOST_AT_ONCE = 64
-"""Plugins that are asked for their measurements at the same time."""
+"""Most plugins that are asked for measurements at the same time."""
 
 DEFAULT_NAMESPACE = "default"
 
@@ -74,7 +74,7 @@ async def connected(where: Where) -> AsyncIterator[ApiServer]:
 async def read_cluster(api: ApiServer, *, counts_hosts: bool = False) -> Cluster:
     """Return the cluster as it is now. Raises ApiRefused, Forbidden, ApiUnavailable.
 
-    counts_hosts  whether to keep the pods without cards as well, which take CPU, memory and pod slots of nodes
+    ``counts_hosts`` keeps the pods without cards as well, which take CPU, memory and pod slots of nodes.
     """
     nodes, pods = await asyncio.gather(
         Lister(api, paths.nodes(), InspectedNode).fetch(),
@@ -107,13 +107,10 @@ async def following(
     *,
     counts_hosts: bool = False,
 ) -> AsyncIterator[Following]:
-    """Return a cluster, complete from the start, that watches keep up to date while the ``async with`` lasts.
+    """Return a complete cluster that watches keep up to date while the ``async with`` lasts.
 
-    settings      of the extender; None to read them from its pod
-    observer      of changes
-    counts_hosts  as for `read_cluster`
-
-    Raises ApiRefused, Forbidden, ApiUnavailable if it cannot be listed even once.
+    ``settings`` are the extender's; None to read them from its pod. ``counts_hosts`` is as for `read_cluster`. Raises
+    ApiRefused, Forbidden, ApiUnavailable if the cluster cannot be listed even once.
     """
     pods = await Lister(api, paths.pods(), InspectedPod, keep=matters).fetch()
     await api.request("GET", paths.nodes(), query={"limit": "1"})
@@ -135,12 +132,10 @@ async def following(
 async def read_use(
     api: ApiServer, cluster: Cluster, nodes: Iterable[str] | None = None, *, patience: float = USE_TIMEOUT
 ) -> tuple[str, ...]:
-    """Ask the plugins for the measured use of cards, through the API server, and keep it in the cluster.
+    """Read the measured use of cards from the plugins, through the API server, and keep it in the cluster.
 
-    Returns a sentence about each reason why use is not known.
-
-    nodes     only these; None for all
-    patience  seconds for all of them together
+    Returns a sentence about each reason why use is not known. ``nodes`` are all if None; ``patience`` is in seconds for
+    all of them together.
     """
     only = None if nodes is None else set(nodes)
     plugins = [
@@ -187,7 +182,7 @@ async def read_use(
 
 
 async def read_decisions(api: ApiServer, cluster: Cluster) -> tuple[str, ...]:
-    """Ask the extenders for their last decisions, through the API server, and keep them in the cluster.
+    """Read the extenders' last decisions, through the API server, and keep them in the cluster.
 
     Returns a sentence about each reason why they are not known.
     """
@@ -224,7 +219,7 @@ def _measures(pod: InspectedPod) -> bool:
 
 
 def _proxy(pod: InspectedPod, program: Program, default: int) -> str:
-    """Return the path at the API server that leads to the plain port of a program's pod."""
+    """Return the API server's proxy path to the plain port of a program's pod."""
     (container, *_) = containers_with(pod, program)
     text = flag_value(container, "metrics-port") or ""
     port = text if text.isascii() and text.isdigit() and len(text) <= 5 else default
@@ -232,7 +227,7 @@ def _proxy(pod: InspectedPod, program: Program, default: int) -> str:
 
 
 def namespace_of(where: Where) -> str:
-    """Return the namespace of the kubeconfig's context, ``default`` if it names none or cannot be read."""
+    """Return the namespace of the kubeconfig's context; ``default`` if it names none or cannot be read."""
     files = (where.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG).split(os.pathsep)
     contexts: dict[str, str] = {}
     current = where.context

@@ -1,4 +1,4 @@
-"""Pods that manifests ask for: pods themselves, and the templates of everything that creates pods."""
+"""Read the pods that manifests ask for: pods themselves, and the templates of everything that creates pods."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from gas.values.errors import GasError
 from gas.values.quoted import listed, quoted
 
 MOST_PODS = 100_000
-"""Replicas of one object. More is a mistake, and would take minutes."""
+"""Most replicas of one object. More is a mistake, and would take minutes."""
 
 _TEMPLATES = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet", "Job", "CronJob")
 
 
 class UnreadableManifest(GasError):
-    """A manifest that cannot be read."""
-
     exit_code = 2
 
 
@@ -34,7 +32,7 @@ class WantedPods:
 
     name       ``Deployment shop/web``
     pod        one of them, without a UID
-    count      how many run at the same time; 0 for a DaemonSet
+    count      number that run at the same time; 0 for a DaemonSet
     each_node  True for a DaemonSet, which has one on every node that its rules allow
     """
 
@@ -45,9 +43,9 @@ class WantedPods:
 
 
 def read_manifests(file: str, text: str, namespace: str) -> tuple[list[WantedPods], list[str]]:
-    """Return what a file asks for, and the objects in it that ask for no pods. Raises UnreadableManifest.
+    """Return the pods of a file, and its objects that ask for none. Raises UnreadableManifest.
 
-    namespace  of objects that name none
+    ``namespace`` is that of objects that name none.
     """
     try:
         documents = list(YAML(typ="safe", pure=True).load_all(text))

@@ -1,4 +1,4 @@
-"""Everything about one node: what Kubernetes says, its cards with their pods, tiles, NUMA nodes and links."""
+"""Show everything about one node: what Kubernetes says, its cards with their pods, tiles, NUMA nodes and links."""
 
 from __future__ import annotations
 
@@ -80,7 +80,6 @@ def node_lines(cluster: Cluster, name: str, look: Look) -> list[str]:
 
 
 def _held(booking: Booking, card: Card) -> dict[str, object]:
-    """Return what a pod holds of a card."""
     footprint = booking.footprint
     return {
         "pod": booking.pod,

@@ -1,4 +1,4 @@
-"""Nodes and pods with the rules that keep pods off nodes: node selector, required node affinity, taints and cordons.
+"""Read nodes and pods with the rules that keep pods off nodes: selector, required affinity, taints and cordons.
 
 kube-scheduler checks these rules before it asks the extender. Rules that depend on other pods are not modelled:
 `not_checked` names those that a pod has.
@@ -23,7 +23,7 @@ from gas.objects.stored import (
 
 
 class _InspectedPart(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
-    """A part of a Kubernetes object."""
+    pass
 
 
 class NodeTaint(_InspectedPart, frozen=True):
@@ -38,8 +38,6 @@ class InspectedNodeSpec(_InspectedPart, frozen=True):
 
 
 class InspectedNode(DetailedNode, frozen=True):
-    """A node with its taints."""
-
     spec: InspectedNodeSpec = InspectedNodeSpec()
 
 
@@ -112,8 +110,6 @@ class InspectedPodSpec(DetailedPodSpec, frozen=True):
 
 
 class Owner(_InspectedPart, frozen=True):
-    """An object that a pod belongs to; one of them may be its controller."""
-
     kind: str = ""
     controller: bool | None = None
 
@@ -135,20 +131,20 @@ class InspectedPod(DetailedPod, frozen=True):
 
 
 UNSCHEDULABLE = NodeTaint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-"""The taint that Kubernetes gives a node that is cordoned."""
+"""The taint that Kubernetes gives a cordoned node."""
 
 
 DEFAULT_SCHEDULER = "default-scheduler"
-"""The name that the API server gives kube-scheduler in a pod that names no other."""
+"""The scheduler name that the API server gives a pod that names none."""
 
 
 def node_rules(pod: InspectedPod) -> bytes:
-    """Return everything of a pod that `exclusion` depends on, as one value: pods of one template share it."""
+    """Return all of a pod that `exclusion` depends on, as one value, which pods of one template share."""
     return msgspec.json.encode((pod.spec.node_selector, pod.spec.affinity, pod.spec.tolerations), order="sorted")
 
 
 def exclusion(pod: InspectedPod, node: InspectedNode) -> str:
-    """Return the rule that keeps a pod off a node, as a sentence about the node; empty if none does."""
+    """Return a sentence about the node with the rule that keeps a pod off it; empty if none does."""
     spec = pod.spec
     if any(node.labels.get(key) != value for key, value in (spec.node_selector or {}).items()):
         return "the pod's node selector does not match the node"
@@ -189,7 +185,7 @@ def not_checked(pod: InspectedPod) -> tuple[str, ...]:
 
 
 def held_back(pod: InspectedPod) -> str:
-    """Return why no scheduler looks at a pod that waits, as a sentence; empty if one does."""
+    """Return a sentence about why no scheduler looks at a waiting pod; empty if one does."""
     if pod.metadata.deletion_timestamp:
         return "it is not scheduled any more, because it is being deleted"
     names = ", ".join(gate.name for gate in pod.spec.scheduling_gates or ())
@@ -197,7 +193,7 @@ def held_back(pod: InspectedPod) -> str:
 
 
 def yet_to_come(pod: InspectedPod) -> str:
-    """Return what a pod waits for that has room, as a sentence."""
+    """Return a sentence about what a pod that has room waits for."""
     name = pod.spec.scheduler_name or DEFAULT_SCHEDULER
     scheduler = "kube-scheduler" if name == DEFAULT_SCHEDULER else f"scheduler {name}"
     return held_back(pod) or f"{scheduler} has yet to bind it"

@@ -1,4 +1,4 @@
-"""Write reports as tables, JSON, YAML and CSV. Texts of others are always shown as text: nothing in them is obeyed."""
+"""Write reports as tables, JSON, YAML and CSV. Texts from outside are shown, never obeyed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DONE, NOT_SO, BAD_USE, UNREACHABLE = 0, 1, 2, 3
 FORMATS = ("table", "wide", "json", "yaml", "csv")
 
 _LONGEST = 63 + 1 + 253
-"""Characters that a table shows of one text: the longest name of a Kubernetes object with its namespace."""
+"""Most characters of one text in a table: the longest name of a Kubernetes object with its namespace."""
 
 _GAP = "  "
 _LEAST = 8
@@ -41,8 +41,7 @@ class Look:
     """How a table is drawn.
 
     width    of the terminal; None if the output does not go to one, so that nothing is shortened
-    colours  whether colours are used
-    unicode  whether bars may be drawn with block characters
+    unicode  bars may be drawn with block characters
     """
 
     width: int | None = None
@@ -105,7 +104,7 @@ def _scalar(value: object) -> str:
 
 
 _FORMULA = ("=", "+", "-", "@")
-"""With what a text begins that spreadsheets take for a formula and run."""
+"""The beginnings of texts that spreadsheets take for a formula and run."""
 
 
 def _csv_text(text: str) -> str:
@@ -135,19 +134,15 @@ def _as_csv(report: Report) -> str:
 
 
 class _Cell(NamedTuple):
-    """A cell of a table with its colour."""
-
     text: str
     colour: str = ""
 
 
 def table_lines(report: Report, *, wide: bool = False, look: Look = Look(), most: int | None = None) -> list[str]:
-    """Return the lines of a table.
+    """Return the lines of a table with at most ``most`` rows.
 
-    The columns that have no value in any row are left out. If the terminal is narrow, bars go first, then the longest
-    texts are shortened.
-
-    most  rows to draw; None for all
+    Columns that have no value in any row are left out. If the terminal is narrow, bars go first, then the longest texts
+    are shortened.
     """
     rows = report.rows if most is None else report.rows[:most]
     keys = {column: _keys(rows, column) for column in report.columns if wide or not column.wide}
@@ -177,7 +172,7 @@ def table_lines(report: Report, *, wide: bool = False, look: Look = Look(), most
 
 
 def _keys(rows: Sequence[Row], column: Column) -> list[_Key]:
-    """Return the values of a column with their types, which tell 1 from True.
+    """Return the values of a column with their types, which distinguish 1 from True.
 
     Most cards of a large cluster say the same, so equal values of a column are drawn or written once.
     """
@@ -186,7 +181,7 @@ def _keys(rows: Sequence[Row], column: Column) -> list[_Key]:
 
 
 def _shorten(widths: list[int], heads: Sequence[str], excess: int) -> None:
-    """Take what is too much from the widest columns, but leave each its head and a few characters."""
+    """Narrow the widest columns by the excess, but leave each its head and a few characters."""
     while excess > 0:
         at = max(range(len(widths)), key=lambda each: widths[each] - max(_LEAST, len(heads[each])))
         if widths[at] <= max(_LEAST, len(heads[at])):
@@ -235,7 +230,7 @@ def _cut(text: str) -> str:
 
 
 def amount(resource: str, value: int) -> str:
-    """Write an amount of a resource: bytes in GB, all others as they are."""
+    """Format an amount of a resource: bytes in GB, all others as they are."""
     return f"{gigabytes(value)} GB" if is_bytes(resource) else str(value)
 
 

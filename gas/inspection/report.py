@@ -1,4 +1,4 @@
-"""Reports: columns and rows of plain values, and what selects and sorts them: ``-l``, ``--where`` and ``--sort-by``."""
+"""Represent reports as columns and rows of plain values; select and sort rows (``-l``, ``--where``, ``--sort-by``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gas.values.quoted import quoted
 
 
 class Booked(msgspec.Struct, frozen=True, gc=False):
-    """How much of a resource is booked, of how much there is."""
+    """The booked amount of a resource, and the capacity."""
 
     booked: int
     capacity: int
@@ -33,11 +33,11 @@ Row = Mapping[str, Value]
 class Column(NamedTuple):
     """A column of a report.
 
-    name     the key in the rows, and what users sort by
-    wide     whether a narrow table leaves it out
-    number   whether it is aligned to the right
-    resource  the resource that its amounts are of; empty if they are of none
-    gauge    whether its values are `Booked`
+    name      the key in the rows, and what users sort by
+    wide      left out of a narrow table
+    number    aligned to the right
+    resource  of its amounts; empty if they are of none
+    gauge     its values are `Booked`
     """
 
     name: str
@@ -48,16 +48,12 @@ class Column(NamedTuple):
 
 
 def columns(*names: str, wide: bool = False, number: bool = False) -> tuple[Column, ...]:
-    """Return columns of these names, which are of no resource."""
     return tuple(Column(name, wide=wide, number=number) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A table of plain values.
-
-    notes  sentences about what could not be found out
-    """
+    """A table of plain values, with sentences about what is not known."""
 
     columns: tuple[Column, ...]
     rows: Sequence[Row]
@@ -71,7 +67,7 @@ class BadExpression(GasError):
 
 
 def sort_rows(report: Report, by: str) -> Report:
-    """Return the report with its rows sorted by a column, in falling order after a hyphen. Raises BadExpression."""
+    """Return the report with its rows sorted by a column, in descending order after a hyphen. Raises BadExpression."""
     if not by:
         return report
     name = by.removeprefix("-")
@@ -149,8 +145,6 @@ def _check(report: Report, name: str, flag: str) -> None:
 
 
 class BadSelector(GasError):
-    """The text is not a label selector."""
-
     exit_code = 2
 
 
@@ -164,7 +158,7 @@ _COMMA = re.compile(r",(?![^(]*\))")
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """A condition on one label: its values, or whether it is there at all if ``values`` is None."""
+    """A condition on one label: its values, or its presence if ``values`` is None."""
 
     key: str
     values: frozenset[str] | None
@@ -178,12 +172,9 @@ class _Condition:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """The conditions of a selector, all of which must be met."""
-
     conditions: tuple[_Condition, ...]
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether an object with these labels is selected."""
         return all(condition.is_met(labels) for condition in self.conditions)
 
 

@@ -1,4 +1,4 @@
-"""Draw a report again and again while the cluster changes, without flicker and without a full list each time."""
+"""Draw a report repeatedly while the cluster changes, without flicker and without a full list each time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gas.inspection.report import Report
 from gas.values.quoted import escaped
 
 INTERVAL = 1.0
-"""Seconds between two drawings at least."""
+"""Least seconds between two drawings."""
 
 USE_INTERVAL = 10.0
 """Seconds between two readings of measured use, as often as plugins measure."""
@@ -38,12 +38,9 @@ async def watch_report(
 ) -> int:
     """Follow the cluster until interrupted or nothing more can be written, and return the exit code.
 
-    A terminal shows as many rows as it has lines. Any other output gets the whole report after each change, and so does
-    a terminal that cannot draw over its lines, ``TERM=dumb``.
-
-    Raises as `following` does.
-
-    program  as the user typed it, for messages
+    A terminal shows as many rows as it has lines. Any other output, and a terminal that cannot draw over its lines
+    (``TERM=dumb``), gets the whole report after each change. Raises as `following` does. ``program`` is as the user
+    typed it, for messages.
     """
     async with connected(where) as api, following(api, counts_hosts=counts_hosts) as (cluster, _):
         screen = Console(highlight=False, markup=False, emoji=False)
@@ -79,7 +76,7 @@ async def _redraw(
 
 
 def screen_lines(report: Report, notes: tuple[str, ...], *, wide: bool, look: Look, height: int = 0) -> list[str]:
-    """Return as many lines of a report as the terminal has, and a last line that says how many rows there are."""
+    """Return as many lines of a report as the terminal has, and a last line with the number of rows."""
     height = height or shutil.get_terminal_size((100, 24)).lines
     most = max(height - 2, 1)
     lines = table_lines(report, wide=wide, look=look, most=most)

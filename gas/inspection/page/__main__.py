@@ -1,4 +1,4 @@
-"""``gas-page``: the page as a container of the extender's pod."""
+"""Start ``gas-page``, the page as a container of the extender's pod."""
 
 from __future__ import annotations
 

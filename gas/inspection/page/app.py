@@ -1,4 +1,4 @@
-"""The page over HTTP: files, documents and a stream of changes. It only reads.
+"""Serve the page over HTTP: files, documents and a stream of changes. It only reads.
 
 Every response carries a strict content security policy. Requests with the name of another host are refused: otherwise a
 site of an attacker could make its own name point to this address and read the page through an administrator's browser.
@@ -53,10 +53,10 @@ HEADERS = {
 }
 
 MOST_STREAMS = 64
-"""Browsers that follow the changes at the same time."""
+"""Most browsers that follow the changes at the same time."""
 
 INTERVAL = 1.0
-"""Seconds between two parts of the changes that one browser gets."""
+"""Seconds between two parts of the changes for one browser."""
 
 HEARTBEAT = 15.0
 """Seconds after which a stream without changes shows that it still lives."""
@@ -68,10 +68,9 @@ _COMPRESSION = 6
 def page_app(
     view: View, stopping: asyncio.Event, *, hosts: Collection[str] = (), interval: float = INTERVAL
 ) -> ASGIApp:
-    """Return the application.
+    """Return the application, with streams that end when ``stopping`` is set.
 
-    hosts     further names under which the page may be opened, apart from localhost and addresses
-    stopping  ends the streams
+    ``hosts`` are further names under which the page may be opened, apart from localhost and addresses.
     """
 
     async def cluster(_request: Request) -> Response:
@@ -115,7 +114,7 @@ def _parameter(request: Request, name: str) -> str:
 
 
 def _sentence(code: int) -> Callable[[Request, Exception], Response]:
-    """Return a handler of exceptions that are sentences about what cannot be shown."""
+    """Return a handler that responds with an exception's text and this code."""
     headers = {"retry-after": "2"} if code == 503 else None
     return lambda _request, error: PlainTextResponse(f"{error}\n", code, headers=headers)
 
@@ -129,7 +128,7 @@ def _json(document: object) -> bytes:
 
 
 def _escaped(data: object) -> object:
-    """Return data with every text in it escaped as in tables: nothing in it can change how the rest is shown."""
+    """Return data with every text escaped as in tables, so that it cannot change how the rest is shown."""
     if isinstance(data, str):
         return escaped(data)
     if isinstance(data, Mapping):
@@ -140,7 +139,7 @@ def _escaped(data: object) -> object:
 
 
 class _Streams:
-    """A response for each browser that follows the changes of the map, as server-sent events."""
+    """Send the changes of the map to each browser that follows them, as server-sent events."""
 
     def __init__(self, view: View, stopping: asyncio.Event, interval: float) -> None:
         self._view = view
@@ -187,7 +186,7 @@ class _Streams:
 
 
 class _Guard:
-    """ASGI middleware that refuses requests for other hosts and of other sites. Adds `HEADERS` to every response."""
+    """ASGI middleware that refuses requests for other hosts and from other sites. Adds `HEADERS` to every response."""
 
     def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""The map of the page: a compact record of each node, and which of them a browser has not seen yet.
+"""Keep the map of the page: a compact record of each node, and which of them a browser has not seen yet.
 
 A browser first gets all records, then those that have changed since the version that it has. Each change of a record
 has a version of its own, so that a browser which cannot keep up is sent the changes in parts, and each part once.
@@ -22,7 +22,7 @@ HEALTHS = ("ok", "unhealthy", "gone", "disabled", "descheduled")
 STATES = ("ready", "not ready", "cordoned")
 
 MOST_MODELS = 256
-"""Different models that the map distinguishes; all further ones are `OTHER_MODELS`."""
+"""Most different models on the map; all further ones are `OTHER_MODELS`."""
 
 OTHER_MODELS = "other models"
 LONGEST_MODEL = 80
@@ -31,7 +31,7 @@ STEPS = 100
 """Use is sent in hundredths of what a card has, so that it does not change with every measurement."""
 
 MOST_GONE = 5000
-"""Nodes that are gone and may still be on the map of a browser."""
+"""Most nodes that are gone and may still be on the map of a browser."""
 
 MOST_IN_PART = 100_000
 """Bytes of JSON in one part. Compressed it is about a quarter of that; a part is sent each second."""
@@ -40,8 +40,6 @@ Record = list[Any]
 
 
 class Changes(Observer):
-    """The names of nodes that have changed since they were last asked for."""
-
     def __init__(self) -> None:
         self._names: dict[str, None] = {}
 
@@ -49,17 +47,16 @@ class Changes(Observer):
         self._names[node] = None
 
     def take(self) -> list[str]:
-        """Return the names, and begin anew."""
+        """Return the names of changed nodes, and forget them."""
         names = list(self._names)
         self._names.clear()
         return names
 
 
 class Board:
-    """The records of all nodes with cards.
+    """The records of all nodes with cards. ``version`` rises with each change of a record.
 
-    epoch    another one for each board: versions of different boards are not compared
-    version  rises with each change of a record
+    ``epoch`` differs for each board: versions of different boards are not compared.
     """
 
     def __init__(self, epoch: str) -> None:
@@ -93,7 +90,7 @@ class Board:
         return found
 
     def update(self, cluster: Cluster, names: list[str]) -> Iterator[None]:
-        """Make the records of these nodes anew. Yields after each node, so that others get their turn."""
+        """Make the records of these nodes again. Yields after each node, so that other tasks can run."""
         known = resources(cluster)
         if known != self._resources:
             self._resources = known
@@ -155,7 +152,6 @@ class Board:
         self._changed.move_to_end(name)
 
     def whole(self) -> bytes:
-        """Return everything as JSON."""
         records = b",".join(self._records[name] for name in sorted(self._records, key=natural))
         head = self._head(self.version) | {
             "healths": HEALTHS,
@@ -168,7 +164,7 @@ class Board:
     def part_after(self, name: str, version: int, most: int = MOST_IN_PART) -> tuple[int, bytes] | None:
         """Return the next changes after a version as JSON, with the version that the browser has then.
 
-        None if a browser must get everything anew: it has another board, or a version that is too old. The part is
+        None if a browser must get everything again: it has another board, or a version that is too old. The part is
         empty if there is nothing new.
         """
         if name != self.name or not self._forgotten <= version <= self.version:

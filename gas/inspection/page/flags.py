@@ -1,4 +1,4 @@
-"""The flags of ``gas-page``."""
+"""Declare the flags of ``gas-page``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gas.inspection.cluster import PlacementSettings
 
 
 def _settings(text: str) -> PlacementSettings:
-    """Parse flags of the extender into its settings. Raises UsageError for a bad flag."""
+    """Parse flags of the extender into its settings. Raises UsageError."""
     try:
         arguments = shlex.split(text)
     except ValueError:
@@ -25,8 +25,6 @@ def _settings(text: str) -> PlacementSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags(DaemonFlags):
-    """The command line of ``gas-page``."""
-
     program: ClassVar[str] = "gas-page"
     summary: ClassVar[str] = (
         "Shows every card and pod of the cluster in a browser. Runs in the extender's pod, and only reads. On your own "

@@ -1,4 +1,4 @@
-"""The page as a program: for one administrator with a kubeconfig, or in the pod of an extender."""
+"""Run the page: for one administrator with a kubeconfig, or in the pod of an extender."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GRACE = 1.0
 """Seconds for requests in progress when the program ends."""
 
 NICENESS = 10
-"""The page must not take time from an extender on the same machine."""
+"""Priority of the page, which must not take time from an extender on the same machine."""
 
 _EXTENDER_TIMEOUT = 2.0
 
@@ -36,8 +36,7 @@ _EXTENDER_TIMEOUT = 2.0
 async def show_page(where: Where, port: int, on_ready: Callable[[str], None]) -> None:
     """Serve the page of a cluster on loopback until SIGTERM or SIGINT. Raises CannotListen, NoCluster.
 
-    port      0 picks a free one
-    on_ready  is called with the address
+    Port 0 picks a free one. ``on_ready`` is called with the address.
     """
     with listen(LOOPBACK, port, flag="port", most=MOST_CONNECTIONS) as opened:
         async with connected(where) as api:

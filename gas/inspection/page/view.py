@@ -1,4 +1,4 @@
-"""The cluster that the page shows: follows it, keeps the map up to date, and makes documents as `kubectl gas` does."""
+"""Follow the cluster for the page, keep the map up to date, and make documents as `kubectl gas` does."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ USE_PATIENCE = 30.0
 """Seconds that one reading may take. Until it is complete, the one before is shown."""
 
 WHY_TIMEOUT = 1.0
-"""Seconds in which suggestions for one pod are looked for. Nothing else is served meanwhile."""
+"""Seconds for finding suggestions for one pod. Nothing else is served meanwhile."""
 
 WHY_AGE = 5.0
-"""Seconds for which suggestions are shown again without looking for them once more."""
+"""Seconds for which suggestions are shown again without another search."""
 
 MOST_WHYS = 64
 
 MOST_PODS = 200
-"""Pods in one list. A search finds the others."""
+"""Most pods in one list. A search finds the others."""
 
 MOST_DECISIONS = 200
 
 MOST_NOTES = 3
-"""Sentences about what could not be found out: each plugin may have its own reason."""
+"""Most sentences about what is not known: each plugin may have its own reason."""
 
 DECISIONS_AGE = 2.0
 """Seconds for which the last decisions are shown again without reading them once more."""
 
 TURN = 0.02
-"""Seconds of work after which requests get their turn."""
+"""Seconds of work after which requests are served."""
 
 ReadDecisions = Callable[[Cluster], Awaitable[tuple[str, ...]]]
-"""Reads the extender's last decisions into a cluster. Returns sentences about what could not be read."""
+"""Reads the extender's last decisions into a cluster, and returns sentences about what could not be read."""
 
 
 class NotRead(GasError):
@@ -72,8 +72,7 @@ class NotRead(GasError):
 class View:
     """The state behind the page. Nothing can be shown before `run` has read the cluster.
 
-    settings        of the extender; None to read them from its pod
-    read_decisions  see `ReadDecisions`
+    ``settings`` are the extender's; None to read them from its pod.
     """
 
     def __init__(
@@ -111,7 +110,6 @@ class View:
             await asyncio.sleep(backoff.wait())
 
     def show(self, found: Following, board: Board) -> None:
-        """Show this cluster, and this map of it, from now on."""
         self._following = found
         self._board = board
 
@@ -171,7 +169,6 @@ class View:
         return self._board.whole()
 
     def part_after(self, board: str, version: int) -> tuple[int, bytes] | None:
-        """Return changes of the map, see `Board.part_after`."""
         return self._board.part_after(board, version)
 
     def node(self, name: str) -> dict[str, object]:
@@ -182,7 +179,7 @@ class View:
     def pods(self, text: str, state: str) -> dict[str, object]:
         """Return the pods whose names, node or state contain a text. Raises NotRead.
 
-        state  ``waiting`` or ``bound`` for only these; empty for all
+        ``state`` may be ``waiting`` or ``bound``; empty for all.
         """
         wanted = text.lower()
         found = [
@@ -196,10 +193,7 @@ class View:
         return {"total": len(found), "pods": [_listed(self._cluster, pod, reasons) for pod in first]}
 
     async def pod(self, namespace: str, name: str) -> dict[str, object]:
-        """Return the way of one pod: what it asks for, what was decided, what kubelet gave, what it uses.
-
-        Raises NotRead, Missing.
-        """
+        """Return the way of one pod: request, decision, what kubelet gave, and use. Raises NotRead, Missing."""
         await self._refresh_decisions()
         cluster = self._cluster
         pod = cluster.pod(namespace, name)
@@ -249,7 +243,6 @@ class View:
         return found
 
     async def decisions(self) -> dict[str, object]:
-        """Return the last decisions. Raises NotRead."""
         await self._refresh_decisions()
         return {"decisions": _decisions_data(self._cluster.decisions), "notes": list(self._decision_notes)}
 
@@ -261,7 +254,7 @@ class View:
 
 
 def _first(notes: list[str]) -> list[str]:
-    """Return the first notes, and how many more there are."""
+    """Return the first notes, and the number of others."""
     more = len(notes) - MOST_NOTES
     return notes if more <= 0 else [*notes[:MOST_NOTES], f"and {more} more of such"]
 
