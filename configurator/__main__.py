@@ -1,4 +1,4 @@
-"""``gas-configurator``: the start of the program."""
+"""Start ``gas-configurator``."""
 
 from __future__ import annotations
 

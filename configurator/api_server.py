@@ -29,7 +29,7 @@ _PLUGINS = ("ValidatingAdmissionWebhook", "MutatingAdmissionWebhook")
 
 
 def uses(pod: StaticPod, directory: Path) -> bool:
-    """Return whether an earlier run has let this kube-apiserver read the configuration in the directory."""
+    """Return whether this kube-apiserver already reads the configuration in the directory, by an earlier run."""
     configuration = pod.flags.values.get(CONFIGURATION_FLAG)
     return configuration is not None and pod.on_host(configuration) == directory / CONFIGURATION
 
@@ -40,7 +40,8 @@ def present_certificate(pod: StaticPod, directory: Path, names: Sequence[str]) -
     directory  of the host, for the two files
     names      host names at which the API server calls webhooks with the certificate; at others it does not
 
-    Raises NotAnApiServer if it has another configuration of its admission plugins, or does not see the directory.
+    Raises NotAnApiServer if kube-apiserver has another configuration of its admission plugins, or does not see the
+    directory.
     """
     inside = _inside(pod, directory)
     configuration, kubeconfig = _admission_configuration(inside), _webhook_kubeconfig(inside, names)
@@ -60,7 +61,7 @@ def present_certificate(pod: StaticPod, directory: Path, names: Sequence[str]) -
 
 
 def _inside(pod: StaticPod, directory: Path) -> str:
-    """Return the path at which the container sees a directory of the host. Raises NotAnApiServer if it does not."""
+    """Return the container's path to a directory of the host. Raises NotAnApiServer if there is none."""
     for mount in pod.mounts.all:
         if mount.host_path is not None and is_within(str(directory), mount.host_path):
             below = posixpath.relpath(str(directory), posixpath.normpath(mount.host_path))
@@ -75,7 +76,7 @@ def _inside(pod: StaticPod, directory: Path) -> str:
 
 
 def _admission_configuration(directory: str) -> bytes:
-    """Return the configuration of the webhook plugins. ``directory`` is the container's path to the kubeconfig."""
+    """Return the configuration of the webhook plugins, for a kubeconfig in this directory of the container."""
     lines = ["apiVersion: apiserver.config.k8s.io/v1", "kind: AdmissionConfiguration", "plugins:"]
     for plugin in _PLUGINS:
         lines += [

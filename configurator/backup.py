@@ -1,4 +1,4 @@
-"""Copies of the files that a run changes, so that it can be undone, and the marker of a run that is in progress.
+"""Keep copies of the files that a run changes, so that it can be undone, and the marker of a run in progress.
 
 backup_2026-05-04_1200001f2e3d/
   record.json                                    the changes; written last and removed first: without it, no backup
@@ -39,7 +39,7 @@ class RecordedFile(msgspec.Struct, frozen=True):
 
     before, after      digests, None if the file did not exist then
     mode, user, group  before the run
-    secret             whether it holds a private key
+    secret             it holds a private key
     """
 
     path: str
@@ -55,7 +55,7 @@ class Record(msgspec.Struct, frozen=True):
     """The changes of a run.
 
     number       higher than those of all earlier runs, since the machine's clock may be set back between two
-    directories  that the run made, outer ones first
+    directories  made by the run, outer ones first
     """
 
     number: int
@@ -72,14 +72,12 @@ _Stored = TypeVar("_Stored", Record, _Marker)
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """The backup of one run."""
-
     directory: Path
     record: Record
 
     @classmethod
     def of(cls, root: Path, changes: Sequence[Change], directories: Sequence[Path], now: datetime) -> Backup:
-        """Describe the backup of a run, in a directory of its own below the root. Nothing is written.
+        """Describe the backup of a run, in a directory of its own below the root, without writing it.
 
         Raises FileTrouble if an earlier backup is damaged.
         """
@@ -88,7 +86,7 @@ class Backup:
         return cls(directory, Record(number, tuple(map(str, directories)), tuple(map(_recorded, changes))))
 
     def write(self, changes: Sequence[Change]) -> None:
-        """Write the copies, then the record. If this raises ConfiguratorError, nothing of it is left."""
+        """Write the copies, then the record. If this raises ConfiguratorError, nothing of the backup is left."""
         try:
             self.directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             self.directory.mkdir(mode=0o700)
@@ -107,8 +105,7 @@ class Backup:
     def undoing(self) -> list[Change]:
         """Return the changes that restore the files, the last one first.
 
-        Raises ConfiguratorError if a file is neither as this run left it nor as it was before: it was edited since,
-        and the edit would be lost.
+        Raises ConfiguratorError if a file was edited since the run, because the edit would be lost.
         """
         made = []
         for file in reversed(self.record.files):
@@ -190,7 +187,7 @@ def unmark(place: Path) -> None:
 
 
 def marked_backup(place: Path) -> Path | None:
-    """Return the directory of the backup of an interrupted run, None if there is no such run.
+    """Return the directory of the backup of an interrupted run; None if there is no such run.
 
     Without a record in it, nothing has been changed. Raises FileTrouble for a marker that is not safe to use.
     """

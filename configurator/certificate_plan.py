@@ -53,13 +53,13 @@ Owner = tuple[int, int] | None
 
 SERVICE = "gas-service.default.svc.cluster.local"
 WEBHOOK_SERVICES = ("gas-admission", "gas-binding")
-"""The Services by which the API server calls the admission webhooks, in the namespace of the extender."""
+"""The Services by which the API server calls the admission webhooks, in the extender's namespace."""
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def secret_name(flags: Flags, read: Read) -> SecretName:
-    """Return the name of the extender's Secret: the flag's, else that in the manifest that an earlier run wrote."""
+    """Return the name of the extender's Secret: the flag's, else the one in an earlier run's manifest."""
     written = read(flags.own_directory / SECRET)
     found = _WRITTEN.search(written.content) if written is not None else None
     with contextlib.suppress(ValueError):
@@ -71,8 +71,7 @@ def secret_name(flags: Flags, read: Read) -> SecretName:
 def secret_manifest(secret: SecretName, *, certificate: bytes, key: bytes, authority: bytes) -> bytes:
     """Return the manifest of the Secret. Its type is that of ``kubectl create secret tls``, since a type cannot change.
 
-    certificate, key  of the extender as a server
-    authority         that signs the certificates of its clients
+    The certificate and key are the extender's as a server; the authority signs the certificates of its clients.
     """
     data = {"ca.crt": authority, "tls.crt": certificate, "tls.key": key}
     lines = [
@@ -89,16 +88,17 @@ def secret_manifest(secret: SecretName, *, certificate: bytes, key: bytes, autho
 
 
 class CertificatePlan:
-    """The files of the certificates of a run, in the order in which to write them, and sentences about what is new.
+    """The files of a run's certificates in the order of writing, with sentences about what is new.
 
-    cluster_authority  certificate and key of the authority that signs; None for a small one of our own
+    cluster_authority  certificate and key of the authority that signs; None for a separate one
     serving_authority  that signs the extender's certificate, as PEM
     """
 
     def __init__(self, flags: Flags, client_directory: Path, read: Read, now: datetime) -> None:
-        """Read which authority signs. Nothing is planned yet. Raises ConfiguratorError if a flag does not fit its file.
+        """Read which authority signs, without planning anything.
 
-        client_directory  for files that kube-scheduler reads: its client pair, and the authority that it trusts
+        Raises ConfiguratorError if a flag does not fit its file. ``client_directory`` is for files that kube-scheduler
+        reads: its client pair, and the authority that it trusts.
         """
         self.files: list[WantedFile] = []
         self.notes: list[str] = []
@@ -115,8 +115,8 @@ class CertificatePlan:
         """Plan the certificates.
 
         names         for the serving certificate; the first is the host that kube-scheduler calls
-        client_owner  user and group of kube-scheduler, as numbers; None for root
-        api_server    that is to present a client certificate; None if it is not
+        client_owner  of the files that kube-scheduler reads
+        api_server    presents a client certificate; None if it does not
 
         Raises BadCertificate for files that cannot be used, ConfiguratorError for files that another program made.
         """
@@ -131,7 +131,7 @@ class CertificatePlan:
             self._plan_api_server(api_server.owner)
 
     def contents(self, directory: Path) -> list[bytes]:
-        """Return the content of the files in a directory that are not secret."""
+        """Return the contents of the planned files in a directory that are not secret."""
         return [file.content for file in self.files if file.path.parent == directory and not file.secret]
 
     def _add(self, path: Path, content: bytes, *, secret: bool = False, owner: Owner = None) -> None:
@@ -175,9 +175,9 @@ class CertificatePlan:
     def _signed_pair(
         self, certificate_file: Path, key_file: Path, name: str, names: Sequence[str] = (), owner: Owner = None
     ) -> Pair:
-        """Return the pair that an earlier run signed if it is good for long enough, else a new one. Plan its files.
+        """Return an earlier run's pair if it is good for long enough, else a new one, and plan its files.
 
-        names  of a server; empty for a client
+        ``names`` are those of a server; empty for a client.
         """
         found = None
         certificate, key = self._read(certificate_file), self._read(key_file)
@@ -195,7 +195,7 @@ class CertificatePlan:
         return pair
 
     def _authority(self) -> Pair:
-        """Return the authority that signs. If it is our own, its files are planned too."""
+        """Return the authority that signs, and plan its files if it is our own."""
         if self._signing is None:
             paths = self.cluster_authority
             self._signing = self._own_authority() if paths is None else self._read_authority(*paths)
@@ -234,7 +234,7 @@ class CertificatePlan:
         return pair
 
     def _given(self, given: GivenPair, usage: x509.ObjectIdentifier) -> tuple[Pair, bytes]:
-        """Return a given pair and the text of its authority. Raises BadCertificate if it does not fit its purpose."""
+        """Return a given pair and its authority's text. Raises BadCertificate if it does not fit its purpose."""
         text = read_input(given.certificate)
         pair = read_pair(given.certificate, text, given.key, read_input(given.key))
         if (problem := why_not_valid(pair.certificate, self._now)) is not None:
@@ -277,7 +277,7 @@ class CertificatePlan:
         return self.cluster_authority is not None or self._given_client is not None
 
     def _refuse_to_replace_trusted(self) -> None:
-        """Refuse to replace another program's file, or an authority that an earlier run named if this one does not."""
+        """Refuse to replace another program's file, or an authority that an earlier run named and this one does not."""
         path = self._clients / AUTHORITY_CERTIFICATE
         state = self._read(path)
         if state is None or state.content == self.serving_authority:
@@ -295,7 +295,7 @@ class CertificatePlan:
 
 
 def _signing(flags: Flags) -> tuple[tuple[Path, Path] | None, GivenPair | None]:
-    """Return the authority to sign with, if it is not our own, and the given client pair, if there is one."""
+    """Return the given authority to sign with and the given client pair, each None if not given."""
     certificate, key = flags.signing
     if flags.cluster_authority:
         for path in (certificate, key):
@@ -313,7 +313,7 @@ def _signing(flags: Flags) -> tuple[tuple[Path, Path] | None, GivenPair | None]:
 
 
 def serving_names(host: str, more: Iterable[str] = ()) -> list[str]:
-    """Return the names for the serving certificate, each once. The host that kube-scheduler calls is the first.
+    """Return the names for the serving certificate, each once, the host that kube-scheduler calls first.
 
     A Service has shorter names as well. The local names let an administrator on the machine call the extender. The
     Services of the admission webhooks are in the same namespace.

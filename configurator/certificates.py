@@ -1,7 +1,4 @@
-"""Read, judge and sign certificates. Bytes to values and back, without files.
-
-The one place for this: configurator, doctor and sandbox use it.
-"""
+"""Read, check and sign certificates, for configurator, doctor and sandbox. Bytes to values and back, without files."""
 
 from __future__ import annotations
 
@@ -31,10 +28,10 @@ SERVER_NAME = "gas-extender"
 AUTHORITY_LIFE = timedelta(days=3650)
 LIFE = timedelta(days=365)
 RENEWAL = timedelta(days=90)
-"""A certificate is replaced by the first run in this time before its end."""
+"""The last part of a certificate's life, in which the first run replaces it."""
 
 _CLOCK_SKEW = timedelta(hours=1)
-"""A new certificate is valid from this long ago, for machines whose clocks are behind."""
+"""Age of a new certificate at its signing, for machines whose clocks are behind."""
 
 _UNREADABLE = (
     ValueError,
@@ -55,7 +52,7 @@ _Extension = TypeVar("_Extension", bound=x509.ExtensionType)
 class Pair:
     """A certificate with its private key, and the PEM texts of both as files hold them.
 
-    chain  the whole text of the certificate's file; further certificates may follow the first
+    ``chain`` is the whole text of the certificate's file; further certificates may follow the first.
     """
 
     certificate: x509.Certificate
@@ -104,7 +101,7 @@ def read_der_certificate(content: bytes) -> x509.Certificate | None:
 
 
 def _read_every_part(certificate: x509.Certificate) -> x509.Certificate:
-    """Return the certificate itself. The library parses a part only when it is read, and raises then."""
+    """Return the certificate itself, with all parts read: the library parses a part, and raises, only then."""
     _ = (certificate.subject, certificate.issuer, certificate.extensions, certificate.public_key())
     _ = (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
     return certificate
@@ -127,7 +124,7 @@ def read_pair(certificate_file: Path, certificate_text: bytes, key_file: Path, k
 
 
 def is_key_of(certificate: x509.Certificate, text: bytes) -> bool:
-    """Return whether a PEM text holds the private key of a certificate, of whatever kind, not encrypted."""
+    """Return whether a PEM text holds the private key of a certificate, of any kind, not encrypted."""
     try:
         key = serialization.load_pem_private_key(text, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -143,7 +140,6 @@ def _extension(certificate: x509.Certificate, kind: type[_Extension]) -> _Extens
 
 
 def is_authority(certificate: x509.Certificate) -> bool:
-    """Return whether the certificate may sign others."""
     constraints = _extension(certificate, x509.BasicConstraints)
     return constraints is not None and constraints.ca
 
@@ -158,7 +154,7 @@ def is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> 
 
 
 def why_not_valid(certificate: x509.Certificate, now: datetime) -> str | None:
-    """Return why the certificate is not valid now, to follow the name of its file; None if it is valid."""
+    """Return a clause about why the certificate is not valid now, to follow the name of its file; else None."""
     if now > certificate.not_valid_after_utc:
         return f"expired on {day(certificate.not_valid_after_utc)}"
     if now < certificate.not_valid_before_utc:
@@ -188,7 +184,7 @@ def serves(certificate: x509.Certificate, host: str) -> bool:
 
 
 def is_for(certificate: x509.Certificate, usage: x509.ObjectIdentifier) -> bool:
-    """Return whether the certificate may be used as that of a server, or of a client. Without the extension it may."""
+    """Return whether the certificate may be used for a server, or a client. Without the extension it may."""
     usages = _extension(certificate, x509.ExtendedKeyUsage)
     return usages is None or usage in usages or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in usages
 
@@ -199,12 +195,10 @@ def lasts(certificate: x509.Certificate, now: datetime) -> bool:
 
 
 def renewed(found: Pair | None, authority: Pair, names: Collection[str], now: datetime, *, name: str) -> Pair:
-    """Return the pair that was found, or a new one if it is not good enough.
+    """Return the pair that was found, or a new one of this common name if it is not good enough.
 
-    It is good if the authority has signed it for this purpose and for all the names, and it needs no renewal.
-
-    names  for a server; empty for a client
-    name   common name of a new pair
+    It is good if the authority has signed it for this purpose and for all the names, and it needs no renewal. ``names``
+    are for a server; empty for a client.
     """
     usage = ExtendedKeyUsageOID.SERVER_AUTH if names else ExtendedKeyUsageOID.CLIENT_AUTH
     if (
@@ -220,23 +214,21 @@ def renewed(found: Pair | None, authority: Pair, names: Collection[str], now: da
 
 
 def end(pair: Pair) -> str:
-    """Return the last day on which the certificate is valid, as YYYY-MM-DD."""
+    """Return the last day of the certificate as YYYY-MM-DD."""
     return day(pair.certificate.not_valid_after_utc)
 
 
 def common_name(name: x509.Name) -> str:
-    """Return the common name, empty if there is none."""
     found = name.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(found[0].value) if found else ""
 
 
 def day(moment: datetime) -> str:
-    """Return the date as YYYY-MM-DD."""
     return moment.strftime("%Y-%m-%d")
 
 
 def describe_certificates(text: bytes) -> list[str] | None:
-    """Return a few lines about each certificate of a PEM text; None if it is something else."""
+    """Return a few lines about each certificate of a PEM text; None for any other text."""
     if not text.startswith(b"-----BEGIN CERTIFICATE-----"):
         return None
     try:
@@ -266,15 +258,14 @@ def mint_server(
 ) -> Pair:
     """Sign a certificate for a server that is called by these names and addresses.
 
-    name  common name
-    life  ends with the authority's own at the latest
+    ``name`` is the common name. ``life`` ends with the authority's own at the latest.
     """
     alternatives = x509.SubjectAlternativeName([_general_name(each) for each in names])
     return _mint(name, authority, now, life, x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), alternatives)
 
 
 def mint_client(authority: Pair, now: datetime, *, name: str = CLIENT_NAME, life: timedelta = LIFE) -> Pair:
-    """Sign a certificate for a client with this common name, kube-scheduler's by default. ``life`` as in `mint_server`.
+    """Sign a certificate for a client with this common name; ``life`` as in `mint_server`.
 
     Its organization is empty, so it belongs to no group of the API server.
     """
@@ -282,7 +273,7 @@ def mint_client(authority: Pair, now: datetime, *, name: str = CLIENT_NAME, life
 
 
 def _mint(name: str, authority: Pair | None, now: datetime, life: timedelta, *more: x509.ExtensionType) -> Pair:
-    """Make a pair that the authority signs; without one it is an authority itself."""
+    """Make a pair that the authority signs, or an authority if there is none."""
     key = ec.generate_private_key(ec.SECP256R1())
     signing = key if authority is None else authority.key
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

@@ -42,7 +42,7 @@ Data = Mapping[str, bytes]
 
 
 Trust = Callable[[bytes, datetime], Awaitable[list[str]]]
-"""Lets the API server trust an authority in the admission webhooks, and returns sentences about what is new."""
+"""Makes the admission webhooks trust an authority, and returns sentences about what is new."""
 
 
 class Secrets:
@@ -71,8 +71,6 @@ class Secrets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The names of the three Secrets, and the names for the extender's certificate."""
-
     authority: str
     serving: str
     client: str
@@ -117,7 +115,7 @@ async def _renew_once(secrets: Secrets, wanted: Wanted, now: datetime, trust: Tr
 
 
 def _pair(name: str, data: Data, said: list[str]) -> Pair | None:
-    """Return the pair in a Secret; None if there is none. For one that cannot be used, add a sentence to ``said``."""
+    """Return the pair in a Secret; None if there is none. If it cannot be used, add a sentence to ``said``."""
     if not data.get(CERTIFICATE) or not data.get(KEY):
         return None
     try:

@@ -14,7 +14,7 @@ from configurator.scheduler_manifest import CERTIFICATES_IN_POD
 from configurator.yaml_document import YamlDocument
 
 _OPEN_VERSION = "kubescheduler.config.k8s.io/XVERSIONX"
-"""The placeholder in the original's files, which its configurator replaces by the version."""
+"""The placeholder for the version in the original's files."""
 
 _TLS = {
     "insecure": False,
@@ -28,11 +28,11 @@ _LEFT_AS_IT_IS = ("ignorable", "weight", "managedResources", "tlsConfig", "urlPr
 """Keys of an existing entry that stay, even if absent, or are merged member by member."""
 
 Carried = Mapping[tuple[str, ...], object]
-"""Path -> value, from flags that kube-scheduler ignores once it has a configuration."""
+"""Values by path, from flags that kube-scheduler ignores once it has a configuration."""
 
 
 class ConfigurationDocument:
-    """A kube-scheduler configuration, for editing. Raises BadConfiguration if the document is something else."""
+    """A kube-scheduler configuration, for editing. Raises BadConfiguration if the document is not one."""
 
     def __init__(self, document: YamlDocument) -> None:
         self.document = document
@@ -66,7 +66,7 @@ class ConfigurationDocument:
         return found[0] if found else None
 
     def own(self) -> int:
-        """Return the index of the extender that manages cards. Raises BadConfiguration if there is none."""
+        """Return the same as `find_own`. Raises BadConfiguration if there is none."""
         place = self.find_own()
         if place is None:
             raise BadConfiguration(
@@ -85,9 +85,9 @@ class ConfigurationDocument:
         """Add the template's extenders. Existing entries keep their settings.
 
         template  None if this is the template itself, which becomes a new configuration
-        url       URL of the extender, instead of the template's or the existing entry's
+        url       of the extender, instead of the template's or the existing entry's
         carried   values that replace those of a template, and are added where an existing configuration has none
-        managed   the resources of pods that the extender is asked about; others of its entry stay
+        managed   the resources of pods that the extender is called for; others of its entry stay
 
         Raises BadConfiguration if no extender of the template manages cards, or if kube-scheduler would refuse the
         result: two extenders that bind, or two that manage one resource.
@@ -118,7 +118,7 @@ class ConfigurationDocument:
         self._check()
 
     def _complete_entry(self, place: int, wanted: Mapping[str, Any], url: str | None, managed: Sequence[str]) -> None:
-        """Add to the entry what the extender needs. Settings of its behaviour stay as they are."""
+        """Add to the entry what the extender needs, without changing settings of its behaviour."""
         document, path = self.document, ("extenders", place)
         for key, value in wanted.items():
             if key not in _LEFT_AS_IT_IS and document.get(*path, key) is None:
@@ -147,7 +147,7 @@ class ConfigurationDocument:
             managed |= _managed(entry)
 
     def extender_host(self) -> str:
-        """Return the host in the URL of the extender. Raises BadConfiguration if there is none."""
+        """Return the host in the extender's URL. Raises BadConfiguration if there is none."""
         url = str(self.extenders[self.own()]["urlPrefix"])
         host = None
         with contextlib.suppress(ValueError):

@@ -1,4 +1,4 @@
-"""Errors that the administrator must act on. Nothing was changed on the machine unless the sentence says so."""
+"""Define errors on which the administrator must act. Nothing was changed on the machine unless the sentence says so."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gas.values.errors import GasError
 
 
 class ConfiguratorError(GasError):
-    """The configurator cannot continue. ``str()`` is the whole sentence."""
+    pass
 
 
 class FileTrouble(ConfiguratorError):
@@ -19,26 +19,24 @@ class FileTrouble(ConfiguratorError):
 
 
 class NotYaml(FileTrouble):
-    """A file is not a single YAML document."""
+    pass
 
 
 class NotAScheduler(FileTrouble):
-    """A manifest is not the static pod of a kube-scheduler."""
-
     def __init__(self, file: Path | str, problem: str) -> None:
         super().__init__(file, f"{problem}; expected the static pod manifest of a kube-scheduler, named with -m")
 
 
 class NotAnApiServer(FileTrouble):
-    """A manifest is not the static pod of a kube-apiserver, or not one that can present a certificate to webhooks."""
+    """A manifest is not the static pod of a kube-apiserver that can present a certificate to webhooks."""
 
 
 class BadConfiguration(FileTrouble):
-    """The extender cannot be added to a kube-scheduler configuration."""
+    pass
 
 
 class BadCertificate(FileTrouble):
-    """A certificate, key or authority cannot be used."""
+    pass
 
 
 class NotPutBack(ConfiguratorError):

@@ -1,4 +1,4 @@
-"""Read files, and replace several of them as one: all or none, and one run at a time.
+"""Read files, and replace several of them as one, all or none, in one run at a time.
 
     staged --os.replace, os.replace, …--> changed
        `--any fault--> as before        (also after some of them)
@@ -25,15 +25,12 @@ from pathlib import Path
 from configurator.errors import ConfiguratorError, FileTrouble, NotPutBack
 
 STAGED = ".gas-configurator-"
-"""The prefix of the names of staged files."""
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A regular file: its content, permission bits and owner."""
-
     content: bytes
     mode: int
     user: int
@@ -45,12 +42,11 @@ Read = Callable[[Path], FileState | None]
 
 
 def private_file(content: bytes) -> FileState:
-    """Return the state of a file that only the user who runs the configurator can read."""
+    """Return the state of a file that only the configurator's user can read."""
     return FileState(content, 0o600, os.geteuid(), os.getegid())
 
 
 def digest(content: bytes) -> str:
-    """Return the SHA-256 of a content in hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -64,7 +60,7 @@ class WantedFile:
     """The content that a file should have. ``mode`` and ``owner`` apply to a file that is new or secret.
 
     owner   user and group as numbers; None for the user who runs the configurator
-    secret  True if it holds a private key: it is never shown, and even an existing file becomes private
+    secret  it holds a private key: it is never shown, and even an existing file becomes private
     """
 
     path: Path
@@ -85,7 +81,7 @@ class Change:
 
 
 def read_state(path: Path) -> FileState | None:
-    """Return the state of a file, None if it does not exist. Raises FileTrouble if it is not a regular file.
+    """Return the state of a file; None if it does not exist. Raises FileTrouble if it is not a regular file.
 
     A link is not followed: replacing it would leave the file that it points to unchanged. A file with a second name is
     refused for the same reason.
@@ -138,7 +134,7 @@ def changes(wanted: Iterable[WantedFile], read: Read) -> list[Change]:
 
 
 def missing_directories(changes: Sequence[Change]) -> list[Path]:
-    """Return the directories that the new files need and that do not exist, outer ones first."""
+    """Return the missing directories of the new files, outer ones first."""
     found: dict[Path, None] = {}
     for change in changes:
         if change.after is not None:
@@ -148,10 +144,10 @@ def missing_directories(changes: Sequence[Change]) -> list[Path]:
 
 
 def replace_files(changes: Sequence[Change], directories: Sequence[Path] = ()) -> None:
-    """Make the changes in this order, the directories before them. They are private if only secrets go there.
+    """Make the directories, then the changes in this order. Directories with only secrets are private.
 
-    Raises NotPutBack if some files could not be put back after a fault, and another ConfiguratorError if every file
-    and directory is as before. Call it with `signals_delayed`.
+    Raises NotPutBack if some files could not be put back after a fault, and another ConfiguratorError if every file and
+    directory is as before. Call it with `signals_delayed`.
     """
     made: list[Path] = []
     done: list[Change] = []
@@ -187,14 +183,14 @@ def replace_files(changes: Sequence[Change], directories: Sequence[Path] = ()) -
 
 
 def remove_staged(paths: Iterable[Path]) -> None:
-    """Remove what a run staged, and maybe left when it was killed, for these files."""
+    """Remove what a run staged for these files, and left if it was killed."""
     for path in paths:
         with contextlib.suppress(OSError):
             _staging_place(path).unlink(missing_ok=True)
 
 
 def put_file(path: Path, state: FileState) -> None:
-    """Replace a file in one step, and wait until that is on the disk. Raises OSError."""
+    """Replace a file in one step, and wait until it is on the disk. Raises OSError."""
     try:
         _stage(path, state)
         _staging_place(path).replace(path)
@@ -233,9 +229,10 @@ def sync(directory: Path) -> None:
 
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Lock the directory while the block runs. The kernel releases it when the process ends, in whatever way.
+    """Lock the directory while the block runs. Raises ConfiguratorError if another run has it.
 
-    The directory itself is locked, so that no lock file is left. Raises ConfiguratorError if another run has it.
+    The directory itself is locked, so that no lock file is left. The kernel releases it when the process ends in any
+    way.
     """
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -255,7 +252,7 @@ def locked(directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def signals_delayed() -> Iterator[None]:
-    """Delay signals that stop the program until the block ends. To replace files takes only milliseconds."""
+    """Delay signals that stop the program until the block ends. Replacing files takes only milliseconds."""
     arrived: list[int] = []
     before = {each: signal.signal(each, lambda number, _frame: arrived.append(number)) for each in _STOPPING}
     try:
@@ -289,7 +286,7 @@ def _put_back(change: Change) -> str | None:
 
 
 def _failure(error: OSError) -> str:
-    """Return the error with the file that was to be changed. A replacement names its staged file first."""
+    """Return the error with the name of the file. A failed replacement names its staged file first."""
     return f"{error.filename2 or error.filename or 'the files'}: {error.strerror}"
 
 
@@ -304,7 +301,7 @@ def unreadable(files: Sequence[WantedFile], read: Read, *, directory: Path, owne
     """Yield a sentence for each existing file that kube-scheduler cannot read, with the command that fixes it.
 
     files      that kube-scheduler reads; secret files get its owner in any case
-    directory  that its container mounts as a whole, so the modes of the directories above do not matter
+    directory  mounted as a whole in its container, so the modes of the directories above do not matter
     owner      user and group of kube-scheduler, as numbers
     """
     with contextlib.suppress(FileNotFoundError):  # it will be made with a mode that lets every user in

@@ -1,4 +1,4 @@
-"""The flags of ``gas-configurator``: the original's, and those that are new here."""
+"""Declare the flags of ``gas-configurator``: the original's, and new ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ class Colour(StrEnum):
 
 
 DEFAULT_WEBHOOKS = "gas-admission"
-"""The name of the webhook configurations in the manifests."""
 
 DEFAULT_TEMPLATE = Path("deploy/extender-configuration/scheduler-config.yaml")
 
@@ -74,20 +73,19 @@ class GivenPair:
 
 
 def path(value: str) -> Path:
-    """Parse a path and make it absolute, without ``..``. The file system is not consulted."""
+    """Parse a path and make it absolute, without ``..`` and without consulting the file system."""
     if not value or "\0" in value:
         raise ValueError("a path")
     return Path(os.path.abspath(Path(value).expanduser()))  # noqa: PTH100 -- Path.resolve would follow links
 
 
 def backup_directory(value: str) -> Path | None:
-    """Parse the directory of the backups; /dev/null gives None: there are no backups."""
+    """Parse the directory of the backups. None, for /dev/null, means no backups."""
     directory = path(value)
     return None if directory == _NO_BACKUP else directory
 
 
 def url(value: str) -> str:
-    """Parse the URL at which kube-scheduler calls the extender."""
     try:
         parts = urlsplit(value)
         good = parts.scheme == "https" and parts.hostname and is_host(parts.hostname) and parts.port != 0
@@ -99,10 +97,7 @@ def url(value: str) -> str:
 
 
 def hosts(value: str) -> tuple[str, ...]:
-    """Parse a comma-separated list of DNS names and IP addresses; the empty text is an empty list.
-
-    Raises InvalidEntry.
-    """
+    """Parse a comma-separated list of DNS names and IP addresses, which may be empty. Raises InvalidEntry."""
     found = tuple(each.strip() for each in value.split(",")) if value else ()
     for each in found:
         if not is_host(each):
@@ -111,7 +106,6 @@ def hosts(value: str) -> tuple[str, ...]:
 
 
 def is_host(text: str) -> bool:
-    """Return whether the text is a DNS name or an IP address."""
     try:
         ip_address(text)
     except ValueError:
@@ -279,22 +273,19 @@ class Flags(CommandFlags):
 
     @property
     def api_server_manifest(self) -> Path:
-        """The static pod manifest of kube-apiserver."""
         return self.manifest.with_name("kube-apiserver.yaml")
 
     @property
     def signing(self) -> tuple[Path, Path]:
-        """The certificate and key of -cert and -key."""
         return self.signing_certificate, self.signing_key
 
     @property
     def is_signing_named(self) -> bool:
-        """True if -cert and -key were given."""
         return "cert" in self.given
 
     @property
     def given_serving(self) -> GivenPair | None:
-        """The serving certificate that another authority signed, if it was given."""
+        """The given serving certificate that another authority signed."""
         if self.serving_certificate is None or self.serving_key is None or self.serving_authority is None:
             return None
         return GivenPair(self.serving_certificate, self.serving_key, self.serving_authority)

@@ -1,4 +1,4 @@
-"""The release of a kube-scheduler, and the version of the configuration that all supported releases read."""
+"""Parse the release of a kube-scheduler, and name the configuration version that all supported releases read."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Self
 from configurator.errors import ConfiguratorError
 
 OLDEST = 25
-"""The oldest minor release of Kubernetes 1 that is supported: the first that reads `API_VERSION`."""
+"""The oldest supported minor release of Kubernetes 1: the first that reads `API_VERSION`."""
 
 NEWEST = 37
-"""The newest minor release that is known."""
 
 FARTHEST = 42
-"""Later releases up to this one are assumed to read what the newest known one reads: so far each version of the
-configuration was supported for that long. Beyond it, the tag of an image alone is not enough."""
+"""The last release that is assumed to read what the newest known one reads, for which its image's tag alone is enough.
+
+So far each version of the configuration was supported for that long.
+"""
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
-"""The ``apiVersion`` of the configuration."""
 
 _TAG = re.compile(r"v?1\.(?P<minor>[0-9]{1,3})\.[0-9]{1,3}([-+_.][A-Za-z0-9_.+-]*)?", re.ASCII)
 _GIVEN = re.compile(r"v?1\.(?P<minor>[0-9]{1,3})(\.[0-9]{1,3})?([-+_][A-Za-z0-9_.+-]*)?", re.ASCII)
@@ -68,7 +68,6 @@ class KubernetesVersion:
 
     @property
     def is_known(self) -> bool:
-        """True if the release is not later than the newest known one."""
         return self.minor <= NEWEST
 
     def __str__(self) -> str:

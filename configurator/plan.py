@@ -41,7 +41,7 @@ CERTIFICATE_DIRECTORY = Path("/etc/certs")
 class Plan:
     """The changes of a run.
 
-    changes       in the order in which to make them; the manifests, which kubelet acts on, are the last
+    changes       in their order; the manifests, on which kubelet acts, are the last
     certificates  with sentences about what is new
     warnings      sentences about what the administrator should know or do
     """
@@ -106,7 +106,7 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
 
 
 def _presenting_api_server(flags: Flags, read: Read) -> StaticPod | None:
-    """Return kube-apiserver's manifest if it is to present a certificate, now or because an earlier run said so."""
+    """Return kube-apiserver's manifest if it must present a certificate, by a flag or since an earlier run."""
     path = flags.api_server_manifest
     try:
         state = read(path)
@@ -121,7 +121,7 @@ def _presenting_api_server(flags: Flags, read: Read) -> StaticPod | None:
 
 
 def _configuration(flags: Flags, manifest: SchedulerManifest, read: Read) -> tuple[Path, ConfigurationDocument, bool]:
-    """Return the file that kube-scheduler will read, its content, and whether it is a new one."""
+    """Return the file that kube-scheduler will read, its content, and whether it is new."""
     template = _template(flags)
     target = (flags.configuration_directory or CONFIGURATION_DIRECTORY) / (flags.template or DEFAULT_TEMPLATE).name
     base = target

@@ -1,4 +1,4 @@
-"""One run of the configurator: plan, show or make the changes, and print the next steps."""
+"""Run the configurator once: plan, show or make the changes, and print the next steps."""
 
 from __future__ import annotations
 
@@ -29,17 +29,16 @@ from gas.cluster.errors import ApiUnavailable, NoCluster, OutcomeUnknown
 from gas.values.errors import GasError
 
 API_SERVER_RESTART = 120.0
-"""Seconds within which kubelet restarts kube-apiserver after its manifest has changed."""
+"""Most seconds that kubelet needs to restart kube-apiserver after its manifest has changed."""
 
 Say = Callable[[str], None]
-"""Prints one line or several for the administrator."""
+"""Prints one or several lines for the administrator."""
 
 
 def run(flags: Flags, *, user: int, now: datetime, say: Say, coloured: bool) -> None:
     """Do what the flags ask for. Raises GasError; then nothing was changed, unless the sentence says so.
 
-    user      number of the user who runs the program
-    coloured  whether to show the difference in colours
+    ``user`` is the number of the user who runs the program.
     """
     for warning in flags.warnings:
         say(f"note: {warning}")
@@ -81,7 +80,7 @@ def _check_kubeconfig(path: Path) -> None:
 
 
 def _apply(flags: Flags, plan: Plan, now: datetime, say: Say) -> None:
-    """Bring the authority into the webhooks and the Secret into the cluster, in this order.
+    """Write the authority into the webhooks, then the Secret into the cluster.
 
     So the API server already trusts the authority when the extender begins to present a certificate of it.
     """
@@ -119,7 +118,7 @@ def _apply(flags: Flags, plan: Plan, now: datetime, say: Say) -> None:
 
 
 async def _with_patience(work: Callable[[], Awaitable[None]], seconds: float) -> None:
-    """Do the work. While the API server cannot be reached, try again for so many seconds."""
+    """Do the work, and repeat it for up to ``seconds`` while the API server cannot be reached."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -140,7 +139,6 @@ def _show(plan: Plan, say: Say, *, coloured: bool) -> None:
 
 
 def _change(flags: Flags, now: datetime, say: Say) -> Plan:
-    """Make the changes that are needed, and return their plan."""
     place = _locked_place(flags)
     with signals_delayed():
         if (restored := _finish_interrupted(place, say)) is not None:
@@ -184,7 +182,7 @@ def _locked_place(flags: Flags) -> Path:
 
 
 def _finish_interrupted(place: Path, say: Say) -> str | None:
-    """Restore the files of a run that was interrupted. Return the name of its backup, None if nothing was changed."""
+    """Restore the files of an interrupted run. Return the name of its backup; None if nothing was changed."""
     directory = marked_backup(place)
     if directory is None:
         return None

@@ -1,8 +1,4 @@
-"""Read kube-scheduler's configuration: which extenders it calls, and how.
-
-The one place for this: the configurator edits such a configuration (`configurator.configuration_document`), the doctor
-judges it.
-"""
+"""Read kube-scheduler's configuration: which extenders it calls, and how. Configurator and doctor use it."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from gas.vocabularies.known import DEFAULT
 
 KIND = "KubeSchedulerConfiguration"
 CARD_RESOURCES = DEFAULT.managed_resources
-"""The extender that manages one of these decides about GPU pods."""
+"""Resources of GPU pods. The extender that manages one of them decides about these pods."""
 
 _DOMAINS = tuple({f"{resource.partition('/')[0]}/" for resource in CARD_RESOURCES})
 
@@ -31,7 +27,7 @@ class NotAConfiguration(GasError):
 
 
 class _Part(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """A part of a configuration. Defaults are kube-scheduler's own."""
+    """A part of a configuration, with kube-scheduler's own defaults."""
 
 
 class ManagedResource(_Part, frozen=True):
@@ -49,8 +45,6 @@ class TlsConfig(_Part, frozen=True):
 
 
 class ExtenderEntry(_Part, frozen=True):
-    """One entry under ``extenders``."""
-
     url_prefix: str = msgspec.field(default="", name="urlPrefix")
     filter_verb: str = ""
     bind_verb: str = ""
@@ -64,7 +58,7 @@ class ExtenderEntry(_Part, frozen=True):
 
     @property
     def managed(self) -> dict[str, bool]:
-        """Map each managed resource to whether kube-scheduler itself ignores it."""
+        """By managed resource, whether kube-scheduler itself ignores it."""
         return {each.name: each.ignored_by_scheduler for each in self.managed_resources or ()}
 
     @property
@@ -117,7 +111,7 @@ def parse_scheduler_configuration(text: bytes) -> SchedulerConfiguration:
 def parse_yaml(text: bytes) -> list[Any]:
     """Return every document as plain mappings, lists and texts. Raises InvalidYaml.
 
-    Unlike `configurator.yaml_document` this accepts all that kube-scheduler accepts, anchors for example.
+    Unlike `configurator.yaml_document` this accepts all that kube-scheduler accepts, such as anchors.
     """
     try:
         return list(YAML(typ="safe", pure=True).load_all(text.decode("utf-8")))

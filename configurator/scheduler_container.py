@@ -1,7 +1,4 @@
-"""Read kube-scheduler's container: the flags of its command line, and where the files it sees come from.
-
-The one place for this: the configurator reads manifests with it, the doctor manifests and pods.
-"""
+"""Read kube-scheduler's container for configurator and doctor: its flags, and the sources of the files it sees."""
 
 from __future__ import annotations
 
@@ -57,15 +54,15 @@ _CARRIED: Mapping[str, tuple[tuple[str, ...], Callable[[str], object]]] = {
     "lock-object-namespace": (("leaderElection", "resourceNamespace"), str),
     "lock-object-name": (("leaderElection", "resourceName"), str),
 }
-"""Flag -> its path in a configuration, and the parser of its value."""
+"""By flag, its path in a configuration, and the parser of its value."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerFlags:
-    """The flags of kube-scheduler's command line.
+    """The flags of kube-scheduler's command line, by name without dashes.
 
-    values  name without dashes -> value; the last one if a flag is repeated; ``true`` for a boolean without a value
-    places  name -> indices, among all words, of the words that set it
+    values  the last one of a repeated flag; ``true`` for a boolean without a value
+    places  indices, among all words, of the words that set it
     """
 
     values: Mapping[str, str]
@@ -73,7 +70,7 @@ class SchedulerFlags:
 
     @classmethod
     def read(cls, words: Sequence[str]) -> SchedulerFlags:
-        """Read the words of ``command`` and then of ``args``. Words that are not flags are skipped."""
+        """Read the words of ``command`` and then of ``args``, skipping words that are not flags."""
         values: dict[str, str] = {}
         places: dict[str, tuple[int, ...]] = {}
         index = 0
@@ -93,11 +90,10 @@ class SchedulerFlags:
         return cls(values, places)
 
     def configuration(self) -> dict[tuple[str, ...], object]:
-        """Return path in a configuration -> value for the flags that kube-scheduler ignores once it has a file.
+        """Return, by path in a configuration, the values of flags that kube-scheduler ignores once it has a file.
 
-        Otherwise a scheduler with ``--profiling=false`` would serve profiles again.
-
-        Raises ConfiguratorError for a value that kube-scheduler could not parse.
+        Otherwise a scheduler with ``--profiling=false`` would serve profiles again. Raises ConfiguratorError for a
+        value that kube-scheduler could not parse.
         """
         found: dict[tuple[str, ...], object] = {}
         for name, (path, typed) in _CARRIED.items():
@@ -114,7 +110,7 @@ class SchedulerFlags:
 
 
 def _takes(name: str, following: str) -> bool:
-    """Return whether the word after a flag without ``=`` is its value. For a boolean it never is."""
+    """Return whether the word after a flag without ``=`` is its value, which it never is for a boolean."""
     if name in _CARRIED:
         return _CARRIED[name][1] is not _switch
     return name == CONFIG or not following.startswith("-")
@@ -134,7 +130,6 @@ class Mount:
 
     @property
     def host_path(self) -> str | None:
-        """The directory or file of the node that is mounted there; None for another kind of volume."""
         if self.volume.host_path is None or self.mount.sub_path_expr:
             return None
         return posixpath.join(self.volume.host_path.path, self.mount.sub_path or "")
@@ -142,18 +137,18 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Mounts:
-    """The mounts of one container. Where mounts are nested, the innermost counts."""
+    """The mounts of one container. Of nested mounts, the innermost counts."""
 
     all: tuple[Mount, ...] = ()
 
     @classmethod
     def of(cls, volumes: Iterable[Volume], mounts: Iterable[VolumeMount]) -> Mounts:
-        """Join the volumes of a pod with the mounts of a container. Mounts of unknown volumes are left out."""
+        """Join the volumes of a pod with the mounts of a container, skipping mounts of unknown volumes."""
         by_name = {volume.name: volume for volume in volumes}
         return cls(tuple(Mount(by_name[mount.name], mount) for mount in mounts if mount.name in by_name))
 
     def host_path(self, path: str) -> str | None:
-        """Return where a path of the container lies on the node; None if it is not in a directory of the node."""
+        """Return the node's path of a path in the container; None if it is not in a directory of the node."""
         found = self.innermost(path)
         if found is None or (host_path := found[0].host_path) is None:
             return None
@@ -178,6 +173,5 @@ class Mounts:
 
 
 def is_within(path: str, directory: str) -> bool:
-    """Return whether a path is a directory itself or in it."""
     wanted, around = posixpath.normpath(path), posixpath.normpath(directory)
     return wanted == around or wanted.startswith(around.rstrip("/") + "/")

@@ -25,8 +25,6 @@ KUBECONFIG_FLAGS = ("kubeconfig", "authentication-kubeconfig", "authorization-ku
 
 @dataclass(frozen=True, slots=True)
 class SchedulerManifest:
-    """The manifest of a kube-scheduler."""
-
     pod: StaticPod
     version: KubernetesVersion
 
@@ -43,7 +41,7 @@ class SchedulerManifest:
 
     @property
     def configuration(self) -> str | None:
-        """The value of ``--config``, a path in the container; None without the flag."""
+        """The value of ``--config``, a path in the container."""
         return self.pod.flags.values.get(CONFIG)
 
     @property
@@ -53,7 +51,6 @@ class SchedulerManifest:
 
     @property
     def own_certificates(self) -> Path | None:
-        """The same directory, if the configurator or the original has mounted it."""
         return self._certificates(CERTIFICATES_VOLUME)
 
     def _certificates(self, volume: str | None = None) -> Path | None:
@@ -75,7 +72,7 @@ class SchedulerManifest:
         )
 
     def add_extender(self, *, configuration: Path, certificates: Path, fingerprint: str) -> None:
-        """Add configuration file, certificates and DNS policy to the document. Nothing else changes.
+        """Add configuration file, certificates and DNS policy to the document, and change nothing else.
 
         configuration, certificates  a file and a directory of the host
         fingerprint                  digest of what kube-scheduler reads from them
@@ -112,7 +109,7 @@ class SchedulerManifest:
 
 
 def _refuse_missing_mounts(pod: StaticPod) -> None:
-    """Raise NotAScheduler for a manifest that lacks volumes or its kubeconfig's mount: it may be cut off."""
+    """Raise NotAScheduler for a manifest that lacks volumes or its kubeconfig's mount, since it may be cut off."""
     names = {volume.name for volume in pod.volumes}
     for mount in pod.volume_mounts:
         if mount.name not in names:

@@ -15,7 +15,7 @@ from configurator.yaml_document import YamlDocument
 from gas.objects.stored import Volume, VolumeMount
 
 FINGERPRINT = "gas-configurator/fingerprint"
-"""Annotation of the pod with a digest of the files it reads. It changes with them, and kubelet restarts the pod."""
+"""The pod's annotation with a digest of the files it reads, by whose changes kubelet restarts the pod."""
 
 
 class _Part(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class StaticPod:
     """A static pod that runs one program of the control plane.
 
     index      of the program's container
-    container  with the command line in ``command`` and ``args``, and no image if the manifest is cut off
+    container  with its command line, and without an image if the manifest is cut off
     """
 
     document: YamlDocument
@@ -90,7 +90,6 @@ class StaticPod:
 
     @property
     def name(self) -> str:
-        """The path of the manifest."""
         return self.document.name
 
     @property
@@ -116,16 +115,15 @@ class StaticPod:
         return (user, user if group is None else group) if user else None
 
     def on_host(self, path: str) -> Path | None:
-        """Return where a file of the container lies on the host; None if it does not."""
+        """Return the host's path of a file in the container; None if it has none."""
         found = self.mounts.host_path(path)
         return None if found is None else Path(found)
 
     def path_to(self, key: str) -> tuple[str | int, ...]:
-        """Return the path to a field of the container."""
         return "spec", "containers", self.index, key
 
     def set_flag(self, name: str, value: str) -> None:
-        """Give the program the flag ``--NAME=VALUE`` in place of any earlier one."""
+        """Set the flag ``--NAME=VALUE`` in place of any earlier one."""
         word = f"--{name}={value}"
         first, *others = self.flags.places.get(name, (None,))
         for place in reversed(others):
@@ -137,10 +135,10 @@ class StaticPod:
             self.document.set((*path, index), word)
 
     def _in_list(self, word: int) -> tuple[tuple[str | int, ...], int]:
-        """Return the list that a word of the command line is in, and its index there."""
+        """Return the path of the list that a word of the command line is in, and its index there."""
         count = len(self.container.command or ())
         return (self.path_to("command"), word) if word < count else (self.path_to("args"), word - count)
 
     def set_fingerprint(self, digits: str) -> None:
-        """Let kubelet restart the pod if the digits differ from those of the manifest."""
+        """Make kubelet restart the pod if the digits differ from the manifest's."""
         self.document.set(("metadata", "annotations", FINGERPRINT), digits)

@@ -22,7 +22,7 @@ from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused
 
 OVERLAP = timedelta(hours=1)
-"""How long an earlier authority stays trusted. kubelet hands out a changed Secret within two minutes."""
+"""Time for which an earlier authority stays trusted. kubelet hands out a changed Secret within two minutes."""
 
 _KINDS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 _MANAGER = "gas-configurator"
@@ -32,8 +32,8 @@ _NOT_FOUND = 404
 def bundle(authority: bytes, found: bytes, *, written: datetime | None, now: datetime) -> bytes:
     """Return the certificates that the API server should trust, as PEM.
 
-    authority  that signs the extender's certificate from now on
-    found      what is trusted now, maybe empty
+    authority  signs the extender's certificate from now on
+    found      what is trusted now, may be empty
     written    when this program last changed it; None if it never did
 
     The authority comes first. Earlier ones follow until they expire, or until `OVERLAP` has passed since they were
@@ -47,7 +47,7 @@ def bundle(authority: bytes, found: bytes, *, written: datetime | None, now: dat
 
 
 async def trust(api: ApiServer, name: str, authority: bytes, now: datetime) -> tuple[list[str], list[str]]:
-    """Let both webhook configurations of this name trust the authority. Idempotent.
+    """Make both webhook configurations of this name trust the authority. Idempotent.
 
     Return a sentence for each one that was changed, and the kinds of those that do not exist. Raises ApiRefused with
     status 409 if one was changed by another program meanwhile.
@@ -90,7 +90,7 @@ def _changed(configuration: Mapping[str, Any], authority: bytes, now: datetime) 
 
 
 def _written(configuration: Mapping[str, Any]) -> datetime | None:
-    """Return when this program last changed the object, which the API server records."""
+    """Return when this program last changed the object, as the API server recorded."""
     times = [
         datetime.strptime(each["time"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
         for each in configuration["metadata"].get("managedFields") or ()

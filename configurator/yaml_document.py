@@ -1,7 +1,7 @@
 """Edit a YAML file by a round trip through ruamel, which keeps comments, order and quotes.
 
-No scalar is interpreted on the way: each is written as the text that stood in the file, so ``0644`` and ``on`` keep
-their spelling. The result is parsed again. If it does not have exactly the requested content, the edit is refused.
+Scalars are not interpreted: each is written as the text in the file, so ``0644`` and ``on`` keep their spelling. The
+result is parsed again. If it does not have exactly the requested content, the edit is refused.
 """
 
 from __future__ import annotations
@@ -45,10 +45,7 @@ _NUMBER = re.compile(r"[-+]?[0-9]{1,17}\.[0-9]{1,17}", re.ASCII)
 
 
 class YamlDocument:
-    """A YAML document that is a mapping. Edits change it in place. Raises NotYaml, with the line if it is known.
-
-    name  of the file, for messages
-    """
+    """A YAML document that is a mapping. Edits change it in place. Raises NotYaml, with the line if it is known."""
 
     def __init__(self, name: str, content: bytes) -> None:
         self.name = name
@@ -62,11 +59,11 @@ class YamlDocument:
 
     @property
     def content(self) -> bytes:
-        """The whole file; without an edit the bytes that were parsed. Raises NotYaml if the edits cannot be written."""
+        """The whole file, as parsed if there was no edit. Raises NotYaml if the edits cannot be written."""
         return self._written() if self._is_changed else self._text.encode()
 
     def get(self, *path: str | int) -> Any:
-        """Return a copy of the value at a path as plain Python, None if there is none."""
+        """Return a copy of the value at a path as plain Python; None if there is none."""
         value: Any = self._root
         for step in path:
             try:
@@ -80,7 +77,7 @@ class YamlDocument:
         return isinstance(self._root, CommentedMap)
 
     def set(self, path: Path, value: object) -> None:
-        """Replace or add the value at a path. Mappings around it are made if they do not exist."""
+        """Replace or add the value at a path, making missing mappings around it."""
         if value is not None and self.get(*path) == value:
             return
         *outer, key = path
@@ -94,18 +91,17 @@ class YamlDocument:
             around[key] = self._new(value)
 
     def append(self, path: Path, item: object) -> None:
-        """Append an item to a sequence, which is made if it does not exist."""
+        """Append an item to a sequence, making it if it is missing."""
         if self.get(*path) is None:
             self.set(path, [item])
         else:
             self._around(path, list, "list").append(self._new(item))
 
     def remove(self, path: Path, index: int) -> None:
-        """Remove an item from a sequence."""
         del self._around(path, list, "list")[index]
 
     def _around(self, path: Sequence[str | int], kind: type, expected: str) -> Any:
-        """Return the collection at a path, to be edited. Raises NotYaml if it is of another kind."""
+        """Return the collection at a path, for editing. Raises NotYaml if it is of another kind."""
         value: Any = self._root
         for step in path:
             value = value[step]
@@ -145,7 +141,7 @@ class YamlDocument:
 
 
 class _TextResolver(VersionedResolver):
-    """A resolver that takes every scalar for text, so that it is written as it was read."""
+    """Take every scalar for text, so that it is written as it was read."""
 
     def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
         return _TEXT if kind is ScalarNode else super().resolve(kind, value, implicit)
@@ -219,7 +215,7 @@ def _refuse_what_cannot_be_edited(name: str, root: CommentedMap) -> None:
 
 
 def _indentation(root: CommentedMap) -> dict[str, int]:
-    """Return how the file indents: the first mapping in a mapping and the first list in a mapping count."""
+    """Return the file's indentation, by its first mapping in a mapping and its first list in a mapping."""
     found = {"mapping": 2, "sequence": 2, "offset": 0}
     waiting: list[Any] = [root]
     seen: set[str] = set()
