@@ -1,4 +1,4 @@
-"""``python -m sandbox``: the demo on the command line."""
+"""Run the demo on the command line: ``python -m sandbox``."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo and return its exit code.
 
-    0: done. 1: the sandbox cannot run. 2: wrong usage, or a file or an object in it that cannot be used.
-    130: interrupted. If the extender does not start: its exit code.
+    0: done. 1: the sandbox cannot run. 2: wrong usage, or a file or an object in it that cannot be used. 130:
+    interrupted. If the extender does not start: its exit code.
     """
     arguments, flags = _parsed(sys.argv[1:] if argv is None else argv)
     try:
@@ -51,7 +51,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _show(file: Path | None, svg: Path | None, flags: Sequence[str], *, page: bool = False) -> bool:
-    """Run the demo. Return whether every object of the file could be used."""
     with quiet_end_on_signals():
         from rich.console import Console
 
@@ -81,7 +80,7 @@ def _show(file: Path | None, svg: Path | None, flags: Sequence[str], *, page: bo
 
 
 def _gas_error(error: BaseException) -> GasError | None:
-    """Find the error with a sentence for the user, also inside the groups that tasks raise. None if there is none."""
+    """Return the error with a sentence for the user, also from groups that tasks raise; None if there is none."""
     if isinstance(error, BaseExceptionGroup):
         return next((known for each in error.exceptions if (known := _gas_error(each)) is not None), None)
     return error if isinstance(error, GasError) else None

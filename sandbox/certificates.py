@@ -1,4 +1,4 @@
-"""Certificate files for the sandbox and the tests: an authority, and what it signs for servers and clients."""
+"""Write certificate files for the sandbox and the tests: an authority, and what it signs for servers and clients."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ class Authority:
     """A certificate authority that writes files. Two authorities of the same name differ: each has a key of its own.
 
     In all methods ``now`` is when a certificate begins, by default the current time, and ``life`` how long it is valid;
-    with a negative ``life`` it has already expired.
+    with a negative ``life`` it has already expired. A certificate goes to ``NAME.crt``, its key to ``NAME.key``.
     """
 
     def __init__(self, name: str = "sandbox-ca") -> None:
         self._pair = mint_authority(datetime.now(UTC), name=name, life=AUTHORITY_LIFE)
 
     def write(self, directory: Path, name: str = "ca") -> Path:
-        """Write the authority's certificate to ``NAME.crt`` and return its path."""
         path = directory / f"{name}.crt"
         path.write_bytes(self._pair.chain)
         return path
@@ -43,7 +42,7 @@ class Authority:
         now: datetime | None = None,
         life: timedelta = LIFE,
     ) -> PemFiles:
-        """Write a server certificate for ``hosts``, names or addresses, to ``NAME.crt`` and its key to ``NAME.key``."""
+        """Write a server certificate for ``hosts``, names or addresses, and its key."""
         return _write(mint_server(self._pair, hosts, now or datetime.now(UTC), life=life), directory, name)
 
     def write_client(
@@ -55,7 +54,6 @@ class Authority:
         now: datetime | None = None,
         life: timedelta = LIFE,
     ) -> PemFiles:
-        """Write a client certificate with this common name to ``NAME.crt`` and its key to ``NAME.key``."""
         return _write(mint_client(self._pair, now or datetime.now(UTC), name=common_name, life=life), directory, name)
 
 

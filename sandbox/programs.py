@@ -1,4 +1,4 @@
-"""The real extender and device plugins as child processes, which end when the sandbox ends."""
+"""Run the real extender and device plugins as child processes, which end when the sandbox ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STOP_SECONDS = 5.0
 """Seconds that a program has to end before it is killed."""
 
 START_SECONDS = 30.0
-"""Seconds that a program has to say its ports, and the extender to get ready."""
+"""Seconds for a program to print its ports, and for the extender to get ready."""
 
 _LAST_LINES = 5
 
@@ -44,14 +44,13 @@ class ProcessEnded(GasError):
 
 @dataclass(frozen=True, slots=True)
 class ChildProcess:
-    """A running program. ``name`` is what messages call it, such as ``the extender``."""
+    """A running program. Messages call it ``name``, such as ``the extender``."""
 
     name: str
     process: asyncio.subprocess.Process
     log: Path
 
     async def until_it_ends(self) -> NoReturn:
-        """Wait for the end of the program and raise ProcessEnded."""
         code = await self.process.wait()
         raise self.ended(f"{self.name} ended with exit code {code}")
 
@@ -79,7 +78,6 @@ class ChildProcess:
         return [int(port) for port in found.groups()]
 
     def written(self) -> str:
-        """Return the program's output so far."""
         return self.log.read_text(encoding="utf-8", errors="replace").strip()
 
 
@@ -87,10 +85,7 @@ class ChildProcess:
 async def running_child(
     name: str, module: str, arguments: Sequence[str], log: Path, *, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[ChildProcess]:
-    """Run ``python -m module`` as long as the block. Its output goes to the file ``log``.
-
-    environment  variables to add to those of this process
-    """
+    """Run ``python -m module`` as long as the block, with output to the file ``log`` and additional ``environment``."""
     with log.open("wb") as output:
         # Its own session: Ctrl-C must not reach it, because the sandbox ends its programs in order.
         process = await asyncio.create_subprocess_exec(
@@ -127,7 +122,7 @@ class FlagOfTheSandbox(GasError):
 
 @dataclass(frozen=True, slots=True)
 class RunningExtender:
-    """A ready extender: its address for the scheduler, and the URL of its plain port with metrics and debug pages."""
+    """A ready extender. ``plain_url`` has metrics and debug pages."""
 
     address: ExtenderAddress
     plain_url: str
@@ -138,10 +133,8 @@ class RunningExtender:
 async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) -> AsyncIterator[RunningExtender]:
     """Run ``python -m gas.extender`` against an API server as long as the block. It is ready when the block begins.
 
-    directory  for its certificates, its kubeconfig and its log
-    flags      flags to add to those that the sandbox sets itself
-
-    Raises FlagOfTheSandbox, and ProcessEnded with the extender's own exit code if it does not start.
+    ``directory`` is for its certificates, its kubeconfig and its log; ``flags`` are additional ones. Raises
+    FlagOfTheSandbox, and ProcessEnded with the extender's own exit code if it does not start.
     """
     authority = Authority()
     ca = authority.write(directory)

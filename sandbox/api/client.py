@@ -1,4 +1,4 @@
-"""A client of the sandbox's API server for the other parts: requests, a mirror of objects, and events."""
+"""Send requests to the sandbox's API server for the other parts, mirror objects, and write events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Object = dict[str, Any]
 
 
 class RefusedByApi(GasError):
-    """The API server refused a request. ``code`` is the HTTP status, ``message`` the server's sentence."""
+    """The API server refused a request, with HTTP status ``code`` and sentence ``message``."""
 
     def __init__(self, method: str, path: str, code: int, message: str) -> None:
         super().__init__(f"{method} {path}: {code}, {message}")
@@ -33,7 +33,6 @@ class RefusedByApi(GasError):
 
 
 API_FAILURES = (RefusedByApi, aiohttp.ClientError, TimeoutError)
-"""The exceptions of a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +54,12 @@ class ApiRequests(ABC):
         return await self._request("GET", f"{path}?{urlencode(query)}" if query else path)
 
     async def post(self, path: str, value: Object) -> Object:
-        """Create an object or a subresource."""
         return await self._request("POST", path, value)
 
     async def patch(self, path: str, value: Object, content_type: str = MERGE_PATCH) -> Object:
-        """Patch an object."""
         return await self._request("PATCH", path, value, content_type)
 
     async def delete(self, path: str, options: Object | None = None) -> Object:
-        """Delete an object."""
         return await self._request("DELETE", path, options)
 
     @asynccontextmanager
@@ -96,8 +92,7 @@ class ApiRequests(ABC):
 class ApiClient(ApiRequests):
     """Send requests over HTTP. Use it as ``async with ApiClient(url) as client``.
 
-    token      bearer token, if the server requires one
-    authority  file with the certificate of the authority that signed the server's certificate, for https
+    ``authority`` is the file with the certificate that signed the server's, for https.
     """
 
     def __init__(self, url: str, *, token: str | None = None, authority: Path | None = None) -> None:
@@ -155,7 +150,7 @@ async def _events(path: str, pieces: AsyncIterator[bytes]) -> AsyncIterator[Watc
 
 
 Changed = Callable[[Object | None, Object | None], None]
-"""Called with an object before and after a change. None: it did not exist before, or does not exist any more."""
+"""Called with an object before and after a change; None if it does not exist then."""
 
 _LONGEST_NOTE = 1024
 _ELLIPSIS = " ..."
@@ -165,10 +160,8 @@ _PAUSE = 0.2
 class Mirror:
     """The objects under one path of the API, by UID, kept current by a list and the watch after it.
 
-    If the API server does not respond, the mirror tries again until it does, then reports the changes it missed.
-
-    objects   by UID
-    complete  set after the first list
+    If the API server does not respond, the mirror retries until it does, then reports the changes it missed.
+    ``complete`` is set after the first list.
     """
 
     def __init__(self, client: ApiRequests, path: str, changed: Changed) -> None:
@@ -198,7 +191,7 @@ class Mirror:
         return str(listed["metadata"]["resourceVersion"])
 
     async def _watch(self, version: str) -> None:
-        """Watch from the last version seen, again and again. Raises RefusedByApi when the history is gone."""
+        """Watch from the last version seen, repeatedly. Raises RefusedByApi when the history is gone."""
         while True:
             async with self._client.watch(self._path, version, timeoutSeconds="600") as events:
                 async for event in events:
@@ -258,7 +251,6 @@ class EventRecorder:
             self._last.pop(same, None)
 
     def forget(self, uid: str) -> None:
-        """Forget the events of a pod that is gone."""
         for key in [key for key in self._last if key[0] == uid]:
             del self._last[key]
 

@@ -1,4 +1,4 @@
-"""Refused requests: the ``Status`` object with code, reason and message that the API server returns.
+"""Represent refused requests: the ``Status`` object with code, reason and message that the API server returns.
 
 The sentences are kube-apiserver's own, because clients show them to people and some clients parse them.
 """
@@ -23,7 +23,7 @@ class Cause:
 
 
 class ApiFailure(GasError):
-    """A refused request. ``code`` is the HTTP status, ``status`` the response body."""
+    """A refused request, with HTTP status ``code`` and response body ``status``."""
 
     def __init__(
         self, code: int, reason: str, message: str, details: dict[str, Any] | None = None, token: str | None = None
@@ -45,7 +45,6 @@ class ApiFailure(GasError):
 
 
 def details_of(kind: Kind, name: str, subresource: str = "") -> dict[str, Any]:
-    """Return the details of a ``Status`` about an object."""
     plural = f"{kind.plural}/{subresource}" if subresource else kind.plural
     return {**({"name": name} if name else {}), **({"group": kind.group} if kind.group else {}), "kind": plural}
 

@@ -1,4 +1,4 @@
-"""The kinds of objects that the sandbox's API server stores, with their paths, fields, phases and timestamps."""
+"""Define the kinds of objects that the sandbox's API server stores, with paths, fields, phases and timestamps."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _META_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
 class Kind:
     """One kind of object.
 
-    has_status    whether it has the subresource ``status``
-    blind_update  whether a PUT without a resourceVersion replaces the stored object
-    fields        the fields that a fieldSelector may name; an object need not have them, except those of its metadata
+    has_status    it has the subresource ``status``
+    blind_update  a PUT without a resourceVersion replaces the stored object
+    fields        that a fieldSelector may name; an object need not have them, except those of its metadata
     """
 
     name: str
@@ -29,17 +29,16 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """Return ``v1`` or ``GROUP/v1``."""
         return f"{self.group}/v1" if self.group else "v1"
 
     @property
     def root(self) -> str:
-        """Return the path above the namespaces: ``/api/v1`` or ``/apis/GROUP/v1``."""
+        """The path above the namespaces: ``/api/v1`` or ``/apis/GROUP/v1``."""
         return f"/apis/{self.api_version}" if self.group else "/api/v1"
 
     @property
     def qualified(self) -> str:
-        """Return the name that error messages use: ``pods``, ``leases.coordination.k8s.io``."""
+        """The name in error messages: ``pods``, ``leases.coordination.k8s.io``."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
@@ -69,12 +68,10 @@ KINDS = (PODS, NODES, EVENTS, LEASES, DISRUPTION_BUDGETS, SHAREPODS, NAMESPACES)
 
 
 def is_over(pod: Mapping[str, Any]) -> bool:
-    """Return whether a pod has ended, so that it takes up nothing."""
     return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 def system_time() -> datetime:
-    """Return the time of the system's clock."""
     return datetime.now(UTC)
 
 
@@ -84,5 +81,4 @@ def timestamp(time: datetime) -> str:
 
 
 def read_timestamp(text: str) -> datetime:
-    """Parse what `timestamp` wrote."""
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)

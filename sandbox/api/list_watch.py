@@ -1,4 +1,4 @@
-"""Lists and watches: selectors, pages of a list, and the stream of changes after a version."""
+"""Serve lists and watches: selectors, pages of a list, and the stream of changes after a version."""
 
 from __future__ import annotations
 
@@ -39,10 +39,7 @@ class Selection:
 
 
 def parse_selection(kind: Kind, namespace: str | None, labels: str, fields: str) -> Selection:
-    """Parse the query's ``labelSelector`` and ``fieldSelector``, of which each part compares with a text.
-
-    Raises ApiFailure (400).
-    """
+    """Parse ``labelSelector`` and ``fieldSelector``, whose parts each compare with a text. Raises ApiFailure (400)."""
     return Selection(
         namespace,
         (
@@ -75,13 +72,13 @@ def _field(value: Value, path: list[str]) -> str:
 
 
 _PRESENT = -1
-"""The version in a token that continues from the current state, whatever it is by then."""
+"""The version in a token that continues from the state at that time."""
 
 
 def list_page(storage: Storage, kind: Kind, selection: Selection, limit: int, token: str) -> bytes:
     """Return the JSON of one page, which shows the state at the version of the first page.
 
-    limit  maximum number of items on a page; 0 means no limit
+    limit  maximum number of items on a page; 0 for no limit
     token  the ``continue`` token of the previous page; empty for the first
 
     Raises ApiFailure: 400 for a bad token, 410 if the history it needs is gone.
@@ -198,7 +195,7 @@ def _next_bookmark(now: float, deadline: float, every: float) -> float:
 
 
 def _event(change: Change, kind: Kind, selection: Selection) -> Iterator[tuple[str, Stored]]:
-    """Yield the event that a change is within a selection: an object may enter the selection and leave it."""
+    """Yield the event that a change is within a selection, which an object may enter and leave."""
     if change.after.plural != kind.plural:
         return
     was_in = change.before is not None and change.before.value in selection

@@ -1,4 +1,4 @@
-"""JSON merge patches, the only format of patches that the clients of the sandbox send."""
+"""Apply JSON merge patches, the only format of patches that the clients of the sandbox send."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 
 def patched(value: Object, content_type: str, body: bytes) -> Object:
-    """Return an object with a patch applied. The object is not changed.
+    """Return a copy of an object with a patch applied.
 
     Raises ApiFailure: 415 for another content type, 400 if the patch cannot be decoded.
     """
@@ -29,10 +29,7 @@ def patched(value: Object, content_type: str, body: bytes) -> Object:
 
 
 def merge_patched(target: Any, patch: Any) -> Any:
-    """Apply a JSON merge patch (RFC 7396): maps merge, null removes, everything else replaces.
-
-    Neither argument is changed.
-    """
+    """Return a copy with a JSON merge patch applied (RFC 7396): maps merge, null removes, everything else replaces."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}

@@ -1,4 +1,4 @@
-"""Kubernetes quantities: validation and the canonical form in which the API server returns them."""
+"""Check Kubernetes quantities, and convert them to the canonical form in which the API server returns them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,6 @@ def _shortest(exact: Decimal, units: list[tuple[str, Decimal]]) -> str:
 
 @lru_cache(1024)
 def exact_amount(canonical: str) -> Decimal:
-    """Return the number that a canonical quantity stands for."""
     match = _QUANTITY.fullmatch(canonical)
     if match is None:
         return Decimal(0)

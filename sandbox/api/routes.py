@@ -1,4 +1,4 @@
-"""The API over HTTP: authorization, paths, queries and bodies around the verbs."""
+"""Serve the API over HTTP: authorization, paths, queries and bodies around the verbs."""
 
 from __future__ import annotations
 
@@ -41,23 +41,19 @@ class Access:
 
     @property
     def resource(self) -> str:
-        """Return the resource as a role names it: ``pods``, ``pods/binding``."""
         return f"{self.kind.plural}/{self.subresource}" if self.subresource else self.kind.plural
 
 
 Authorize = Callable[[Access], bool]
-"""Returns whether a request is allowed."""
 
 Intercept = Callable[[Access], Awaitable[ApiFailure | None]]
-"""Called before a request is processed: may delay it, or return a failure to send as the response."""
+"""Called before a request is processed; may delay it, or return a failure to send as the response."""
 
 
-async def no_interception(_access: Access) -> None:
-    """Let every request pass at once."""
+async def no_interception(_access: Access) -> None: ...
 
 
 def everything_allowed(_access: Access) -> bool:
-    """Allow every request."""
     return True
 
 
@@ -76,18 +72,17 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete
 _TRUE = ("1", "true")
 
 _WATCH_SECONDS = 2700
-"""Length of a watch if the client does not say; kube-apiserver chooses 30 to 60 minutes."""
+"""Default length of a watch; kube-apiserver chooses 30 to 60 minutes."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Settings:
-    """The settings of the routes. They may be changed while the API is served.
+    """The settings of the routes, which may be changed while the API is served.
 
-    tokens            bearer token -> user; None means that every request is made by ``admin``
+    tokens            users by bearer token; None means that every request is made by ``admin``
     authorize         decides which requests are allowed; the others get a 403
-    intercept         see `Intercept`
     stopping          set to end all open watches
-    bookmark_seconds  seconds between the bookmarks of a watch
+    bookmark_seconds  between the bookmarks of a watch
     """
 
     tokens: Mapping[str, str] | None = None
@@ -98,7 +93,6 @@ class Settings:
 
 
 def api_app(api: Api, settings: Settings) -> Starlette:
-    """Return the application that serves ``api``."""
     routes = [Route(path, _healthy, methods=["GET"]) for path in ("/healthz", "/livez", "/readyz")]
     routes.append(Route("/version", _version, methods=["GET"]))
     for kind in KINDS:
@@ -110,8 +104,6 @@ def api_app(api: Api, settings: Settings) -> Starlette:
 
 
 class _KindRoutes:
-    """The paths of one kind of object."""
-
     def __init__(self, api: Api, kind: Kind, settings: Settings) -> None:
         self._api = api
         self._kind = kind

@@ -1,4 +1,4 @@
-"""The sandbox's API server: the API over HTTP on a loopback port. It can be paused and resumed."""
+"""Run the sandbox's API server: the API over HTTP on a loopback port, which can be paused and resumed."""
 
 from __future__ import annotations
 
@@ -33,12 +33,8 @@ class ApiServer:
     The state is in ``server.api``, also while the server is paused. Everything runs on the event loop that started it;
     other threads use HTTP.
 
-    port              0 chooses a free port
-    history           number of writes that watches and pages can look back
-    tokens            bearer token -> user; None means no authentication
-    authorize         decides which requests are allowed; the others get a 403
-    intercept         see `sandbox.api.routes.Intercept`
-    bookmark_seconds  seconds between the bookmarks of a watch that asked for them
+    Port 0 chooses a free one. ``history`` is the number of writes that watches and pages can look back; the other
+    arguments are those of `sandbox.api.routes.Settings`.
 
     ``server.settings.authorize`` and ``server.settings.intercept`` may be replaced while it runs.
     """
@@ -63,7 +59,7 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """Return ``http://127.0.0.1:PORT``. The port is known once the server has run."""
+        """``http://127.0.0.1:PORT``. The port is known once the server has run."""
         return f"http://127.0.0.1:{self._port}"
 
     def compact(self) -> None:
@@ -71,7 +67,7 @@ class ApiServer:
         self.api.storage.compact()
 
     async def resume(self) -> None:
-        """Start to serve, on the same port as before. Raises OSError if the port is taken."""
+        """Serve on the same port as before. Raises OSError if it is taken."""
         listening = socket.create_server(("127.0.0.1", self._port), backlog=256)
         self._port = listening.getsockname()[1]
         config = Config()

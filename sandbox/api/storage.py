@@ -1,4 +1,4 @@
-"""Objects by key, one version counter and a window of history: the part of etcd and of the watch cache."""
+"""Store objects by key, with one version counter and a window of history: the part of etcd and of the watch cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Value = Mapping[str, Any]
 
 
 class Compacted(GasError):
-    """The requested version is older than the stored history. ``oldest`` is the oldest one available."""
+    """The requested version is older than the stored history."""
 
     def __init__(self, asked: int, oldest: int) -> None:
         super().__init__(f"version {asked} is no longer available; the history begins at version {oldest}")
@@ -35,7 +35,6 @@ class Stored:
     encoded: bytes
 
     def at_version(self, version: int) -> Stored:
-        """Return the same object with another ``metadata.resourceVersion``."""
         return _stamped(self.plural, self.key, version, self.value)
 
 
@@ -54,10 +53,10 @@ class Change:
 
 
 class Storage:
-    """Objects and their history.
+    """Objects and their history. Not thread-safe.
 
     Each write takes the next version; all kinds share one counter. The last ``history`` writes are kept to serve
-    watches and to restore older states. Listeners are called after each write. Not thread-safe.
+    watches and to restore older states. Listeners are called after each write.
     """
 
     def __init__(self, history: int = 10_000) -> None:
@@ -70,11 +69,9 @@ class Storage:
 
     @property
     def version(self) -> int:
-        """Return the version of the last write."""
         return self._version
 
     def get(self, plural: str, key: str) -> Stored | None:
-        """Return an object, None if there is none."""
         return self._objects.get(plural, {}).get(key)
 
     def put(self, plural: str, key: str, value: Value) -> Stored:
@@ -116,7 +113,6 @@ class Storage:
         return self._changes[first:]
 
     def compact(self) -> None:
-        """Drop all history."""
         self._changes.clear()
         self._oldest = self._version
 

@@ -1,4 +1,4 @@
-"""Defaults that the API server adds to objects, and the checks that objects must pass."""
+"""Add the API server's defaults to objects, and check objects as it does."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ def read_metadata(kind: Kind, sent: Any) -> dict[str, Any]:
 
 
 def _metadata_causes(metadata: dict[str, Any]) -> list[Cause]:
-    """Check the name, the labels and the annotations."""
     causes = []
     name = metadata.get("name") or ""
     if not name:
@@ -116,7 +115,6 @@ def _container(container: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pod_causes(pod: dict[str, Any]) -> list[Cause]:
-    """Check the spec of a pod."""
     spec = pod["spec"]
     found = []
     if not spec.get("containers"):
@@ -183,7 +181,6 @@ def _node_defaults(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _node_causes(node: dict[str, Any]) -> list[Cause]:
-    """Check the amounts in the status of a node."""
     return [
         cause
         for field in ("capacity", "allocatable")
@@ -208,7 +205,6 @@ def _lease_defaults(lease: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lease_causes(lease: dict[str, Any]) -> list[Cause]:
-    """Check the numbers of a lease."""
     spec, found = lease["spec"], []
     if spec.get("leaseDurationSeconds", 1) <= 0:
         message = f"Invalid value: {spec['leaseDurationSeconds']}: must be greater than 0"

@@ -1,4 +1,4 @@
-"""The verbs of the Kubernetes API over the storage, without HTTP."""
+"""Implement the verbs of the Kubernetes API over the storage, without HTTP."""
 
 from __future__ import annotations
 
@@ -53,7 +53,6 @@ class Api:
             self.create(NAMESPACES, None, {"metadata": {"name": name}})
 
     def get(self, kind: Kind, namespace: str | None, name: str) -> Stored:
-        """Return an object."""
         if (stored := self.storage.get(kind.plural, _key(namespace, name))) is None:
             raise not_found(kind, name)
         return stored
@@ -126,7 +125,7 @@ class Api:
 
         options  DeleteOptions: ``gracePeriodSeconds`` (overrides ``grace``) and ``preconditions``, with a ``uid`` and a
                  ``resourceVersion``
-        grace    the grace period of the query, in seconds
+        grace    seconds, from the query
         """
         before = self.get(kind, namespace, name)
         preconditions, metadata = options.get("preconditions") or {}, before.value["metadata"]
@@ -214,7 +213,7 @@ def _check_binding(name: str, binding: dict[str, Any]) -> None:
 
 
 def _bound(pod: Value, binding: dict[str, Any], now: datetime) -> dict[str, Any]:
-    """Return the bound pod: with its node and with the annotations of the Binding.
+    """Return the bound pod, with its node and the annotations of the Binding.
 
     Raises ApiFailure (409) if the UID differs, or if the pod is already bound or is being deleted.
     """
@@ -245,10 +244,9 @@ def _bound(pod: Value, binding: dict[str, Any], now: datetime) -> dict[str, Any]
 
 
 def _marked_for_deletion(pod: Value, grace: int | None, now: datetime) -> dict[str, Any] | None:
-    """Return the pod with the marks of its deletion; None if it already ends no later than this request wants.
+    """Return the pod marked for deletion; None if it already ends no later than this request demands.
 
-    grace  grace period in seconds, as requested; None means the pod's own. It is 0 for pods without a node and for
-           pods that have ended.
+    ``grace`` is in seconds; None for the pod's own. It is 0 for pods without a node and for pods that have ended.
     """
     metadata, spec = pod["metadata"], pod["spec"]
     seconds = spec.get("terminationGracePeriodSeconds", 30) if grace is None else max(grace, 0)

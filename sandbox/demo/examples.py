@@ -1,4 +1,4 @@
-"""The demo of the examples: their pods are scheduled to nodes with fake cards, run for a while, and end."""
+"""Show the demo of the examples: their pods are scheduled to nodes with fake cards, run for a while, and end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DESCRIBED_WITHIN = 120.0
 """Seconds for the plugins to start, find their cards and write them on their nodes. A busy machine needs many."""
 
 PATIENCE = 120.0
-"""Seconds after the last file after which the demo ends, even if pods are still running."""
+"""Seconds from the last file to the end of the demo, even if pods are still running."""
 
 
 class NodeNotDescribed(GasError):
@@ -47,10 +47,8 @@ async def show_examples(
 ) -> Run:
     """Submit the pods of each file in ``directory`` to the nodes of ``directory/nodes`` and print what happens.
 
-    run    seconds that the pods run
-    pause  seconds between two files
-
-    Raises BadManifest and AmbiguousDriver; ApiFailure, NodeNotDescribed and ProcessEnded, also in an ExceptionGroup.
+    The pods run for ``run`` seconds, and files follow each other after ``pause`` seconds. Raises BadManifest and
+    AmbiguousDriver; ApiFailure, NodeNotDescribed and ProcessEnded, also in an ExceptionGroup.
     """
     nodes, files = _read_examples(directory)
     output = Output(console, pods_run=True)
@@ -84,10 +82,7 @@ async def show_examples(
 
 
 async def show_page(console: Console, directory: Path, flags: Sequence[str]) -> None:
-    """Run the same examples and the page that shows them, until cancelled. Their pods do not end.
-
-    Raises as `show_examples`.
-    """
+    """Run the same examples and the page until cancelled, with pods that do not end. Raises as `show_examples`."""
     nodes, files = _read_examples(directory)
     output = Output(Console(quiet=True), pods_run=True)  # the page shows it, and its address stays in sight
 
@@ -124,7 +119,6 @@ async def _until_described(sandbox: Sandbox, nodes: Mapping[str, Object]) -> Non
 
 
 def _print_nodes(output: Output, nodes: Mapping[str, Object], sandbox: Sandbox) -> None:
-    """Print what the plugins, and kubelet for them, have written on the nodes."""
     output.print_heading("The nodes", "Each device plugin has found its cards and described them on its node:")
     for name, node in nodes.items():
         found, before = sandbox.nodes[name], bare_node(node)["metadata"].get("labels") or {}
@@ -153,9 +147,9 @@ def _read_faultless(file: Path) -> Manifests:
 
 
 def flags_of(directory: Path) -> list[str]:
-    """Return the flags of the extender that the examples of a directory need: the lines of its file ``flags``.
+    """Return the extender's flags for the examples of a directory: the lines of its file ``flags``.
 
-    Raises BadManifest if the file cannot be read.
+    Raises BadManifest.
     """
     file = directory / "flags"
     try:

@@ -1,4 +1,4 @@
-"""Nodes and pods from YAML and JSON files: the examples, and what ``kubectl get nodes,pods -A -o yaml`` writes."""
+"""Read nodes and pods from YAML and JSON: the examples, and the output of ``kubectl get nodes,pods -A -o yaml``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ class BadManifest(GasError):
 
 @dataclass(frozen=True, slots=True)
 class Manifest(Generic[T]):
-    """An object of a file as it is written, and its fields with their types."""
-
     written: dict[str, Any]
     typed: T
 
@@ -46,7 +44,7 @@ class Manifests:
 
 
 class _Loader(yaml.CSafeLoader):
-    """A YAML loader that keeps dates as text, as Kubernetes does."""
+    """Load YAML with dates as text, as Kubernetes does."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 -- declared so by the library
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]

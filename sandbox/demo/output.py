@@ -1,4 +1,4 @@
-"""The demo's output: a line for each event of a pod, and tables at the end."""
+"""Print the demo's output: a line for each event of a pod, and tables at the end."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from sandbox.hardware.described_node import is_gpu_resource
 _RECEIPTS = (decision.ALLOCATED_INIT_CARDS, decision.ALLOCATED_CARDS)
 
 _MOST_NODES = 4
-"""Number of nodes whose amounts are printed for one waiting pod."""
+"""Most nodes whose amounts are printed for one waiting pod."""
 
 _MOST_NAMES = 8
-"""Number of pods that are named in one line."""
+"""Most pods that are named in one line."""
 
 _MOST_FOUND = 40
-"""Number of pods already on nodes up to which a table of them is printed."""
+"""Most pods already on nodes for which a table is printed."""
 
 _LEGEND = "Notation: a|b are two containers, a,b two cards of one; (a) is an init container or sidecar, gt0 a tile."
 
 
 class Output:
-    """Print what happens to the pods it is shown. `print_summary` ends it.
+    """Print what happens to pods. `print_summary` ends it.
 
     Lines are wrapped for a terminal and kept whole for a pipe.
 
-    pods_run   whether nodes run their pods, so that devices in containers are printed as well
+    pods_run   nodes run their pods, so that devices in containers are printed as well
     histories  by UID, in the order in which the pods were first seen
     """
 
@@ -47,20 +47,17 @@ class Output:
 
     @property
     def submitted(self) -> list[PodHistory]:
-        """Return the histories of the pods that had no node when they were first seen."""
+        """The histories of the pods that had no node when they were first seen."""
         return [history for history in self.histories.values() if not history.found]
 
     @property
     def seconds(self) -> float:
-        """Return the seconds since the start of the demo."""
         return time.monotonic() - self._started
 
     def print_line(self, text: str) -> None:
-        """Print an emphasized line."""
         self._print("", Text(text, "bold"))
 
     def print_heading(self, title: str, about: str) -> None:
-        """Print the title of a section and a sentence about it."""
         self._console.print()
         self._print("", Text(title, "bold"))
         self._print("  ", Text(about, "italic"))
@@ -75,7 +72,6 @@ class Output:
         self._print(f"  {'':16}  resources  ", Text("  ".join(shown_amounts)))
 
     def print_warning(self, sentence: str) -> None:
-        """Print a warning."""
         self._print("warning: ", Text(sentence, "yellow"))
 
     def pod_changed(
@@ -83,7 +79,7 @@ class Output:
     ) -> str | None:
         """Record and print a change of a pod. Return its UID if it waits for a new reason, else None.
 
-        look_inside  returns the devices in the containers of a running pod; None if pods do not run
+        ``look_inside`` returns the devices in the containers of a running pod; None if pods do not run.
         """
         if after is None:
             return None
@@ -101,7 +97,7 @@ class Output:
     def print_waiting(self, uid: str, details: Mapping[str, list[str]]) -> None:
         """Print why a pod waits.
 
-        details  node -> what the extender says about its cards: ``["card0: sentence", ...]``
+        ``details`` are, by node, what the extender says about its cards: ``["card0: sentence", ...]``.
         """
         history = self.histories[uid]
         if history.bound is not None:
@@ -116,7 +112,7 @@ class Output:
             self._print(f"{'':11}", Text(f"and {counted(len(nodes) - _MOST_NODES, 'more node')}", "dim"))
 
     def print_summary(self, title: str, *, show_times: bool) -> None:
-        """Print where every pod went, or why it has no node. ``show_times``: with how long each has waited."""
+        """Print where every pod went, or why it has no node; with ``show_times`` also how long each has waited."""
         found = [history for history in self.histories.values() if history.found and history.asks_for_gpus]
         if len(found) > _MOST_FOUND:
             self._console.print()
@@ -166,7 +162,6 @@ class Output:
     def _record_status(
         self, history: PodHistory, pod: Object, look_inside: Callable[[Object], InsidePod] | None
     ) -> None:
-        """Record and print what the pod's node has done."""
         status = pod.get("status", {})
         phase = status.get("phase")
         if phase == "Running" and history.inside is None and history.asks_for_gpus and look_inside is not None:
@@ -192,7 +187,7 @@ class Output:
         self._print(f"{self.seconds:6.1f} s  {history.name:20}  ", text)
 
     def _print(self, margin: str, text: Text) -> None:
-        """Print text after its margin. On a terminal, long text is wrapped and indented."""
+        """Print text after its margin, wrapped and indented on a terminal."""
         if not self._console.is_terminal:
             self._console.print(Text(margin).append_text(text), soft_wrap=True)
             return
@@ -205,7 +200,7 @@ class Output:
             margin = " " * left
 
     def _print_table(self, title: str, histories: Iterable[PodHistory], until: float | None = None) -> None:
-        """Print a table. ``until``: the time up to which waiting pods have waited; None leaves that column out."""
+        """Print a table. Waiting pods have waited up to ``until``; None leaves that column out."""
         self._console.print()
         self._print("", Text(title, "italic"))
         table = Table(box=SIMPLE, pad_edge=False)
@@ -226,7 +221,6 @@ class Output:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return ``1 node``, ``2 nodes``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 

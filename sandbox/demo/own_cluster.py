@@ -1,4 +1,4 @@
-"""The demo of a user's own cluster: nodes and bound pods are created as they are, waiting pods are scheduled."""
+"""Show the demo of a user's own cluster: nodes and bound pods are created as they are, waiting pods are scheduled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sandbox.demo.sandbox import create_pod, running_sandbox
 from sandbox.scheduler.scheduler import NAME as SCHEDULER
 
 QUIET_SECONDS = 1.0
-"""The demo ends when nothing has changed for this many seconds after every pod was tried."""
+"""Seconds without a change, after every pod was tried, after which the demo ends."""
 
 PATIENCE = 300.0
 """Seconds after which the demo ends in any case."""
@@ -29,8 +29,8 @@ PATIENCE = 300.0
 async def show_cluster(console: Console, file: Path, manifests: Manifests, flags: Sequence[str]) -> bool:
     """Print where the waiting pods would go. They are tried in kube-scheduler's order: by priority, then by age.
 
-    Returns whether every object of the file could be used; a warning is printed for each of the others.
-    Raises BadManifest if there is no node, and ProcessEnded, also in an ExceptionGroup.
+    Returns whether every object of the file could be used; a warning is printed for each of the others. Raises
+    BadManifest if there is no node, and ProcessEnded, also in an ExceptionGroup.
     """
     if not manifests.nodes:
         wanted = "write the file with `kubectl get nodes,pods -A -o yaml`"
@@ -92,7 +92,7 @@ def _ignored(manifests: Manifests) -> str:
 
 
 def _kind_if_ignored(pod: InspectedPod) -> str:
-    """Return a noun for a pod that needs no node or has another scheduler, "" for other pods."""
+    """Return a noun for a pod that needs no node or has another scheduler; empty for other pods."""
     if pod.is_over:
         return "ended pod"
     if pod.node_name:
@@ -104,7 +104,6 @@ def _kind_if_ignored(pod: InspectedPod) -> str:
 
 
 def _keeps_pods_away(node: InspectedNode) -> bool:
-    """Return whether the node has a taint that keeps away pods without a toleration."""
     return any(taint.effect in ("NoSchedule", "NoExecute") for taint in node.spec.taints or ())
 
 
@@ -113,7 +112,7 @@ def _limitations(
     bound: Sequence[Manifest[InspectedPod]],
     waiting: Sequence[Manifest[InspectedPod]],
 ) -> list[str]:
-    """Return what the result does not take into account, as sentences."""
+    """Return sentences about what the result does not take into account."""
     names = {node.typed.name for node in nodes}
     sentences = []
     for name, count in Counter(pod.typed.node_name for pod in bound if pod.typed.node_name not in names).items():

@@ -1,4 +1,4 @@
-"""A picture of a run of the demo: an SVG timeline with a row for each card and a bar for each pod that holds it."""
+"""Draw a run of the demo: an SVG timeline with a row for each card and a bar for each pod that has it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sandbox.demo.pod_history import PodHistory
 from sandbox.hardware.described_node import Hardware
 
 WIDTH = 960
-"""In pixels. The README shows the picture about 850 pixels wide."""
+"""Pixels. The README shows the picture about 850 pixels wide."""
 
 _LEFT, _RIGHT = 150, 20
 _LANE, _BAR = 20, 17
 _HEAD, _NODE_GAP = 78, 14
 
 _SHORTEST_WAIT = 0.5
-"""Seconds that a pod has to wait to be shown as waiting."""
+"""Least seconds that a pod waits to be shown as waiting."""
 
 _COLORS = ("#3f6f9f", "#95578a", "#41853a", "#b5496f", "#2a7f7b", "#ad5a1e", "#6a5fa5", "#7d6c25")
 
@@ -49,11 +49,7 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-s
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A finished run of the demo.
-
-    pods   in the order in which they were submitted
-    nodes  node -> its cards
-    """
+    """A finished run of the demo: pods in the order in which they were submitted, and the cards of nodes."""
 
     pods: Sequence[PodHistory]
     nodes: Mapping[str, Hardware]
@@ -139,7 +135,6 @@ class _Drawing:
 
 
 def draw(run: Run) -> str:
-    """Return the picture of a run as SVG."""
     start = min(pod.seen for pod in run.pods)
     end = max(pod.ended or pod.bound or pod.seen for pod in run.pods) - start
     drawing = _Drawing(end * 1.02)
@@ -235,7 +230,7 @@ def _rows(cards: Sequence[Card], bars: Mapping[Card, Sequence[_Bar]]) -> list[tu
 
 
 def _lanes(bars: Sequence[_Bar]) -> list[list[_Bar]]:
-    """Put bars that overlap in time into different lanes. ``bars`` are in order of time."""
+    """Put bars that overlap into different lanes. ``bars`` are in order of time."""
     lanes: list[list[_Bar]] = []
     for bar in bars:
         for lane in lanes:

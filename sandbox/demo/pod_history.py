@@ -1,4 +1,4 @@
-"""The history of one pod in the demo: the cards that were decided for it and the devices in its containers."""
+"""Record the history of one pod in the demo: the cards decided for it and the devices in its containers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class InsidePod:
 
     cards       in the form of the annotations; those of init containers and sidecars first, in parentheses
     devices     such as ``card0 renderD128``; if several containers have devices: ``NAME: devices; NAME: devices``
-    as_decided  whether each container has exactly the cards that the pod's annotations name for it
+    as_decided  each container has exactly the cards that the pod's annotations name for it
     """
 
     cards: str
@@ -40,13 +40,13 @@ class InsidePod:
 class PodHistory:
     """The events of one pod so far. Times are seconds since the start of the demo, None for events still to come.
 
-    name           of the pod, after its namespace unless that is ``default``
-    asks_for_gpus  whether a container requests a GPU resource
-    found          whether the pod already had a node when it was first seen
-    reason         why it waited: the scheduler's latest sentence
-    is_printed     whether its node, or the reason why it has none, has been printed
-    inside         the devices in its containers; None until they run, and where nothing runs
-    receipt        what its node reports to have allocated, if this differs from the decision
+    name            of the pod, after its namespace unless that is ``default``
+    asks_for_gpus   a container requests a GPU resource
+    found           the pod already had a node when it was first seen
+    reason          why it waited: the scheduler's latest sentence
+    is_printed      its node, or the reason why it has none, has been printed
+    inside          None until its containers run, and where nothing runs
+    receipt         what its node reports to have allocated, if this differs from the decision
     """
 
     name: str
@@ -64,18 +64,16 @@ class PodHistory:
 
     @classmethod
     def of(cls, pod: Object, seen: float) -> PodHistory:
-        """Begin the history of a pod."""
         metadata, spec = pod["metadata"], pod["spec"]
         name = metadata["name"] if metadata["namespace"] == "default" else f"{metadata['namespace']}/{metadata['name']}"
         return cls(name, seen, asks_for_gpus=_asks_for_gpus(spec), found=bool(spec.get("nodeName")))
 
     @property
     def cards(self) -> str:
-        """Return the decided cards: containers separated by ``|``, cards by ``,``, with tiles where tiles were decided.
+        """The decided cards, separated by ``|`` for containers and ``,`` for cards, with decided tiles.
 
-        The cards of a container are in natural order, which may differ from the order of the decision.
-
-        Those of init containers and sidecars come first, in parentheses: ``(card0|card0) card2``.
+        The cards of a container are in natural order, which may differ from the order of the decision. Those of init
+        containers and sidecars come first, in parentheses: ``(card0|card0) card2``.
         """
         if not self.node or not self.asks_for_gpus:
             return ""
@@ -91,7 +89,7 @@ class PodHistory:
 
 
 def inside_pod(pod: Object, containers: Containers) -> InsidePod:
-    """Look into the containers of a pod. All of them must have been started."""
+    """Return the devices in the containers of a pod, all of which must have been started."""
     uid, spec = pod["metadata"]["uid"], pod["spec"]
     annotations = pod["metadata"].get("annotations") or {}
     found: dict[str, list[tuple[str, ContainerDevices]]] = {}
@@ -109,7 +107,7 @@ def inside_pod(pod: Object, containers: Containers) -> InsidePod:
 
 
 def waiting_reason(pod: Object) -> str:
-    """Return the scheduler's sentence why the pod has no node, "" if there is none."""
+    """Return the scheduler's sentence about why the pod has no node; empty if there is none."""
     for condition in pod.get("status", {}).get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition.get("message", ""))
@@ -117,7 +115,7 @@ def waiting_reason(pod: Object) -> str:
 
 
 def _sorted(cards: str) -> str:
-    """Return the cards of one container in natural order, as `InsidePod` has them; as it is if it is malformed."""
+    """Return the cards of one container in natural order, as `InsidePod` has them; malformed text stays as it is."""
     entries = cards.split(",")
     try:
         return ",".join(sorted(entries, key=lambda entry: Card.parse(entry.partition(":")[0])))

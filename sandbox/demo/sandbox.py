@@ -1,4 +1,4 @@
-"""The sandbox that a demo runs in: API server, scheduler, real extender, and nodes with or without a plugin."""
+"""Run the sandbox of a demo: API server, scheduler, real extender, and nodes with or without a plugin."""
 
 from __future__ import annotations
 
@@ -33,15 +33,14 @@ from sandbox.scheduler.scheduler import Scheduler
 
 _PREFIX = "gas-sandbox-"
 _RANDOM = 8
-"""Number of characters that ``tempfile`` adds to the prefix."""
 
 
 LONGEST_SOCKET = "n999/device-plugins/gpu.intel.com-i915.sock"
-"""The longest path of a socket of a node, relative to the directory of the sandbox."""
+"""The longest path of a node's socket, relative to the directory of the sandbox."""
 
 
 def _short_temporary_directory() -> TemporaryDirectory[str]:
-    """Create a temporary directory in the usual place, or in /tmp if that path is too long for the nodes' sockets."""
+    """Create a temporary directory, in /tmp if the usual place has a path too long for the nodes' sockets."""
     usual, longest = tempfile.gettempdir(), LONGEST_PATH - len(LONGEST_SOCKET) - len(_PREFIX) - _RANDOM - 2
     parent = usual if len(os.fsencode(usual)) <= longest else "/tmp"  # noqa: S108 -- it is short
     return TemporaryDirectory(prefix=_PREFIX, dir=parent)
@@ -52,11 +51,8 @@ async def _run_plugin_node(
 ) -> NoReturn:
     """Run a node with fake cards: a kubelet in this process, and the real device plugin as a process of its own.
 
-    directory   for its cards, sockets and logs; its path must be short
-    kubeconfig  file by which its plugin finds the API server
-    flags       more flags of its plugin
-
-    Raises ProcessEnded in an ExceptionGroup when its plugin ends.
+    ``directory`` is for its cards, sockets and logs; its path must be short. Raises ProcessEnded in an ExceptionGroup
+    when its plugin ends.
     """
     tree = directory / "tree"
     write_tree(tree, hardware.gpus)
@@ -101,7 +97,6 @@ class Sandbox:
         self._changed = asyncio.Event()
 
     def submit(self, pod: Object) -> None:
-        """Create a pod. Raises ApiFailure."""
         create_pod(self._api, pod)
 
     async def print_problems(self) -> None:
@@ -119,13 +114,11 @@ class Sandbox:
         return self.output.pod_changed(before, after, self._inside if self.containers else None)
 
     def node_changed(self, before: Object | None, after: Object | None) -> None:
-        """Record a change of a node."""
         self._changed.set()
         if after is not None:
             self.nodes[after["metadata"]["name"]] = after
 
     def _inside(self, pod: Object) -> InsidePod:
-        """Return the devices in the containers of a pod on a node with a plugin."""
         return inside_pod(pod, self.containers[pod["spec"]["nodeName"]])
 
     async def print_waiting(self, uid: str) -> None:
@@ -177,9 +170,9 @@ async def running_sandbox(
     """Run a sandbox as long as the block. Its extender is ready when the block begins.
 
     set_up    creates the first nodes and pods
-    flags     flags of the extender
-    hardware  node -> its cards: these nodes get a kubelet and a device plugin, which run pods; on other nodes pods are
-              only bound
+    flags     of the extender
+    hardware  by node, its cards: these nodes get a kubelet and a device plugin, which run pods; on others pods are only
+              bound
     pace      of those kubelets
 
     Raises ProcessEnded, in an ExceptionGroup once the block has begun.
@@ -221,7 +214,7 @@ async def running_sandbox(
 
 
 def _vocabulary_flags(flags: Sequence[str]) -> list[str]:
-    """Return the flags of plugins that speak the same vocabularies as an extender with these flags."""
+    """Return a plugin's flags for the vocabularies of an extender with these flags."""
     parsed = parse_flags(flags)
     names = ",".join(each.name for each in parsed.vocabularies)
     of_vocabularies = [

@@ -1,4 +1,4 @@
-"""Fake cards derived from a node's manifest: with them the plugin writes on the node what the manifest says.
+"""Derive fake cards from a node's manifest, with which the plugin writes on the node what the manifest says.
 
 A node is a mapping in the form of the API: ``metadata`` with ``labels``, ``status`` with ``allocatable``.
 """
@@ -30,7 +30,7 @@ _VOCABULARIES = Vocabularies(KNOWN)
 
 
 class AmbiguousDriver(GasError):
-    """A manifest that does not say which driver a card has."""
+    """A manifest does not say which driver a card has."""
 
     exit_code = 2
 
@@ -40,7 +40,7 @@ class Hardware:
     """The cards of a node and how its plugin shares them.
 
     shared_dev_num   number of containers that may share one card
-    memory_override  bytes of memory of a card whose size sysfs does not show; None if there is no such card
+    memory_override  bytes of a card whose memory sysfs does not show
     """
 
     gpus: tuple[FakeGpu, ...]
@@ -65,7 +65,7 @@ def hardware_of(node: Object) -> Hardware:
 
 
 def bare_node(node: Object) -> dict[str, Any]:
-    """Return the node without everything that its plugin and its kubelet will write on it."""
+    """Return the node without what its plugin and its kubelet will write on it."""
     bare: dict[str, Any] = merge_patched(
         node, node_patch(msgspec.convert(node, Node), NodeDescription(), _VOCABULARIES) or {}
     )
@@ -77,7 +77,7 @@ def bare_node(node: Object) -> dict[str, Any]:
 
 
 def missing_fields(node: Object, found: Object) -> list[str]:
-    """Name the labels and resources of the manifest ``node`` that ``found``, the node in the API, does not show yet."""
+    """Return the labels and resources of ``node``, the manifest, that ``found``, the node in the API, lacks."""
     metadata, allocatable = found["metadata"], found.get("status", {}).get("allocatable") or {}
     labels = {name: value for name, value in (node["metadata"].get("labels") or {}).items() if name != names.CARDS}
     amounts = (node.get("status") or {}).get("allocatable") or {}

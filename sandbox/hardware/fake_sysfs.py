@@ -1,4 +1,4 @@
-"""Trees of real files and links that look like sysfs and ``/dev`` of a node with Intel GPUs.
+"""Write trees of real files and links that look like sysfs and ``/dev`` of a node with Intel GPUs.
 
     write_tree(root, fake_gpus(FLEX_170, 4) + fake_gpus(MAX_1550, 2, first=4))
 
@@ -42,7 +42,6 @@ MAX_1550_XE = Model(device_id="0x0bd5", driver="xe", tiles=2, memory=64 * 2**30)
 class FakeGpu:
     """One card of the tree.
 
-    card               number of the card
     pci_path           directories from the PCI root to the device, as in ``/sys/devices``
     virtual_functions  number of enabled virtual functions; None if the card does not support any
     mei                number of its management engine; None if it has none
@@ -71,8 +70,8 @@ def fake_gpus(
 ) -> tuple[FakeGpu, ...]:
     """Return cards of one model, numbered from ``first``.
 
-    numa_nodes  number of NUMA nodes; the cards are spread in blocks: 4 cards on 2 nodes are on 0, 0, 1, 1
-    per_board   number of cards per board; cards of a board share the first three directories of their PCI path
+    numa_nodes  number of NUMA nodes, to which the cards are spread in blocks: 4 cards on 2 nodes are on 0, 0, 1, 1
+    per_board   number of cards per board, which share the first three directories of their PCI path
     """
     gpus: list[FakeGpu] = []
     for index in range(count):
@@ -111,7 +110,7 @@ def with_virtual_functions(physical: FakeGpu, count: int, *, first: int) -> tupl
 def write_tree(root: Path, gpus: tuple[FakeGpu, ...], *, character_devices: bool = False) -> None:
     """Write the marker and all cards below ``root``. Existing files stay.
 
-    character_devices  create real device nodes, which containers can use but only root can create, not empty files
+    ``character_devices`` creates real device nodes, which containers can use but only root can create, not empty files.
     """
     for directory in ("sys/class/drm", "dev/dri"):
         (root / directory).mkdir(parents=True, exist_ok=True)
@@ -155,12 +154,10 @@ def remove_gpu(root: Path, gpu: FakeGpu) -> None:
 
 
 def card_directory(root: Path, gpu: FakeGpu) -> Path:
-    """Return the card's directory in ``/sys/class/drm``."""
     return root / "sys/class/drm" / f"card{gpu.card}"
 
 
 def device_directory(root: Path, gpu: FakeGpu) -> Path:
-    """Return the directory of the card's PCI device."""
     return root.joinpath("sys/devices", *gpu.pci_path)
 
 

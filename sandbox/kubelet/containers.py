@@ -1,4 +1,4 @@
-"""Simulated containers: the devices each was given, and how long each runs."""
+"""Simulate containers: the devices each was given, and how long each runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 RUN_SECONDS = "gas-sandbox/run-seconds"
 """Pod annotation: seconds that its containers run."""
 STOP_SECONDS = "gas-sandbox/stop-seconds"
-"""Pod annotation: seconds that its containers take to end when asked to, limited by the grace period."""
+"""Pod annotation: seconds that its containers take to end when stopped, limited by the grace period."""
 RESTART_SECONDS = "gas-sandbox/restart-seconds"
 """Pod annotation: seconds after which its containers fail once, to be started again."""
 
@@ -22,19 +22,19 @@ RESTART_SECONDS = "gas-sandbox/restart-seconds"
 
 @dataclass(frozen=True, slots=True)
 class KubeletPace:
-    """How long a kubelet and its pods take, in seconds. Annotations of a pod override ``run`` and ``stop``.
+    """The times that a kubelet and its pods take, in seconds. Annotations of a pod override ``run`` and ``stop``.
 
-    start       time from a pod's admission to the start of its first container
+    start       from a pod's admission to the start of its first container
     init        run time of each init container
-    run         run time of the other containers; None means until they are deleted
-    stop        time that containers take to end when asked to
-    status      interval between two updates of the node's status
-    connecting  time limit for connecting to a plugin that registers
-    sources     time from the kubelet's start until it learns of any pod
-    teardown    time from the end of a pod's last container until the pod is over and its devices are free
-    removal     time from then until a deleted pod is gone
-    retry       pause before a request is repeated that the API server or a plugin did not carry out
-    spread      returns how long something takes that takes a number of seconds at most
+    run         run time of the other containers; None until they are deleted
+    stop        from asking containers to end to their end
+    status      between two updates of the node's status
+    connecting  limit for connecting to a plugin that registers
+    sources     from the kubelet's start until it learns of any pod
+    teardown    from the end of a pod's last container until the pod is over and its devices are free
+    removal     from then until a deleted pod is gone
+    retry       before repeating a request that the API server or a plugin did not carry out
+    spread      returns the time of something that takes at most these seconds
     """
 
     start: float = 0
@@ -50,13 +50,13 @@ class KubeletPace:
     spread: Callable[[float], float] = lambda seconds: seconds
 
     async def wait(self, seconds: float) -> None:
-        """Let the time pass that something takes which takes this many seconds at most."""
+        """Sleep for the time of something that takes at most these seconds."""
         if seconds:
             await asyncio.sleep(self.spread(seconds))
 
 
 def annotated_seconds(pod: dict[str, Any], annotation: str, container: str, otherwise: float | None) -> float | None:
-    """Return the number in an annotation of a pod, for a container or for all; ``otherwise`` if there is none."""
+    """Return the number in a pod's annotation, for a container or for all; ``otherwise`` if there is none."""
     annotations = pod["metadata"].get("annotations") or {}
     for name in (f"{annotation}.{container}", annotation):
         with suppress(KeyError, ValueError):
@@ -66,11 +66,7 @@ def annotated_seconds(pod: dict[str, Any], annotation: str, container: str, othe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerDevices:
-    """Everything that device plugins added to a container.
-
-    device_nodes  path in the container -> path on the host
-    mounts        path in the container -> path on the host, for files and directories
-    """
+    """Everything that device plugins added to a container. Paths on the host are by path in the container."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     device_nodes: Mapping[str, str] = field(default_factory=dict)
@@ -105,14 +101,13 @@ class Container:
 
     @property
     def is_running(self) -> bool:
-        """Return whether it has not ended yet."""
         return not self.ended.is_set()
 
 
 class Containers:
     """The containers of one node. They keep running without a kubelet; a reboot ends them all.
 
-    later  calls a function after a number of seconds, by default on the running event loop
+    ``later`` calls a function after a number of seconds, by default on the running event loop.
     """
 
     def __init__(self, later: Callable[..., object] | None = None) -> None:
@@ -120,11 +115,9 @@ class Containers:
         self._last: dict[tuple[str, str], Container] = {}
 
     def get(self, uid: str, name: str) -> Container | None:
-        """Return the last run of a container, running or ended; None if it was never started."""
         return self._last.get((uid, name))
 
     def is_running(self, uid: str, name: str) -> bool:
-        """Return whether a container was started and has not ended."""
         return (last := self.get(uid, name)) is not None and last.is_running
 
     def start(
@@ -140,18 +133,15 @@ class Containers:
         return container
 
     def stop(self, uid: str) -> None:
-        """Stop all containers of a pod."""
         for (owner, _), container in self._last.items():
             if owner == uid:
                 _end(container, succeeded=True)
 
     def forget(self, uid: str) -> None:
-        """Stop the containers of a pod that is gone, and forget them."""
         self.stop(uid)
         self._last = {key: container for key, container in self._last.items() if key[0] != uid}
 
     def reboot(self) -> None:
-        """Stop all containers at once."""
         for container in self._last.values():
             _end(container, succeeded=False)
 

@@ -1,4 +1,4 @@
-"""Kubelet's device manager: which devices exist, which container has which, and how they are chosen."""
+"""Manage devices as kubelet does: which exist, which container has which, and how they are chosen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NodeAmounts = Mapping[str, int]
 class Allocation:
     """The devices of one container of one resource.
 
-    response  the plugin's encoded ContainerAllocateResponse, applied at each start of the container
+    ``response`` is the plugin's encoded ContainerAllocateResponse, applied at each start of the container.
     """
 
     ids: frozenset[str]
@@ -40,7 +40,6 @@ class DeviceState:
 
     @property
     def resources(self) -> frozenset[str]:
-        """Return all resources that a plugin has ever reported."""
         return frozenset(self._healthy)
 
     def is_device_resource(self, resource: str) -> bool:
@@ -48,7 +47,7 @@ class DeviceState:
         return resource in self._healthy or resource in self._in_use()
 
     def report(self, resource: str, devices: api.ListAndWatchResponse) -> None:
-        """Store what a plugin reports: all of its ids, whether each is healthy, and the NUMA nodes if there are any."""
+        """Store what a plugin reports: all of its ids, whether each is healthy, and NUMA nodes."""
         self._healthy[resource] = frozenset(each.ID for each in devices.devices if each.health == "Healthy")
         self._unhealthy[resource] = frozenset(each.ID for each in devices.devices) - self._healthy[resource]
         self._numa[resource] = {each.ID: frozenset(node.ID for node in each.topology.nodes) for each in devices.devices}
@@ -65,11 +64,10 @@ class DeviceState:
         self._unhealthy[resource] = self._unhealthy.get(resource, frozenset()) | healthy
 
     def healthy(self, resource: str) -> frozenset[str] | None:
-        """Return the healthy ids, None for a resource that no plugin has reported."""
+        """Return the healthy ids; None for a resource that no plugin has reported."""
         return self._healthy.get(resource)
 
     def numa_nodes(self, resource: str, id_: str) -> frozenset[int]:
-        """Return the NUMA nodes of a device; empty if its plugin reports none."""
         return self._numa.get(resource, {}).get(id_, frozenset())
 
     def free(self, resource: str) -> frozenset[str]:
@@ -77,19 +75,15 @@ class DeviceState:
         return self._healthy.get(resource, frozenset()) - self._in_use().get(resource, frozenset())
 
     def allocations_of(self, uid: str, container: str) -> Mapping[str, Allocation]:
-        """Return what a container has, by resource."""
         return self.allocations.get(uid, {}).get(container, {})
 
     def add_allocation(self, uid: str, container: str, resource: str, allocation: Allocation) -> None:
-        """Store what a container gets of a resource."""
         self.allocations.setdefault(uid, {}).setdefault(container, {})[resource] = allocation
 
     def keep_only(self, uids: Collection[str]) -> None:
-        """Release the devices of all other pods."""
         self.allocations = {uid: containers for uid, containers in self.allocations.items() if uid in uids}
 
     def capacity(self) -> NodeAmounts:
-        """Return the number of ids by resource."""
         return {name: len(self._healthy[name]) + len(self._unhealthy[name]) for name in self._healthy}
 
     def allocatable(self) -> NodeAmounts:
@@ -138,17 +132,16 @@ InAnyOrder = Callable[[Iterable[str]], list[str]]
 
 
 def in_any_order(texts: Iterable[str]) -> list[str]:
-    """Return texts in a random order."""
     ordered = sorted(texts)
     return SystemRandom().sample(ordered, len(ordered))
 
 
 class NoDevices(GasError):
-    """A container cannot get its devices; its pod is rejected for good. The sentence is kubelet's."""
+    """A container cannot get its devices, so its pod is rejected for good. The sentence is kubelet's."""
 
 
 class PluginFailed(GasError):
-    """A plugin cannot be called, or returned an error. The text is the one that kubelet writes."""
+    """A plugin cannot be called, or returned an error. The text is kubelet's."""
 
 
 class Plugins(Protocol):
@@ -166,8 +159,6 @@ class Plugins(Protocol):
 class DeviceManager:
     """Give devices to containers.
 
-    state         the devices and their allocations
-    plugins       the plugins that are called
     in_any_order  decides where kubelet's order is random
     save          called after an allocation
     """
@@ -188,8 +179,7 @@ class DeviceManager:
     async def allocate_pod(self, pod: Object, *, runs_already: Callable[[str], bool]) -> None:
         """Allocate devices to the containers of a pod: to init containers in order, then to the others.
 
-        runs_already  returns whether a container, by name, has run since before kubelet's start; these are skipped
-
+        ``runs_already`` returns whether a container, by name, has run since before kubelet's start; these are skipped.
         Raises NoDevices and PluginFailed. What earlier containers got then stays allocated until the pod is removed.
         """
         uid, init = pod["metadata"]["uid"], pod["spec"].get("initContainers") or []

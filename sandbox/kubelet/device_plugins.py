@@ -1,4 +1,4 @@
-"""Kubelet's side of the device plugin API: plugins register here and are called at their own sockets."""
+"""Implement kubelet's side of the device plugin API: plugins register here and are called at their own sockets."""
 
 from __future__ import annotations
 
@@ -41,10 +41,7 @@ _OPTIONS = (("grpc.use_local_subchannel_pool", 1),)
 
 @dataclass(slots=True, eq=False)
 class _Endpoint:
-    """One registration of a plugin, with the connection to its socket.
-
-    socket  the name of the plugin's socket
-    """
+    """One registration of a plugin, with the connection to its socket of this name."""
 
     resource: str
     socket: str
@@ -86,7 +83,7 @@ class DevicePlugins(RegistrationServicer):
         self._watching: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
-        """Remove every socket in the directory, then serve until cancelled. Do not remove the own socket at the end."""
+        """Remove every socket in the directory, then serve until cancelled and leave the own socket."""
         self._directory.mkdir(parents=True, exist_ok=True)
         for path in self._directory.iterdir():
             if path.is_socket():
@@ -227,7 +224,6 @@ async def _call(endpoint: _Endpoint, call: Awaitable[_Response]) -> _Response:
 
 
 def _go_error(error: Exception) -> str:
-    """Format an error as Go's gRPC does."""
     if not isinstance(error, aio.AioRpcError):
         return "context deadline exceeded"
     code = "".join(word.capitalize() for word in error.code().name.split("_"))

@@ -1,4 +1,4 @@
-"""A kubelet with its sockets, its checkpoint and the status of its node, inside the process."""
+"""Run a kubelet in this process, with its sockets, its checkpoint and the status of its node."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class NodeStatusWriter:
         return f"/api/v1/nodes/{self._name}"
 
     async def register(self) -> None:
-        """Create the node, or say that it is ready if it exists. Raises aiohttp.ClientError."""
+        """Create the node, or mark it as ready if it exists. Raises aiohttp.ClientError."""
         node = {"metadata": {"name": self._name, "labels": {"kubernetes.io/hostname": self._name}}}
         ready = {"conditions": [{"type": "Ready", "status": "True"}]}
         status = {"capacity": _NODE_RESOURCES, "allocatable": _NODE_RESOURCES, **ready}
@@ -49,10 +49,7 @@ class NodeStatusWriter:
                 await self._client.patch(f"{self._path}/status", {"status": ready})
 
     async def update(self, capacity: NodeAmounts, allocatable: NodeAmounts) -> None:
-        """Write the amounts of all device resources.
-
-        Extended resources that other programs wrote as capacity become allocatable too.
-        """
+        """Write the amounts of all device resources. Capacity that other programs wrote becomes allocatable too."""
         with suppress(*API_FAILURES):
             found = (await self._client.get(self._path)).get("status", {})
             before: Object = {field: found.get(field) or {} for field in ("capacity", "allocatable")}
@@ -81,9 +78,8 @@ class Kubelet:
     Cancelling `run` is like killing kubelet: containers keep running and its sockets stay. A new Kubelet with the same
     ``root`` and ``containers`` is its restart.
 
-    release     minor release of Kubernetes whose kubelet this one behaves as, 34 to 37
-    root        replaces ``/var/lib/kubelet``: holds sockets and the checkpoint; its path must be short
-    containers  the containers of the node
+    release  minor release of Kubernetes whose kubelet this one behaves as, 34 to 37
+    root     replaces ``/var/lib/kubelet``: for sockets and the checkpoint; its path must be short
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Kubelet's PodResources API: which containers have which devices."""
+"""Serve kubelet's PodResources API: which containers have which devices."""
 
 from __future__ import annotations
 
@@ -23,17 +23,14 @@ Object = dict[str, Any]
 
 AT_ONCE = 10
 PER_SECOND = 100
-"""Kubelet's rate limit for requests of all clients; requests above it are refused."""
+"""Kubelet's rate limit for all clients together; requests above it are refused."""
 
 _Request = TypeVar("_Request")
 _Response = TypeVar("_Response")
 
 
 class PodResourcesServer(PodResourcesListerServicer):
-    """Serve the API at one socket.
-
-    active_pods  returns the pods that have been admitted and have not ended
-    """
+    """Serve the API at one socket. ``active_pods`` returns the pods that have been admitted and have not ended."""
 
     def __init__(self, socket: Path, state: DeviceState, active_pods: Callable[[], Iterable[Object]]) -> None:
         self._socket = socket
@@ -78,14 +75,12 @@ class PodResourcesServer(PodResourcesListerServicer):
         request: api.AllocatableResourcesRequest,
         context: aio.ServicerContext[api.AllocatableResourcesRequest, api.AllocatableResourcesResponse],
     ) -> api.AllocatableResourcesResponse:
-        """List all healthy ids, allocated or not."""
         await self._limit.take(context)
         healthy = {resource: self._state.healthy(resource) or () for resource in sorted(self._state.resources)}
         devices = [part for resource, ids in healthy.items() for part in _devices(resource, ids, self._state)]
         return api.AllocatableResourcesResponse(devices=devices)
 
     def _pods(self) -> list[api.PodResources]:
-        """List the sidecars and app containers of each pod, with or without devices."""
         return [
             api.PodResources(
                 name=pod["metadata"]["name"],
@@ -97,7 +92,7 @@ class PodResourcesServer(PodResourcesListerServicer):
 
 
 class _Limit:
-    """Kubelet's rate limit for all clients together: bursts of `AT_ONCE`, then `PER_SECOND`."""
+    """Kubelet's rate limit: bursts of `AT_ONCE`, then `PER_SECOND`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

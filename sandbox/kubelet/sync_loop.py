@@ -1,4 +1,4 @@
-"""The part of kubelet that needs no sockets: it admits the pods of its node, gives them devices, runs and ends them."""
+"""Run the part of kubelet that needs no sockets: admit the pods of a node, give them devices, run and end them."""
 
 from __future__ import annotations
 
@@ -40,8 +40,6 @@ class SyncLoop:
 
     Cancelling `run` is like killing kubelet: containers keep running, and another SyncLoop with the same devices and
     containers takes over. All admissions, starts and ends wait while a plugin is called.
-
-    now  returns the time
     """
 
     def __init__(
@@ -70,7 +68,6 @@ class SyncLoop:
         self._restarting = True
 
     async def run(self) -> None:
-        """Run until cancelled."""
         path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{self._node}"
         async with asyncio.TaskGroup() as self._tasks:
             await asyncio.sleep(self._pace.sources)
@@ -171,7 +168,6 @@ class SyncLoop:
         await self._tear_down(pod)
 
     async def _stop(self, pod: Object) -> None:
-        """End a deleted pod."""
         seconds = annotated_seconds(pod, STOP_SECONDS, "", self._pace.stop) or 0
         await asyncio.sleep(min(self._pace.spread(seconds), pod["metadata"].get("deletionGracePeriodSeconds", 0)))
         self._containers.stop(pod["metadata"]["uid"])
@@ -197,7 +193,7 @@ class SyncLoop:
         return self._containers.start(uid, name, devices, seconds)
 
     async def _pre_start(self, resource: str, ids: frozenset[str]) -> None:
-        """Have the plugin prepare the devices. If it fails, ask again; the container waits."""
+        """Have the plugin prepare the devices, and repeat that if it fails, while the container waits."""
         while True:
             try:
                 return await self._devices.plugins.pre_start(resource, ids)
@@ -205,7 +201,7 @@ class SyncLoop:
                 await asyncio.sleep(self._pace.retry)
 
     async def _run_to_end(self, pod: Object, container: Object) -> None:
-        """Wait for the end of a container. Restart it while it fails and the pod's restart policy says so."""
+        """Wait for the end of a container, restarting it by the pod's restart policy."""
         uid, name = pod["metadata"]["uid"], container["name"]
         while (run := self._containers.get(uid, name)) is not None:
             await run.ended.wait()
@@ -242,7 +238,7 @@ class SyncLoop:
 
 
 async def insist(send: Callable[[], Awaitable[Any]], pause: float) -> None:
-    """Send a request until the API server responds. A refusal also counts: the object is gone or was replaced."""
+    """Send a request until the API server responds, even by a refusal: the object is gone or was replaced."""
     while True:
         try:
             await send()

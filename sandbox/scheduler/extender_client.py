@@ -1,4 +1,4 @@
-"""The scheduler's side of the extender protocol, with Go's field names."""
+"""Implement the scheduler's side of the extender protocol, with Go's field names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gas.values.errors import GasError
 Result = TypeVar("Result")
 
 _SCALE = 10
-"""kube-scheduler's own plugins score up to 100, extenders are meant to score up to 10."""
+"""Factor on scores: kube-scheduler's own plugins score up to 100, extenders up to 10."""
 
 
 class ExtenderFailed(GasError):
@@ -29,10 +29,9 @@ class ExtenderAddress:
     """The address of an extender and the client's credentials, as in an ``extenders`` entry of kube-scheduler.
 
     url                the ``urlPrefix``, such as ``https://127.0.0.1:9001``
-    authority          certificate of the authority that signed the extender's certificate
-    certificate, key   the client certificate
+    authority          that signed the extender's certificate
     managed_resources  full names; the extender is called only for pods that request one of them
-    ignorable          whether the scheduler goes on without the extender when it fails: all nodes pass the filter, and
+    ignorable          the scheduler goes on without the extender when it fails: all nodes pass the filter, and
                        the scheduler itself binds a pod that the extender does not bind, without cards
     weight             of the extender's scores; 0 if it is not asked for any
     seconds            time limit of a request
@@ -56,7 +55,7 @@ class ExtenderAddress:
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """The nodes that pass the extender's filter, and the reasons why the others do not."""
+    """The nodes that pass the extender's filter, and reasons by node for the others."""
 
     passed: tuple[str, ...]
     reasons: dict[str, str]
@@ -125,7 +124,7 @@ class ExtenderClient:
         return Filtered(tuple(result.node_names or ()), reasons)
 
     async def prioritize(self, pod: dict[str, Any], nodes: Sequence[str]) -> dict[str, int]:
-        """Ask how good each node is for the pod, and return what kube-scheduler adds to its own scores.
+        """Return what kube-scheduler adds to its own scores of nodes for the pod.
 
         Nothing is added if the extender fails, as in kube-scheduler, or is not asked for scores.
         """
@@ -139,7 +138,6 @@ class ExtenderClient:
         return {each.host: each.score * self._weight * _SCALE for each in scores}
 
     async def bind(self, pod: dict[str, Any], node: str) -> None:
-        """Ask the extender to bind the pod to the node. Raises ExtenderFailed."""
         metadata = pod["metadata"]
         args = {
             "PodName": metadata["name"],
@@ -152,7 +150,7 @@ class ExtenderClient:
             raise ExtenderFailed(result.error)
 
     async def preempt(self, pod: dict[str, Any], nodes: Iterable[str]) -> dict[str, list[str]]:
-        """Ask which pods to evict for a pod. Return the UIDs by node. Raises ExtenderFailed."""
+        """Return by node the UIDs of pods to evict for a pod. Raises ExtenderFailed."""
         proposals = {node: {"Pods": [], "NumPDBViolations": 0} for node in nodes}
         result = _decode(await self._post("preempt", {"Pod": pod, "NodeNameToMetaVictims": proposals}), _PreemptResult)
         found = result.node_name_to_meta_victims or {}
@@ -161,7 +159,6 @@ class ExtenderClient:
 
 @asynccontextmanager
 async def connected(address: ExtenderAddress) -> AsyncIterator[ExtenderClient]:
-    """Return a client of an extender, for as long as the block."""
     context = address.ssl_context()
     timeout = aiohttp.ClientTimeout(total=address.seconds)
     async with aiohttp.ClientSession(timeout=timeout, headers={"Content-Type": "application/json"}) as session:

@@ -1,4 +1,4 @@
-"""The order in which pods are tried: new pods at once, refused ones after a change and after their backoff."""
+"""Order the pods to try: new pods at once, refused ones after a change and after their backoff."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class SchedulingQueue:
         new --refuse--> parked --wake, or after `forgotten` seconds--> due, once its backoff is over
         new --fail--> due, once its backoff is over
 
-    first, longest  the backoff after the first attempt, in seconds; it doubles up to the longest
-    forgotten       a parked pod is tried again after this many seconds even if nothing has changed
+    The backoff is ``first`` seconds after the first attempt and doubles up to ``longest``. A parked pod is tried again
+    after ``forgotten`` seconds even if nothing has changed.
     """
 
     def __init__(self, *, first: float = 1, longest: float = 10, forgotten: float = 300) -> None:
@@ -32,19 +32,17 @@ class SchedulingQueue:
 
     @property
     def wakes(self) -> int:
-        """Return how often something has changed. Read it before an attempt and pass it to `refuse` afterwards."""
+        """The number of changes so far. Read it before an attempt and pass it to `refuse` afterwards."""
         return self._wakes
 
     def add(self, uid: str) -> None:
-        """Add a pod at the end, unless it is in the queue."""
         self._waiting.setdefault(uid, _Waiting())
 
     def remove(self, uid: str) -> None:
-        """Remove a pod, if it is in the queue."""
         self._waiting.pop(uid, None)
 
     def wake(self) -> None:
-        """Take note of a change in the cluster that may free capacity."""
+        """Note a change in the cluster that may free capacity."""
         self._wakes += 1
         for waiting in self._waiting.values():
             waiting.parked = False
@@ -61,11 +59,9 @@ class SchedulingQueue:
             waiting.parked = False
 
     def due(self, now: float) -> str | None:
-        """Return the first pod that is due, None if none is."""
         return next((uid for uid in self._waiting if self._turn(self._waiting[uid]) <= now), None)
 
     def next_turn(self) -> float | None:
-        """Return when the next pod is due, None if the queue is empty."""
         return min((self._turn(waiting) for waiting in self._waiting.values()), default=None)
 
     def _turn(self, waiting: _Waiting) -> float:

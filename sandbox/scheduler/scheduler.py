@@ -1,4 +1,4 @@
-"""A scheduler loop that gives pods their nodes as kube-scheduler does with one extender."""
+"""Give pods their nodes as kube-scheduler does with one extender."""
 
 from __future__ import annotations
 
@@ -41,10 +41,9 @@ def pod_requests(pod: Mapping[str, Any]) -> Sums:
 def requested_by_node(
     nodes: Iterable[str], pods: Mapping[str, Mapping[str, Any]], assumed: Mapping[str, str]
 ) -> dict[str, Sums]:
-    """Return what the pods of each node that have not ended take together.
+    """Return the sums of what the pods of each node that have not ended take.
 
-    pods     by UID
-    assumed  the nodes of pods that have just been bound, by UID
+    ``pods`` and ``assumed``, the nodes of pods that have just been bound, are by UID.
     """
     sums: dict[str, Sums] = {name: {} for name in nodes}
     for uid, pod in pods.items():
@@ -67,7 +66,7 @@ def reasons_against(pod: Mapping[str, Any], node: Mapping[str, Any], used: Sums)
 
 
 def free_share(pod: Mapping[str, Any], node: Mapping[str, Any], used: Sums) -> Decimal:
-    """Return which share of what the pod requests would stay free on the node, from 0 to 1."""
+    """Return the share of the pod's requests that would stay free on the node, from 0 to 1."""
     free, requests = free_amounts(node, used), pod_requests(pod)
     total = {name: free[name] + used.get(name, 0) for name in requests if free.get(name)}
     shares = [(free[name] - requests[name]) / total[name] for name in total]
@@ -75,7 +74,6 @@ def free_share(pod: Mapping[str, Any], node: Mapping[str, Any], used: Sums) -> D
 
 
 def free_amounts(node: Mapping[str, Any], used: Sums) -> Sums:
-    """Return the free amount of each of the node's resources."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     return {name: exact_amount(str(amount)) - used.get(name, 0) for name, amount in allocatable.items()}
 
@@ -95,11 +93,10 @@ def _larger(one: Sums, other: Sums) -> Sums:
 
 
 def waiting_sentence(nodes: int, reasons: Iterable[str]) -> str:
-    """Return the sentence in which kube-scheduler says why a pod waits, with equal reasons counted together.
+    """Return kube-scheduler's sentence about why a pod waits, with equal reasons counted together.
 
-    Example: ``0/3 nodes are available: 1 Insufficient gpu.intel.com/i915, 2 no card has ….``
-
-    reasons  those of all nodes, one or more per node
+    Example: ``0/3 nodes are available: 1 Insufficient gpu.intel.com/i915, 2 no card has ….`` ``reasons`` are those of
+    all nodes, one or more per node.
     """
     counted = sorted(f"{count} {reason}" for reason, count in Counter(reasons).items())
     if not counted:
@@ -111,7 +108,7 @@ NAME = "default-scheduler"
 
 
 class Reports(Protocol):
-    """What becomes known of the attempts to schedule pods."""
+    """A receiver of the outcomes of attempts to schedule pods."""
 
     async def failed(self, pod: Object, reason: str, message: str) -> None: ...
 
@@ -121,7 +118,7 @@ class Reports(Protocol):
 
 
 class StatusReports:
-    """Write the condition and the events that kube-scheduler writes. If that fails, the next attempt writes them."""
+    """Write kube-scheduler's condition and events. If that fails, the next attempt writes them."""
 
     def __init__(self, client: ApiRequests) -> None:
         self._client = client
@@ -134,13 +131,11 @@ class StatusReports:
             await self._events.record(pod, "Warning", "FailedScheduling", message)
 
     async def bound(self, pod: Object, node: str) -> None:
-        """Report that a pod has a node."""
         key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         with suppress(*API_FAILURES):
             await self._events.record(pod, "Normal", "Scheduled", f"Successfully assigned {key} to {node}")
 
     def forget(self, uid: str) -> None:
-        """Forget a pod that is gone."""
         self._events.forget(uid)
 
     async def _set_condition(self, pod: Object, reason: str, message: str) -> None:
@@ -155,10 +150,10 @@ class StatusReports:
 
 
 Choose = Callable[[Sequence[str], Callable[[str], Decimal]], str]
-"""Returns one of the nodes that fit. The function returns a node's score."""
+"""Returns one of the nodes that fit; the function returns a node's score."""
 
 Evicting = Callable[[Object, str, list[str], bool], None]
-"""Called with a pod, its node, the UIDs of the pods that are evicted for it, and whether pods are being bound there."""
+"""Called with a pod, its node, the UIDs of pods that are evicted for it, and whether pods are being bound there."""
 
 
 def _best(nodes: Sequence[str], score: Callable[[str], Decimal]) -> str:
@@ -168,13 +163,13 @@ def _best(nodes: Sequence[str], score: Callable[[str], Decimal]) -> str:
 class Scheduler:
     """Try the pods that have no node and name this scheduler, one after another.
 
-    The nodes for a pod have to pass `node_fit` and, if the pod requests a resource that the extender manages, the
-    extender's filter. Of these the scheduler takes the one with the largest free share, to which the extender's scores
-    are added if it is asked for them, and the extender binds the pod. A pod without a node is tried again after its
-    backoff, once a pod ends or a node changes.
+    The nodes for a pod have to pass `reasons_against` and, if the pod requests a resource that the extender manages,
+    the extender's filter. Of these the scheduler takes the one with the largest free share, to which the extender's
+    scores are added if it is asked for them, and the extender binds the pod. A pod without a node is tried again after
+    its backoff, once a pod ends or a node changes.
 
     choose      chooses among the nodes that fit
-    concurrent  whether the next pod is tried while a pod is being bound, as in kube-scheduler
+    concurrent  tries the next pod while a pod is being bound, as in kube-scheduler
     evicting    turns preemption on: pods with a priority evict those that the extender names
     """
 
@@ -238,7 +233,7 @@ class Scheduler:
                 await binding
 
     async def _find(self, pod: Object) -> tuple[str | None, str]:
-        """Return the node for a pod; or None, and a sentence why there is none. Raises ExtenderFailed."""
+        """Return the node for a pod; or None, and a sentence about why there is none. Raises ExtenderFailed."""
         nodes = {node["metadata"]["name"]: node for node in self._nodes.objects.values()}
         placed = {**nominated_nodes(pod, self._pods.objects), **self._assumed}
         used = requested_by_node(nodes, self._pods.objects, placed)
@@ -346,7 +341,7 @@ def _path(pod: Object) -> str:
 
 
 def nominated_nodes(pod: Object, pods: Mapping[str, Object]) -> dict[str, str]:
-    """Return the nodes for which other pods of the pod's priority or a higher one are nominated, by UID.
+    """Return by UID the nodes for which other pods of the pod's priority or a higher one are nominated.
 
     kube-scheduler counts the requests of these pods there, as if they had been bound.
     """
@@ -360,9 +355,9 @@ def nominated_nodes(pod: Object, pods: Mapping[str, Object]) -> dict[str, str]:
 
 
 def frees_room(before: Object, after: Object | None) -> bool:
-    """Return whether a change of a pod, or its end (None), gives up room that is taken by it or kept for it.
+    """Return whether a change of a pod, or its end (None), frees room that it takes or that is reserved for it.
 
-    kube-scheduler tries pods again then, also those that wait for a nominated pod's room.
+    kube-scheduler then tries pods again, also those that wait for a nominated pod's room.
     """
     if after is None or is_over(after):
         return not is_over(before)
@@ -371,7 +366,6 @@ def frees_room(before: Object, after: Object | None) -> bool:
 
 
 def is_waiting(pod: Object) -> bool:
-    """Return whether a pod waits for a node from this scheduler."""
     spec = pod["spec"]
     return (
         not spec.get("nodeName")
