@@ -1,4 +1,4 @@
-"""``python -m simulation``: histories of the whole system in virtual time; see docs/simulation.md."""
+"""Run histories of the whole system in virtual time: ``python -m simulation``; see docs/simulation.md."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from simulation.planting import PlantedFault, plant
 PROGRAM = "python -m simulation"
 
 DEFAULT_SEEDS = 600
-"""Histories of a run without arguments."""
 
 UNREAD = 128 + signal.SIGPIPE
-"""Exit code of a program whose reader has gone away, as with ``| head``: what a shell shows for SIGPIPE."""
+"""Exit code of a program whose reader has gone away, as with ``| head``: a shell's code for SIGPIPE."""
 
 _DESCRIPTION = """\
 Run histories of the whole system in virtual time, and check laws after every step. All that is left to chance in a
@@ -47,7 +46,6 @@ class _CannotWrite(Exception):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what the command line asks for. Return the exit code."""
     arguments = _parsed(argv)
     with interrupt_on_signals(signal.SIGINT, signal.SIGTERM):
         try:
@@ -100,7 +98,7 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _given(arguments: argparse.Namespace, *options: str) -> list[str]:
-    """Return which of the options the command line has."""
+    """Return which of the options are on the command line."""
     values = ((each, getattr(arguments, each[2:])) for each in options)
     return [each for each, value in values if value is not None and value is not False]
 

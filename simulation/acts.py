@@ -1,4 +1,4 @@
-"""The acts of a plan: what users do, and what fails. Steps of a plan name methods of `Acts`."""
+"""Carry out the acts of a plan: what users do, and what fails. Steps of a plan name methods of `Acts`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from simulation.system import System
 
 
 class Acts:
-    """Carry out the acts of a plan in a system."""
-
     def __init__(self, system: System) -> None:
         self._system = system
         self._world = world = system.world
@@ -48,7 +46,7 @@ class Acts:
         return self._late_chance.between(0.0, self._late) if self._late and "/leases/" not in path else 0.0
 
     def before_write(self, client: str, namespace: str, name: str) -> None:
-        """Let a user act at the worst moment: right before a Binding of the extender or a receipt is written."""
+        """Let a user act at the worst time: right before a Binding of the extender or a receipt is written."""
         planned = {"extender": self._at_binding, "plugin": self._at_receipt}.get(client.partition("-")[0])
         if not planned:
             return
@@ -85,7 +83,7 @@ class Acts:
             self._world.figures["pods"] += 1
 
     async def _send(self, process: Process, pod: dict[str, Any]) -> None:
-        """Create a pod through the webhooks, as users do: try again if that fails, unless it is there."""
+        """Create a pod through the webhooks, as users do: try again if that fails, unless the pod exists."""
         client = Client(self._network, process, self._api.server)
         for _ in range(3):
             try:
@@ -107,7 +105,7 @@ class Acts:
         self._create(objects.pod(name, containers, init, _running(run)))
 
     def create_copy(self, name: str, containers: list[dict[str, int]], annotations: dict[str, str]) -> None:
-        """Create a pod with annotations that were written on another one."""
+        """Create a pod with the annotations of another one."""
         self._create(objects.pod(name, containers, [], {"annotations": annotations}))
 
     def create_share(
@@ -117,7 +115,7 @@ class Acts:
         self._create(objects.share(name, thousandths, memory, labels, _running(run), complete=complete))
 
     def create_in_words(self, name: str, containers: list[dict[str, int]], run: float | None) -> None:
-        """Create a pod that asks in the words of another system."""
+        """Create a pod with the resources of another system."""
         self._create(objects.pod(name, containers, [], _running(run), prefix=""))
 
     def delete_pod(self, name: str, at_once: bool) -> None:
@@ -228,7 +226,6 @@ class Acts:
         self._world.later(seconds, setattr, self, "_late", 0.0)
 
     def late_bindings(self, least: float, most: float, seconds: float) -> None:
-        """Carry out the Bindings of the extenders late."""
         self._late_binding = least, most
         self._world.later(seconds, setattr, self, "_late_binding", (0.0, 0.0))
 
@@ -257,7 +254,7 @@ class Acts:
         self._break_watches("")
 
     def _break_watches(self, clients: str) -> None:
-        """End the watches of the clients whose names begin so."""
+        """End the watches of the clients whose names begin with this text."""
         for exchange in list(self._api.server.open):
             if exchange.stream and exchange.client.name.startswith(clients):
                 exchange.break_off()
@@ -335,5 +332,4 @@ class Acts:
 
 
 def _running(seconds: float | None) -> dict[str, Any]:
-    """Return the fields of a pod whose containers run for a number of seconds; None means until it is deleted."""
     return {"annotations": {RUN_SECONDS: str(seconds)}} if seconds is not None else {}

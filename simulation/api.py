@@ -1,4 +1,4 @@
-"""The API server of the simulation: the sandbox's, behind the network, with webhooks for Bindings and new pods."""
+"""Run the simulation's API server: the sandbox's, behind the network, with webhooks for Bindings and new pods."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ TIMEOUT = 2.0
 
 
 class Webhooks:
-    """The webhooks of the extenders. Without an answer objects are written as they are: failure policy Ignore.
+    """The webhooks of the extenders. Without a response objects are written as they are: failure policy Ignore.
 
-    process     of the API server
-    of_bindings returns where Bindings are reviewed now; None if no extender does
-    of_pods     the same for new pods
-    on_pod      called with a new pod that all webhooks have answered about, as it was and as it is, and its refusal
+    process      of the API server
+    of_bindings  returns where Bindings are reviewed now; None if no extender does
+    of_pods      the same for new pods
+    on_pod       called with a new pod to which all webhooks have responded, before and after, and its refusal
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class Webhooks:
         self._reviews = 0
 
     async def binding(self, namespace: str, name: str, user: str, sent: Object) -> tuple[Object, str, bool]:
-        """Have a Binding reviewed. Return it as it is then, the refusal, if any, and whether there was a review."""
+        """Review a Binding. Return it as it is then, the refusal, if any, and whether there was a review."""
         target = {"subResource": "binding", "name": name, "namespace": namespace, "userInfo": {"username": user}}
         if (answer := await self._ask(self._of_bindings(), "/bind", target, sent)) is None:
             return sent, "", False
         return *answer, True
 
     async def pod(self, namespace: str, user: str, sent: Object) -> tuple[Object, str]:
-        """Have a new pod completed and checked. Return it as it is afterwards, and the refusal, if any."""
+        """Complete and check a new pod. Return it as it is then, and the refusal, if any."""
         target = {"namespace": namespace, "userInfo": {"username": user}}
         completed = await self._ask(self._of_pods(), "/complete", target, sent)
         pod = completed[0] if completed is not None else sent
@@ -70,7 +70,7 @@ class Webhooks:
         return pod, refusal
 
     async def _ask(self, server: Server | None, path: str, target: Object, sent: Object) -> tuple[Object, str] | None:
-        """Return an object as a webhook leaves it, and its refusal, if any; None without an answer."""
+        """Return an object as a webhook leaves it, and its refusal, if any; None without a response."""
         if server is None:
             return None
         self._reviews += 1
@@ -98,7 +98,7 @@ class Webhooks:
 
 
 def _patched(value: Object, operations: list[Object]) -> Object:
-    """Return an object with the operations of a JSON patch applied, of which webhooks send ``add`` and ``remove``."""
+    """Apply a JSON patch to an object: ``add`` and ``remove``, which webhooks send."""
     value = copy.deepcopy(value)
     for operation in operations:
         *parents, last = (name.replace("~1", "/").replace("~0", "~") for name in operation["path"][1:].split("/"))
@@ -118,14 +118,14 @@ EPOCH = 1_800_000_000.0
 """Virtual time 0 in seconds since the epoch."""
 
 HISTORY = 400
-"""Writes that watches and pages can look back."""
+"""Number of writes that watches and pages can look back."""
 
 
 class ApiServer:
     """The objects, and the process that serves them.
 
     webhooks   None if there are none
-    binds_now  the client whose Binding is being written right now; "reviewed" if an extender reviewed it
+    binds_now  the client whose Binding is being written; "reviewed" if an extender reviewed it
     on_write   called with client, namespace and name of the pod right before a Binding or a plugin's patch is written
     pause      returns the seconds between the review of a Binding and its write
     page       most objects on a page of a list, if clients ask for pages; 0: as many as they ask for
@@ -154,15 +154,13 @@ class ApiServer:
         self.server = Server("api", self.process, self._serve)
 
     def go_away(self) -> None:
-        """Stop to serve: connections are refused and open ones break. Webhook calls in progress go on."""
+        """Refuse connections and break open ones. Webhook calls in progress go on."""
         self.server.stop()
 
     def come_back(self) -> None:
-        """Serve again, from the same state."""
         self.server.up = True
 
     def now(self) -> datetime:
-        """Return the time of its clock."""
         return datetime.fromtimestamp(EPOCH + self._loop.time(), UTC)
 
     def _new_uid(self) -> str:
@@ -213,12 +211,11 @@ class ApiServer:
 
 
 async def _sent(receive: Any) -> dict[str, Any]:
-    """Return the object that a request sends."""
     return msgspec.json.decode((await receive())["body"], type=dict[str, Any])
 
 
 def _with(value: dict[str, Any]) -> Callable[[], Awaitable[dict[str, Any]]]:
-    """Return what the application receives: this object."""
+    """Return a ``receive`` that yields this object to the application."""
     body = msgspec.json.encode(value)
 
     async def receive() -> dict[str, Any]:

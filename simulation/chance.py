@@ -1,4 +1,4 @@
-"""Chance that comes from a seed, and is the same in every release of Python and with every hash seed."""
+"""Draw chance from a seed, the same in every release of Python and with every hash seed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,9 @@ class Chance:
         return Chance(self._seed, name)
 
     def happens(self, probability: float) -> bool:
-        """Return whether an event of this probability happens."""
         return self._random() < probability
 
     def between(self, low: float, high: float) -> float:
-        """Return a number between two others."""
         return low + (high - low) * self._random()
 
     def whole(self, low: int, high: int) -> int:
@@ -41,18 +39,16 @@ class Chance:
         return -mean * math.log(1.0 - self._random())
 
     def one_of(self, options: Sequence[T]) -> T:
-        """Return one of the options."""
         return options[int(self._random() * len(options))]
 
     def in_any_order(self, texts: Iterable[str]) -> list[str]:
-        """Return texts in a random order."""
         left, order = sorted(texts), []
         while left:
             order.append(left.pop(self.whole(0, len(left) - 1)))
         return order
 
     def weighted(self, options: Sequence[tuple[float, T]]) -> T:
-        """Return one of the options, each as likely as its weight says."""
+        """Return one of the options by their weights."""
         left = self._random() * sum(weight for weight, _ in options)
         for weight, option in options:
             left -= weight

@@ -1,4 +1,4 @@
-"""One history: what happens to the system of a world, and which laws hold in it."""
+"""Run one history: what happens to the system of a world, and which laws hold in it."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ START = 5.0
 """Seconds before the first step of a plan."""
 
 SETTLE = 110.0
-"""Seconds after the last fault in which every pod that fits must be bound, and books must be right. The product notices
-after 90 s that a watch has gone silent."""
+"""Seconds after the last fault in which every pod that fits must be bound, and ledgers must be right.
+
+The product notices after 90 s that a watch has gone silent.
+"""
 
 REST = 4.0
-"""A history is over once all is as it must be at the end, this many seconds after the last fault and as many again."""
+"""Seconds between two checks of whether a history may end: all was as it must be at the end in two in a row."""
 
 TICK = 0.25
 """Seconds between two checks of who decides."""
 
 LATEST_SEND = 4.5
-"""Seconds after the last moment in which a replica decided, after which it must send no Binding any more."""
+"""Seconds after a replica last decided, after which it must not send a Binding."""
 
 
 class History:
-    """The history of a plan. `run` returns when it is over, and raises LawBroken as soon as a law is broken."""
+    """The history of a plan. `run` raises LawBroken as soon as a law is broken."""
 
     def __init__(self, plan: Plan, *, keep_trace: bool = False) -> None:
         self.plan = plan
@@ -48,7 +50,6 @@ class History:
         api.storage.listen(lambda: self.world.check(self._written))
 
     def figures(self) -> dict[str, float]:
-        """Return the counts of what happened."""
         world = self.world
         return {
             "callbacks": world.loop.processed,
@@ -63,7 +64,6 @@ class History:
         }
 
     def run(self) -> None:
-        """Run the whole history. Raises LawBroken."""
         world = self.world
         handler = _Errors(world)
         logger = logging.getLogger("gas")
@@ -122,7 +122,6 @@ class History:
             self.world.trace("world", f"{self._leader} decides")
 
     def _written(self) -> None:
-        """Check the laws after a write."""
         world = self.world
         change = world.api.storage.changes(world.api.storage.version - 1)[0]
         if change.after.plural in ("pods", "nodes"):
@@ -166,7 +165,7 @@ class History:
         return True
 
     def _found_at_end(self) -> LawBroken | None:
-        """Return the law of the end that does not hold, if any."""
+        """Return the law of the end that is broken, if any."""
         world = self.world
         try:
             world.laws.check_bound()
@@ -217,7 +216,7 @@ class History:
 
 
 class _Errors(logging.Handler):
-    """A log handler for which each logged exception is a broken law."""
+    """Count each logged exception as a broken law."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.ERROR)

@@ -1,4 +1,4 @@
-"""The machines of the nodes: their kubelets, and the device plugins next to them.
+"""Run the machines of the nodes: their kubelets, and the device plugins next to them.
 
 Kubelet is the sandbox's, the plugin the product's. Calls between the two take time and fail when one of them ends, but
 are not encoded.
@@ -36,11 +36,10 @@ T = TypeVar("T")
 
 
 class Host:
-    """One machine: what outlives its processes, and the way between them.
+    """One machine: what outlives its processes, and the connection between them.
 
     cards       numbers of the cards that the plugin finds
     state       which container has which devices
-    containers  that run on it
     dropped     UIDs of the pods whose devices are free again
     kubelet     its sync loop; None while it is away
     server      of the plugin, while kubelet knows it
@@ -68,7 +67,6 @@ class Host:
         return self.kubelet
 
     def kubelet_ends(self) -> None:
-        """Note that kubelet has ended."""
         self.kubelet = self.server = None
 
     def plugin_ends(self) -> None:
@@ -81,11 +79,10 @@ class Host:
 
     @property
     def plugin_runs(self) -> bool:
-        """True while the plugin's process is there."""
         return self.plugin is not None and self.plugin.alive
 
     async def call(self, work: Callable[[DeviceServer], Awaitable[T]]) -> T:
-        """Let the plugin do something for kubelet. Raises PluginFailed if it is away or fails."""
+        """Call the plugin for kubelet. Raises PluginFailed if it is away or fails."""
         server, plugin = self.server, self.plugin
         if server is None or plugin is None or not plugin.alive:
             raise PluginFailed("no plugin")
@@ -108,7 +105,7 @@ class Host:
             self._pending.discard(reply)
 
     async def delay(self) -> None:
-        """Let the time of one message pass."""
+        """Sleep for the time of one message."""
         await asyncio.sleep(self._network.delay(0.0) / 4)
 
     def report(self, kubelet: SyncLoop, server: DeviceServer, devices: api.ListAndWatchResponse) -> None:
@@ -121,7 +118,7 @@ class Host:
         self._soon(arrive)
 
     def listing(self) -> Listing | None:
-        """Return what kubelet lists: the pods that it has admitted, without their ordinary init containers."""
+        """Return kubelet's list: the pods that it has admitted, without their ordinary init containers."""
         if self.kubelet is None:
             return None
         return {f"default/{pod['metadata']['name']}": self._entry(pod) for pod in self.kubelet.active_pods()}
@@ -170,7 +167,7 @@ def kubelet(
     *,
     now: Callable[[], datetime] = system_time,
 ) -> SyncLoop:
-    """Return a kubelet that takes its time by chance."""
+    """Return a kubelet whose times come from chance."""
     pace = KubeletPace(
         start=2.0,
         init=1.0,
@@ -185,14 +182,11 @@ def kubelet(
 
 
 def plain_kubelet(node: str, client: ApiRequests, chance: Chance) -> SyncLoop:
-    """Return a kubelet without device plugins."""
     devices = DeviceManager(DeviceState(), cast(Any, None), in_any_order=chance.in_any_order)
     return kubelet(node, client, chance, devices, Containers())
 
 
 class _Plugins:
-    """The calls of kubelet to the plugin of a machine."""
-
     def __init__(self, host: Host, chance: Chance) -> None:
         self._host = host
         self._chance = chance
@@ -277,7 +271,6 @@ class Registration:
         self._on_state = on_state
 
     async def run(self) -> None:
-        """Keep the resource registered until cancelled."""
         while self.server.devices is None:
             await self.server.news()
         known: SyncLoop | None = None
@@ -303,7 +296,7 @@ class Registration:
 
 
 class Cards:
-    """The cards of a machine, in place of sysfs."""
+    """Stand in for sysfs with the cards of a machine."""
 
     drivers = ("i915",)
 
@@ -311,7 +304,6 @@ class Cards:
         self._host = host
 
     def read(self) -> Scan:
-        """Return the cards that are there."""
         return Scan(
             gpus=tuple(
                 CardFacts(
@@ -329,6 +321,5 @@ class Cards:
 
 
 def _card_at(path: str) -> str:
-    """Return the card of a device node."""
     name = path.removeprefix("/dev/dri/")
     return f"card{int(name.removeprefix('renderD')) - 128}" if name.startswith("renderD") else name

@@ -1,7 +1,7 @@
-"""The laws that hold in every history. They read the objects alone and share nothing with the product's decisions.
+"""Check the laws that hold in every history.
 
-Those of a write, and of a cluster in which nothing changes any more, are here; those of Bindings and evictions are in
-`simulation.laws_of_bindings`.
+They read the objects alone and share nothing with the product's decisions. Those of a write, and of a cluster in which
+nothing changes any more, are here; those of Bindings and evictions are in `simulation.laws_of_bindings`.
 """
 
 from __future__ import annotations
@@ -28,21 +28,20 @@ from simulation.objects import (
 from simulation.observed import BoundPod, LawBroken, Observed
 
 Given = Mapping[str, set[str]]
-"""By container: cards."""
+"""Cards by container."""
 
 Books = Mapping[str, tuple[str, Mapping[str, Mapping[str, int]]]]
-"""By UID: the node, and the amounts by card and resource."""
+"""By UID, the node, and the amounts by card and resource."""
 
 NO_SUMS: Mapping[str, Use] = {}
 
 
 class Laws:
-    """All laws. Every method raises LawBroken if one does not hold.
+    """All laws. Every method raises LawBroken if one is broken.
 
     by_us   prefix of the clients whose Bindings must give cards
-    given   returns the cards that kubelet has given to the containers of a pod until now; None if that is not known
-    clock   returns seconds
-    calm    whether nothing fails, so that containers get the cards that were decided
+    given   returns the cards that kubelet has given to the containers of a pod so far; None if that is not known
+    calm    nothing fails, so that containers get the cards that were decided
     edited  UIDs of the pods whose cards were edited
     """
 
@@ -69,7 +68,7 @@ class Laws:
     def check_writes(self, binds_now: str) -> None:
         """Check all writes since the last call.
 
-        binds_now  the client that wrote them; "reviewed" for a Binding that an extender has reviewed
+        ``binds_now`` is the client that wrote them; "reviewed" for a Binding that an extender has reviewed.
         """
         for change in self._storage.changes(self._seen):
             self._seen = change.after.version
@@ -79,7 +78,7 @@ class Laws:
                 self._pod(change, binds_now)
 
     def edit(self, uid: str) -> None:
-        """Leave a bound pod out from now on: its cards were edited, and a replica that starts believes that."""
+        """Ignore a bound pod from now on: its cards were edited, and a replica that starts trusts the edit."""
         self.edited.add(uid)
         if (pod := self.observed.bound.get(uid)) is not None:
             pod.does_not_count()
@@ -120,7 +119,7 @@ class Laws:
             self._evictions.nomination_ended(uid)
 
     def _see_receipt(self, pod: BoundPod, value: Object) -> None:
-        """See an update of a bound pod. Once kubelet gave other cards than decided, its decision does not count."""
+        """Record an update of a bound pod. Once kubelet gave other cards than decided, its decision does not count."""
         before, pod.value = pod.annotations, value
         text = pod.annotations.get(objects.RECEIPT, "")
         if text and text != before.get(objects.RECEIPT):
@@ -136,7 +135,7 @@ class Laws:
         pod.keeps_more = pod.keeps_more or _lacks_cards(pod)  # it also keeps decided cards, see docs/simulation.md
 
     def _check_receipt(self, pod: BoundPod, text: str) -> None:
-        """Check that a receipt that was written just now says what kubelet has given to the containers of this pod."""
+        """Check that a new receipt says what kubelet has given to the containers of this pod."""
         if (given := self._given(pod.uid)) is None:
             return
         found = [given.get(each["name"], set()) for each in pod.value["spec"]["containers"]]
@@ -144,9 +143,10 @@ class Laws:
             raise LawBroken("devices", f"the containers of {pod.name} have {found}, its receipt says {text!r}")
 
     def check_new_pod(self, sent: Object, pod: Object, refusal: str) -> None:
-        """Check what the webhooks have made of a new pod: users ask for nothing that is wrong.
+        """Check how the webhooks changed a new pod. Users ask for nothing that is wrong, so it must not be refused.
 
-        In KubeShare's words a pod must state its amounts as resources, which no user can edit. The others stay as sent.
+        By KubeShare's annotations a pod must state its amounts as resources, which no user can edit. Others stay as
+        sent.
         """
         name = pod["metadata"]["name"]
         if refusal:
@@ -162,17 +162,17 @@ class Laws:
     def check_victims(
         self, pod: dict[str, Any], node: str, victims: list[str], asked: int, *, binding: bool = False
     ) -> None:
-        """Check that only less important pods of the node are evicted for a pod, which then fits, and not ever more.
+        """Check that only less important pods of the node are evicted for a pod, which then fits, and not repeatedly.
 
-        asked    version of the API server's storage when the extender was asked: what was bound later it may not know
-        binding  whether pods are being bound to the node, so that the extender knows more of it than the objects say
+        asked    version of the API server's storage when the extender was asked: it may not know what was bound later
+        binding  pods are being bound to the node, so that the extender knows more of it than the objects say
         """
         self._evictions.check(pod, node, victims, asked, now=self._seen, calm=self.calm and not binding)
 
     def check_devices(self, given: Mapping[str, Mapping[str, set[str]]]) -> None:
-        """Check that each running pod has on it the cards that its containers have. Raises LawBroken.
+        """Check that each running pod's annotations state the cards that its containers have.
 
-        given  by UID and container: the cards that kubelet has given
+        ``given`` has by UID and container the cards that kubelet has given.
         """
         for uid, containers in given.items():
             pod = self.observed.bound.get(uid)
@@ -187,7 +187,7 @@ class Laws:
                 raise LawBroken("devices", f"the containers of {pod.name} have {found}, the pod says {text!r}")
 
     def check_books(self, replica: str, books: Books, sums: Mapping[str, Use] = NO_SUMS) -> None:
-        """Compare a ledger with the objects, and its sums by node with its bookings. Raises LawBroken."""
+        """Compare a ledger with the objects, and its sums by node with its bookings."""
         for uid, pod in self.observed.bound.items():
             if pod.booked is None or uid in self.edited or pod.keeps_more:
                 continue
@@ -215,7 +215,7 @@ class Laws:
                 raise LawBroken("books", f"{replica} has a booking on {node} for {uid}, which holds no cards")
 
     def check_waiting(self, replica: str, waiting: AbstractSet[str]) -> None:
-        """Compare the pods that a replica knows to wait with the objects. Raises LawBroken."""
+        """Compare the waiting pods that a replica knows with the objects."""
         for uid in sorted(waiting - self.observed.waiting.keys()):
             raise LawBroken("books", f"{replica} waits for {uid} to be bound, which is bound or gone")
         for uid in sorted(self.observed.waiting.keys() - waiting):
@@ -223,7 +223,7 @@ class Laws:
             raise LawBroken("books", f"{replica} does not know that {name} waits")
 
     def check_bound(self) -> None:
-        """Check that no pod waits that fits. Raises LawBroken."""
+        """Check that no pod waits that fits."""
         for value in self.observed.waiting.values():
             spec = value["spec"]
             if "deletionTimestamp" in value["metadata"] or spec.get("initContainers"):
@@ -250,7 +250,7 @@ def _lacks_cards(pod: BoundPod) -> bool:
 
 
 def _accepted(observed: Observed, pod: BoundPod) -> list[Use]:
-    """Return what may be booked for a pod; nothing if anything may.
+    """Return the uses of which a ledger may book any for a pod; nothing if it may book anything.
 
     If a receipt names cards that the node does not have now, the decision may count.
     """

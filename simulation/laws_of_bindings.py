@@ -1,4 +1,4 @@
-"""The laws of a Binding that was written just now: the cards and tiles of the pod, and with whom it shares them."""
+"""Check the laws of a new Binding: the cards and tiles of the pod, and with whom it shares them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ class Bindings:
         self._liked: dict[tuple[str, str], dict[str, int]] = {}  # affinities, and when each was first decided
 
     def check(self, pod: BoundPod, *, calm: bool) -> None:
-        """Check a pod that was bound just now. Raises LawBroken.
-
-        calm  whether nothing fails
-        """
+        """Check a pod that was just bound. Raises LawBroken. ``calm``: nothing fails."""
         self._check_complete(pod)
         self._check_capacity(pod.node)
         self._check_time(pod)
@@ -48,7 +45,7 @@ class Bindings:
                     raise LawBroken("capacity", f"{found}, it never had more than {had}; pods {names}")
 
     def _check_time(self, pod: BoundPod) -> None:
-        """Check that a pod's decision has a later time than those of pods that were bound before it was created."""
+        """Check that a pod's decision is later than those of pods that were bound before it was created."""
         for other in self._observed.others(pod):
             if other.version > self._observed.created[pod.uid] or other.use is None:
                 continue
@@ -72,7 +69,7 @@ class Bindings:
             raise LawBroken("tiles", f"pod {pod.name} has {repeated} of node {pod.node}, which another container has")
 
     def _check_company(self, pod: BoundPod, *, calm: bool) -> None:
-        """Check the labels on the cards of a pod, and the name of its card."""
+        """Check the affinity labels on the cards of a pod, and the name of its card."""
         affinity, anti_affinity, exclusion = objects.company_of(pod.value)
         decided, own_name = objects.decided_at(pod.value), objects.card_name_of(pod.value)
         for card in pod.cards:
@@ -93,7 +90,7 @@ class Bindings:
                 self._check_affinity(card, *both, calm=calm)
 
     def _check_affinity(self, card: str, earlier: BoundPod, later: BoundPod, *, calm: bool) -> None:
-        """Check two pods on a card. Only the one that was decided later has chosen its company."""
+        """Check two pods on a card. Only the one that was decided later has chosen to share it."""
         likes, has = objects.company_of(later.value)[0], objects.company_of(earlier.value)[0]
         if not likes or likes == has:
             return
@@ -113,7 +110,7 @@ class Bindings:
 
 
 MOST_ROUNDS = 2
-"""How often pods bound by the extender may be evicted for one nomination, each time pods that came after the last.
+"""Most evictions, for one nomination, of pods bound by the extender, each time of pods that came after the last.
 
 The first eviction counts; another may follow because the leader has not seen the nomination yet.
 """
@@ -123,26 +120,18 @@ KNOWN_AFTER = 1.0
 
 
 class Evictions:
-    """The evictions until now."""
-
     def __init__(self, observed: Observed) -> None:
         self._observed = observed
         self._evicted: set[str] = set()
         self._rounds: dict[str, tuple[str, int, int]] = {}  # by UID: the node, the version then, and how many count
 
     def nomination_ended(self, uid: str) -> None:
-        """Note that a pod is not nominated, or no longer."""
         self._rounds.pop(uid, None)
 
     def check(self, pod: Object, node: str, uids: list[str], asked: int, *, now: int, calm: bool) -> None:
-        """Check that only less important pods of the node are evicted for a pod, which then fits, and not ever more.
+        """Check what `Laws.check_victims` does. Raises LawBroken.
 
-        uids   of the pods that are evicted
-        asked  version of the API server's storage when the extender was asked: what was bound later it may not know
-        now    version now
-        calm   whether nothing fails, and nothing else happens on the node
-
-        Raises LawBroken.
+        ``now`` is the version now. ``calm``: nothing fails, and nothing else happens on the node.
         """
         name, priority = pod["metadata"]["name"], pod["spec"].get("priority") or 0
         victims = [self._observed.bound[uid] for uid in uids if uid in self._observed.bound]  # others have ended
@@ -161,7 +150,7 @@ class Evictions:
                     raise LawBroken("preemption", f"{each.name} is evicted for {name} without need")
 
     def _is_known(self, node: str) -> bool:
-        """Return whether the extender must know what is on a node, as the objects say it."""
+        """Return whether the extender must know what the objects say about a node."""
         observed = self._observed
         return (
             observed.clock() - observed.changed.get(node, 0.0) > KNOWN_AFTER

@@ -1,9 +1,9 @@
-"""An event loop in virtual time that runs several processes in one thread, and can stop any of them at any moment.
+"""Run several processes in one thread and in virtual time, and stop any of them between two callbacks.
 
 Every callback belongs to the process in whose context it was scheduled. A process that is killed runs no callback any
 more, not even a ``finally``. One that is paused runs them later, as after SIGSTOP. Within a process callbacks run in
-the order that asyncio promises; which process runs first at the same moment comes from the seed. Processes reach each
-other only through `simulation.network`, whose delays are never zero, so their order within a moment is complete.
+the order that asyncio promises; which process runs first at the same time comes from the seed. Processes reach each
+other only through `simulation.network`, whose delays are never zero, so their order at one time is complete.
 """
 
 from __future__ import annotations
@@ -20,15 +20,11 @@ from typing import Any
 from simulation.chance import Chance
 
 MOST_AT_ONCE = 200_000
-"""Callbacks that may run without any time passing. More are an endless loop."""
+"""Most callbacks that may run without any time passing. More are an endless loop."""
 
 
 class Process:
-    """A simulated operating system process.
-
-    alive, paused  whether its callbacks run
-    ready          its callbacks that are due
-    """
+    """A simulated operating system process. ``ready`` are its callbacks that are due."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -51,7 +47,6 @@ _PROCESS: contextvars.ContextVar[Process] = contextvars.ContextVar("process")
 
 
 def current_process() -> Process:
-    """Return the process that the running callback belongs to."""
     return _PROCESS.get()
 
 
@@ -60,10 +55,7 @@ class Livelock(Exception):
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """The event loop. Time passes only when nothing is left to do.
-
-    processed  number of callbacks that have run
-    """
+    """The event loop. Time passes only when nothing is left to do. ``processed`` is the number of callbacks run."""
 
     def __init__(self, chance: Chance) -> None:
         super().__init__()
@@ -77,15 +69,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._numbers = itertools.count()
 
     def time(self) -> float:
-        """Return the virtual time in seconds."""
         return self._now
 
     def start(self, process: Process, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run a coroutine as a part of a process."""
         return self.create_task(work, context=process.context)
 
     def resume(self, process: Process) -> None:
-        """Let a paused process go on."""
         process.paused = False
         if process.ready and process not in self._busy:
             self._busy.append(process)
@@ -105,7 +94,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Call a function at a moment; those of one moment in the order in which they were asked for."""
+        """Call a function at a time; those of the same time in the order in which they were asked for."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, next(self._numbers), handle))
         return handle
@@ -155,7 +144,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return bool(self._stopping)  # type: ignore[attr-defined]
 
     def _pass_time(self) -> None:
-        """Move to the moment of the next timer, and make every timer of that moment ready."""
+        """Move to the time of the next timer, and make every timer of that time ready."""
         self._at_once = 0
         timers = self._timers
         while timers and timers[0][2].cancelled():

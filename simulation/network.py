@@ -1,4 +1,4 @@
-"""The connections between processes: requests that are late, lost, refused or carried out after the client has gone."""
+"""Connect processes by requests that are late, lost, refused or carried out after the client has gone."""
 
 from __future__ import annotations
 
@@ -19,23 +19,25 @@ from simulation.chance import Chance
 from simulation.loop import Process, VirtualLoop
 
 DELAY = 0.004
-"""Seconds that a message takes, on average."""
+"""Mean seconds of a message."""
 
 TIMED_OUT = (
     b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":"Timeout","code":504,'
     b'"message":"Timeout: request did not complete within the allotted timeout"}'
 )
-"""What kube-apiserver says when a request took too long for it. A write may be carried out all the same."""
+"""kube-apiserver's response to a request that took too long. A write may be carried out all the same."""
 
 LINGER = 0.5
-"""Seconds after a client has hung up in which the API server may still carry out its write. It cancels requests of a
-client that is gone, but a write that is on its way to etcd cannot be called back."""
+"""Seconds after a client has hung up in which the API server may still carry out its write.
+
+It cancels requests of a client that is gone, but a write that is on its way to etcd cannot be called back.
+"""
 
 LATEST_BINDING = 30.0
-"""The same for a Binding: the API server may not notice that the client is gone while a webhook keeps the Binding."""
+"""The same for a Binding: the API server may not notice that the client is gone during a webhook's review."""
 
 LATEST_EVENT = 60.0
-"""Seconds by which an event of a watch is late at most, so that all have come when a history ends."""
+"""Most seconds by which an event of a watch is late, so that all have come when a history ends."""
 
 BOOKMARK = b'{"type":"BOOKMARK"'
 BOOKMARK_SECONDS = 5.0
@@ -46,7 +48,7 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 @dataclass(eq=False)
 class Server:
-    """An application that is served by a process. ``up``: whether it accepts connections."""
+    """An application that is served by a process. While it is ``up``, it accepts connections."""
 
     name: str
     process: Process
@@ -55,7 +57,6 @@ class Server:
     open: list[Exchange] = field(default_factory=list)
 
     def stop(self) -> None:
-        """Stop to accept connections, and break those that are open."""
         self.up = False
         for exchange in list(self.open):
             exchange.break_off()
@@ -63,15 +64,15 @@ class Server:
 
 @dataclass(slots=True)
 class Condition:
-    """How the network is between some clients and servers, for a while.
+    """A state of the network between some clients and servers, for a while.
 
     clients, servers  beginnings of their names; "" for all
+    method, path      the method, and part of the paths; "" for all
     delay             mean seconds that are added to each message
     lost              probability that a response is lost: the connection breaks after the request was carried out
     silent            probability that a response never comes, so that the client has to give up
     failed            probability that the response says that the server had too little time; the request is carried out
-    cut               probability that a request does not arrive, since no connection can be made
-    method, path      the method, and part of the paths, that this is about; "" for all
+    cut               probability that no connection can be made
     hold              seconds by which each response is late
     """
 
@@ -87,7 +88,6 @@ class Condition:
     hold: float = 0.0
 
     def holds_for(self, client: str, server: str, method: str, target: str) -> bool:
-        """Return whether this is about a request."""
         return (
             client.startswith(self.clients)
             and server.startswith(self.servers)
@@ -137,7 +137,7 @@ class Exchange:
         return self._network.loop
 
     def later(self, action: Callable[..., None], *args: Any) -> None:
-        """Let something arrive at the client after the delay of the network, and after all that was sent before."""
+        """Let something arrive at the client after the network's delay, and after all that was sent before."""
         delay = self._fate.hold + self._network.delay(self._fate.delay)
         self._arrival = max(self._arrival + 1e-6, self.loop.time() + delay)
         self.loop.call_at(self._arrival, action, *args, context=self._network.process.context)
@@ -178,7 +178,7 @@ class Exchange:
         self.later(partial(self._becomes, refused=True))
 
     def hang_up(self) -> None:
-        """Note that the client waits no longer."""
+        """Note that the client does not wait any more."""
         if self.hung_up is None:
             self.hung_up = self.loop.time()
             if self.stream and self.task is not None:
@@ -222,7 +222,6 @@ class Exchange:
             self._waiter.set_result(None)
 
     def _becomes(self, **fields: Any) -> None:
-        """Change what the client sees of the exchange, and wake it."""
         for name, value in fields.items():
             setattr(self, name, value)
         self._wake()
@@ -235,7 +234,6 @@ class Exchange:
 class Network:
     """All connections.
 
-    conditions    that hold now
     watch_delays  by client, the mean seconds by which events of its watches are late
     repeats       by client, the probability that an event of its watches comes twice
     no_bookmarks  clients whose watches get no bookmarks
@@ -266,7 +264,6 @@ class Network:
         return 0.0005 + self._chance.delay(DELAY) + (self._chance.delay(mean) if mean else 0.0)
 
     def repeats_event(self, client: str) -> bool:
-        """Return whether an event of a watch of this client comes twice."""
         return client in self.repeats and self._chance.happens(self.repeats[client])
 
     def split(self, length: int) -> int:
@@ -274,7 +271,7 @@ class Network:
         return self._splits.whole(1, length - 1) if length > 1 and self._splits.happens(0.1) else 0
 
     def client_gone(self, client: Process) -> None:
-        """Hang up for a process that was killed: its operating system closes its connections."""
+        """Hang up for a killed process: its operating system closes its connections."""
         for owner, exchange in list(self._open):
             if owner is client:
                 exchange.hang_up()
@@ -421,10 +418,7 @@ class Transport:
 
 
 class Client(ApiRequests):
-    """A client of the parts of the world that are not the product's.
-
-    patience  seconds for a response
-    """
+    """A client for the parts of the world that are not the product's. ``patience`` is in seconds for a response."""
 
     def __init__(self, network: Network, process: Process, server: Server, *, patience: float = 10.0) -> None:
         self._network = network

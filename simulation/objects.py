@@ -1,4 +1,4 @@
-"""Pods and nodes of the simulation, and what they mean: read here from the objects alone, not by the product's code."""
+"""Make pods and nodes of the simulation, and read what they mean from the objects alone, not by the product's code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RESOURCES = {name: PREFIX + name for name in (COUNT, "millicores", "memory.max",
     "gpu.shared": KOORDINATOR + "gpu.shared",
     "nvidia-gpu": VENDOR,
 }
-"""The resources of a card as ledgers name them, and those of nodes that count them."""
+"""By resource of a card in ledgers, the resource of nodes that counts it."""
 
 CARDS = "gas-container-cards"
 INIT_CARDS = "gas-init-container-cards"
@@ -40,7 +40,7 @@ COMPANY = tuple(SHARE + name for name in ("sched_affinity", "sched_anti-affinity
 CARD_NAME = SHARE + "GPUID"
 
 SLOTS = 10
-"""Containers that may share a card."""
+"""Number of containers that may share a card."""
 
 OTHER_SCHEDULER = "other"
 """``schedulerName`` of pods that another client binds."""
@@ -49,7 +49,7 @@ MEMORY = 8_000_000_000
 """Bytes of memory of each card."""
 
 MIB = 2**20
-"""Bytes that one unit of Aliyun's is."""
+"""Bytes of one unit of Aliyun's."""
 
 TILES_OF_A_CARD = 2
 
@@ -63,7 +63,6 @@ _SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi":
 
 @lru_cache(1024)
 def quantity(text: str) -> Fraction:
-    """Return the amount that a Kubernetes quantity states."""
     text = str(text)
     for suffix, factor in _SUFFIXES.items():
         if text.endswith(suffix):
@@ -72,7 +71,6 @@ def quantity(text: str) -> Fraction:
 
 
 def node(name: str, cards: tuple[int, ...]) -> dict[str, Any]:
-    """Return a node with these cards."""
     return {
         "metadata": {
             "name": name,
@@ -84,7 +82,6 @@ def node(name: str, cards: tuple[int, ...]) -> dict[str, Any]:
 
 
 def card_labels(cards: tuple[int, ...]) -> dict[str, str]:
-    """Return the labels of a node that describe its cards."""
     return {PREFIX + "gpu-numbers": ".".join(map(str, cards))}
 
 
@@ -96,7 +93,6 @@ def card_records(cards: tuple[int, ...]) -> dict[str, str]:
 
 
 def card_amounts(cards: tuple[int, ...]) -> dict[str, str]:
-    """Return what a node with these cards offers."""
     of_each = {
         SHARE + "vgpu": 1000,
         SHARE + "millicores": 1000,
@@ -118,7 +114,7 @@ def card_amounts(cards: tuple[int, ...]) -> dict[str, str]:
 def pod(
     name: str, containers: list[dict[str, int]], init: list[dict[str, int]], fields: Object, *, prefix: str = PREFIX
 ) -> dict[str, Any]:
-    """Return a pod whose containers ask for these amounts, by resource without its prefix."""
+    """Return a pod whose containers request these amounts, by resource without its prefix."""
 
     def built(kind: str, index: int, asks: dict[str, int]) -> dict[str, Any]:
         amounts = {prefix + resource: str(amount) for resource, amount in asks.items()}
@@ -135,7 +131,7 @@ def pod(
 def share(
     name: str, thousandths: float, memory: int, labels: Mapping[str, str], fields: Object, *, complete: bool = True
 ) -> dict[str, Any]:
-    """Return a pod that asks for a part of a card in KubeShare's words, with or without the resource of a card."""
+    """Return a pod that asks for a part of a card by KubeShare's annotations and, if ``complete``, for ``vgpu``."""
     built = pod(name, [{"vgpu": 1} if complete else {}], [], fields, prefix=SHARE)
     built["metadata"]["annotations"] = {
         SHARE + "gpu_request": str(thousandths / 1000),
@@ -148,12 +144,11 @@ def share(
 
 
 def annotations_of(value: Object) -> Mapping[str, str]:
-    """Return the annotations of an object."""
     return value["metadata"].get("annotations") or {}
 
 
 def share_of(value: Object) -> dict[str, int] | None:
-    """Return what a pod in KubeShare's or Aliyun's words takes of its card; None for other pods."""
+    """Return what a pod of KubeShare's or Aliyun's vocabulary takes of its card; None for other pods."""
     if units := sum(_limits(each).get(ALIYUN + "gpu-mem", 0) for each in value["spec"]["containers"]):
         return {"gpu-mem": units, "memory.max": units * MIB, "millicores": units * MIB * 1000 // MEMORY}
     annotations = annotations_of(value)
@@ -167,7 +162,7 @@ def share_of(value: Object) -> dict[str, int] | None:
 
 
 def stated_share(value: Object) -> dict[str, int] | None:
-    """Return the resources that a pod in KubeShare's words must request to say what it takes; None for other pods."""
+    """Return the resources that a pod of KubeShare's must request to state what it takes; None for other pods."""
     if SHARE + "gpu_request" not in annotations_of(value):
         return None
     part = share_of(value) or {}
@@ -189,17 +184,16 @@ def card_name_of(value: Object) -> str:
 
 
 def decided_at(value: Object) -> int:
-    """Return a number that rises from decision to decision on the same node; 0 without a decision."""
+    """Return a number that rises with each decision on the same node; 0 without a decision."""
     return int(annotations_of(value).get(TIMESTAMP) or 0)
 
 
 def is_over(value: Object) -> bool:
-    """Return whether all containers of a pod have ended for good."""
     return value.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 def demand(container: Object) -> tuple[int, dict[str, int]]:
-    """Return how many cards a container asks for, and what it takes of each of them. Parts are rounded up."""
+    """Return the number of cards of a container, and what it takes of each of them. Parts are rounded up."""
     limits = _limits(container)
     if count := limits.get(PREFIX + COUNT, 0):
         amounts = {name.removeprefix(PREFIX): amount for name, amount in limits.items()}
@@ -223,7 +217,6 @@ def _limits(container: Object) -> dict[str, int]:
 
 
 def asks_for_cards(value: Object) -> bool:
-    """Return whether a pod asks for a card."""
     return share_of(value) is not None or requests_cards(value)
 
 
@@ -240,18 +233,17 @@ def cards_of(text: str) -> list[list[str]]:
 
 
 def tiles_of(text: str) -> list[set[tuple[str, str]]]:
-    """Parse the tiles of each container: pairs of a card and a tile."""
+    """Parse the tiles of each container as pairs of a card and a tile."""
     places = ([each.partition(":") for each in place.split(",")] for place in text.split("|"))
     return [{(card, tile) for card, _, tiles in place if card for tile in tiles.split("+")} for place in places]
 
 
 def tiles_of_containers(value: Object) -> list[set[tuple[str, str]]]:
-    """Return the tiles of each container of a pod."""
     return tiles_of(annotations_of(value).get(TILES, ""))
 
 
 def in_own_words(value: Object) -> Use | None:
-    """Return what a pod takes of each card by the annotations of Aliyun's or Koordinator's; None if it has none."""
+    """Return what a pod takes of each card by Aliyun's or Koordinator's annotations; None if it has none."""
     annotations = annotations_of(value)
     number, again, units = (annotations.get(name) for name in ALIYUN_ANNOTATIONS)
     if number is not None or again is not None:
@@ -295,7 +287,7 @@ def _use(containers: list[Object], places: list[list[str]]) -> Use:
 
 
 def join(use: Use, other: Mapping[str, Mapping[str, int]], combine: Callable[[int, int], int]) -> None:
-    """Put other amounts into ``use``, combined with those that are there."""
+    """Combine other amounts with those in ``use``, in place."""
     for card, amounts in other.items():
         mine = use.setdefault(card, {})
         for resource, amount in amounts.items():
@@ -312,7 +304,6 @@ def added(uses: Iterable[Mapping[str, Mapping[str, int]]]) -> Use:
 
 
 def capacity_of(value: Object) -> Use:
-    """Return what each card of a node has."""
     label = (value["metadata"].get("labels") or {}).get(PREFIX + "gpu-numbers", "")
     numbers = [number for number in label.split(".") if number]
     allocatable = (value.get("status") or {}).get("allocatable") or {}
@@ -325,7 +316,7 @@ def capacity_of(value: Object) -> Use:
 
 
 def fits(value: Object, capacity: Use, used: Mapping[str, Mapping[str, int]]) -> bool:
-    """Return whether a pod without init containers fits on the free cards of a node: tries every choice of cards."""
+    """Return whether a pod without init containers fits on the free cards of a node, trying every choice of cards."""
     free = {
         card: {resource: amount - used.get(card, {}).get(resource, 0) for resource, amount in amounts.items()}
         for card, amounts in capacity.items()

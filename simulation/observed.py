@@ -1,4 +1,4 @@
-"""The state that the laws are about: nodes, and the pods that wait or are bound, as the objects say at this moment."""
+"""Record the state that the laws are about: nodes, and the pods that wait or are bound, as the objects say now."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulation.objects import Object, Use, quantity
 
 
 class LawBroken(Exception):
-    """A law does not hold. ``law`` is its name, ``sentence`` what was found."""
+    """A law is broken: ``sentence`` is what was found."""
 
     def __init__(self, law: str, sentence: str) -> None:
         super().__init__(f"{law}: {sentence}")
@@ -23,11 +23,10 @@ class LawBroken(Exception):
 class BoundPod:
     """A pod that is bound and has not ended.
 
-    value       the pod as it is now
     version     of the API server's storage when it was bound
     use         what it takes of each card by its decision; None if there is none that counts
     booked      the same, but as receipts say
-    keeps_more  whether a ledger may book more, because a receipt says that a container has fewer cards than it asks for
+    keeps_more  a ledger may book more, because a receipt says that a container has fewer cards than it asks for
     """
 
     uid: str
@@ -40,34 +39,28 @@ class BoundPod:
 
     @property
     def name(self) -> str:
-        """The name of the pod."""
         return str(self.value["metadata"]["name"])
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """The annotations of the pod."""
         return objects.annotations_of(self.value)
 
     @property
     def cards(self) -> Iterable[str]:
-        """The cards that it takes."""
         return self.use or {}
 
     def does_not_count(self) -> None:
-        """Note that nothing is known of its cards any more."""
         self.use = self.booked = None
 
 
 class Observed:
     """Nodes and pods.
 
-    clock    returns seconds
-    nodes    by name
-    most     by node: the most that each card has ever had
-    waiting  by UID: the pods that ask for cards and are not bound
+    most     by node, the most that each card has ever had
+    waiting  by UID, the pods that ask for cards and are not bound
     bound    by UID
-    created  by UID: the version of the API server's storage then
-    changed  by node: when it or its pods changed
+    created  by UID, the version of the API server's storage then
+    changed  by node, when it or its pods changed
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -81,7 +74,7 @@ class Observed:
         self._by_node: dict[str, dict[str, BoundPod]] = {}
 
     def see_node(self, name: str, value: Object | None) -> None:
-        """See a node as it is now; None if it is gone."""
+        """Record a node as it is now; None if it is gone."""
         self.changed[name] = self.clock()
         if value is None:
             self.nodes.pop(name, None)
@@ -90,7 +83,6 @@ class Observed:
         objects.join(self.most.setdefault(name, {}), objects.capacity_of(value), max)
 
     def bind(self, pod: BoundPod) -> None:
-        """Note that a pod was bound."""
         self.bound[pod.uid] = pod
         self._by_node.setdefault(pod.node, {})[pod.uid] = pod
         self.changed[pod.node] = self.clock()
@@ -103,11 +95,10 @@ class Observed:
             self.changed[pod.node] = self.clock()
 
     def on(self, node: str) -> list[BoundPod]:
-        """Return the pods that are bound to a node, in the order in which they were."""
+        """Return the pods of a node in the order in which they were bound."""
         return list(self._by_node.get(node, {}).values())
 
     def others(self, pod: BoundPod) -> Iterator[BoundPod]:
-        """Yield the other pods on the node of a pod."""
         return (each for each in self.on(pod.node) if each is not pod)
 
     def capacity(self, node: str) -> Use:
@@ -130,12 +121,11 @@ class Observed:
 
 
 def used_by(pods: Iterable[BoundPod]) -> Use:
-    """Return what pods take together of each card."""
+    """Return the sums by card of what pods take."""
     return objects.added(pod.use or {} for pod in pods)
 
 
 def fits_with(value: Object, capacity: Use, pods: Iterable[BoundPod]) -> bool:
-    """Return whether a pod fits on cards with the pods of their node."""
     pods = list(pods)
     return objects.fits(value, _open_cards(value, capacity, pods), used_by(pods))
 

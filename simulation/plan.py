@@ -1,4 +1,4 @@
-"""The plan of a history: what users do and what fails, step by step."""
+"""Represent the plan of a history: what users do and what fails, step by step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 ACTIVE = 60.0
-"""Seconds in which things happen at most; the last fault ends with them."""
+"""Most seconds in which things happen; the last fault ends with them."""
 
 REPLICAS = ("extender-a", "extender-b")
 
@@ -27,15 +27,14 @@ class Step:
 class Plan:
     """A whole history.
 
-    nodes     the cards of each node
-    webhooks  whether the API server has Bindings and new pods reviewed
-    active    seconds in which things happen
-    plugins   whether the nodes have device plugins
-    mixed     whether pods may ask in the words of other systems than Intel's
-    preemption  whether pods have priorities, and more important ones evict others
-    page      most objects that the API server puts on a page of a list; 0: as many as clients ask for
-    scenario  faults that belong together; empty if there are none
-    eager     whether the scheduler tries refused pods again and again, without a reason
+    nodes       the cards of each node
+    webhooks    the API server has Bindings and new pods reviewed
+    active      seconds in which things happen
+    mixed       pods may use other vocabularies than Intel's
+    preemption  pods have priorities, and more important ones evict others
+    page        most objects that the API server puts on a page of a list; 0: as many as clients ask for
+    scenario    faults that belong together; empty if there are none
+    eager       the scheduler tries refused pods repeatedly without a reason
     """
 
     seed: int

@@ -1,4 +1,4 @@
-"""The plan that comes from a seed: nodes, pods, and faults one by one or as scenarios."""
+"""Make the plan of a seed: nodes, pods, and faults one by one or as scenarios."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulation.plan import REPLICAS, Plan, Step
 from simulation.scenarios import QUIET, SCENARIOS, company, devices, refused_and_forgotten, reviewed
 
 LONGEST_LATE = 6.0
-"""Seconds by which a write is late at most."""
+"""Most seconds by which a write is late."""
 
 
 def make_plan(seed: int) -> Plan:
@@ -84,7 +84,7 @@ def _quiet_plan(seed: int, chance: Chance) -> Plan:
 
 
 def _shape(chance: Chance) -> dict[str, int]:
-    """Return what one container asks for."""
+    """Return the amounts of one container."""
     cards = chance.weighted(((8, 1), (2, 2), (1, 3), (0.5, 0)))
     if not cards:
         return {}
@@ -97,7 +97,7 @@ def _shape(chance: Chance) -> dict[str, int]:
 
 
 def _pod(chance: Chance, index: int, names: list[str], nodes: int, active: float, *, crowded: bool) -> list[Step]:
-    """Return the life of one pod."""
+    """Return the steps of one pod's life."""
     at = chance.between(0.0, active - 5.0)
     again = bool(names) and chance.happens(0.1)
     name = chance.one_of(names) if again else f"p{index}"
@@ -125,7 +125,7 @@ def _pod(chance: Chance, index: int, names: list[str], nodes: int, active: float
 
 
 def _share(chance: Chance, index: int, active: float, *, finer: bool) -> list[Step]:
-    """Return the life of one pod in KubeShare's words, which asks for a part of a thousandth if it is ``finer``."""
+    """Return the life of one pod of KubeShare's, which asks for a part of a thousandth if it is ``finer``."""
     at = chance.between(0.0, active - 5.0)
     labels = {name: chance.one_of(("a", "b")) for name in COMPANY if chance.happens(0.3)}
     if chance.happens(0.3):
@@ -140,7 +140,7 @@ def _share(chance: Chance, index: int, active: float, *, finer: bool) -> list[St
 
 
 def _in_words(chance: Chance, index: int, active: float) -> list[Step]:
-    """Return the life of one pod in the words of Aliyun, Koordinator or a vendor."""
+    """Return the life of one pod of Aliyun's, Koordinator's or a vendor's vocabulary."""
     at = chance.between(0.0, active - 5.0)
     containers = [_other_shape(chance, chance.one_of(("aliyun", "koordinator", "koordinator", "vendor")))]
     if chance.happens(0.2):
@@ -153,7 +153,7 @@ def _in_words(chance: Chance, index: int, active: float) -> list[Step]:
 
 
 def _other_shape(chance: Chance, words: str) -> dict[str, int]:
-    """Return what one container asks for in other words than Intel's, by full names."""
+    """Return the amounts of one container in another vocabulary than Intel's, by full names."""
     cards = chance.one_of((1, 1, 2))
     if words == "vendor":
         return {VENDOR: cards}
@@ -185,7 +185,7 @@ def _make_finer(chance: Chance, steps: list[Step]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Draw:
-    """Source of the arguments of a fault that ends within ``left`` seconds."""
+    """Draw the arguments of a fault that ends within ``left`` seconds."""
 
     chance: Chance
     left: float
@@ -237,4 +237,4 @@ _FAULTS: Mapping[str, tuple[str, Callable[[_Draw], tuple[Any, ...]]]] = {
     "node_gone": ("remove_node", lambda d: (d.node, d.lasting(8.0))),
     "relabel": ("relabel_node", lambda d: (d.node,)),
 }
-"""Kind of fault -> the act that it is, and how its arguments are drawn."""
+"""By kind of fault, its act, and how its arguments are drawn."""

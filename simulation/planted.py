@@ -1,4 +1,7 @@
-"""Planted faults: single changes to the product that the simulation must find, as data of `simulation.planting`."""
+"""List the planted faults: single changes to the product that the simulation must find.
+
+`simulation.planting` does them.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,6 @@ from simulation.planting import ROOT, PlantedFault
 
 
 class UnknownFault(GasError):
-    """There is no planted fault of this name."""
-
     def __init__(self, name: str) -> None:
         near = difflib.get_close_matches(name, [each.name for each in PLANTED], 3, 0.5)
         rather = f"did you mean {' or '.join(map(repr, near))}" if near else "simulation/planted.py lists the names"
@@ -349,4 +350,4 @@ _FAULTS = (
 )
 
 PLANTED = tuple(each for each in _FAULTS if not each.part or (ROOT / "gas" / "extender" / each.part).exists())
-"""All of them; those of an optional part only while the extender has the part."""
+"""All faults; those of an optional part only while the extender has the part."""

@@ -34,8 +34,6 @@ class CannotPlant(GasError):
 
 
 class ChangedModule(NamedTuple):
-    """A module of the product with a fault: its name, its file and its code."""
-
     name: str
     path: Path
     tree: ast.Module
@@ -45,12 +43,10 @@ class ChangedModule(NamedTuple):
 class PlantedFault:
     """One change.
 
-    name         of the fault
     definition   the end of the dotted name of the function, class or constant that is changed; no other ends with it
     pattern      the code that is replaced, which the definition has exactly once
-    replacement  the code in its place
     within       number of seeds in which it must be found
-    part         folder of the extender's part that the fault is about, if it is about one
+    part         folder of the extender's part that the fault is about, if any
     """
 
     name: str
@@ -79,7 +75,7 @@ class PlantedFault:
         return ChangedModule(module, path, ast.fix_missing_locations(tree))
 
     def _find(self) -> tuple[str, Path, ast.Module, ast.AST]:
-        """Return the module that has the definition, its file, its code and the definition. Raises CannotPlant."""
+        """Return the module of the definition, its file, its code and the definition. Raises CannotPlant."""
         last = self.definition.rpartition(".")[2]
         word = re.compile(rf"^\s*(async def |def |class )?{last}\b", re.MULTILINE)
         found = []
@@ -119,7 +115,6 @@ def _code(text: str) -> Sequence[ast.AST]:
 
 
 def _definitions(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.AST]]:
-    """Yield the functions, classes and constants in a piece of code, each with its dotted name."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             name = f"{prefix}.{child.name}"
@@ -133,7 +128,7 @@ def _definitions(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.AST]]:
 
 
 Fitted = Mapping[str, Any]
-"""What the letters of a pattern stand for: an expression, a name, or a list of expressions or statements."""
+"""By letter of a pattern, the expression, the name, or the list of expressions or statements that it fits."""
 
 
 class _Place(NamedTuple):
@@ -146,7 +141,6 @@ class _Place(NamedTuple):
     fitted: Fitted
 
     def put(self, code: list[ast.AST]) -> None:
-        """Replace the code."""
         if self.at is None:
             setattr(self.owner, self.field, code[0])
         else:
@@ -164,7 +158,6 @@ def _places(definition: ast.AST, pattern: Sequence[ast.AST]) -> Iterator[_Place]
 
 
 def _most_similar(definition: ast.AST, pattern: Sequence[ast.AST]) -> str:
-    """Return the piece of code that resembles a pattern most."""
     kind = next(each for each in (ast.expr, ast.stmt, ast.AST) if isinstance(pattern[0], each))
     wanted = difflib.SequenceMatcher(None, b="\n".join(map(ast.unparse, pattern)))
 
@@ -181,7 +174,7 @@ def _letter(text: object) -> str | None:
 
 
 def _letter_for_all(pattern: object) -> str | None:
-    """Return the letter of a piece of a pattern that stands for any number of pieces."""
+    """Return the letter of a piece of a pattern that fits any number of pieces."""
     if isinstance(pattern, ast.Expr | ast.Starred) or (isinstance(pattern, ast.keyword) and pattern.arg is None):
         return _letter(pattern.value.id) if isinstance(pattern.value, ast.Name) else None
     return None
@@ -196,7 +189,7 @@ def _entries(node: ast.Dict) -> list[ast.expr]:
 
 
 def _fit(pattern: object, code: object, fitted: Fitted) -> Fitted | None:
-    """Return what letters stand for if a piece of code fits a pattern, else None."""
+    """Return the code of each letter if a piece of code fits a pattern, else None."""
     letter = _letter(pattern.id if isinstance(pattern, ast.Name) else pattern)
     if letter is not None and isinstance(code, ast.expr if isinstance(pattern, ast.Name) else str):
         return _bind(fitted, letter, code)
@@ -216,7 +209,7 @@ def _fit(pattern: object, code: object, fitted: Fitted) -> Fitted | None:
 
 
 def _fit_all(patterns: Sequence[object], codes: Sequence[object], fitted: Fitted) -> Fitted | None:
-    """Return what letters stand for if pieces of code, in their order, fit the pieces of a pattern."""
+    """Return the code of each letter if pieces of code, in their order, fit the pieces of a pattern."""
     if not patterns:
         return None if codes else fitted
     first, others = patterns[0], patterns[1:]
@@ -231,7 +224,7 @@ def _fit_all(patterns: Sequence[object], codes: Sequence[object], fitted: Fitted
 
 
 def _bind(fitted: Fitted, letter: str, code: object) -> Fitted | None:
-    """Return what letters stand for with one more; None if it stands for something else already."""
+    """Return the letters with one more; None if that letter has other code already."""
     if letter in fitted and _text(fitted[letter]) != _text(code):
         return None
     return {**fitted, letter: code}
@@ -244,13 +237,13 @@ def _text(code: object) -> str:
 
 
 class _Fill(ast.NodeTransformer):
-    """Put into a replacement what the letters of its pattern stand for."""
+    """Replace the letters in a replacement by the code that they fitted in the pattern."""
 
     def __init__(self, fitted: Fitted) -> None:
         self._fitted = fitted
 
     def visit(self, node: ast.AST) -> Any:
-        """Return the piece of code with letters replaced, or the pieces for a letter that stands for many."""
+        """Return the piece of code with letters replaced, or the pieces for a letter that fits many."""
         if (letter := _letter_for_all(node)) is not None:
             return self._fitted[letter]
         if isinstance(node, ast.Name) and (letter := _letter(node.id)) is not None:

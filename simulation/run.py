@@ -15,21 +15,20 @@ from simulation.plan import Plan, Step
 from simulation.plans import make_plan
 
 PATIENCE = 300.0
-"""Seconds in which a shorter history is looked for at most."""
+"""Most seconds of the search for a shorter history."""
 
 REPEATED = 10.0
-"""Virtual seconds in which a line of a history is printed once."""
+"""Virtual seconds in which equal lines of a history are printed once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of one history.
 
-    law       the name of the law that was broken; empty if all hold
-    sentence  what was found
-    figures   counts of what happened
-    digest    of the whole history
-    trace     its lines, if they were kept
+    law      the name of the law that was broken; empty if all hold
+    figures  counts of what happened
+    digest   of the whole history
+    trace    its lines, if they were recorded
     """
 
     seed: int
@@ -41,7 +40,6 @@ class Outcome:
 
 
 def run_plan(plan: Plan, *, keep_trace: bool = False) -> Outcome:
-    """Run one history."""
     logger = logging.getLogger("gas")
     level, propagates = logger.level, logger.propagate
     logger.setLevel(logging.ERROR)
@@ -68,7 +66,6 @@ def run_plan(plan: Plan, *, keep_trace: bool = False) -> Outcome:
 
 
 def run_seed(seed: int) -> Outcome:
-    """Run the history of a seed."""
     return run_plan(make_plan(seed))
 
 

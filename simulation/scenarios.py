@@ -1,4 +1,4 @@
-"""Scenarios: several faults that make each other worse. The leader is known only when a step is taken."""
+"""Make scenarios: several faults that make each other worse. The leader is known only when a step is taken."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _start(chance: Chance) -> float:
 
 
 def isolated(chance: Chance, active: float, names: list[str], _nodes: int) -> list[Step]:
-    """Cut the leader off the API server, while the scheduler goes on to ask it."""
+    """Cut the leader off the API server, while the scheduler continues to call it."""
     at = _start(chance)
     steps = [
         Step(at, "stale_endpoints", (active - at,)),
@@ -28,7 +28,7 @@ def isolated(chance: Chance, active: float, names: list[str], _nodes: int) -> li
 
 
 def _returned(chance: Chance, active: float, names: list[str]) -> list[Step]:
-    """Let a replica lead again that has led before, while it does not see yet what the leader in between has bound."""
+    """Let a replica lead again that does not see yet what the leader in between has bound."""
     at = chance.between(2.0, 5.0)
     back = at + 19.0
     steps = [
@@ -89,7 +89,7 @@ def late_bindings(chance: Chance, active: float, _names: list[str], _nodes: int)
 
 
 def handed_over(chance: Chance, active: float, _names: list[str], _nodes: int) -> list[Step]:
-    """Stop the leader again and again, while watches are late."""
+    """Stop the leader repeatedly, while watches are late."""
     at = _start(chance)
     left = active - at
     steps = [Step(at, "delay_watches", (name, chance.between(2.0, 12.0), left)) for name in REPLICAS]
@@ -126,7 +126,7 @@ def reviewed(chance: Chance, active: float, names: list[str], nodes: int) -> lis
 
 
 def _left_open(chance: Chance, active: float, names: list[str], nodes: int) -> list[Step]:
-    """Kill a leader whose reviewed Bindings come when another one leads, which may have trouble to prevent that."""
+    """Kill a leader whose reviewed Bindings come when another one leads, which may be unable to prevent that."""
     at = chance.between(6.0, 12.0)
     steps = [
         Step(0.0, "slow_reviews", (16.0, 26.0, active)),
@@ -201,7 +201,7 @@ def devices(chance: Chance, active: float, names: list[str], nodes: int) -> list
 
 
 def company(chance: Chance, active: float, _names: list[str], _nodes: int) -> list[Step]:
-    """Let pods that take the same, but like different company, follow each other on the same cards."""
+    """Let pods of equal amounts but different affinities follow each other on the same cards."""
     steps = []
     label = chance.stream("company").one_of(COMPANY[1:])
     names = "xy" if chance.stream("card names").happens(0.4) else "x"
@@ -238,7 +238,7 @@ HALF = {"i915": 1, "millicores": 600}
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """A quiet history: the cards of each node, whether there are webhooks, what happens, and in how many seconds."""
+    """A history without random faults: cards of each node, webhooks, steps, and seconds."""
 
     nodes: tuple[tuple[int, ...], ...]
     webhooks: bool
@@ -255,7 +255,7 @@ def _for_others(at: float, name: str, asks: dict[str, int] = WHOLE, attempts: in
 
 
 def replaced(chance: Chance) -> Quiet:
-    """Replace a pod by another one, about which the scheduler may ask before the extender's watch shows it."""
+    """Replace a pod by another one, for which the scheduler may call before the extender's watch shows it."""
     cards = chance.whole(1, 3)
     steps = [_pod(1.0 + index, f"a{index}") for index in range(cards)]
     if chance.happens(0.7):
@@ -319,7 +319,7 @@ def copied(chance: Chance) -> Quiet:
 
 
 def answered_too_late(chance: Chance) -> Quiet:
-    """Let the API server give Bindings up in its responses, and write them."""
+    """Let the API server's responses give Bindings up that it then writes."""
     steps = [
         Step(1.0, "delay_watches", ("leader", 20.0, 10.0)),
         Step(2.0, "condition", ({"clients": "extender", "path": "/binding", "failed": 1.0}, 2.0)),

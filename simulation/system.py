@@ -1,4 +1,4 @@
-"""The programs of a history: extenders, scheduler, kubelets and device plugins, and how they reach each other."""
+"""Run the programs of a history: extenders, scheduler, kubelets and device plugins, and connect them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from simulation.plan import REPLICAS
 from simulation.world import World
 
 FINISH = 5.0
-"""Seconds that an extender has to stop in, its ``--shutdown-timeout``."""
+"""An extender's ``--shutdown-timeout`` in seconds."""
 
 
 @cache
@@ -60,7 +60,7 @@ def extender_flags(*, webhooks: bool, mixed: bool, preemption: bool) -> Flags:
 
 @cache
 def plugin_flags(node: str) -> PluginFlags:
-    """Return the flags of the device plugin of a node. What nodes have is left to the plan."""
+    """Return the flags of a node's device plugin. The resources of nodes are left to the plan."""
     arguments = [f"--node-name={node}", f"--shared-dev-num={objects.SLOTS}", "--write-node=none"]
     return parse_plugin_flags(arguments, environ={}, host_name=node)
 
@@ -102,7 +102,6 @@ class Replica:
         return f"{self.name}-{self._starts}"
 
     def start(self) -> None:
-        """Start a new process."""
         self._starts += 1
         self.process = self._world.new_process(self.name)
         none = cast(Any, None)
@@ -132,7 +131,6 @@ class Replica:
         await world.watched(self.name, extender.run)
 
     def kill(self) -> None:
-        """Kill the process."""
         self.process.kill()
         self.extender = None
         self._world.network.client_gone(self.process)
@@ -151,12 +149,10 @@ class Replica:
 
     @property
     def is_ready(self) -> bool:
-        """True if a Service leads to this replica."""
         extender = self.extender
         return extender is not None and self.server.up and extender.readiness.why_not_serving() is None
 
     def decides(self) -> bool:
-        """Return whether this replica would decide right now."""
         if self.extender is None or not self.process.alive or self.process.paused:
             return False
         if not self.extender.readiness.may_act():
@@ -175,12 +171,10 @@ class PluginProcess:
         self._host = host
 
     def start(self) -> None:
-        """Start a new process."""
         self._host.plugin = self._world.new_process(self.name)
         self._world.loop.start(self._host.plugin, self._run(self._host.plugin))
 
     def kill(self) -> None:
-        """Kill the process."""
         if (process := self._host.plugin) is not None:
             process.kill()
             self._world.network.client_gone(process)
@@ -211,16 +205,15 @@ async def _at_once(work: Callable[[], Scan]) -> Scan:
 
 
 HTTP_TIMEOUT = 30.0
-"""Seconds that the scheduler waits for a response of an extender."""
+"""Seconds that the scheduler waits for an extender's response."""
 
 
 class System:
     """All programs of a world.
 
-    replicas       of the extender
-    kubelets       by node: the process of its kubelet
+    kubelets       by node, the process of its kubelet
     plugins        by node; empty if device plugins are left out
-    stale          whether the scheduler's requests also reach replicas that do not decide
+    stale          the scheduler's requests also reach replicas that do not decide
     preempt_asked  version of the API server's storage when the extender was last asked whom to evict
     """
 
@@ -272,7 +265,6 @@ class System:
         return next(each for each in self.replicas if each.name == name)
 
     def start_kubelet(self, node: str) -> None:
-        """Start a kubelet."""
         world = self.world
 
         async def work(process: Process) -> None:
@@ -283,7 +275,6 @@ class System:
         self.kubelets[node] = world.start(f"kubelet-{node}", work)
 
     def start_scheduler(self) -> None:
-        """Start the scheduler."""
         world = self.world
 
         async def work(process: Process) -> None:
@@ -302,7 +293,6 @@ class System:
         self.scheduler = world.start("scheduler", work)
 
     def _evicting(self, pod: dict[str, Any], node: str, victims: list[str], binding: bool) -> None:
-        """Check the pods that are evicted for another one."""
         self.world.trace("scheduler", f"{pod['metadata']['name']}: evicts {len(victims)} pods from {node}")
         self.world.figures["evictions"] += len(victims)
         check = partial(self.world.laws.check_victims, binding=binding)
@@ -322,7 +312,7 @@ class System:
 
 
 class _Service:
-    """The scheduler's way to the extenders, with a connection that leads to the same one while it responds."""
+    """Connect the scheduler to the extenders, and to the same one while it responds."""
 
     def __init__(self, world: World, process: Process, endpoints: Callable[[], list[Server]], chance: Chance) -> None:
         self._world = world
@@ -332,7 +322,6 @@ class _Service:
         self._last: Server | None = None
 
     async def post(self, verb: str, args: dict[str, Any]) -> bytes:
-        """Send a request of the scheduler. Raises ExtenderFailed."""
         if not (servers := self._endpoints()):
             await asyncio.sleep(0.01)
             raise ExtenderFailed("no endpoint")
@@ -349,7 +338,7 @@ class _Service:
 
 
 class _Traced:
-    """Note in the history what the scheduler reports."""
+    """Record in the history what the scheduler reports."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -34,11 +34,9 @@ class WorkerEnded(GasError):
 
 
 def run_seeds(seeds: range, workers: int, planted: PlantedFault | None = None) -> Generator[Outcome, None, None]:
-    """Yield the outcomes of the histories of seeds, in their order, as they come. Raises WorkerEnded and CannotPlant.
+    """Yield the outcomes of the histories of seeds, in their order. Raises WorkerEnded and CannotPlant.
 
-    The processes end when the iterator is closed, or when this process ends in any way.
-
-    planted  the fault that is planted in each of them
+    The processes end when the iterator is closed, or when this process ends in any way. ``planted`` is planted in each.
     """
     if planted is not None:
         planted.changed()
@@ -69,16 +67,12 @@ def run_seeds(seeds: range, workers: int, planted: PlantedFault | None = None) -
 
 
 def find(fault: PlantedFault, workers: int) -> Outcome | None:
-    """Return the first broken history with a planted fault; None if none of its seeds finds it.
-
-    Raises WorkerEnded and CannotPlant.
-    """
+    """Return the first broken history with a fault; None if none of its seeds finds it. Raises as `run_seeds`."""
     with closing(run_seeds(range(1, 1 + fault.within), workers, fault)) as outcomes:
         return next((outcome for outcome in outcomes if outcome.law), None)
 
 
 def _prepare(planted: PlantedFault | None) -> None:
-    """Prepare a new process."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if planted is not None:
         plant(planted)

@@ -1,4 +1,4 @@
-"""The world of a history: what all its parts share, in virtual time."""
+"""Represent the world of a history: what all its parts share, in virtual time."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class World:
     """Time, chance, network, API server and laws of one history, and the notes of what happens in it.
 
     figures  counts of what happened
-    hosts    by node: its machine
+    hosts    machines by node
     broken   the law that was broken; None if all hold until now
-    over     is set when the history ends
+    over     set when the history ends
     """
 
     def __init__(self, plan: Plan, *, keep_trace: bool = False) -> None:
@@ -48,7 +48,6 @@ class World:
         self.outside = self.new_process("users")
 
     def new_process(self, name: str) -> Process:
-        """Return a process of this world."""
         process = Process(name)
         self.processes.append(process)
         return process
@@ -71,7 +70,6 @@ class World:
         self.loop.call_later(seconds, action, *args, context=self.outside.context)
 
     def trace(self, who: str, what: str) -> None:
-        """Note something in the history."""
         line = f"{self.loop.time():10.4f} {who}: {what}"
         self.digest.update(line.encode())
         if self.trace_lines is not None:
@@ -94,7 +92,7 @@ class World:
             self.fail("no exception at the top", f"a law ended: {error!r}")
 
     def _given(self, uid: str) -> dict[str, set[str]] | None:
-        """Return the cards that the containers of a pod have got until now; None once it has ended."""
+        """Return the cards that the containers of a pod have so far; None once it has ended."""
         if any(uid in host.dropped for host in self.hosts.values()):
             return None
         return next((host.given_cards(uid) for host in self.hosts.values() if uid in host.state.allocations), {})
