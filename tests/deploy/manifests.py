@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,3 +53,33 @@ def local_files(kustomization: Path) -> Iterator[Path]:
     for generator in written.get("configMapGenerator", ()):
         for file in generator["files"]:
             yield kustomization.parent / file.partition("=")[2]
+
+
+def arguments(overlay: str, workload: str) -> list[str]:
+    """Return the arguments that an overlay gives the first container of a Deployment or DaemonSet.
+
+    tests/e2e compares them with what kubectl makes.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    _add_arguments(found, DEPLOY / "overlays" / overlay)
+    (of_workload,) = (added for (_, name), added in found.items() if name == workload)
+    return of_workload
+
+
+def _add_arguments(found: dict[tuple[str, str], list[str]], directory: Path) -> None:
+    """Add those of a kustomization's workloads, and then those of its patches, by kind and name of the workload."""
+    (written,) = read(directory / "kustomization.yaml")
+    for entry in (*written.get("resources", ()), *written.get("components", ())):
+        if (directory / entry).is_dir():
+            _add_arguments(found, directory / entry)
+            continue
+        for each in read(directory / entry):
+            if each["kind"] in ("Deployment", "DaemonSet"):
+                (first, *_) = each["spec"]["template"]["spec"]["containers"]
+                found[each["kind"], each["metadata"]["name"]] = list(first["args"])
+    for patch in written.get("patches", ()):
+        operations = yaml.safe_load(patch["patch"]) if "target" in patch else ()
+        added = [each["value"] for each in operations if each["path"] == "/spec/template/spec/containers/0/args/-"]
+        for (kind, name), of_workload in found.items():
+            if added and kind == patch["target"]["kind"] and re.fullmatch(patch["target"]["name"], name):
+                of_workload.extend(added)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
 import yaml
 
+from gas.extender.command_line import parse_flags as parse_extender_flags
 from gas.plugin.flags import parse_flags
-from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, container, one, read
+from tests.deploy.manifests import BASE, COMPONENTS, arguments, container, one, read
 
 INTEL = one(BASE / "plugin", "DaemonSet")
 NVIDIA = one(COMPONENTS / "nvidia", "DaemonSet")
@@ -61,8 +63,25 @@ def test_the_other_daemonset_leaves_its_nodes_alone() -> None:
     assert operation["path"] == "/spec/template/spec/affinity"
 
 
-def test_the_overlay_gives_all_programs_the_same_vocabularies() -> None:
-    (overlay,) = read(DEPLOY / "overlays/nvidia/kustomization.yaml")
-    (value,) = {yaml.safe_load(patch["patch"])[0]["value"] for patch in overlay["patches"]}
-    assert {patch["target"]["kind"] for patch in overlay["patches"]} == {"Deployment", "DaemonSet"}
-    assert [each.name for each in parse_flags([value], environ={}).vocabularies] == ["intel", "vendor"]
+@pytest.mark.parametrize(
+    ("overlay", "vocabularies"),
+    [
+        ("nvidia", ["intel", "vendor"]),
+        ("aliyun-nvidia", ["intel", "aliyun", "vendor"]),
+        ("koordinator-nvidia", ["intel", "koordinator", "vendor"]),
+        ("kubeshare-nvidia", ["intel", "kubeshare", "vendor"]),
+    ],
+)
+def test_an_overlay_gives_all_programs_the_same_vocabularies(overlay: str, vocabularies: list[str]) -> None:
+    extender = parse_extender_flags(arguments(overlay, "gpu-aware-scheduling"))
+    intel, nvidia = (parse_flags(arguments(overlay, name), environ={}) for name in ("gas-plugin", "gas-plugin-nvidia"))
+    assert sorted(each.name for each in extender.vocabularies) == sorted(vocabularies)
+    assert extender.vocabularies == intel.vocabularies == nvidia.vocabularies
+    assert intel.card_sources == {"sysfs"}
+    assert nvidia.card_sources == {"nvml"}
+    assert extender.warnings == intel.warnings == nvidia.warnings == ()
+
+
+@pytest.mark.parametrize("workload", ["gpu-aware-scheduling", "gas-plugin", "gas-plugin-nvidia"])
+def test_aliyuns_memory_is_counted_as_its_own_plugin_counts_it_by_default(workload: str) -> None:
+    assert "--aliyun-unit=GiB" in arguments("aliyun-nvidia", workload)

@@ -17,6 +17,7 @@ import yaml
 from cryptography import x509
 
 from configurator.flags import parse_flags
+from tests.deploy.manifests import arguments
 from tests.e2e.chart_cluster import NAMESPACE, PODS, ChartCluster
 from tests.e2e.deployed import DEPLOY, refused
 from tests.e2e.helm import CHART, PAGE, documented_values, objects
@@ -45,6 +46,7 @@ SETTINGS = {
 }
 """What makes the chart the same as an overlay, in addition to the documented values of this name."""
 DECISIONS = CHART / "templates/_decisions.tpl"
+VOCABULARIES = "--vocabularies="
 SECRETS = ("gas-authority", "extender-secret", "gas-scheduler-client")
 
 
@@ -95,6 +97,14 @@ def test_the_chart_makes_what_the_overlay_makes(chart: ChartCluster, overlay: st
     assert made == applied
 
 
+@pytest.mark.parametrize("overlay", ["nvidia", "aliyun-nvidia", "koordinator-nvidia", "kubeshare-nvidia"])
+def test_the_arguments_that_other_tests_read_are_those_that_kubectl_makes(chart: ChartCluster, overlay: str) -> None:
+    for each in objects(chart.kubectl.run("kustomize", DEPLOY / "overlays" / overlay)):
+        if each["kind"] in ("Deployment", "DaemonSet"):
+            (found,) = each["spec"]["template"]["spec"]["containers"]
+            assert found["args"] == arguments(overlay, each["metadata"]["name"])
+
+
 def _by_name(found: list[Object]) -> dict[str, Object]:
     return {f"{each['kind']}/{each['metadata']['name']}": _comparable(each) for each in found}
 
@@ -105,7 +115,7 @@ def _comparable(written: Object) -> Object:
         labels.pop(f"app.kubernetes.io/{name}", None)
     labels.pop("helm.sh/chart", None)
     if written["kind"] in ("Deployment", "DaemonSet"):
-        _sort_volumes(written)
+        _sort_volumes_and_arguments(written)
     if written["kind"].endswith("WebhookConfiguration"):
         written["webhooks"].sort(key=lambda each: each["name"])
     cleaned = _without_nothing(written)
@@ -122,11 +132,20 @@ def _without_nothing(value: object) -> object:
     return [_without_nothing(each) for each in value] if isinstance(value, list) else value
 
 
-def _sort_volumes(workload: Object) -> None:
-    """Their order means nothing."""
+def _sort_volumes_and_arguments(workload: Object) -> None:
+    """Their order means nothing, and the values of --vocabularies are joined if it is given several times."""
     spec = workload["spec"]["template"]["spec"]
     for named in (spec["volumes"], *(each["volumeMounts"] for each in spec["containers"])):
         named.sort(key=lambda each: each["name"])
+    for each in spec["containers"]:
+        given = each.get("args") or ()
+        joined = {
+            name
+            for flag in given
+            if flag.startswith(VOCABULARIES)
+            for name in flag.removeprefix(VOCABULARIES).split(",")
+        }
+        each["args"] = sorted({*(flag for flag in given if not flag.startswith(VOCABULARIES)), *joined})
 
 
 REFUSED = (

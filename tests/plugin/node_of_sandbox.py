@@ -19,7 +19,6 @@ from gas.plugin.flags import Environment, parse_flags
 from gas.plugin.kubelet.registration import State
 from gas.plugin.metrics import Metrics
 from gas.plugin.parts import PARTS
-from gas.vocabularies.intel.vocabulary import INTEL
 from gas.vocabularies.protocol import Vocabulary
 from sandbox.api.client import ApiClient
 from sandbox.api.kinds import EVENTS, NODES, PODS
@@ -59,16 +58,19 @@ class SandboxNode:
         environment: Environment | None = None,
         watched: bool = True,
         api_url: str | None = None,
-        vocabularies: Sequence[Vocabulary] = (INTEL,),
+        vocabularies: Sequence[Vocabulary] | None = None,
         sources: Sequence[CardSource] = (),
     ) -> AsyncIterator[Plugin]:
         """Run a plugin during the block; if ``watched``, the block begins when kubelet counts all that it offers.
 
-        api_url  of another API server than this node's
-        sources  of cards; if empty, those of the program
+        api_url       of another API server than this node's
+        vocabularies  None: those of the flags
+        sources       of cards; if empty, those of the program
         """
         options = [f"--prefix={self.tree}", f"--kubelet-dir={self.kubelet_dir}", f"--node-name={NODE}", *flags]
-        parsed = replace(parse_flags(options, environ={}), vocabularies=tuple(vocabularies))
+        parsed = parse_flags(options, environ={})
+        if vocabularies is not None:
+            parsed = replace(parsed, vocabularies=tuple(vocabularies))
         self.metrics = Metrics("1", [row for part in PARTS if part.runs_with(parsed) for row in part.metrics])
         kubeconfig = write_kubeconfig(self.directory / "kubeconfig", api_url or self.server.url, token="plugin")
         api = await connect(str(kubeconfig), explicit=True) if parsed.resource_manager else None

@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+import pytest
+
+from gas.extender.command_line import parse_flags as parse_extender_flags
+from gas.objects.json_patch import applied
+from gas.objects.stored import NewPod
 from gas.plugin.assembly import sysfs_cards
 from gas.plugin.flags import Environment, parse_flags
 from gas.plugin.nvml.nvml_cards import FIRST_BESIDE_OTHERS, NvmlCards
 from gas.plugin.nvml.nvml_library import Failure
 from gas.values.card_records import ANNOTATION
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.pod_checks import PodChecks
+from gas.vocabularies.protocol import NeedOptions, Vocabulary
 from gas.vocabularies.selection import parse_vocabularies
-from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
-from tests.builders import container, pod_json
-from tests.other_words import GPU_COUNT, MIB, NVIDIA, asking
+from sandbox.hardware.fake_sysfs import FLEX_170, FakeGpu, fake_gpus
+from tests.builders import container, pod_json, requesting
+from tests.deploy.manifests import arguments
+from tests.kubeshare_words import share
+from tests.other_words import GPU_COUNT, MIB, NVIDIA, asking, sharing
 from tests.plugin.extender_of_sandbox import running_extender, schedule
 from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node, soon
-from tests.plugin.nvml.nvml_double import FakeNvml, nvml_card, uuid
+from tests.plugin.nvml.nvml_double import GIB, FakeNvml, nvml_card, uuid
 
 ALL = parse_vocabularies("intel,aliyun,vendor")
+HALF_A_CARD: dict[str, dict[str, Any]] = {
+    "aliyun-nvidia": pod_json(asking(gpu_mem=40), name="half"),
+    "koordinator-nvidia": pod_json(sharing(core=50, memory=40 * GIB), name="half"),
+    "kubeshare-nvidia": pod_json(
+        requesting({}) | {"image": "example/main:1"}, name="half", annotations=share("0.5", memory=str(40 * GIB))
+    ),
+}
+"""A pod with half of a card of 80 GiB, as a user writes it, by the overlay for its words."""
 
 
 def nvml(node: SandboxNode, library: FakeNvml, **options: Any) -> NvmlCards:
@@ -42,6 +62,13 @@ async def visible(node: SandboxNode, pod: dict[str, Any], name: str = "main") ->
     return given.env["NVIDIA_VISIBLE_DEVICES"]
 
 
+def completed(pod: dict[str, Any], vocabularies: Sequence[Vocabulary]) -> dict[str, Any]:
+    """Return a new pod as the webhook leaves it."""
+    patch = PodChecks(Vocabularies(vocabularies), NeedOptions()).complete(msgspec.convert(pod, NewPod))
+    changed: dict[str, Any] = applied(patch, pod)
+    return changed
+
+
 # contract V1.5
 async def test_whole_cards_and_shares_get_the_decided_cards_by_uuid() -> None:
     library = FakeNvml([nvml_card(n, total=400 * MIB, reserved=0) for n in range(3)])
@@ -51,10 +78,10 @@ async def test_whole_cards_and_shares_get_the_decided_cards_by_uuid() -> None:
     ):
         await soon(lambda: (allocatable(node)[NVIDIA], allocatable(node)[GPU_COUNT]) == ("3", "3"))
         async with running_extender(node, ALL) as extender:
-            share, _ = await schedule(node, extender, pod_json(asking(gpu_mem=300), name="share"))
+            small, _ = await schedule(node, extender, pod_json(asking(gpu_mem=300), name="share"))
             whole, _ = await schedule(node, extender, pod_json(asking(nvidia=2), name="whole"))
             beside, _ = await schedule(node, extender, pod_json(asking(gpu_mem=100), name="beside"))
-            assert [await visible(node, pod) for pod in (share, beside)] == [uuid(0), uuid(0)]
+            assert [await visible(node, pod) for pod in (small, beside)] == [uuid(0), uuid(0)]
             assert await visible(node, whole) == f"{uuid(1)},{uuid(2)}"
             _, reason = await schedule(node, extender, pod_json(asking(gpu_mem=1), name="late"))
             assert reason
@@ -99,6 +126,38 @@ async def test_cards_of_two_vendors_share_a_node() -> None:
                 assert node.annotations("large")["ALIYUN_COM_GPU_MEM_IDX"] == "1"  # card1000 is the second one
                 _, reason = await schedule(node, extender, pod_json(asking(nvidia=1), name="whole"))
                 assert reason == "no card has 100 percent of millicores free"
+
+
+@pytest.mark.parametrize(
+    ("intels_cards", "more_flags"),
+    [
+        pytest.param((), (), id="one vendor"),
+        pytest.param(fake_gpus(FLEX_170, 1), ("--card-sources=sysfs,nvml",), id="both vendors"),
+    ],
+)
+@pytest.mark.parametrize("overlay", HALF_A_CARD)
+async def test_with_an_overlays_flags_its_words_and_native_pods_get_the_decided_cards(
+    overlay: str, intels_cards: Sequence[FakeGpu], more_flags: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = FakeNvml([nvml_card(number, total=80 * GIB, reserved=0) for number in range(2)])
+    monkeypatch.setattr("gas.plugin.nvml.nvml_library.Nvml", lambda: library)
+    plugin_flags = [*arguments(overlay, "gas-plugin-nvidia"), *more_flags]
+    vocabularies = parse_extender_flags(arguments(overlay, "gpu-aware-scheduling")).vocabularies
+    async with sandbox_node(*intels_cards) as node, node.running_plugin(*plugin_flags, watched=False):
+        await soon(lambda: (allocatable(node)[NVIDIA], len(records(node))) == ("2", 2 + len(intels_cards)))
+        async with running_extender(node, vocabularies) as extender:
+            half = completed(HALF_A_CARD[overlay], vocabularies)
+            pods = [
+                await schedule(node, extender, pod)
+                for pod in (half, pod_json(asking(nvidia=1), name="native"), pod_json(asking(nvidia=1), name="late"))
+            ]
+            assert [reason == "" for _, reason in pods] == [True, True, False]
+            assert [await visible(node, pod) for pod, _ in pods[:2]] == [uuid(0), uuid(1)]
+            if intels_cards:
+                await soon(lambda: node.allocatable()["millicores"] == "1k")
+                intel = pod_json(container(i915=1, millicores=500) | {"image": "example/main:1"}, name="intel")
+                intel, _ = await schedule(node, extender, intel)
+                assert await node.got(intel) == ["card0"]
 
 
 async def test_near_cards_are_those_that_nvlink_joins() -> None:
