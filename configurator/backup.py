@@ -165,7 +165,6 @@ def remove_backup(directory: Path) -> None:
 
 
 def mark(place: Path, directory: Path) -> None:
-    """Write the marker. Raises ConfiguratorError."""
     try:
         _store(place / MARKER, _Marker(str(directory)))
     except OSError as error:
@@ -174,7 +173,6 @@ def mark(place: Path, directory: Path) -> None:
 
 
 def unmark(place: Path) -> None:
-    """Remove the marker. Raises ConfiguratorError."""
     try:
         (place / MARKER).unlink()
         sync(place)

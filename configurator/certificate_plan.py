@@ -175,9 +175,9 @@ class CertificatePlan:
     def _signed_pair(
         self, certificate_file: Path, key_file: Path, name: str, names: Sequence[str] = (), owner: Owner = None
     ) -> Pair:
-        """Return an earlier run's pair if it is good for long enough, else a new one, and plan its files.
+        """Return an earlier run's pair if it lasts long enough, else a new one, and plan its files.
 
-        ``names`` are those of a server; empty for a client.
+        Clients have no ``names``.
         """
         found = None
         certificate, key = self._read(certificate_file), self._read(key_file)

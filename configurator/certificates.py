@@ -256,10 +256,7 @@ def mint_authority(now: datetime, *, name: str = AUTHORITY_NAME, life: timedelta
 def mint_server(
     authority: Pair, names: Collection[str], now: datetime, *, name: str = SERVER_NAME, life: timedelta = LIFE
 ) -> Pair:
-    """Sign a certificate for a server that is called by these names and addresses.
-
-    ``name`` is the common name. ``life`` ends with the authority's own at the latest.
-    """
+    """Sign a certificate for a server of these names and addresses, which ends with the authority's at the latest."""
     alternatives = x509.SubjectAlternativeName([_general_name(each) for each in names])
     return _mint(name, authority, now, life, x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), alternatives)
 

@@ -115,7 +115,6 @@ class StaticPod:
         return (user, user if group is None else group) if user else None
 
     def on_host(self, path: str) -> Path | None:
-        """Return the host's path of a file in the container; None if it has none."""
         found = self.mounts.host_path(path)
         return None if found is None else Path(found)
 

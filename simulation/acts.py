@@ -34,7 +34,7 @@ class Acts:
         self._priorities = world.chance.stream("priorities")
         self._late_chance = world.chance.stream("late")
 
-    # What the other parts ask
+    # Called by the other parts
 
     def pause(self) -> float:
         """Return the seconds between the review of a Binding and its write."""

@@ -21,7 +21,6 @@ class Chance:
         self._random = random.Random(f"{seed}/{name}").random
 
     def stream(self, name: str) -> Chance:
-        """Return another stream of the same seed."""
         return Chance(self._seed, name)
 
     def happens(self, probability: float) -> bool:
@@ -48,7 +47,6 @@ class Chance:
         return order
 
     def weighted(self, options: Sequence[tuple[float, T]]) -> T:
-        """Return one of the options by their weights."""
         left = self._random() * sum(weight for weight, _ in options)
         for weight, option in options:
             left -= weight

@@ -105,7 +105,6 @@ class Host:
             self._pending.discard(reply)
 
     async def delay(self) -> None:
-        """Sleep for the time of one message."""
         await asyncio.sleep(self._network.delay(0.0) / 4)
 
     def report(self, kubelet: SyncLoop, server: DeviceServer, devices: api.ListAndWatchResponse) -> None:
@@ -124,7 +123,6 @@ class Host:
         return {f"default/{pod['metadata']['name']}": self._entry(pod) for pod in self.kubelet.active_pods()}
 
     def given_cards(self, uid: str) -> dict[str, set[str]]:
-        """Return the cards that each container of a pod has."""
         return {
             name: {_card_at(path) for path in container_devices(each.response for each in has.values()).device_nodes}
             for name, has in self.state.allocations.get(uid, {}).items()

@@ -28,7 +28,6 @@ from simulation.objects import (
 from simulation.observed import BoundPod, LawBroken, Observed
 
 Given = Mapping[str, set[str]]
-"""Cards by container."""
 
 Books = Mapping[str, tuple[str, Mapping[str, Mapping[str, int]]]]
 """By UID, the node, and the amounts by card and resource."""
@@ -102,7 +101,7 @@ class Laws:
         if (pod := self.observed.bound.get(uid)) is not None:
             self._see_receipt(pod, value)
             return
-        # Pods that ask for cards by annotations alone get none from kubelet; what a ledger books for them is left open.
+        # Pods that ask for cards by annotations alone get none from kubelet; a ledger may book anything for them.
         gets_cards = (binds_now.startswith(self._by_us) or binds_now == "reviewed") and requests_cards(value)
         use = use_of(value, annotations_of(value)) if gets_cards else None
         pod = BoundPod(uid, node, value, change.after.version, use, use)
@@ -170,10 +169,7 @@ class Laws:
         self._evictions.check(pod, node, victims, asked, now=self._seen, calm=self.calm and not binding)
 
     def check_devices(self, given: Mapping[str, Mapping[str, set[str]]]) -> None:
-        """Check that each running pod's annotations state the cards that its containers have.
-
-        ``given`` has by UID and container the cards that kubelet has given.
-        """
+        """Check that each running pod's annotations state the cards that kubelet has given, by UID and container."""
         for uid, containers in given.items():
             pod = self.observed.bound.get(uid)
             if pod is None or uid in self.edited:

@@ -94,7 +94,7 @@ class Bindings:
         likes, has = objects.company_of(later.value)[0], objects.company_of(earlier.value)[0]
         if not likes or likes == has:
             return
-        # The pod that it likes may have ended a moment ago, or keep cards that were reserved for it.
+        # The pod of its affinity may have ended a moment ago, or have cards that were reserved for it.
         unseen = self._liked[later.node, card][likes] >= objects.decided_at(later.value)
         if unseen and not self._may_have_reserved(later.node, likes, calm=calm):
             raise LawBroken("company", f"pod {later.name} shares {card} with {earlier.name}: affinity")

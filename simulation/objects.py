@@ -46,7 +46,6 @@ OTHER_SCHEDULER = "other"
 """``schedulerName`` of pods that another client binds."""
 
 MEMORY = 8_000_000_000
-"""Bytes of memory of each card."""
 
 MIB = 2**20
 """Bytes of one unit of Aliyun's."""
@@ -87,7 +86,7 @@ def card_labels(cards: tuple[int, ...]) -> dict[str, str]:
 
 def card_records(cards: tuple[int, ...]) -> dict[str, str]:
     """Return the annotation of a node that describes its cards one by one."""
-    # Of this driver, so that the vendor's whole cards are the same cards.
+    # With this driver, the vendor's whole cards are the same cards.
     records = ",".join(f'{{"card":{number},"driver":"nvidia","memory":{MEMORY}}}' for number in cards)
     return {"gas-cards": f"[{records}]"}
 
@@ -179,7 +178,6 @@ def company_of(value: Object) -> tuple[str, str, str]:
 
 
 def card_name_of(value: Object) -> str:
-    """Return the name of a pod's card; empty if it has none."""
     return annotations_of(value).get(CARD_NAME, "")
 
 
@@ -228,7 +226,6 @@ def requests_cards(value: Object) -> bool:
 
 
 def cards_of(text: str) -> list[list[str]]:
-    """Parse the cards of each container."""
     return [place.split(",") if place else [] for place in text.split("|")]
 
 

@@ -95,7 +95,6 @@ class Observed:
             self.changed[pod.node] = self.clock()
 
     def on(self, node: str) -> list[BoundPod]:
-        """Return the pods of a node in the order in which they were bound."""
         return list(self._by_node.get(node, {}).values())
 
     def others(self, pod: BoundPod) -> Iterator[BoundPod]:

@@ -33,7 +33,7 @@ def make_plan(seed: int) -> Plan:
     if scenario is not None:
         steps += scenario(chance, active, names, len(nodes))
     if chance.happens(0.7):
-        # Most histories have few kinds of faults, so that each gets deep.
+        # Most histories have few kinds of faults, so that each kind occurs often.
         kinds = [each for each in _FAULTS if chance.happens(0.2)]
         for _ in range(chance.whole(1, 8) if kinds else 0):
             kind = chance.one_of(kinds)
@@ -43,7 +43,7 @@ def make_plan(seed: int) -> Plan:
             steps.append(Step(at, act, arguments(_Draw(chance, active - at, replica, node))))
     steps = [step for step in steps if step.at < active]
     steps.sort(key=lambda step: step.at)
-    # A scheduler that asks again without a reason would hide that no replica gives it one.
+    # A scheduler that retries without a reason would hide that no replica gives it one.
     eager = crowded and scenario is not refused_and_forgotten and chance.happens(0.5)
     plugins = scenario is devices or (scenario is not company and chance.happens(0.2))
     mixed = scenario is company or (not plugins and chance.happens(0.3))
@@ -51,7 +51,7 @@ def make_plan(seed: int) -> Plan:
         finer = chance.stream("parts").happens(0.5)
         steps += [step for index in range(chance.whole(6, 16)) for step in _share(chance, index, active, finer=finer)]
         steps.sort(key=lambda step: step.at)
-    # Scenarios are tuned so that what they are about shows; more kinds of pods would hide it.
+    # Scenarios are tuned to show one problem; more kinds of pods would hide it.
     words, fine = chance.stream("words"), chance.stream("fine")
     if scenario is None and not plugins and words.happens(0.6):
         mixed = True
@@ -84,7 +84,6 @@ def _quiet_plan(seed: int, chance: Chance) -> Plan:
 
 
 def _shape(chance: Chance) -> dict[str, int]:
-    """Return the amounts of one container."""
     cards = chance.weighted(((8, 1), (2, 2), (1, 3), (0.5, 0)))
     if not cards:
         return {}
@@ -97,7 +96,6 @@ def _shape(chance: Chance) -> dict[str, int]:
 
 
 def _pod(chance: Chance, index: int, names: list[str], nodes: int, active: float, *, crowded: bool) -> list[Step]:
-    """Return the steps of one pod's life."""
     at = chance.between(0.0, active - 5.0)
     again = bool(names) and chance.happens(0.1)
     name = chance.one_of(names) if again else f"p{index}"
@@ -177,7 +175,7 @@ def _make_finer(chance: Chance, steps: list[Step]) -> None:
                 asks["tiles"] = chance.whole(1, TILES_OF_A_CARD * cards)
             if "memory.max" in asks and chance.happens(0.4):
                 asks["memory.max"] -= 1
-    # Containers that share a card, and must not share a tile.
+    # These containers share a card, and must not share a tile.
     for step in steps:
         if step.act == "create_pod" and len(step.args[1]) > 1 and chance.happens(0.4):
             step.args[1][:] = [{"i915": 1, "tiles": 1} for _ in step.args[1]]

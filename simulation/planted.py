@@ -1,7 +1,4 @@
-"""List the planted faults: single changes to the product that the simulation must find.
-
-`simulation.planting` does them.
-"""
+"""List the planted faults: single changes to the product that the simulation must find (`simulation.planting`)."""
 
 from __future__ import annotations
 

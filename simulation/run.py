@@ -44,7 +44,7 @@ def run_plan(plan: Plan, *, keep_trace: bool = False) -> Outcome:
     level, propagates = logger.level, logger.propagate
     logger.setLevel(logging.ERROR)
     logger.propagate = False
-    # When objects are collected depends on all that ran before; a history must not.
+    # When garbage is collected depends on all that ran before; a history must not depend on that.
     gc.collect()
     gc.freeze()
     gc.disable()

@@ -210,7 +210,7 @@ def company(chance: Chance, active: float, _names: list[str], _nodes: int) -> li
         labels = {CARD_NAME: names[index % len(names)]} | ({label: "b"} if chance.happens(0.5) else {})
         run = round(chance.between(1.0, 6.0), 3)
         at = chance.between(0.0, active - 8.0)
-        # Those that stay show whether the last ones fit that should.
+        # The pods that stay show whether the last pods, which should fit, do.
         stays = at > active / 2 and staying.happens(0.3)
         steps.append(Step(at, "create_share", (f"c{index}", 500, 0, labels, None if stays else run)))
     return steps

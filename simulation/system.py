@@ -66,8 +66,6 @@ def plugin_flags(node: str) -> PluginFlags:
 
 
 async def connect(world: World, process: Process, timing: Timing) -> ApiConnection:
-    """Return the product's connection of a process to the API server."""
-
     async def load() -> Login:
         return Login(Address("https://api:6443", cast(Any, None), None, None), f"Bearer {process.name}", refresh)
 
@@ -236,7 +234,6 @@ class System:
             )
 
     def start(self) -> None:
-        """Add the nodes and start everything."""
         world = self.world
         for index, cards in enumerate(world.plan.nodes):
             node = f"n{index}"

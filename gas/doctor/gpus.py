@@ -28,10 +28,7 @@ def gpu_nodes(snapshot: Snapshot) -> Iterator[DetailedNode]:
 
 
 def gpu_amounts(node: DetailedNode, *, capacity: bool = False) -> dict[str, int]:
-    """Return by resource, without its prefix, the amount that is allocatable, or the capacity.
-
-    Skips malformed amounts.
-    """
+    """Return by resource, without its prefix, the allocatable amount or the capacity, skipping malformed amounts."""
     status = node.status
     resources = (status.capacity if capacity else status.allocatable) if status is not None else None
     return {
@@ -103,10 +100,7 @@ class DryPod:
 
 
 def dry_pod_for(nodes: Iterable[DetailedNode], only: str = "") -> DryPod | None:
-    """Return a dry pod for the resource that most nodes offer, about these nodes; None if no node offers any.
-
-    ``only`` is the name of the only node to ask about.
-    """
+    """Return a dry pod for the resource that most of these nodes, or the node ``only``, offer; None if none does."""
     by_resource: dict[str, list[str]] = {}
     for node in nodes:
         for resource in CARD_RESOURCES:

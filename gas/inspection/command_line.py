@@ -94,7 +94,6 @@ _NAMESPACE = click.option("-n", "--namespace", metavar="NAME", default="", help=
 
 
 def _table(command: Runner) -> Runner:
-    """Add the options of a command that shows a table."""
     by = click.option(
         "--sort-by", metavar="COLUMN", default="", help="Sort by a column; a hyphen before it reverses the order."
     )
@@ -109,7 +108,6 @@ def _table(command: Runner) -> Runner:
 
 
 def _selection(command: Runner) -> Runner:
-    """Add the options that choose nodes and pods."""
     everywhere = click.option(
         "-A", "--all-namespaces", "everywhere", is_flag=True, help="Show the pods of all namespaces."
     )
@@ -181,8 +179,6 @@ def _read(where: Where, ask: Ask | None = None, *, counts_hosts: bool = False) -
 
 
 def _show(options: Options, make: Callable[[Cluster], Report], nothing: str, *, counts_hosts: bool = False) -> int:
-    """Show a report of the cluster, once or repeatedly."""
-
     def prepared(cluster: Cluster) -> Report:
         return options.arranged(make(cluster))
 
@@ -205,7 +201,7 @@ def _show_pods(options: Options) -> int:
     labels = options.labels
     only = None if options.everywhere else options.own_namespace
     nothing = "no pod that asks for GPUs was found" + (f" in namespace {only}; -A shows all" if only else "")
-    # a table leaves out why pods wait
+    # A table leaves out why pods wait.
     explains = options.form != "table" or any("note" in each for each in (options.sort_by, *options.conditions))
     return _show(
         options,

@@ -123,10 +123,7 @@ def plan_moves(
     *,
     most_moves: int = MOST_MOVES,
 ) -> MovePlan:
-    """Return the plan with the fewest moves after which a waiting pod fits.
-
-    ``is_late`` returns whether the search must end now.
-    """
+    """Return the plan with the fewest moves after which a waiting pod fits, found before ``is_late`` returns True."""
     return _MoveSearch(cluster, is_late).plan(pod, most_moves)
 
 

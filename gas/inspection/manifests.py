@@ -43,10 +43,7 @@ class WantedPods:
 
 
 def read_manifests(file: str, text: str, namespace: str) -> tuple[list[WantedPods], list[str]]:
-    """Return the pods of a file, and its objects that ask for none. Raises UnreadableManifest.
-
-    ``namespace`` is that of objects that name none.
-    """
+    """Return a file's pods, in this namespace by default, and its objects without pods. Raises UnreadableManifest."""
     try:
         documents = list(YAML(typ="safe", pure=True).load_all(text))
     except (YAMLError, ValueError, RecursionError) as error:

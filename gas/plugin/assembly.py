@@ -138,7 +138,7 @@ class Plugin:
         metrics.read(self._samples)
 
     async def run(self) -> None:
-        """Run until cancelled; then remove the sockets. What is written on the node stays.
+        """Run until cancelled, then remove the sockets.
 
         Raises ListTooLong if kubelet would refuse a list of devices.
         """

@@ -66,9 +66,9 @@ class Questions(Generic[_Result]):
         return is_new
 
     def reply(self, key: Hashable, deadline: float) -> _Result:
-        """Return the result of a key's call, which may be an earlier one. Raises its error, or NoReply at the deadline.
+        """Return a key's result, maybe of an earlier call.
 
-        ``deadline`` is a time by `time.monotonic`.
+        Raises its error, or NoReply at the `time.monotonic` deadline.
         """
         asked = self._asked[key]
         wait((asked,), max(0.0, deadline - time.monotonic()))

@@ -124,7 +124,6 @@ def parse_node_writer(text: str) -> str:
 
 
 def _described(choices: Sequence[Choice]) -> str:
-    """List choices with their descriptions: ``patch (the plugin …) or none``."""
     *first, last = (f"{each.name} ({each.description})" if each.description else each.name for each in choices)
     return f"{', '.join(first)} or {last}" if first else last
 

@@ -54,7 +54,6 @@ ROWS = (
         "1 while /readyz returns ok: kubelet can allocate every card of this node; else 0.",
     ),
 )
-"""The metrics of the core that are read at each scrape."""
 
 _RECEIPTS = {
     "mismatch": (
@@ -70,7 +69,6 @@ _RECEIPTS = {
         "Receipts on pods that differed from what kubelet says and were corrected.",
     ),
 }
-"""The counters of receipts, by kind."""
 
 _TOTAL = "_total"
 

@@ -94,7 +94,6 @@ class PublishedFile:
         self._ended = False
 
     def want(self, text: str) -> None:
-        """Set the text that the file should have, and check it now."""
         self._wanted = text
         self._check_now.set()
 

@@ -50,7 +50,6 @@ class ApiRequests(ABC):
     """
 
     async def get(self, path: str, **query: str) -> Object:
-        """Return an object or a list."""
         return await self._request("GET", f"{path}?{urlencode(query)}" if query else path)
 
     async def post(self, path: str, value: Object) -> Object:

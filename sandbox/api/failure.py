@@ -50,12 +50,10 @@ def details_of(kind: Kind, name: str, subresource: str = "") -> dict[str, Any]:
 
 
 def not_found(kind: Kind, name: str) -> ApiFailure:
-    """Return the 404 for a missing object."""
     return ApiFailure(404, "NotFound", f'{kind.qualified} "{name}" not found', details_of(kind, name))
 
 
 def already_exists(kind: Kind, name: str) -> ApiFailure:
-    """Return the 409 for an object whose name is taken."""
     message = f'{kind.qualified} "{name}" already exists'
     return ApiFailure(409, "AlreadyExists", message, details_of(kind, name))
 
@@ -68,13 +66,11 @@ def conflict(kind: Kind, name: str, why: str, subresource: str = "") -> ApiFailu
 
 
 def modified(kind: Kind, name: str) -> ApiFailure:
-    """Return the 409 for an object that has changed since the client read it."""
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(kind, name, why)
 
 
 def bad_request(message: str) -> ApiFailure:
-    """Return the 400 for a request that cannot be decoded."""
     return ApiFailure(400, "BadRequest", message)
 
 
@@ -93,23 +89,19 @@ def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> ApiFailure:
 
 
 def unsupported_media_type() -> ApiFailure:
-    """Return the 415 for an unknown patch format."""
     return ApiFailure(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
 def no_such_path() -> ApiFailure:
-    """Return the 404 for an unknown path."""
     return ApiFailure(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def method_not_allowed() -> ApiFailure:
-    """Return the 405 for a method that the path does not have."""
     message = "the server does not allow this method on the requested resource"
     return ApiFailure(405, "MethodNotAllowed", message, {})
 
 
 def unauthorized() -> ApiFailure:
-    """Return the 401 for an unknown token."""
     return ApiFailure(401, "Unauthorized", "Unauthorized")
 
 

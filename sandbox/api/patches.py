@@ -14,10 +14,7 @@ Object = dict[str, Any]
 
 
 def patched(value: Object, content_type: str, body: bytes) -> Object:
-    """Return a copy of an object with a patch applied.
-
-    Raises ApiFailure: 415 for another content type, 400 if the patch cannot be decoded.
-    """
+    """Return a patched copy. Raises ApiFailure: 415 for another content type, 400 if the patch cannot be decoded."""
     if content_type.partition(";")[0].strip() != MERGE_PATCH:
         raise unsupported_media_type()
     try:

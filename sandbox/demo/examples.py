@@ -22,7 +22,6 @@ from sandbox.kubelet.containers import KubeletPace
 from sandbox.programs import running_page
 
 RUN_SECONDS = 5.0
-"""Seconds that the pods of the examples run."""
 
 PAUSE = 0.6
 """Seconds between two files, so that people can follow the output."""
@@ -147,10 +146,7 @@ def _read_faultless(file: Path) -> Manifests:
 
 
 def flags_of(directory: Path) -> list[str]:
-    """Return the extender's flags for the examples of a directory: the lines of its file ``flags``.
-
-    Raises BadManifest.
-    """
+    """Return the extender's flags for a directory of examples, the lines of its file ``flags``. Raises BadManifest."""
     file = directory / "flags"
     try:
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
@@ -160,7 +156,6 @@ def flags_of(directory: Path) -> list[str]:
 
 
 def _first_sentence(file: Path) -> str:
-    """Return the first sentence of the comment at the top of a file."""
     comment = []
     for line in file.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):

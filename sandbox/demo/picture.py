@@ -175,7 +175,6 @@ def _about(hardware: Hardware) -> str:
 
 
 def _bars_by_card(run: Run, start: float, end: float) -> dict[tuple[str, Card], list[_Bar]]:
-    """Return the bars of each card, in order of time."""
     found: dict[tuple[str, Card], list[_Bar]] = {}
     for number, pod in enumerate(run.pods):
         if pod.bound is None:

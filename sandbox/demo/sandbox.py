@@ -128,10 +128,7 @@ class Sandbox:
         self._changed.set()
 
     async def until(self, done: Callable[[], bool], *, quiet: float = 0.0, patience: float) -> bool:
-        """Wait until ``done`` returns true and then nothing changes for ``quiet`` seconds.
-
-        Returns False if this takes longer than ``patience`` seconds.
-        """
+        """Wait for ``done`` and then ``quiet`` seconds without a change. Return False after ``patience`` seconds."""
         try:
             async with asyncio.timeout(patience):
                 while True:

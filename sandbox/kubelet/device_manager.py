@@ -71,7 +71,6 @@ class DeviceState:
         return self._numa.get(resource, {}).get(id_, frozenset())
 
     def free(self, resource: str) -> frozenset[str]:
-        """Return the healthy ids that no container has."""
         return self._healthy.get(resource, frozenset()) - self._in_use().get(resource, frozenset())
 
     def allocations_of(self, uid: str, container: str) -> Mapping[str, Allocation]:
@@ -128,7 +127,6 @@ def read_checkpoint(file: Path) -> DeviceState:
 Object = dict[str, Any]
 
 InAnyOrder = Callable[[Iterable[str]], list[str]]
-"""Returns texts in a random order."""
 
 
 def in_any_order(texts: Iterable[str]) -> list[str]:

@@ -124,10 +124,7 @@ class ExtenderClient:
         return Filtered(tuple(result.node_names or ()), reasons)
 
     async def prioritize(self, pod: dict[str, Any], nodes: Sequence[str]) -> dict[str, int]:
-        """Return what kube-scheduler adds to its own scores of nodes for the pod.
-
-        Nothing is added if the extender fails, as in kube-scheduler, or is not asked for scores.
-        """
+        """Return what kube-scheduler adds to its own scores of nodes: nothing if the extender fails or is not asked."""
         if not self._weight:
             return {}
         try:

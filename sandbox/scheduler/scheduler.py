@@ -41,10 +41,7 @@ def pod_requests(pod: Mapping[str, Any]) -> Sums:
 def requested_by_node(
     nodes: Iterable[str], pods: Mapping[str, Mapping[str, Any]], assumed: Mapping[str, str]
 ) -> dict[str, Sums]:
-    """Return the sums of what the pods of each node that have not ended take.
-
-    ``pods`` and ``assumed``, the nodes of pods that have just been bound, are by UID.
-    """
+    """Return the sums of what each node's pods that have not ended take, including just bound ones (``assumed``)."""
     sums: dict[str, Sums] = {name: {} for name in nodes}
     for uid, pod in pods.items():
         node = pod["spec"].get("nodeName") or assumed.get(uid)

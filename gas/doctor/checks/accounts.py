@@ -24,7 +24,6 @@ from gas.objects.stored import DetailedContainer
 from gas.plugin.flags import WriteNode
 
 ACCOUNTS = "accounts"
-"""Name of the gathered accounts."""
 
 EXTENDER_ACCOUNTS = (("default", "gas-extender"), ("default", "gpu-aware-scheduling-service-account"))
 """Namespace and name of the accounts that the installations create.

@@ -129,7 +129,6 @@ _RULES: tuple[Rule[ExtenderEntry], ...] = (
         change="tlsConfig: insecure: false, caFile: the authority of the extender's certificate",
     ),
 )
-"""Rules for an entry under ``extenders``, whatever the extender serves."""
 
 
 def _entries(scheduler: SeenScheduler, snapshot: Snapshot) -> Iterator[Finding]:

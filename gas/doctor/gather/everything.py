@@ -1,7 +1,4 @@
-"""Gather the snapshot of a cluster: call the API server, read the control plane's files, call the extender.
-
-Nothing is changed anywhere.
-"""
+"""Gather a cluster's snapshot, changing nothing, from the API server, the control plane's files and the extender."""
 
 from __future__ import annotations
 
@@ -58,7 +55,7 @@ class LookOptions:
 
 
 async def look_at_everything(credentials: Credentials, api: ApiServer, options: LookOptions) -> Snapshot:
-    """Gather everything that the checks need, as `Unseen` where it cannot be seen.
+    """Gather what the checks need, or why it is unseen.
 
     Raises ApiUnavailable if the API server does not respond at all.
     """

@@ -53,7 +53,6 @@ from gas.doctor.snapshot import Contact, ServiceSeen, Snapshot
 from gas.objects.stored import DetailedContainer, DetailedPod
 
 WEBHOOKS = "webhooks"
-"""Name of the gathered webhooks."""
 
 CERTIFICATE = "api_server_certificate"
 """Name of the gathered certificate that kube-apiserver presents to webhooks: its file and its content as PEM."""
@@ -357,7 +356,6 @@ _RULES: tuple[Rule[Webhook], ...] = (
         ),
     ),
 )
-"""Rules for every webhook."""
 
 
 def _rules(webhook: Webhook) -> Iterator[Finding]:
@@ -382,10 +380,7 @@ def _rules(webhook: Webhook) -> Iterator[Finding]:
 
 
 def _bindings(webhook: Webhook, snapshot: Snapshot) -> Iterator[Finding]:
-    """Check that all bindings except the extender's are reviewed.
-
-    An administrator may choose which pods are checked.
-    """
+    """Check that all bindings but the extender's are reviewed. Administrators may choose which pods are checked."""
     selectors = {
         "namespaceSelector": webhook.registered.namespace_selector,
         "objectSelector": webhook.registered.object_selector,

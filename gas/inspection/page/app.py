@@ -198,7 +198,7 @@ class _Guard:
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
-                # Browsers keep files and ask each time whether theirs is still current; they keep no data.
+                # Browsers cache files, and revalidate them each time; they do not cache data.
                 headers["cache-control"] = "no-store" if scope["path"].startswith("/data/") else "no-cache"
             await send(message)
 

@@ -254,7 +254,6 @@ class View:
 
 
 def _first(notes: list[str]) -> list[str]:
-    """Return the first notes, and the number of others."""
     more = len(notes) - MOST_NOTES
     return notes if more <= 0 else [*notes[:MOST_NOTES], f"and {more} more of such"]
 

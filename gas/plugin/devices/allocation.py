@@ -96,7 +96,6 @@ def gpus_of(ids: Collection[DeviceId], gpus: Iterable[CardFacts]) -> tuple[CardF
 def card_allocation(
     gpus: Collection[CardFacts], presentation: Presentation, env: Mapping[str, str] | None = None
 ) -> Allocation:
-    """Return the allocation of exactly these cards, in this order."""
     return Allocation(
         env={**(env or {}), **_variables(gpus)},
         device_nodes=card_nodes(gpus, presentation),

@@ -94,7 +94,6 @@ def check_lengths(lists: DeviceLists, vocabularies: Vocabularies) -> None:
 
 
 def monitoring_resources(vocabularies: Vocabularies, monitoring: Monitoring) -> tuple[str, ...]:
-    """Return all monitoring resources that the node can have."""
     if monitoring is Monitoring.NONE:
         return ()
     return vocabularies.monitoring_resources(split=monitoring is Monitoring.SPLIT)

@@ -10,7 +10,6 @@ from gas.values.card_facts import CardFacts, Scan
 from gas.values.cards import Card
 
 MEMORY_FIELDS = ("memory", "memory_size", "memory_source", "memory_fault")
-"""The fields of `CardFacts` about memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

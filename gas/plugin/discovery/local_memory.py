@@ -132,10 +132,7 @@ class MemoryReader:
     def _without_source(
         self, gpu: CardFacts, failures: list[str], reasons: list[str], report: Callable[[str], None]
     ) -> CardFacts:
-        """Return a card whose memory no source states.
-
-        ``failures`` are about sources that exist and could not be read, ``reasons`` about the others.
-        """
+        """Return a card whose memory no source states: ``failures`` are unreadable sources, ``reasons`` other ones."""
         override = self._rules.memory_override
         if not failures and (override is not None or is_integrated(gpu.device_id)):
             return self._of_integrated(gpu)

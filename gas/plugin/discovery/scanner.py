@@ -67,7 +67,6 @@ class Scanner:
         self._off_loop = off_loop
 
     async def run(self) -> None:
-        """Scan at each interval until cancelled."""
         while True:
             await self.scan_once()
             await asyncio.sleep(self._interval)

@@ -35,7 +35,6 @@ class FileIdentity(NamedTuple):
 
 
 def file_identity(path: Path) -> FileIdentity | None:
-    """Return the identity of the file at this path; None if there is none."""
     try:
         found = path.stat()
     except OSError:

@@ -47,7 +47,6 @@ _OPTIONS = (
 )
 
 _EncodedPods = Sequence[bytes]
-"""Encoded messages of type ``PodResources``."""
 
 _Reply = TypeVar("_Reply")
 _Call = Callable[[float], Awaitable[_Reply]]

@@ -83,10 +83,7 @@ def _bytes(text: str) -> int:
 
 
 def pod_cgroups(root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the UID in the name and the path of each pod's cgroup below a root.
-
-    Groups below them are made in containers and not looked at.
-    """
+    """Yield UID (from the name) and path of each pod's cgroup below a root, without groups made in containers."""
     for directory, names, _ in os.walk(root):
         path = Path(directory)
         if len(path.relative_to(root).parts) >= _DEEPEST:

@@ -155,10 +155,7 @@ class Matcher:
         return Preference(ids, spared.difference(ids), match)
 
     def allocate(self, request: AllocateRequest, *, now: float) -> Match:
-        """Record that kubelet gives these ids to a container, and return which one that is.
-
-        ``now`` is in seconds of a monotonic clock.
-        """
+        """Record that kubelet gives these ids to a container, and return which one. ``now`` is in monotonic seconds."""
         match, self._asked = self._asked, None
         if match is None or match.question is None or not match.question.can_lead_to(request):
             match = self._find(request, None, NOT_ASKED)

@@ -172,10 +172,7 @@ class ReceiptWriter:
         }
 
     def _missing(self, seen: Mapping[str, GpuPod], listing: Listing) -> list[tuple[GpuPod, Receipt]]:
-        """Return the receipts that are missing on pods, except pods that have changed since kubelet was asked.
-
-        For these kubelet's list may be out of date.
-        """
+        """Return the receipts that are missing on pods, unless the pod has changed since kubelet was asked."""
         missing: list[tuple[GpuPod, Receipt]] = []
         before, self._correct = self._correct, {}
         for uid, pod in seen.items():

@@ -17,7 +17,6 @@ from gas.values.cards import Card
 from gas.values.quoted import quoted
 
 _MOST_NAMED = 3
-"""Most containers that one sentence names."""
 
 
 class ReceiptKind(StrEnum):

@@ -123,7 +123,7 @@ def _engines(fields: Mapping[bytes, bytes]) -> dict[str, EngineTime]:
             continue
         if _ENGINE_NAME.fullmatch(name) is None:
             raise MalformedFdinfo(f"fdinfo names an engine {_text(name)}")
-        # A driver that states both nanoseconds and cycles of a class is believed in its cycles.
+        # If a driver states both nanoseconds and cycles of a class, the cycles count.
         if total is not None or name.decode() not in engines:
             engines[name.decode()] = EngineTime(busy, total, _capacity(fields, name))
     return engines

@@ -242,7 +242,6 @@ def _open_files(directory: int) -> int | None:
 
 
 def _descriptors(directory: int) -> list[str]:
-    """Return the open files of a process, at most `MOST_FILES`."""
     with _directory("fdinfo", directory, os.O_RDONLY) as files, os.scandir(files) as entries:
         names = [entry.name for entry in entries if entry.name.isascii() and entry.name.isdigit()]
     return names if len(names) <= MOST_FILES else sorted(names, key=int)[:MOST_FILES]

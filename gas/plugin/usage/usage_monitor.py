@@ -103,7 +103,6 @@ class UsageMonitor:
         self._reported: dict[str, float] = {}
 
     async def run(self) -> None:
-        """Walk at each interval until cancelled."""
         while True:
             started = self._clock()
             try:
