@@ -295,7 +295,7 @@ class CertificatePlan:
 
 
 def _signing(flags: Flags) -> tuple[tuple[Path, Path] | None, GivenPair | None]:
-    """Return the given authority to sign with and the given client pair, each None if not given."""
+    """Return the authority to sign with, None for our own, and the given client pair, None if there is none."""
     certificate, key = flags.signing
     if flags.cluster_authority:
         for path in (certificate, key):

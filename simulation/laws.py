@@ -144,7 +144,7 @@ class Laws:
     def check_new_pod(self, sent: Object, pod: Object, refusal: str) -> None:
         """Check how the webhooks changed a new pod. Users ask for nothing that is wrong, so it must not be refused.
 
-        By KubeShare's annotations a pod must state its amounts as resources, which no user can edit. Others stay as
+        A pod with KubeShare's annotations gets its amounts as resources, which no user can edit. Other pods stay as
         sent.
         """
         name = pod["metadata"]["name"]
