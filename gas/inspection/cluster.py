@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -22,7 +21,7 @@ from gas.inspection.objects import InspectedNode, InspectedPod, exclusion, node_
 from gas.ledger.ledger import Booking
 from gas.objects.handler import Handlers, Mirror, MirrorByName
 from gas.values import card_records
-from gas.values.amounts import SortedAmounts
+from gas.values.amounts import SortedAmounts, describe
 from gas.values.card_records import CardRecord
 from gas.values.cards import Card
 from gas.values.errors import GasError
@@ -262,36 +261,38 @@ class Cluster:
         """Return what the extender's filter would return for a pod now."""
         return at_once(self.decider.filter(FilterArgs(pod, list(names), None), now=0.0))
 
-    def reasons(self, pod: InspectedPod, decision: FilterDecision, *, of_others: bool = True) -> list[tuple[str, int]]:
-        """Return why nodes do not take a pod, each with the number of nodes that say so, and never nothing.
-
-        The refusals of the nodes that were asked come first, then, if wanted, what kept the pod off the others.
-        """
-        refusals = Counter(decision.failed.values()).most_common()
-        others = Counter(filter(None, self.eligible(pod).values())).most_common() if of_others else []
-        absent = f"the cluster has no node {pod.node_name}" if pod.node_name else "the cluster has no nodes"
-        return [*refusals, *others] or [(absent, 0)]
-
 
 def shortage(requests: SortedAmounts, free: Mapping[str, int]) -> str:
-    """Return which request is larger than what is free, as a sentence; empty if none is.
+    """Return the first request that a node has too little of, as a sentence; empty if there is none."""
+    if absent := not_offered(requests, free):
+        return f"the node has no {absent[0]}"
+    return next((text for text, _, _ in shortages(requests, free)), "")
+
+
+def shortages(requests: SortedAmounts, free: Mapping[str, int]) -> Iterator[tuple[str, float, str]]:
+    """Yield a sentence for each request that is larger than what is free, the part that is short, and what is free.
 
     Resources that every node has are not compared if this one does not state them.
     """
-    if absent := not_offered(requests, free):
-        return f"the node has no {absent}"
     for name, amount in requests:
-        if amount > free.get(name, amount):
-            return "the node has no free pod slot" if name == PODS else f"the node has too little {name} free"
-    return ""
+        if amount > (there := max(free.get(name, amount), 0)):
+            if name == PODS:
+                yield "the node has no free pod slot", 1.0, ""
+            else:
+                text = f"the node has less than {_described(name, amount)} free"
+                yield text, 1 - there / amount, _described(name, there)
 
 
-def not_offered(requests: SortedAmounts, free: Mapping[str, int]) -> str:
-    """Return the first requested resource that a node does not offer at all, empty if there is none or none is counted.
+def _described(name: str, amount: int) -> str:
+    return f"{amount}m of {name}" if name == CPU else describe(name, amount)
 
-    No pod that ends or moves makes room for it.
+
+def not_offered(requests: SortedAmounts, free: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the requested resources that a node does not offer at all; none if nothing is counted.
+
+    No pod that ends or moves makes room for them.
     """
-    return next((name for name, _ in requests if free and name not in free and name not in _OF_EVERY_NODE), "")
+    return tuple(name for name, _ in requests if free and name not in free and name not in _OF_EVERY_NODE)
 
 
 @lru_cache(maxsize=4096)

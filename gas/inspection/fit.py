@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from gas.inspection.cluster import Cluster
 from gas.inspection.manifests import WantedPods
 from gas.inspection.objects import InspectedPod
+from gas.inspection.reasons import Diagnosis, diagnose
 from gas.inspection.report import Report, Row, columns
 from gas.ledger.ledger import NodeSums
 from gas.placement.choice import footprint
@@ -50,14 +51,14 @@ class Fitted:
     count    how many pods it asks for
     places   of those that fit, and of the first that does not
     more     how many more of it fit then, up to MOST_MORE; None for a DaemonSet, and if it needs no cards
-    reasons  of the first pod that does not fit: how many nodes give which reason
+    refusal  why the first pod that does not fit does not; None if all fit
     """
 
     name: str
     count: int
     places: tuple[Place, ...]
     more: int | None
-    reasons: tuple[tuple[str, int], ...] = ()
+    refusal: Diagnosis | None = None
 
     @property
     def fitting(self) -> int:
@@ -79,7 +80,7 @@ def _fit(cluster: Cluster, wanted: WantedPods, uid: str) -> Fitted:
         names = [name for name, rule in excluded.items() if (name == only if only else not rule)]
         targets = [names] * wanted.count
     places: list[Place] = []
-    reasons: tuple[tuple[str, int], ...] = ()
+    refusal: Diagnosis | None = None
     for number, names in enumerate(targets):
         pod = _numbered(wanted.pod, uid, number, len(targets))
         decision = cluster.filter(pod, names)
@@ -89,13 +90,13 @@ def _fit(cluster: Cluster, wanted: WantedPods, uid: str) -> Fitted:
             if excluded[node] and node in names:
                 names.remove(node)
             continue
-        if not reasons:
-            reasons = tuple(cluster.reasons(wanted.pod, decision, of_others=not wanted.each_node))
+        if refusal is None:
+            refusal = diagnose(cluster, wanted.pod, names if wanted.each_node or wanted.pod.node_name else None)
         places.append(Place(pod.key, ""))
         if not wanted.each_node:
             break  # the others are equal, and nothing becomes free
     more = None if wanted.each_node else more_of(cluster, wanted.pod)
-    return Fitted(wanted.name, len(targets), tuple(places), more, reasons)
+    return Fitted(wanted.name, len(targets), tuple(places), more, refusal)
 
 
 def _numbered(pod: InspectedPod, uid: str, number: int, count: int) -> InspectedPod:
@@ -158,7 +159,7 @@ def fit_report(fitted: Sequence[Fitted]) -> Report:
                 f"{node}({count})" if count > 1 else node
                 for node, count in Counter(place.node for place in each.places if place.node).items()
             ),
-            "reason": each.reasons[0][0] if each.reasons else None,
+            "reason": each.refusal.line if each.refusal is not None else None,
         }
         for each in fitted
     ]
@@ -174,6 +175,6 @@ def explained_report(fitted: Sequence[Fitted]) -> Report:
             head = {"pod": of_pod.pod, "node": of_pod.node or None, "cards": of_pod.cards}
             if of_pod.node:
                 rows.append({**head, "nodes": of_pod.passing, "note": ""})
-            else:
-                rows += [{**head, "nodes": count, "note": reason} for reason, count in each.reasons]
+            elif each.refusal is not None:
+                rows += [{**head, "nodes": reason.nodes, "note": str(reason)} for reason in each.refusal.reasons]
     return Report((*columns("pod", "node", "cards"), *columns("nodes", number=True), *columns("note")), rows)

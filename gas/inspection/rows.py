@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 from gas.extender.verdicts import at_once
 from gas.inspection.cluster import Cluster, natural
-from gas.inspection.objects import InspectedPod, node_rules, yet_to_come
+from gas.inspection.objects import InspectedPod
+from gas.inspection.reasons import Diagnoses
 from gas.inspection.report import Booked, Column, Report, Row, Selector, Value, columns
 from gas.placement.inventory import NOTHING
-from gas.placement.need import PodNeed
 from gas.placement.stranded import StrandedCapacity
-from gas.values.amounts import MEMORY_MAX, MILLICORES, SortedAmounts, is_bytes
+from gas.values.amounts import MEMORY_MAX, MILLICORES, is_bytes
 from gas.values.card_records import CardRecord
 from gas.values.cards import Card
-from gas.vocabularies.protocol import BadNeed, NodeFacts
+from gas.vocabularies.protocol import NodeFacts
 
 _OF_CARDS = {"node", "card", "cards", "pods", "used", "busy", "unused", "health", "model", "tileCount", "numa", "pci"}
 _OF_PODS = {"namespace", "name", "state", "priority", "note", "holders"}
@@ -154,7 +154,7 @@ def pod_report(
     namespace  None for all namespaces
     explains   whether to find out why pods wait, which places each on all nodes
     """
-    reasons = Reasons(cluster)
+    diagnoses = Diagnoses(cluster)
     names = resources(cluster)
     rows: list[Row] = []
     pods = [
@@ -166,7 +166,7 @@ def pod_report(
     for pod in sorted(pods, key=lambda each: natural(each.key)):
         row = pod_row(cluster, pod)
         if explains and not pod.node_name:
-            row["note"] = reasons.of(pod)
+            row["note"] = diagnoses.of(pod).line
         rows.append(row)
     head = (*columns("namespace", "name", "state", "node", "cards"), *_resource_columns(names, gauge=False), *_USE)
     return Report((*head, *columns("priority", wide=True, number=True), *columns("note", wide=True)), rows)
@@ -194,36 +194,6 @@ def pod_row(cluster: Cluster, pod: InspectedPod) -> dict[str, Value]:
     if pod.node_name and bound is not None and bound.trouble is not None:
         row["note"] = bound.trouble.sentence
     return row
-
-
-class Reasons:
-    """The reasons why pods wait. Pods that ask for the same and may use the same nodes share one."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._known: dict[tuple[PodNeed, bytes, SortedAmounts, str], str] = {}
-
-    def of(self, pod: InspectedPod) -> str:
-        """Return the reason for a pod that waits, see `reason`."""
-        options = self._cluster.settings.options
-        try:
-            need = options.vocabularies.need(pod, options.need)
-        except BadNeed as bad:
-            return str(bad)
-        key = need, node_rules(pod), self._cluster.other_requests(pod), yet_to_come(pod)
-        if key not in self._known:
-            self._known[key] = reason(self._cluster, pod)
-        return self._known[key]
-
-
-def reason(cluster: Cluster, pod: InspectedPod) -> str:
-    """Return one line about a waiting pod: the most frequent reason of the nodes that it may use at all."""
-    excluded = cluster.eligible(pod)
-    decision = cluster.filter(pod, [name for name, rule in excluded.items() if not rule])
-    if decision.passing:
-        return f"fits on {len(decision.passing)} of {len(excluded)} nodes; {yet_to_come(pod)}"
-    text, count = cluster.reasons(pod, decision)[0]
-    return text if decision.failed or len(excluded) <= 1 else f"{text} ({count} of {len(excluded)} nodes)"
 
 
 def _state(pod: InspectedPod) -> str:

@@ -6,7 +6,6 @@ its annotations or labels, the rules that keep it off nodes, the labels that clo
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,22 +18,21 @@ from msgspec.structs import replace
 from gas.decision.names import TIMESTAMP
 from gas.extender.decisions import Decision
 from gas.extender.host_resources import CPU
-from gas.extender.verdicts import Verdict, at_once
+from gas.extender.verdicts import at_once
 from gas.inspection.cluster import Cluster, natural, not_offered
 from gas.inspection.defrag import VICTIM_STEPS, Move, cards_of, plan_moves
-from gas.inspection.objects import InspectedPod, PodAffinity, Toleration, held_back, yet_to_come
+from gas.inspection.objects import InspectedPod, PodAffinity, Toleration, held_back
+from gas.inspection.reasons import Reason, diagnose
 from gas.ledger.eviction_cost import Evictable
 from gas.ledger.ledger import Booking
 from gas.ledger.victims import Node, smallest_victims
-from gas.placement.candidates import usable_cards
 from gas.placement.choice import Choice
-from gas.placement.inventory import UNUSED, Inventory, Usage, free_amount
+from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.placement.reason import card_details
-from gas.placement.refusal import Refusal, Shortage
+from gas.placement.refusal import Refusal
 from gas.values.amounts import MalformedQuantity, SortedAmounts, describe, gigabytes, is_bytes, parse_rounded_up
-from gas.values.cards import Card
 from gas.vocabularies.protocol import BadNeed
 
 ENOUGH = 3
@@ -42,15 +40,6 @@ ENOUGH = 3
 
 ONE_BY_ONE = 16
 """Requests up to this amount are tried one by one; of larger ones, less always fits if more does."""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The nodes that give one reason. ``best`` is the card that comes closest, empty if that means nothing."""
-
-    reason: str
-    nodes: int
-    best: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +73,7 @@ class Explanation:
 
     line: str
     nodes: int = 0
-    groups: tuple[Group, ...] = ()
+    groups: tuple[Reason, ...] = ()
     suggestions: tuple[Suggestion, ...] = ()
     details: tuple[str, ...] = field(default=())
     is_complete: bool = True
@@ -126,31 +115,24 @@ class _WaitingPod:
 
     def explain(self) -> Explanation:
         total = len(self._excluded)
-        groups: list[Group] = []
+        found = diagnose(self._cluster, self._pod)
         need = self._need(self._pod)
         if isinstance(need, str):
-            fixed = tuple(self._without_metadata())
-            return Explanation(need, total, (Group(need, total),), fixed)
-        verdicts = dict(zip(self._names, at_once(self._decider.verdicts.of(need, self._names)), strict=True))
-        passing = [name for name, verdict in verdicts.items() if verdict.refusal is None]
-        if passing:
-            line = f"fits on {len(passing)} of {total} nodes; {yet_to_come(self._pod)}"
-            return Explanation(line, total, details=past_details(self._cluster.decisions, self._pod.uid))
-        groups += self._card_groups(need, verdicts)
-        groups += [Group(*each) for each in Counter(filter(None, self._excluded.values())).most_common()]
-        line = groups[0].reason if groups else "the cluster has no nodes"
+            return Explanation(found.line, total, found.reasons, tuple(self._without_metadata()))
+        if found.passing:
+            return Explanation(found.line, total, details=past_details(self._cluster.decisions, self._pod.uid))
         suggestions = [
             *self._smaller_requests(),
             *self._without_metadata(),
             *self._on_excluded_nodes(),
-            *self._with_open_cards(need, verdicts),
+            *self._with_open_cards(need),
             *self._after_ends(need),
             *self._after_moves(),
         ]
         return Explanation(
-            line,
+            found.line,
             total,
-            tuple(groups),
+            found.reasons,
             tuple(suggestions),
             details=(*filter(None, [held_back(self._pod)]), *past_details(self._cluster.decisions, self._pod.uid)),
             is_complete=not self._cut_short,
@@ -166,37 +148,6 @@ class _WaitingPod:
             return self._options.vocabularies.need(pod, self._options.need)
         except BadNeed as bad:
             return str(bad)
-
-    def _card_groups(self, need: PodNeed, verdicts: Mapping[str, Verdict]) -> list[Group]:
-        by_sentence: dict[str, list[str]] = {}
-        refusals: dict[str, Refusal] = {}
-        for name, verdict in verdicts.items():
-            by_sentence.setdefault(verdict.sentence, []).append(name)
-            if verdict.refusal is not None:
-                refusals[verdict.sentence] = verdict.refusal
-        ordered = sorted(by_sentence.items(), key=lambda each: -len(each[1]))
-        return [Group(text, len(names), self._best(need, refusals[text], names)) for text, names in ordered]
-
-    def _best(self, need: PodNeed, refusal: Refusal, names: Iterable[str]) -> str:
-        """Return which card of these nodes has most of what is short."""
-        short = getattr(refusal, "shortage", None) or getattr(refusal, "short", None)
-        if not isinstance(short, Shortage) or not isinstance(wanted := short.amounts[0], tuple):
-            return ""
-        resource = wanted[0]
-        best: tuple[int, str, Card] | None = None
-        for name in names:
-            facts = self._decider.nodes.facts(name)
-            if facts is None:
-                continue
-            usage = self._decider.ledger.usage(name)
-            for card in usable_cards(need, facts.inventory, usage):
-                free = free_amount(facts.inventory, usage, card, resource)
-                if best is None or free > best[0]:
-                    best = free, name, card
-        if best is None:
-            return ""
-        free, name, card = best
-        return f"{name} {card} with {describe(resource, max(free, 0))}"
 
     def _cards_on(self, pod: InspectedPod, name: str) -> tuple[str, ...] | None:
         """Return the cards that a pod would get on a node now; None if it does not fit."""
@@ -337,9 +288,9 @@ class _WaitingPod:
                 return
             yield from self._first_place(pod, text)
 
-    def _with_open_cards(self, need: PodNeed, verdicts: Mapping[str, Verdict]) -> Iterator[Suggestion]:
+    def _with_open_cards(self, need: PodNeed) -> Iterator[Suggestion]:
         """Yield the first node on which the pod fits once telemetry labels no longer close cards or tiles."""
-        for name in verdicts:
+        for name in self._names:
             facts = self._decider.nodes.facts(name)
             if facts is None or not (facts.inventory.disabled or facts.inventory.closed_tiles):
                 continue
@@ -458,7 +409,7 @@ def explanation_data(explanation: Explanation) -> dict[str, object]:
     return {
         "reason": explanation.line,
         "nodes": explanation.nodes,
-        "groups": [{"reason": each.reason, "nodes": each.nodes, "best": each.best} for each in explanation.groups],
+        "groups": [{"reason": each.text, "nodes": each.nodes, "best": each.nearest} for each in explanation.groups],
         "suggestions": [
             {"change": each.text, "node": each.node, "cards": list(each.cards)} for each in explanation.suggestions
         ],
@@ -474,8 +425,7 @@ def explanation_lines(pod: str, explanation: Explanation) -> Iterator[str]:
     if explanation.groups:
         yield ""
     for group in explanation.groups:
-        best = f"; best: {group.best}" if group.best else ""
-        yield f"on {group.nodes} of {explanation.nodes} nodes: {group.reason}{best}"
+        yield f"on {group.nodes} of {explanation.nodes} nodes: {group}"
     if explanation.suggestions:
         yield ""
         yield "Any one of these would let it run:"

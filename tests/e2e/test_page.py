@@ -210,7 +210,7 @@ async def test_a_pod_that_waits_shows_the_suggestions_of_kubectl_gas(page: Shown
     await page.view("#/pod/default/big")
     await page.tab.until("document.querySelectorAll('.suggestions li').length > 3")
     await page.shows("no card has 14.0 GB of memory.max free")
-    await page.shows("best: gpu-2 card0 with 10.0 GB of memory.max")
+    await page.shows("nearest: gpu-2 card0 with 10.0 GB of memory.max")
     await page.shows("wait for the end of pod default/train-1 · fits on gpu-1 with card1")
     create_pod(page.server, waiting("small", i915=1, tiles=1))
     await page.tab.until("document.getElementById('waiting-count').textContent === '2'")

@@ -81,7 +81,7 @@ def test_waiting_pods_share_a_reason_only_if_they_ask_for_the_same_beside_cards_
     pods = [waiting(name, i915=1, memory_max=GB, cpu=cpu) for name, cpu in (("a", "1"), ("b", "1"), ("c", "8"))]
     notes = [row["note"] for row in pod_report(cluster_of(nodes, pods)).rows]
     fits = "fits on 3 of 3 nodes; kube-scheduler has yet to bind it"
-    assert notes == [fits, fits, "the node has too little cpu free (3 of 3 nodes)"]
+    assert notes == [fits, fits, "the node has less than 8000m of cpu free; nearest: n with 4000m of cpu"]
 
 
 def test_numbers_in_names_are_compared_by_value() -> None:

@@ -72,7 +72,7 @@ async def test_a_closed_standard_error_changes_no_exit_code(kubectl: Kubectl, mo
 
 async def test_pods_that_wait_have_the_reason_of_the_extender(kubectl: Kubectl) -> None:
     (big,) = [row for row in await kubectl.data("pods") if row["state"] == "Waiting"]
-    assert big["note"] == "no card has 14.0 GB of memory.max free"
+    assert big["note"] == "no card has 14.0 GB of memory.max free; nearest: gpu-2 card0 with 10.0 GB of memory.max"
     assert big["node"] is None
     assert "big" in (await kubectl("pods", "--where", "note~14.0 GB")).out
 

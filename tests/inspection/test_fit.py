@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gas.inspection.fit import fit_all, more_of
 from gas.inspection.manifests import UnreadableManifest, WantedPods, read_manifests
+from gas.inspection.reasons import Diagnosis, Reason
 from sandbox.api.kinds import NODES
 from tests.builders import container, node_json, pod_json
 from tests.inspection.conftest import Kubectl
@@ -121,7 +122,7 @@ def test_replicas_fill_the_cards_that_are_free() -> None:
         ("gpu-10", ("card0",)),
         ("gpu-10", ("card1",)),
     ]
-    assert (fitted.fitting, fitted.more, fitted.reasons) == (5, 0, ())
+    assert (fitted.fitting, fitted.more, fitted.refusal) == (5, 0, None)
 
 
 def test_the_first_pod_that_does_not_fit_has_the_reasons_of_all_nodes() -> None:
@@ -129,7 +130,8 @@ def test_the_first_pod_that_does_not_fit_has_the_reasons_of_all_nodes() -> None:
     big["spec"]["template"]["spec"]["nodeSelector"] = {"zone": "a"}
     (fitted,) = fit_all(example_cluster(), read(big))
     assert (fitted.fitting, fitted.count) == (0, 3)
-    assert dict(fitted.reasons) == {
+    assert fitted.refusal is not None
+    assert {each.text: each.nodes for each in fitted.refusal.reasons} == {
         "no card has 9.0 GB of memory.max free": 1,
         "the pod's node selector does not match the node": 2,
     }
@@ -140,7 +142,11 @@ def test_pods_that_name_their_node_are_counted_on_that_node_only() -> None:
     pinned["spec"]["nodeName"], lost["spec"]["nodeName"] = "gpu-10", "gpu-11"
     here, nowhere = fit_all(example_cluster(), read(owner("Job", "a", pinned), owner("Job", "b", lost)))
     assert ([place.node for place in here.places], here.more) == (["gpu-10"], 2)
-    assert (nowhere.fitting, nowhere.more, nowhere.reasons) == (0, 0, (("the cluster has no node gpu-11", 0),))
+    assert (nowhere.fitting, nowhere.more, nowhere.refusal) == (
+        0,
+        0,
+        Diagnosis("the cluster has no node gpu-11", reasons=(Reason("the cluster has no node gpu-11", 0),)),
+    )
 
 
 def test_what_comes_first_takes_the_room_of_what_comes_later() -> None:
@@ -159,7 +165,8 @@ def test_pods_without_gpus_and_pods_of_bad_requests() -> None:
     plain, bad = fit_all(example_cluster(), read(owner("Job", "a", without_gpu), owner("Job", "b", template(i915="x"))))
     assert (plain.fitting, plain.places[0].cards, plain.more) == (1, (), None)
     assert bad.fitting == 0
-    assert "'x'" in bad.reasons[0][0]
+    assert bad.refusal is not None
+    assert "'x'" in bad.refusal.line
 
 
 AMOUNTS = st.integers(1, 8).map(lambda gigabytes: gigabytes * GB)
@@ -233,7 +240,7 @@ async def test_a_resource_that_no_node_has_is_named_once_with_a_similar_one(kube
     file.write_text(yaml.safe_dump_all([{"kind": "Pod", **pod} for pod in pods]))
     result = await kubectl("fit", str(file), "-o", "json")
     assert result.code == 1
-    assert [row["reason"] for row in json.loads(result.out)] == ["the node has no milicores"] * 2
+    assert [row["reason"] for row in json.loads(result.out)] == ["no node has milicores"] * 2
     assert result.err.count("no node has milicores; did you mean gpu.intel.com/millicores?\n") == 1
 
 
@@ -271,8 +278,10 @@ def other_pod(node: str, **requests: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("offered", "asked", "fitting", "reason"),
     [
-        pytest.param({"cpu": "4"}, {"cpu": "1"}, 3, "the node has too little cpu free", id="cpu"),
-        pytest.param({"memory": "4Gi"}, {"memory": "2Gi"}, 1, "the node has too little memory free", id="memory"),
+        pytest.param({"cpu": "4"}, {"cpu": "1"}, 3, "the node has less than 1000m of cpu free", id="cpu"),
+        pytest.param(
+            {"memory": "4Gi"}, {"memory": "2Gi"}, 1, "the node has less than 2.1 GB of memory free", id="memory"
+        ),
         pytest.param({"pods": "3"}, {}, 2, "the node has no free pod slot", id="pod-slots"),
         pytest.param({}, {"example.com/fpga": "1"}, 0, "the node has no example.com/fpga", id="unknown-resource"),
         pytest.param({}, {"cpu": "1"}, 5, "", id="not-stated"),
@@ -288,7 +297,8 @@ def test_cpu_memory_and_pod_slots_of_all_pods_count(
     cluster = cluster_of([node], [other_pod("n", cpu="1", memory="1Gi")])
     more = more_of(cluster, read(owner("Deployment", pod=pod))[0].pod)
     (fitted,) = fit_all(cluster, read(owner("Deployment", replicas=5, pod=pod)))
-    assert (fitted.fitting, fitted.reasons) == (fitting, ((reason, 1),) if reason else ())
+    reasons = fitted.refusal.reasons if fitted.refusal is not None else ()
+    assert (fitted.fitting, [(each.text, each.nodes) for each in reasons]) == (fitting, [(reason, 1)] if reason else [])
     assert more == (fitting if reason else 10)
 
 
@@ -297,7 +307,9 @@ def test_requests_of_a_pod_as_a_whole_count() -> None:
     pod["spec"]["resources"] = {"limits": {"cpu": "3"}}
     cluster = cluster_of([gpu_node_json("n", record(0), cpu="4")], [])
     (fitted,) = fit_all(cluster, read(owner("Deployment", replicas=2, pod=pod)))
-    assert (fitted.fitting, fitted.reasons) == (1, (("the node has too little cpu free", 1),))
+    assert fitted.fitting == 1
+    assert fitted.refusal is not None
+    assert fitted.refusal.line == "the node has less than 3000m of cpu free; nearest: n with 1000m of cpu"
 
 
 async def test_the_command_counts_pods_without_cards(kubectl: Kubectl, tmp_path: Path) -> None:
@@ -310,4 +322,4 @@ async def test_the_command_counts_pods_without_cards(kubectl: Kubectl, tmp_path:
     file.write_text(yaml.safe_dump(owner("Job", pod=pod)))
     result = await kubectl("fit", "--explain", str(file))
     assert result.code == 1
-    assert "the node has too little cpu free" in result.out
+    assert "the node has less than 1000m of cpu free; nearest: gpu-20 with 500m of cpu" in result.out

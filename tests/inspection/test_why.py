@@ -53,10 +53,9 @@ def texts(explanation: Explanation) -> list[str]:
 
 def test_reasons_are_counted_by_node_with_the_card_that_comes_closest() -> None:
     found = explain(example_cluster(), decoded_pod(waiting("p", i915=1, memory_max=14 * GB)))
-    assert found.line == "no card has 14.0 GB of memory.max free"
     (group,) = found.groups
     assert (group.nodes, found.nodes) == (3, 3)
-    assert group.best == "gpu-2 card0 with 10.0 GB of memory.max"
+    assert group.nearest == "gpu-2 card0 with 10.0 GB of memory.max"
 
 
 def test_the_largest_request_that_fits_is_suggested() -> None:
@@ -80,7 +79,7 @@ def test_several_requests_are_lowered_together_if_one_alone_is_not_enough() -> N
 def test_too_little_cpu_is_a_reason_and_less_of_it_a_suggestion() -> None:
     node = gpu_node_json("n", record(0), cpu="2")
     found = why([node], [running("a", "n", "card0", i915=1, cpu="500m")], waiting("p", i915=1, cpu="2"))
-    assert [group.reason for group in found.groups] == ["the node has too little cpu free"]
+    assert [group.text for group in found.groups] == ["the node has less than 2000m of cpu free"]
     assert texts(found) == [
         "ask for 1500m of cpu in container main instead of 2000m",
         "wait for the end of pod default/a",
@@ -131,7 +130,7 @@ def test_rules_of_kubernetes_that_exclude_the_nodes_with_room() -> None:
     pod["spec"]["nodeSelector"] = {"zone": "c"}
     found = why(example_nodes(), example_pods(), pod)
     assert texts(found) == ["remove its node selector"]
-    assert [(group.reason, group.nodes) for group in found.groups] == [
+    assert [(group.text, group.nodes) for group in found.groups] == [
         ("the pod's node selector does not match the node", 3)
     ]
     tainted = example_nodes()
@@ -195,7 +194,7 @@ def test_a_pod_that_has_ended_waits_for_nothing_even_if_it_never_had_a_node() ->
 
 def test_a_pod_that_can_never_fit_says_so() -> None:
     found = why([gpu_node_json("n", record(0))], [], waiting("p", tiles=4, i915=1))
-    assert found.groups[0].reason.startswith("no card of the node has any tiles")
+    assert found.groups[0].text.startswith("no card of the node has any tiles")
     assert list(explanation_lines("default/p", found))[-1] == "No single change was found that would let it run."
 
 
@@ -212,7 +211,7 @@ def test_a_pod_that_runs_shows_its_cards_and_what_it_would_get_now() -> None:
 def test_the_search_ends_when_time_is_up_and_says_so() -> None:
     found = explain(example_cluster(), decoded_pod(waiting("p", i915=1, memory_max=14 * GB)), lambda: True)
     assert not found.is_complete
-    assert found.line == "no card has 14.0 GB of memory.max free"
+    assert found.line.startswith("no card has 14.0 GB of memory.max free; nearest: gpu-2 card0")
 
 
 def follow(
@@ -322,8 +321,8 @@ def test_the_fewest_pods_are_named_that_must_end(sizes: list[int], memory: int) 
 async def test_why_prints_reasons_and_suggestions(kubectl: Kubectl) -> None:
     result = await kubectl("why", "big")
     assert result.code == 0
-    assert result.out.startswith("default/big: no card has 14.0 GB of memory.max free\n")
-    assert "on 3 of 3 nodes: no card has 14.0 GB of memory.max free; best: gpu-2 card0 with 10.0 GB" in result.out
+    assert result.out.startswith("default/big: no card has 14.0 GB of memory.max free; nearest: ")
+    assert "on 3 of 3 nodes: no card has 14.0 GB of memory.max free; nearest: gpu-2 card0 with 10.0 GB" in result.out
     data = json.loads((await kubectl("why", "big", "-o", "json")).out)
     assert data["complete"] is True
     assert yaml.safe_load((await kubectl("why", "big", "-o", "yaml")).out) == data

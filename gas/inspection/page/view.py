@@ -23,7 +23,8 @@ from gas.inspection.gather import Following, following, read_use
 from gas.inspection.node_view import node_data
 from gas.inspection.objects import InspectedPod, not_checked
 from gas.inspection.page.board import Board, Changes
-from gas.inspection.rows import Reasons, pod_row
+from gas.inspection.reasons import Diagnoses
+from gas.inspection.rows import pod_row
 from gas.inspection.why import explain, explanation_data
 from gas.values.errors import GasError
 from gas.vocabularies.protocol import BadNeed
@@ -189,8 +190,8 @@ class View:
             and (wanted in pod.key.lower() or wanted in pod.node_name.lower())
         ]
         first = nsmallest(MOST_PODS, found, key=lambda pod: (bool(pod.node_name), natural(pod.key)))
-        reasons = Reasons(self._cluster)
-        return {"total": len(found), "pods": [_listed(self._cluster, pod, reasons) for pod in first]}
+        diagnoses = Diagnoses(self._cluster)
+        return {"total": len(found), "pods": [_listed(self._cluster, pod, diagnoses) for pod in first]}
 
     async def pod(self, namespace: str, name: str) -> dict[str, object]:
         """Return the way of one pod: request, decision, what kubelet gave, and use. Raises NotRead, Missing."""
@@ -219,7 +220,7 @@ class View:
                     }
                 )
         return {
-            **_listed(cluster, pod, Reasons(cluster)),
+            **_listed(cluster, pod, Diagnoses(cluster)),
             "uid": pod.uid,
             "labels": dict(sorted((pod.metadata.labels or {}).items())),
             "needs": needs,
@@ -258,10 +259,10 @@ def _first(notes: list[str]) -> list[str]:
     return notes if more <= 0 else [*notes[:MOST_NOTES], f"and {more} more of such"]
 
 
-def _listed(cluster: Cluster, pod: InspectedPod, reasons: Reasons) -> dict[str, object]:
+def _listed(cluster: Cluster, pod: InspectedPod, diagnoses: Diagnoses) -> dict[str, object]:
     row: dict[str, object] = {**pod_row(cluster, pod), "created": pod.metadata.creation_timestamp or ""}
     if not pod.node_name:
-        row["note"] = reasons.of(pod)
+        row["note"] = diagnoses.of(pod).line
     return row
 
 

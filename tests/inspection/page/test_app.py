@@ -212,7 +212,7 @@ def test_the_pod_s_way_and_why_are_those_of_kubectl_gas(page: Running, shown: Sh
     assert (decision["node"], decision["passing"], decision["milliseconds"]["bind"]) == ("gpu-1", 2, 4.0)
     assert page.ask("GET", "/data/decisions")[1]["decisions"] == [decision]
     _, why, _ = page.ask("GET", "/data/why?namespace=default&name=big")
-    assert why["reason"] == "no card has 14.0 GB of memory.max free"
+    assert why["reason"] == "no card has 14.0 GB of memory.max free; nearest: gpu-2 card0 with 10.0 GB of memory.max"
     assert why["suggestions"][0]["node"] == "gpu-2"
 
 
@@ -226,7 +226,7 @@ def test_pods_are_found_by_name_node_and_state(page: Running) -> None:
     assert names("state=waiting") == ["big"]
     assert names("state=bound&text=shop/") == ["web-7d"]
     (waiting,) = page.ask("GET", "/data/pods?state=waiting")[1]["pods"]
-    assert waiting["note"] == "no card has 14.0 GB of memory.max free"
+    assert waiting["note"] == "no card has 14.0 GB of memory.max free; nearest: gpu-2 card0 with 10.0 GB of memory.max"
 
 
 def events(page: Running, after: str, *, gzipped: bool = False) -> Generator[tuple[str, str, str], None, None]:

@@ -831,7 +831,7 @@ function podView(namespace, name) {
       if (view !== shown) return;
       sync(why, [found], () => "why", () => el("div", {},
         el("p", { class: "reason" }, own(found.reason)),
-        found.groups.length ? el("ul", { class: "suggestions" }, found.groups.map((each) => el("li", {}, `on ${each.nodes} of ${found.nodes} nodes: `, own(each.reason), each.best ? [" · best: ", own(each.best)] : null))) : null,
+        found.groups.length ? el("ul", { class: "suggestions" }, found.groups.map((each) => el("li", {}, `on ${each.nodes} of ${found.nodes} nodes: `, own(each.reason), each.best ? [" · nearest: ", own(each.best)] : null))) : null,
         found.details.length ? el("ul", { class: "suggestions" }, found.details.map((each) => el("li", {}, own(each)))) : null,
         found.suggestions.length ? [el("h3", {}, "Any one of these would let it run"), el("ul", { class: "suggestions" }, found.suggestions.map((each) => el("li", {}, own(each.change), el("span", { class: "quiet" }, " · fits on "), nodeLink(each.node), el("span", { class: "quiet" }, each.cards.length ? ` with ${each.cards.join(" ")}` : ""))))] : null,
         found.groups.length && !found.suggestions.length ? el("p", { class: "quiet" }, "No single change was found that would let it run.") : null,

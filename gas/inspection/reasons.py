@@ -1,0 +1,246 @@
+"""Why a pod waits: the reasons of the nodes, the one that is nearest to fitting first.
+
+Nodes that offer what the pod asks for and that no rule of Kubernetes excludes come first: it waits for room on one of
+them. Lists, `kubectl gas why`, `kubectl gas fit` and the page say this in the same words.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gas.extender.verdicts import Verdict, at_once
+from gas.inspection.cluster import Cluster, not_offered, shortages
+from gas.inspection.objects import InspectedPod, node_rules, yet_to_come
+from gas.placement.candidates import usable_cards
+from gas.placement.inventory import free_amount
+from gas.placement.need import PodNeed
+from gas.placement.plan import plan_of
+from gas.placement.ratio import Ratio, Wanted, amounts_on
+from gas.placement.refusal import FewerCardsThanWanted, NoCards, NotTogether, ResourceNotOnNode, Shortage
+from gas.values.amounts import Amounts, SortedAmounts, describe
+from gas.vocabularies.protocol import BadNeed
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason, and how many nodes give it.
+
+    nearest   the node or card that lacks least, with what is free there; empty if no amount is short
+    may_fit   whether these nodes offer what the pod asks for and no rule excludes them
+    """
+
+    text: str
+    nodes: int
+    nearest: str = ""
+    may_fit: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.text}; nearest: {self.nearest}" if self.nearest else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What the nodes say to a pod that waits.
+
+    line     everything in one sentence
+    passing  how many nodes have room
+    reasons  of all nodes; empty if one has room, or if there are none
+    """
+
+    line: str
+    passing: int = 0
+    reasons: tuple[Reason, ...] = ()
+
+
+class Lack(NamedTuple):
+    """What one node lacks.
+
+    gap      the largest part of an asked amount that is not free, 0 to 1; 0 if no amount is short
+    text     the reason
+    nearest  as for `Reason`
+    """
+
+    gap: float
+    text: str
+    nearest: str = ""
+
+
+class Diagnoses:
+    """The diagnoses of pods. Pods that ask for the same and may use the same nodes share one."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._known: dict[tuple[PodNeed, bytes, SortedAmounts, str], Diagnosis] = {}
+
+    def of(self, pod: InspectedPod) -> Diagnosis:
+        """Return `diagnose` of a pod that waits."""
+        try:
+            need = self._cluster.decider.need(pod)
+        except BadNeed:
+            return diagnose(self._cluster, pod)
+        key = need, node_rules(pod), self._cluster.other_requests(pod), yet_to_come(pod)
+        if key not in self._known:
+            self._known[key] = diagnose(self._cluster, pod)
+        return self._known[key]
+
+
+def diagnose(cluster: Cluster, pod: InspectedPod, only: Sequence[str] | None = None) -> Diagnosis:
+    """Ask the nodes for which a pod waits.
+
+    only  the nodes that it is limited to, whatever the rules of Kubernetes say; None for all of the cluster
+    """
+    rules = cluster.rules(pod) if only is None else dict.fromkeys(only, "")
+    try:
+        need = cluster.decider.need(pod)
+    except BadNeed as bad:
+        return Diagnosis(str(bad), reasons=(Reason(str(bad), len(rules)),))
+    if not rules:
+        absent = f"the cluster has no node {pod.node_name}" if pod.node_name else "the cluster has no nodes"
+        return Diagnosis(absent, reasons=(Reason(absent, 0),))
+    return _Question(cluster, pod, need, rules).diagnosis()
+
+
+class _Question:
+    """One pod that waits, and the nodes with the rules that keep it off them."""
+
+    def __init__(self, cluster: Cluster, pod: InspectedPod, need: PodNeed, rules: Mapping[str, str]) -> None:
+        self._cluster = cluster
+        self._decider = cluster.decider
+        self._pod = pod
+        self._need = need
+        self._rules = rules
+        self._requests = cluster.other_requests(pod)
+        self._resources = plan_of(need).names if need.wants_cards else ()
+        self._of_state: dict[int, Lack] = {}
+        self._missing: dict[tuple[int, SortedAmounts], tuple[str, ...]] = {}
+
+    def diagnosis(self) -> Diagnosis:
+        total = len(self._rules)
+        allowed = [name for name, rule in self._rules.items() if not rule]
+        verdicts = dict(zip(allowed, at_once(self._decider.verdicts.of(self._need, allowed)), strict=True))
+        if not self._need.wants_cards:
+            verdicts = {}
+        passing = 0
+        nearest: dict[str, Lack] = {}
+        counts: Counter[str] = Counter()
+        excluded: Counter[str] = Counter()
+        absent: Counter[tuple[str, ...]] = Counter()
+        for name, rule in self._rules.items():
+            if missing := self._not_offered(name):
+                absent[missing] += 1
+            elif rule:
+                excluded[rule] += 1
+            elif (lack := max(self._lacks(name, verdicts.get(name)), default=None, key=lambda each: each.gap)) is None:
+                passing += 1
+            else:
+                counts[lack.text] += 1
+                if lack.text not in nearest or lack.gap < nearest[lack.text].gap:
+                    nearest[lack.text] = lack
+        if passing:
+            return Diagnosis(f"fits on {passing} of {total} nodes; {yet_to_come(self._pod)}", passing)
+        found = sorted(nearest.values(), key=lambda lack: (lack.gap, -counts[lack.text], lack.text))
+        reasons = [Reason(lack.text, counts[lack.text], lack.nearest, may_fit=True) for lack in found]
+        reasons += [Reason(*each) for each in excluded.most_common()]
+        sentences: Counter[str] = Counter()
+        for missing, count in absent.items():
+            sentences[self._sentence(missing)] += count
+        reasons += [Reason(*each) for each in sentences.most_common()]
+        line = self._nowhere(absent) if not found and not excluded else _line(reasons, total)
+        return Diagnosis(line, reasons=tuple(reasons))
+
+    def _not_offered(self, name: str) -> tuple[str, ...]:
+        """Return the resources that the pod asks for and a node does not have."""
+        facts, stated = self._decider.nodes.facts(name), self._decider.hosts.nodes.records.get(name, ())
+        key = id(facts), stated
+        if (found := self._missing.get(key)) is None:
+            cards = facts.inventory.capacity.values() if facts is not None else ()
+            on_node = not_offered(self._requests, dict(stated))
+            named = {name.rpartition("/")[2] for name in on_node}
+            found = self._missing[key] = (
+                *on_node,
+                *(each for each in self._resources if each not in named and not any(card.get(each) for card in cards)),
+            )
+        return found
+
+    def _sentence(self, missing: Sequence[str]) -> str:
+        """Return what a node says that does not have these resources."""
+        if missing[0] not in self._resources:
+            return f"the node has no {missing[0]}"
+        return str(NoCards() if len(missing) == len(self._resources) else ResourceNotOnNode(missing[0]))
+
+    def _nowhere(self, absent: Mapping[tuple[str, ...], int]) -> str:
+        """Return which resource is nowhere where the others are; ``absent`` has what all the nodes do not have."""
+        missing = min(absent, key=lambda each: (len(each), -absent[each], each))
+        if any(missing[0] not in each for each in absent):
+            others = sorted({name for each in absent for name in each} - set(missing))
+            return f"no node has {missing[0]} together with {' and '.join(others)}"
+        if missing[0] in self._resources:
+            return _line([Reason(self._sentence(missing), absent[missing])], len(self._rules))
+        return f"no node has {missing[0]}"
+
+    def _lacks(self, name: str, verdict: Verdict | None) -> Iterator[Lack]:
+        """Yield what a node lacks that offers everything; nothing if the pod fits."""
+        if verdict is not None and verdict.refusal is not None:
+            state = self._decider.verdicts.states.of(name)
+            if (found := self._of_state.get(state)) is None:
+                found = self._of_state[state] = self._lack_of_cards(name, verdict)
+            yield found._replace(nearest=f"{name} {found.nearest}" if found.nearest else "")
+        if self._cluster.eligible(self._pod).get(name):
+            for text, gap, free in shortages(self._requests, self._cluster.free_other_resources(name)):
+                yield Lack(gap, text, f"{name} with {free}" if free else "")
+
+    def _lack_of_cards(self, name: str, verdict: Verdict) -> Lack:
+        """Return what the cards of a node lack, with ``nearest`` without the node's name."""
+        refusal, facts = verdict.refusal, self._decider.nodes.facts(name)
+        if facts is None:
+            return Lack(1.0, verdict.sentence)
+        if isinstance(refusal, FewerCardsThanWanted):
+            return Lack(1 - refusal.cards / refusal.wanted, verdict.sentence)
+        inventory, usage = facts.inventory, self._decider.ledger.usage(name)
+        short = getattr(refusal, "shortage", None) or getattr(refusal, "short", None) or refusal
+        wanted: tuple[Wanted, ...] = getattr(short, "amounts", ())
+        if not wanted:
+            return Lack(0.0, verdict.sentence)
+        free = {
+            str(card): {each: max(free_amount(inventory, usage, card, each), 0) for each in self._resources}
+            for card in usable_cards(self._need, inventory, usage)
+        }
+        if isinstance(short, NotTogether):
+            sums = {each: sum(of_card[each] for of_card in free.values()) for each in self._resources}
+            gaps = [(*_gap(wanted, {}, sums), "on all cards together")]
+        else:
+            has = {str(card): amounts for card, amounts in inventory.capacity.items()}
+            gaps = [(*_gap(wanted, has[card], of_card), card) for card, of_card in free.items()]
+        gaps.sort(key=lambda each: each[0])
+        at = short.wanted - 1 if isinstance(short, Shortage) else 0
+        if at >= len(gaps):
+            return Lack(1.0, verdict.sentence)
+        gap, words, where = gaps[at]
+        return Lack(gap, verdict.sentence, f"{where} with {words}" if gap else "")
+
+
+def _gap(wanted: Sequence[Wanted], has: Amounts, free: Amounts) -> tuple[float, str]:
+    """Return the largest part of an amount that is not free, and how much of that is free in words.
+
+    has  what the card has, for ratios
+    """
+    plain = dict(each for each in wanted if not isinstance(each, Ratio))
+    asks = amounts_on(has, plain, [each for each in wanted if isinstance(each, Ratio)])
+    gap, resource, asked = max((1 - free.get(name, 0) / asked, name, asked) for name, asked in asks.items() if asked)
+    words = describe(resource, free.get(resource, 0))
+    if words == describe(resource, asked):  # bytes that are equal once they are rounded
+        words = f"{free[resource]} of {asked} bytes of {resource}"
+    return max(gap, 0.0), words
+
+
+def _line(reasons: Sequence[Reason], total: int) -> str:
+    """Return the first reason, with how many of all the nodes give it and how many cannot take the pod at all."""
+    first = reasons[0]
+    if first.nodes == total:
+        return str(first)
+    others = sum(each.nodes for each in reasons if not each.may_fit) if first.may_fit else 0
+    rest = f"; excluded or without what it asks for: {others}" if others else ""
+    return f"{first} ({first.nodes} of {total} nodes{rest})"

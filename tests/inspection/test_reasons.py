@@ -1,0 +1,145 @@
+"""The reasons why a pod waits: the one that is nearest to fitting comes first, in the same words everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gas.inspection.fit import fit_all, fit_report
+from gas.inspection.manifests import WantedPods
+from gas.inspection.page.board import Board
+from gas.inspection.reasons import diagnose
+from gas.inspection.rows import pod_report
+from gas.inspection.why import explain
+from tests.builders import described_node, pod_json
+from tests.inspection.example_cluster import (
+    GB,
+    cluster_of,
+    decoded_pod,
+    example_nodes,
+    example_pods,
+    gpu_node_json,
+    page_of,
+    record,
+    running,
+    waiting,
+)
+
+FPGA = "example.com/fpga"
+PLAIN = [described_node(f"plain-{at}", {"cpu": "8"}) for at in range(4)]
+
+
+def tainted(node: dict[str, Any]) -> dict[str, Any]:
+    return {**node, "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}}
+
+
+def test_full_gpu_nodes_are_the_reason_and_not_the_many_nodes_without_gpus() -> None:
+    found = diagnose(
+        cluster_of([*PLAIN, *example_nodes()], example_pods()), decoded_pod(waiting("p", memory_max=14 * GB, i915=1))
+    )
+    assert found.line == (
+        "no card has 14.0 GB of memory.max free; nearest: gpu-2 card0 with 10.0 GB of memory.max"
+        " (3 of 7 nodes; excluded or without what it asks for: 4)"
+    )
+    assert [(each.text, each.nodes) for each in found.reasons] == [
+        ("no card has 14.0 GB of memory.max free", 3),
+        ("the node has no gpu.intel.com/i915", 4),
+    ]
+
+
+def test_amounts_that_look_equal_when_they_are_rounded_are_in_bytes() -> None:
+    pods = [running("a", "n", "card0", i915=1, memory_max=10 * GB)]
+    found = diagnose(
+        cluster_of([gpu_node_json("n", record(0))], pods), decoded_pod(waiting("p", i915=1, memory_max=6 * GB + 1))
+    )
+    assert found.line.endswith("nearest: n card0 with 6000000000 of 6000000001 bytes of memory.max")
+
+
+def test_of_several_cards_the_last_that_is_needed_is_the_nearest() -> None:
+    pods = [
+        running("a", "n", "card1", i915=1, memory_max=12 * GB),
+        running("b", "n", "card2", i915=1, memory_max=9 * GB),
+    ]
+    nodes = [gpu_node_json("n", record(0), record(1), record(2))]
+    found = diagnose(cluster_of(nodes, pods), decoded_pod(waiting("p", i915=2, memory_max=20 * GB)))
+    assert found.line == (
+        "needs 2 cards with 10.0 GB of memory.max free each, found 1; nearest: n card2 with 7.0 GB of memory.max"
+    )
+
+
+def test_too_little_cpu_says_how_much_is_asked_and_free() -> None:
+    nodes = [gpu_node_json("n", record(0), cpu="2"), gpu_node_json("m", record(0), cpu="1")]
+    pods = [running("a", "n", "card0", i915=1, cpu="500m")]
+    found = diagnose(cluster_of(nodes, pods), decoded_pod(waiting("p", i915=1, cpu="2")))
+    assert found.line == "the node has less than 2000m of cpu free; nearest: n with 1500m of cpu"
+
+
+def test_a_rule_that_excludes_the_nodes_with_gpus_comes_before_the_nodes_without() -> None:
+    found = diagnose(
+        cluster_of([*PLAIN, tainted(gpu_node_json("n", record(0)))], []), decoded_pod(waiting("p", i915=1))
+    )
+    assert found.line == "the pod does not tolerate the taint gpu (1 of 5 nodes)"
+
+
+def test_a_resource_that_no_node_has_together_with_the_others_is_named() -> None:
+    pod = waiting("p", i915=1)
+    pod["spec"]["containers"][0]["resources"]["requests"][FPGA] = "1"
+    cards = [gpu_node_json("n", record(0)), gpu_node_json("m", record(0))]
+    found = diagnose(cluster_of([*PLAIN, *cards, described_node("f", {FPGA: "1", "cpu": "8"})], []), decoded_pod(pod))
+    assert found.line == "no node has example.com/fpga together with gpu.intel.com/i915"
+    assert diagnose(cluster_of([*PLAIN, *cards], []), decoded_pod(pod)).line == "no node has example.com/fpga"
+
+
+async def test_list_why_fit_and_page_use_the_same_words() -> None:
+    waits = waiting("p", i915=1, memory_max=14 * GB)
+    cluster = cluster_of([*PLAIN, *example_nodes()], [*example_pods(), waits])
+    pod = decoded_pod(waits)
+    line = diagnose(cluster, pod).line
+    assert "nearest" in line
+    assert [row["note"] for row in pod_report(cluster).rows if row["name"] == "p"] == [line]
+    assert explain(cluster, pod).line == line
+    view = page_of(cluster, Board("epoch"))
+    assert (await view.why("default", "p"))["reason"] == (await view.pod("default", "p"))["note"] == line
+    (row,) = fit_report(fit_all(cluster, [WantedPods("Pod default/p", pod, 1)])).rows
+    assert row["reason"] == line
+
+
+NODES = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 8), max_size=3),  # GB booked on each card of 8 GB
+        st.integers(0, 10),  # booked CPU of 10
+        st.booleans(),  # tainted
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(NODES, st.integers(1, 9), st.integers(1, 11))
+def test_the_first_reason_is_the_one_of_the_node_that_brute_force_finds_nearest(
+    built: list[tuple[list[int], int, bool]], memory: int, cpu: int
+) -> None:
+    nodes, pods, gaps = [], [], []
+    for at, (cards, busy, is_tainted) in enumerate(built):
+        node = gpu_node_json(f"n-{at}", *map(record, range(len(cards))), memory=8 * GB, cpu="10")
+        nodes.append(tainted(node) if is_tainted else node)
+        for card, booked in enumerate(cards):
+            pods.append(running(f"p-{at}-{card}", f"n-{at}", f"card{card}", i915=1, memory_max=booked * GB))
+        plain = {"name": "main", "resources": {"requests": {"cpu": str(busy)}}}
+        pods.append(pod_json(plain, name=f"c-{at}", node=f"n-{at}", phase="Running"))
+        if cards and not is_tainted:
+            short = min(max(memory - (8 - booked), 0) / memory for booked in cards)
+            gaps.append(max(short, max(cpu - (10 - busy), 0) / cpu))
+    found = diagnose(cluster_of(nodes, pods), decoded_pod(waiting("w", i915=1, memory_max=memory * GB, cpu=str(cpu))))
+    assert found.passing == sum(gap == 0 for gap in gaps)
+    if found.passing:
+        return
+    assert sum(each.nodes for each in found.reasons) == len(nodes)
+    assert sum(each.nodes for each in found.reasons if each.may_fit) == len(gaps)
+    if gaps:
+        at_nearest = int(found.reasons[0].nearest.split()[0].removeprefix("n-"))
+        cards, busy, _ = built[at_nearest]
+        memory_gap = min(max(memory - (8 - booked), 0) / memory for booked in cards)
+        assert max(memory_gap, max(cpu - (10 - busy), 0) / cpu) == min(gaps)
