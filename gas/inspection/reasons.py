@@ -140,14 +140,15 @@ class _Question:
                 if lack.text not in nearest or lack.gap < nearest[lack.text].gap:
                     nearest[lack.text] = lack
         if passing:
-            return Diagnosis(f"fits on {passing} of {total} nodes; {yet_to_come(self._pod)}", passing)
+            sentences = (yet_to_come(self._pod), self._cluster.faults(self._pod))
+            return Diagnosis(f"fits on {passing} of {total} nodes; {'; '.join(filter(None, sentences))}", passing)
         found = sorted(nearest.values(), key=lambda lack: (lack.gap, -counts[lack.text], lack.text))
         reasons = [Reason(lack.text, counts[lack.text], lack.nearest, may_fit=True) for lack in found]
         reasons += [Reason(*each) for each in excluded.most_common()]
-        sentences: Counter[str] = Counter()
+        not_there: Counter[str] = Counter()
         for missing, count in absent.items():
-            sentences[self._sentence(missing)] += count
-        reasons += [Reason(*each) for each in sentences.most_common()]
+            not_there[self._sentence(missing)] += count
+        reasons += [Reason(*each) for each in not_there.most_common()]
         line = self._nowhere(absent) if not found and not excluded else _line(reasons, total)
         return Diagnosis(line, reasons=tuple(reasons))
 

@@ -193,6 +193,8 @@ def pod_row(cluster: Cluster, pod: InspectedPod) -> dict[str, Value]:
     row["priority"] = pod.priority
     if pod.node_name and bound is not None and bound.trouble is not None:
         row["note"] = bound.trouble.sentence
+    elif pod.node_name and booking is None:
+        row["note"] = cluster.faults(pod) or None
     return row
 
 

@@ -143,3 +143,15 @@ def test_the_first_reason_is_the_one_of_the_node_that_brute_force_finds_nearest(
         cards, busy, _ = built[at_nearest]
         memory_gap = min(max(memory - (8 - booked), 0) / memory for booked in cards)
         assert max(memory_gap, max(cpu - (10 - busy), 0) / cpu) == min(gaps)
+
+
+async def test_a_pod_that_asks_for_memory_but_for_no_card_is_told_what_is_missing() -> None:
+    waits, bound = waiting("w", memory_max=GB), running("b", "gpu-1", "", memory_max=GB)
+    cluster = cluster_of(example_nodes(), [waits, bound])
+    missing = "container 'main' asks for 'gpu.intel.com/memory.max' but for no card; add gpu.intel.com/i915"
+    view = page_of(cluster, Board("epoch"))
+    for pod, name in ((waits, "w"), (bound, "b")):
+        assert missing in explain(cluster, decoded_pod(pod)).line
+        assert [missing in str(row["note"]) for row in pod_report(cluster).rows if row["name"] == name] == [True]
+        assert missing in str((await view.why("default", name))["reason"])
+        assert missing in str((await view.pod("default", name))["note"])

@@ -19,7 +19,7 @@ from gas.vocabularies.protocol import BadNeed, NodeFacts
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something wrong with the annotations of a bound pod.
+    """Something wrong with the annotations or requests of a bound pod.
 
     ``is_unbooked``: no card is booked for it because of this.
     """
@@ -60,6 +60,7 @@ def _book(rebuilt: RebuiltLedger, pod: DetailedPod, vocabularies: Vocabularies) 
     try:
         need = vocabulary.pods.booked_need(need_facts(pod))
         if not need.wants_cards:
+            rebuilt.faults.extend(Fault(pod, each, is_unbooked=False) for each in vocabulary.admission.faults(pod))
             return
         written = written_cards(pod, need, vocabulary, rebuilt.nodes.get(pod.node_name))
     except BadNeed as error:

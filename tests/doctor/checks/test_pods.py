@@ -65,6 +65,12 @@ REFUSED = Reply(failed={"gpu-1": "no card has 1 i915 free"})
         ),
         case("never-fits", "warning", "no node can ever run it", pods=(gpu_pod(node=None, i915="-1"),)),
         case(
+            "got-no-card",
+            "warning",
+            "asks for 'gpu.intel.com/millicores' but for no card; add gpu.intel.com/i915",
+            pods=(gpu_pod(i915="0", millicores="100"),),
+        ),
+        case(
             "gets-no-card",
             "warning",
             "asks for 'gpu.intel.com/millicores' but for no card; add gpu.intel.com/i915",
