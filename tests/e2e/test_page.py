@@ -51,6 +51,12 @@ READY = {
     "#/map": "document.querySelector('canvas')",
     "#/decisions": "document.querySelector('main').textContent.includes('ecision')",
 }
+INSIDE = (
+    "((x, y) => [...document.querySelector('canvas').getContext('2d').getImageData(x * devicePixelRatio,"
+    " y * devicePixelRatio, 1, 1).data].slice(0, 3).join())"
+)
+"""Returns the colour of a point of the map."""
+
 LONG = "x" * 253
 HOSTILE = (
     "<img src=x onerror=\"document.title='taken'\">",
@@ -218,6 +224,25 @@ async def test_a_pod_that_waits_shows_the_suggestions_of_kubectl_gas(page: Shown
     await page.shows("main: 1 card with 1 i915, 1 tile\n")
 
 
+async def test_a_card_whose_shares_are_all_taken_is_not_shown_as_free(page: Shown) -> None:
+    page.server.api.create(NODES, None, gpu_node_json("full", record(0)))
+    for at in range(10):
+        create_pod(page.server, running(f"share-{at}", "full", "card0", i915=1))
+    await page.search("full")
+    await page.tab.until("document.querySelector('.tools').innerText.includes('1 of 4 nodes')")
+    full = await page.tab.value(f"{INSIDE}(20, 45)")
+    box = await page.tab.value("(({x, y}) => [x, y])(document.querySelector('canvas').getBoundingClientRect())")
+    await page.tab.hover(box[0] + 20, box[1] + 45)
+    await page.shows("i915: 10 of 10 booked, the fullest")
+    await page.choose("memory.max")
+    await page.tab.until(f"{INSIDE}(20, 45) !== {full!r}")
+    await page.leave("#/nodes")
+    await page.shows("0.0/16.0 GB")
+    await page.choose("the fullest of each card")
+    await page.shows("10/10")
+    await page.shows("i915")
+
+
 async def test_a_card_without_the_resource_is_not_shown_as_free(page: Shown) -> None:
     for name in ("plain-1", "plain-2"):  # four cards each, more than have memory
         node = gpu_node_json(name, *map(record, range(4)))
@@ -228,22 +253,14 @@ async def test_a_card_without_the_resource_is_not_shown_as_free(page: Shown) -> 
     await page.leave("#/nodes")
     await page.leave("#/map")
     chosen = "document.querySelector('.tools select').selectedOptions[0].text"
-    assert await page.tab.value(chosen) == "memory.max"
-    await page.tab.open("about:blank")
-    await page.tab.open(page.url)
-    await page.tab.until(f"{LIVE} && document.querySelector('canvas')")
-    assert await page.tab.value(chosen) == "millicores"  # most cards have that
+    assert await page.tab.value(chosen) == "the fullest of each card"
     assert "has no" not in await page.text()
     await page.choose("memory.max")
     await page.shows("has no memory.max")
-    inside = (
-        "((x, y) => [...document.querySelector('canvas').getContext('2d').getImageData(x * devicePixelRatio,"
-        " y * devicePixelRatio, 1, 1).data].slice(0, 3).join())"
-    )
-    ground = await page.tab.value(f"{inside}(2, 2)")
-    assert await page.tab.value(f"{inside}(20, 45)") != ground  # a card of gpu-1
+    ground = await page.tab.value(f"{INSIDE}(2, 2)")
+    assert await page.tab.value(f"{INSIDE}(20, 45)") != ground  # a card of gpu-1
     await page.search("plain")
-    await page.tab.until(f"{inside}(20, 45) === {ground!r}")
+    await page.tab.until(f"{INSIDE}(20, 45) === {ground!r}")
     await page.leave("#/nodes")
     await page.tab.until("document.querySelectorAll('tbody tr').length === 2")
     assert await page.tab.value("document.querySelector('tbody tr').children[3].textContent") == "\u2013"

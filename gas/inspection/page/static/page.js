@@ -30,8 +30,9 @@ const amount = (resource, value) => (isBytes(resource) ? `${gigabytes(value)} GB
 const percent = (share) => `${Math.round(share * 100)}%`;
 const inWords = (amounts) => Object.entries(amounts).map(([name, value]) => `${amount(name, value)} ${name === "tiles" && value === 1 ? "tile" : name}`).join(", ");
 
-/** The share of a card that is used, by its own kind of measurement; null where nothing is measured. */
+/** The share of a card that is used, by its own kind of measurement; null where nothing is measured. The largest if no resource is named. */
 function usedShare(card, at) {
+  if (at < 0) return board.resources.map((_, each) => usedShare(card, each)).reduce((most, share) => (share === null ? most : Math.max(most ?? 0, share)), null);
   const resource = board.resources[at] ?? "";
   if (isBytes(resource)) return card.used < 0 || !card.capacity[at] ? null : card.used / card.capacity[at];
   if (resource === "millicores") return card.busy < 0 ? null : card.busy / 100;
@@ -39,6 +40,12 @@ function usedShare(card, at) {
 }
 const isWithout = (card, at) => !["unhealthy", "gone"].includes(card.health) && !card.capacity[at] && !card.booked[at];
 const bookedShare = (card, at) => (card.capacity[at] ? card.booked[at] / card.capacity[at] : card.booked[at] ? 1 : 0);
+
+/** The resource of a card, or of the sums of a node, of which the largest share is booked. */
+const filled = (card, at) => (card.capacity[at] || card.booked[at] ? bookedShare(card, at) : -1);
+const fullest = (card) => card.capacity.reduce((best, _, at) => (filled(card, at) > filled(card, best) ? at : best), 0);
+const FULLEST = -1;
+const drawn = (card) => (choices.resource === FULLEST ? fullest(card) : choices.resource);
 
 // The board: what the server sends of every node
 
@@ -283,7 +290,7 @@ document.addEventListener("visibilitychange", refreshSoon);
 
 const search = $("search");
 const words = () => search.value.trim().toLowerCase();
-const choices = { resource: null, show: "both", only: "all", size: "auto" };
+const choices = { resource: FULLEST, show: "both", only: "all", size: "auto" };
 
 function matches(node) {
   const text = words();
@@ -291,8 +298,9 @@ function matches(node) {
   switch (choices.only) {
     case "attention": return node.state !== "ready" || node.cards.some((card) => card.health !== "ok");
     case "idle": return node.cards.some((card) => card.health === "ok" && card.pods === 0);
-    case "full": return node.cards.some((card) => bookedShare(card, choices.resource) >= 0.9);
-    case "unused": return node.cards.some((card) => (usedShare(card, choices.resource) ?? 1) + 0.25 < bookedShare(card, choices.resource));
+    case "full": return node.cards.some((card) => bookedShare(card, drawn(card)) >= 0.9);
+    case "unused": return node.cards.some((card) => (choices.resource === FULLEST ? board.resources.map((_, at) => at) : [choices.resource])
+      .some((at) => (usedShare(card, at) ?? 1) + 0.25 < bookedShare(card, at)));
     default: return true;
   }
 }
@@ -305,9 +313,9 @@ function choice(title, name, options, chosen) {
 }
 function nodeTools(chosen, ...more) {
   const having = board.resources.map((_, at) => [...board.nodes.values()].reduce((sum, node) => sum + node.cards.filter((card) => card.capacity[at]).length, 0));
-  if (!(having[choices.resource] > 0)) choices.resource = having.indexOf(Math.max(0, ...having)); // that of most cards
+  if (!(having[choices.resource] > 0)) choices.resource = FULLEST;
   return el("div", { class: "tools" },
-    choice("Resource", "resource", board.resources.map((name, at) => [at, name]).filter(([at]) => having[at]), chosen),
+    choice("Resource", "resource", [[FULLEST, "the fullest of each card"], ...board.resources.map((name, at) => [at, name]).filter(([at]) => having[at])], chosen),
     choice("Nodes", "only", [["all", "all"], ["attention", "that need attention"], ["idle", "with an idle card"], ["full", "with a card over 90%"], ["unused", "with a booking that is not used"]], chosen),
     ...more);
 }
@@ -438,16 +446,16 @@ function mapView() {
       }
       return;
     }
-    if (isWithout(card, choices.resource)) {
+    if (isWithout(card, drawn(card))) {
       context.fillStyle = colours.empty;
       context.fillRect(x, y, w, h);
       context.fillStyle = colours.panel;
       context.fillRect(x + 1, y + 1, w - 2, h - 2);
     } else if (choices.show === "used") drawPart("used", used ?? 0, x, y, w, h);
-    else if (used === null) drawPart("booked", bookedShare(card, choices.resource), x, y, w, h);
+    else if (used === null) drawPart("booked", bookedShare(card, drawn(card)), x, y, w, h);
     else {
       const left = Math.ceil(w / 2);
-      drawPart("booked", bookedShare(card, choices.resource), x, y, left, h);
+      drawPart("booked", bookedShare(card, drawn(card)), x, y, left, h);
       drawPart("used", used, x + left, y, w - left, h);
     }
     if (closed) {
@@ -486,7 +494,7 @@ function mapView() {
 
   function lines(node, card) {
     const found = board.resources.map((resource, at) => card.capacity[at] || card.booked[at]
-      ? `${resource}: ${isBytes(resource) ? `${gigabytes(card.booked[at])} of ${gigabytes(card.capacity[at])} GB` : `${card.booked[at]} of ${card.capacity[at]}`} booked` : "").filter(Boolean);
+      ? `${resource}: ${isBytes(resource) ? `${gigabytes(card.booked[at])} of ${gigabytes(card.capacity[at])} GB` : `${card.booked[at]} of ${card.capacity[at]}`} booked${choices.resource === FULLEST && at === fullest(card) ? ", the fullest" : ""}` : "").filter(Boolean);
     if (card.used >= 0) found.push(`about ${gigabytes(card.used)} GB used`);
     if (card.busy >= 0) found.push(`busy ${card.busy}%`);
     found.push(card.pods === 1 ? "1 pod" : `${card.pods} pods`);
@@ -552,7 +560,7 @@ function mapView() {
     const without = () => (board.resources[choices.resource] && [...board.nodes.values()].some((node) => node.cards.some((card) => isWithout(card, choices.resource)))
       ? [item("without", `has no ${board.resources[choices.resource]}`)] : []);
     legend.replaceChildren(
-      choices.show !== "used" ? item("booked", "booked") : "",
+      choices.show !== "used" ? item("booked", choices.resource === FULLEST ? "booked of the fullest resource" : "booked") : "",
       choices.show !== "booked" ? item("used", legendIsFor ? "used" : "used (not measured)") : "",
       item("empty", "free"), ...without(), item("bad", "unhealthy or gone"), item("closed", "closed by a label"));
   }
@@ -595,7 +603,8 @@ const PAGE = 100;
 function nodesView() {
   let first = 0, order = "name", isReversed = false;
   const sumOf = (node, part) => node.cards.reduce((sum, card) => sum + part(card), 0);
-  const share = (node) => sumOf(node, (card) => card.booked[choices.resource] ?? 0) / (sumOf(node, (card) => card.capacity[choices.resource] ?? 0) || 1);
+  const sums = (node) => { const [booked, capacity] = ["booked", "capacity"].map((key) => board.resources.map((_, at) => sumOf(node, (card) => card[key][at] ?? 0))); return { booked, capacity }; };
+  const share = (node) => { const all = sums(node); return bookedShare(all, drawn(all)); };
   const usedOf = (node) => { const found = node.cards.map((card) => usedShare(card, choices.resource)).filter((each) => each !== null); return found.length ? found.reduce((a, b) => a + b, 0) / node.cards.length : null; };
   const by = (name) => () => { isReversed = order === name ? !isReversed : name !== "name"; order = name; first = 0; draw(); };
   const keys = { booked: share, used: (node) => usedOf(node) ?? -1, pods: (node) => sumOf(node, (card) => card.pods), cards: (node) => node.cards.length };
@@ -603,7 +612,7 @@ function nodesView() {
     { title: "Node", sort: by("name"), class: "name", cell: (row) => nodeLink(row.name) },
     { title: "State", cell: (row) => badge(row.state) },
     { title: "Cards", number: true, sort: by("cards"), cell: (row) => row.cards },
-    { title: "Booked", sort: by("booked"), cell: (row) => (row.gauge.capacity || row.gauge.booked ? gaugeBar(row.resource, row.gauge) : el("span", { class: "quiet" }, "–")) },
+    { title: "Booked", sort: by("booked"), cell: (row) => (row.gauge.capacity || row.gauge.booked ? [gaugeBar(row.resource, row.gauge), choices.resource === FULLEST ? el("span", { class: "quiet" }, row.resource) : null] : el("span", { class: "quiet" }, "–")) },
     { title: "Used", sort: by("used"), cell: (row) => (row.used === null ? el("span", { class: "quiet" }, "–") : bar("used", row.used, percent(row.used))) },
     { title: "Pods", number: true, sort: by("pods"), cell: (row) => row.pods },
     { title: "Health", cell: (row) => row.healths.map(([name, count]) => [badge(name), count > 1 ? ` ×${count} ` : " "]) },
@@ -619,9 +628,9 @@ function nodesView() {
     if (order !== "name") found.sort((a, b) => keys[order](a) - keys[order](b));
     if (isReversed) found.reverse();
     first = Math.min(first, Math.max(0, Math.floor((found.length - 1) / PAGE) * PAGE));
-    rows.show(found.slice(first, first + PAGE).map((node) => ({
-      name: node.name, state: node.state, cards: node.cards.length, resource: board.resources[choices.resource] ?? "",
-      gauge: { booked: sumOf(node, (card) => card.booked[choices.resource] ?? 0), capacity: sumOf(node, (card) => card.capacity[choices.resource] ?? 0) },
+    rows.show(found.slice(first, first + PAGE).map((node) => ({ node, all: sums(node) })).map(({ node, all }) => ({
+      name: node.name, state: node.state, cards: node.cards.length, resource: board.resources[drawn(all)] ?? "",
+      gauge: { booked: all.booked[drawn(all)] ?? 0, capacity: all.capacity[drawn(all)] ?? 0 },
       used: usedOf(node), pods: sumOf(node, (card) => card.pods),
       healths: counted(node.cards.map((card) => card.health)), models: [...new Set(node.cards.map((card) => card.model))].filter(Boolean).join(", "),
     })));
