@@ -63,7 +63,7 @@ def _show(file: Path | None, svg: Path | None, flags: Sequence[str], *, page: bo
     if file is not None and not file.is_dir():
         manifests = read_manifests(file)
         console.print("API server and scheduler are simulated in this process. The extender is the real program.")
-        return run_until_interrupted(show_cluster(console, file, manifests, flags))
+        return run_until_interrupted(show_cluster(console, file, manifests, flags, page=page))
     directory = file or EXAMPLES
     console.print(
         "API server, scheduler and kubelets are simulated in this process. "
@@ -107,12 +107,10 @@ def _parsed(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         help="nodes and pods as YAML or JSON, as kubectl writes them, or a directory of examples",
     )
     parser.add_argument("--svg", metavar="PICTURE", type=Path, help="draw the run of the examples into this SVG file")
-    parser.add_argument(
-        "--page", action="store_true", help="serve the page that shows the examples in a browser, until Ctrl-C"
-    )
+    parser.add_argument("--page", action="store_true", help="serve the page that shows it in a browser, until Ctrl-C")
     arguments = parser.parse_args(own)
-    if arguments.page and (arguments.svg is not None or (arguments.file is not None and not arguments.file.is_dir())):
-        parser.error("--page shows examples only; leave out FILE and --svg")
+    if arguments.page and arguments.svg is not None:
+        parser.error("--page and --svg exclude each other; leave out one of them")
     if arguments.svg is not None and arguments.file is not None:
         parser.error("--svg draws the examples only; leave out FILE")
     return arguments, flags

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gas.inspection.objects import InspectedNode, InspectedPod
+from gas.inspection.objects import InspectedNode, InspectedPod, not_checked
 from sandbox.api.client import Object
 from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import NODES
@@ -17,6 +17,7 @@ from sandbox.api.verbs import Api
 from sandbox.demo.manifests import BadManifest, Manifest, Manifests
 from sandbox.demo.output import Output, counted
 from sandbox.demo.sandbox import create_pod, running_sandbox
+from sandbox.programs import running_page
 from sandbox.scheduler.scheduler import NAME as SCHEDULER
 
 QUIET_SECONDS = 1.0
@@ -26,11 +27,15 @@ PATIENCE = 300.0
 """Seconds after which the demo ends in any case."""
 
 
-async def show_cluster(console: Console, file: Path, manifests: Manifests, flags: Sequence[str]) -> bool:
+async def show_cluster(
+    console: Console, file: Path, manifests: Manifests, flags: Sequence[str], *, page: bool = False
+) -> bool:
     """Print where the waiting pods would go. They are tried in kube-scheduler's order: by priority, then by age.
 
-    Returns whether every object of the file could be used; a warning is printed for each of the others. Raises
-    BadManifest if there is no node, and ProcessEnded, also in an ExceptionGroup.
+    page  whether to serve the page afterwards, until cancelled
+
+    Returns whether every object of the file could be used; a warning is printed for each of the others.
+    Raises BadManifest if there is no node, and ProcessEnded, also in an ExceptionGroup.
     """
     if not manifests.nodes:
         wanted = "write the file with `kubectl get nodes,pods -A -o yaml`"
@@ -74,9 +79,13 @@ async def show_cluster(console: Console, file: Path, manifests: Manifests, flags
                 # One after another: a scheduler that lists the pods would get them sorted by name.
                 all_tried = await sandbox.until(partial(_are_tried, output, submitted), patience=PATIENCE)
         await sandbox.until(partial(_are_tried, output, submitted), quiet=QUIET_SECONDS, patience=PATIENCE)
-    if not all_tried:
-        output.print_warning(f"some pods were not tried within {PATIENCE:g} seconds")
-    output.print_summary("Where the waiting pods would go", show_times=False)
+        if not all_tried:
+            output.print_warning(f"some pods were not tried within {PATIENCE:g} seconds")
+        output.print_summary("Where the waiting pods would go", show_times=False)
+        if page:
+            async with running_page(sandbox.kubeconfig, sandbox.extender, flags) as (url, process):
+                console.print(f"\nThe page: {url}   (Ctrl-C ends the demo)\n")
+                await process.until_it_ends()
     return not (manifests.unusable or refused)
 
 
@@ -92,19 +101,17 @@ def _ignored(manifests: Manifests) -> str:
 
 
 def _kind_if_ignored(pod: InspectedPod) -> str:
-    """Return a noun for a pod that needs no node or has another scheduler; empty for other pods."""
+    """Return a noun for a pod that needs no node or that this scheduler does not try; empty for other pods."""
     if pod.is_over:
         return "ended pod"
     if pod.node_name:
         return ""
     if pod.metadata.deletion_timestamp is not None:
         return "deleted pod"
+    if pod.spec.scheduling_gates:
+        return "gated pod"
     other = pod.spec.scheduler_name
     return f"{other} pod" if other and other != SCHEDULER else ""
-
-
-def _keeps_pods_away(node: InspectedNode) -> bool:
-    return any(taint.effect in ("NoSchedule", "NoExecute") for taint in node.spec.taints or ())
 
 
 def _limitations(
@@ -117,14 +124,7 @@ def _limitations(
     sentences = []
     for name, count in Counter(pod.typed.node_name for pod in bound if pod.typed.node_name not in names).items():
         sentences.append(f"{counted(count, 'pod')} on node {name}, which is not in the file")
-    ignored = [
-        (sum(_keeps_pods_away(node.typed) for node in nodes), "node", "taints"),
-        (sum(pod.typed.spec.affinity is not None for pod in waiting), "waiting pod", "affinity"),
-        (sum(bool(pod.typed.spec.topology_spread_constraints) for pod in waiting), "waiting pod", "topology spread"),
-    ]
-    counts = [f"{what} of {counted(count, noun)}" for count, noun, what in ignored if count]
-    if counts:
-        sentences.append(
-            f"the sandbox's scheduler checks resources, node selectors and cordons only; ignored: {', '.join(counts)}"
-        )
+    ignored = Counter(rule for pod in waiting for rule in not_checked(pod.typed))
+    if counts := [f"{rule} of {counted(count, 'waiting pod')}" for rule, count in ignored.items()]:
+        sentences.append(f"not looked at: {', '.join(counts)}")
     return sentences

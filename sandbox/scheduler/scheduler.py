@@ -10,6 +10,9 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, Protocol
 
+import msgspec
+
+from gas.inspection.objects import InspectedNode, InspectedPod, exclusion
 from sandbox.api.client import API_FAILURES, ApiRequests, EventRecorder, Mirror, Object
 from sandbox.api.kinds import is_over, system_time, timestamp
 from sandbox.api.quantities import exact_amount
@@ -50,13 +53,21 @@ def requested_by_node(
     return sums
 
 
+_RULES = {
+    "cordoned": "node(s) were unschedulable",
+    "taint": "node(s) had untolerated taint(s)",
+    "match": "node(s) didn't match Pod's node affinity/selector",
+}
+"""A word of what `exclusion` returns -> kube-scheduler's reason."""
+
+
 def reasons_against(pod: Mapping[str, Any], node: Mapping[str, Any], used: Sums) -> list[str]:
     """Return kube-scheduler's reasons why the pod does not fit the node; empty if it fits."""
-    if node.get("spec", {}).get("unschedulable"):
-        return ["node(s) were unschedulable"]
-    labels = node["metadata"].get("labels") or {}
-    if any(labels.get(key) != value for key, value in (pod["spec"].get("nodeSelector") or {}).items()):
-        return ["node(s) didn't match Pod's node affinity/selector"]
+    spec, on_node = pod["spec"], node.get("spec") or {}
+    if on_node.get("unschedulable") or on_node.get("taints") or spec.get("nodeSelector") or spec.get("affinity"):
+        rule = exclusion(msgspec.convert(pod, InspectedPod), msgspec.convert(node, InspectedNode))
+        if rule:
+            return [next(reason for words, reason in _RULES.items() if words in rule)]
     free = free_amounts(node, used)
     requests = pod_requests(pod)
     return [f"Insufficient {name}" for name, amount in sorted(requests.items()) if amount > free.get(name, 0)]

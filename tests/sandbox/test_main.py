@@ -201,6 +201,21 @@ def test_the_page_of_the_demo_shows_the_pods_of_the_examples(temporary: Path) ->
     assert _programs(temporary) == []
 
 
+def test_the_page_of_the_demo_shows_the_cluster_of_a_file(temporary: Path, one_node: Path) -> None:
+    process = _started(["--page", one_node / "nodes" / "cluster.yaml"], temporary)
+    try:
+        address = _until(process, "The page: ").split()[2]
+        deadline = time.monotonic() + 60
+        while '"i915"' not in (text := _fetched(f"{address}data/cluster")):
+            assert time.monotonic() < deadline, text
+            time.sleep(0.2)
+    finally:
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert _programs(temporary) == []
+
+
 def test_sockets_are_elsewhere_if_temporary_files_have_long_paths(tmp_path: Path, one_node: Path) -> None:
     long = tmp_path / ("long" * 20)
     long.mkdir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -61,7 +62,7 @@ async def test_each_unusable_object_is_reported_and_the_others_are_used(tmp_path
     bad_node = node("Bad_Node")
     file = write(
         tmp_path / "own.json",
-        node("n1", taints=[{"key": "gpu", "effect": "NoSchedule"}]),
+        node("n1"),
         node("n2", unschedulable=True) | {"metadata": {"name": "n2"}},
         bad_node,
         pod("bare", 1, nodeName="n1"),
@@ -69,7 +70,7 @@ async def test_each_unusable_object_is_reported_and_the_others_are_used(tmp_path
         pod("elsewhere", annotations={"gas-container-cards": "card0"}, nodeName="n9"),
         pod("good"),
         pod("good"),
-        pod("chosen", affinity={"nodeAffinity": {}}),
+        pod("chosen", topologySpreadConstraints=[{"whenUnsatisfiable": "DoNotSchedule"}]),
         half,
         nonsense,
         pod(None),
@@ -90,8 +91,7 @@ async def test_each_unusable_object_is_reported_and_the_others_are_used(tmp_path
         "pod default/bare on n1: it is bound without cards written on it, so its cards are not booked",
         "pod default/damaged on n1: its cards are not booked: annotation gas-container-cards: ",
         "1 pod on node n9, which is not in the file",
-        "the sandbox's scheduler checks resources, node selectors and cordons only; ignored: "
-        "taints of 1 node, affinity of 1 waiting pod",
+        "not looked at: topology spread constraints of 1 waiting pod",
     ]
     assert len(warnings) == len(expected)
     for start in expected:
@@ -99,6 +99,27 @@ async def test_each_unusable_object_is_reported_and_the_others_are_used(tmp_path
     assert {"bare n1 no cards annotated", "damaged n1 cardX", "elsewhere n9 card0"} <= set(lines)
     assert {"good n1 card0", "chosen n1 card1"} <= set(lines)
     assert lines[-1] == "2 of 2 pods got a node."
+
+
+async def test_gates_taints_and_affinity_are_obeyed_as_by_kubectl_gas_fit(tmp_path: Path) -> None:
+    gate: dict[str, Any] = {"schedulingGates": [{"name": "queue"}]}
+    only_n2 = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n2"]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": only_n2}}
+    toleration: dict[str, Any] = {"tolerations": [{"key": "gpu", "operator": "Exists"}]}
+    file = write(
+        tmp_path / "own.json",
+        node("n1", taints=[{"key": "gpu", "effect": "NoSchedule"}]),
+        pod("gated", 1, **gate, **toleration),
+        pod("tolerant", 1, **toleration),
+        pod("intolerant", 1),
+        pod("elsewhere", 1, **toleration, affinity={"nodeAffinity": required}),
+    )
+    _, lines = await _shown(file)
+    assert lines[0].endswith("3 waiting pods; ignored: 1 gated pod")
+    start = lines.index("Where the waiting pods would go")
+    assert lines[start + 4 : start + 7] == ["tolerant n1 card0", "intolerant none", "elsewhere none"]
+    assert any("untolerated taint(s)" in line for line in lines)
+    assert lines[-1] == "1 of 3 pods got a node."
 
 
 async def test_a_file_without_a_usable_node_is_refused_with_its_faults(tmp_path: Path) -> None:

@@ -57,6 +57,12 @@ def test_requests_of_a_pod_are_added_up_as_in_kubernetes(
             id="another-label",
         ),
         pytest.param(pod("p", nodeSelector={"disk": "ssd"}), node("n", 3, disk="ssd"), [], id="the-label"),
+        pytest.param(
+            pod("p"),
+            node("n", 3) | {"spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}},
+            ["node(s) had untolerated taint(s)"],
+            id="a-taint",
+        ),
     ],
 )
 def test_reasons_against_a_node(wanted: dict[str, Any], on_node: dict[str, Any], reasons: list[str]) -> None:
