@@ -7,7 +7,7 @@ them. Lists, `kubectl gas why`, `kubectl gas fit` and the page say this in the s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -60,7 +60,7 @@ class Lack(NamedTuple):
 
     gap      the largest part of an asked amount that is not free, 0 to 1; 0 if no amount is short
     text     the reason
-    nearest  as for `Reason`
+    nearest  as for `Reason`, without the node's name
     """
 
     gap: float
@@ -115,7 +115,8 @@ class _Question:
         self._requests = cluster.other_requests(pod)
         self._resources = plan_of(need).names if need.wants_cards else ()
         self._of_state: dict[int, Lack] = {}
-        self._missing: dict[tuple[int, SortedAmounts], tuple[str, ...]] = {}
+        self._eligible = cluster.eligible(pod)
+        self._missing: dict[tuple[int, int], tuple[str, ...]] = {}  # by identity, since equal nodes share both
 
     def diagnosis(self) -> Diagnosis:
         total = len(self._rules)
@@ -124,7 +125,7 @@ class _Question:
         if not self._need.wants_cards:
             verdicts = {}
         passing = 0
-        nearest: dict[str, Lack] = {}
+        nearest: dict[str, tuple[Lack, str]] = {}
         counts: Counter[str] = Counter()
         excluded: Counter[str] = Counter()
         absent: Counter[tuple[str, ...]] = Counter()
@@ -133,17 +134,20 @@ class _Question:
                 absent[missing] += 1
             elif rule:
                 excluded[rule] += 1
-            elif (lack := max(self._lacks(name, verdicts.get(name)), default=None, key=lambda each: each.gap)) is None:
+            elif (lack := self._lack(name, verdicts.get(name))) is None:
                 passing += 1
             else:
                 counts[lack.text] += 1
-                if lack.text not in nearest or lack.gap < nearest[lack.text].gap:
-                    nearest[lack.text] = lack
+                if lack.text not in nearest or lack.gap < nearest[lack.text][0].gap:
+                    nearest[lack.text] = lack, name
         if passing:
             sentences = (yet_to_come(self._pod), self._cluster.faults(self._pod))
             return Diagnosis(f"fits on {passing} of {total} nodes; {'; '.join(filter(None, sentences))}", passing)
-        found = sorted(nearest.values(), key=lambda lack: (lack.gap, -counts[lack.text], lack.text))
-        reasons = [Reason(lack.text, counts[lack.text], lack.nearest, may_fit=True) for lack in found]
+        found = sorted(nearest.values(), key=lambda each: (each[0].gap, -counts[each[0].text], each[0].text))
+        reasons = [
+            Reason(lack.text, counts[lack.text], f"{name} {lack.nearest}" if lack.nearest else "", may_fit=True)
+            for lack, name in found
+        ]
         reasons += [Reason(*each) for each in excluded.most_common()]
         not_there: Counter[str] = Counter()
         for missing, count in absent.items():
@@ -155,7 +159,7 @@ class _Question:
     def _not_offered(self, name: str) -> tuple[str, ...]:
         """Return the resources that the pod asks for and a node does not have."""
         facts, stated = self._decider.nodes.facts(name), self._decider.hosts.nodes.records.get(name, ())
-        key = id(facts), stated
+        key = id(facts), id(stated)
         if (found := self._missing.get(key)) is None:
             cards = facts.inventory.capacity.values() if facts is not None else ()
             on_node = not_offered(self._requests, dict(stated))
@@ -182,19 +186,21 @@ class _Question:
             return _line([Reason(self._sentence(missing), absent[missing])], len(self._rules))
         return f"no node has {missing[0]}"
 
-    def _lacks(self, name: str, verdict: Verdict | None) -> Iterator[Lack]:
-        """Yield what a node lacks that offers everything; nothing if the pod fits."""
+    def _lack(self, name: str, verdict: Verdict | None) -> Lack | None:
+        """Return what a node lacks most that offers everything; None if the pod fits."""
+        found: Lack | None = None
         if verdict is not None and verdict.refusal is not None:
             state = self._decider.verdicts.states.of(name)
             if (found := self._of_state.get(state)) is None:
                 found = self._of_state[state] = self._lack_of_cards(name, verdict)
-            yield found._replace(nearest=f"{name} {found.nearest}" if found.nearest else "")
-        if self._cluster.eligible(self._pod).get(name):
+        if self._eligible.get(name):
             for text, gap, free in shortages(self._requests, self._cluster.free_other_resources(name)):
-                yield Lack(gap, text, f"{name} with {free}" if free else "")
+                if found is None or gap > found.gap:
+                    found = Lack(gap, text, f"with {free}" if free else "")
+        return found
 
     def _lack_of_cards(self, name: str, verdict: Verdict) -> Lack:
-        """Return what the cards of a node lack, with ``nearest`` without the node's name."""
+        """Return what the cards of a node lack."""
         refusal, facts = verdict.refusal, self._decider.nodes.facts(name)
         if facts is None:
             return Lack(1.0, verdict.sentence)
