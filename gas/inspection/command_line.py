@@ -211,8 +211,15 @@ def _show_pods(options: Options) -> int:
     )
 
 
+class _Kind(click.Choice[str]):
+    """The plural of a kind, also as its singular."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(f"{value}s" if f"{value}s" in self.choices else value, param, ctx)
+
+
 @_command("-l selects nodes by their labels, or pods with `top pods`. -n and -A matter to `top pods` only.")
-@click.argument("what", type=click.Choice(["nodes", "cards", "pods"]), default="cards")
+@click.argument("what", type=_Kind(["nodes", "cards", "pods"]), default="cards")
 @_table
 @_selection
 def top(options: Options, *, what: str) -> int:
@@ -261,6 +268,7 @@ def _completed(names: Callable[[Cluster], list[str]]) -> Callable[..., list[str]
 @click.argument("node", shell_complete=_completed(lambda cluster: cluster.node_names))
 @_form("table", "json", "yaml")
 def inspect(options: Options, *, node: str) -> int:
+    node = node.removeprefix("node/")
     cluster, notes = _read(options, lambda api, cluster: read_use(api, cluster, [node]))
     if options.form != "table":
         return _print(as_data(node_data(cluster, node), options.form))
@@ -270,8 +278,8 @@ def inspect(options: Options, *, node: str) -> int:
 
 
 @_command(
-    "POD is a name, or NAMESPACE/NAME. Each suggestion has been placed before it is made. Of a pod that runs, its cards"
-    " are explained."
+    "POD is a name, or NAMESPACE/NAME, also after pod/. Each suggestion has been placed before it is made. Of a pod"
+    " that runs, its cards are explained."
 )
 @click.argument(
     "pod", metavar="POD", shell_complete=_completed(lambda cluster: sorted(pod.key for pod in cluster.gpu_pods))
@@ -279,7 +287,7 @@ def inspect(options: Options, *, node: str) -> int:
 @_form("table", "json", "yaml")
 @_NAMESPACE
 def why(options: Options, *, pod: str) -> int:
-    names = _names(pod, options.own_namespace)
+    names = _names(pod, options.own_namespace, "pod/" if pod.startswith("pod/") else "")
     cluster, notes = _read(options, read_decisions, counts_hosts=True)
     asked = cluster.pod(*names)
     until = time.monotonic() + WHY_TIMEOUT

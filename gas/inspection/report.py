@@ -70,8 +70,7 @@ def sort_rows(report: Report, by: str) -> Report:
     """Return the report with its rows sorted by a column, in descending order after a hyphen. Raises BadExpression."""
     if not by:
         return report
-    name = by.removeprefix("-")
-    _check(report, name, "--sort-by")
+    name = _column(report, by.removeprefix("-"), "--sort-by")
 
     def key(row: Row) -> tuple[bool, object]:
         value = row.get(name)
@@ -85,15 +84,15 @@ def sort_rows(report: Report, by: str) -> Report:
     return replace(report, rows=sorted(present, key=key, reverse=by.startswith("-")) + absent)
 
 
-_CONDITION = re.compile(r"([\w.-]+?)(!=|=|~|<|>)(.*)", re.DOTALL)
+_CONDITION = re.compile(r"([\w.-]+?)(!=|==?|~|<|>)(.*)", re.DOTALL)
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {"<": float.__lt__, ">": float.__gt__}
 
 
 def keep_rows(report: Report, conditions: Sequence[str]) -> Report:
     """Return the report with the rows that meet all conditions, such as ``health!=ok``. Raises BadExpression.
 
-    ``=`` and ``!=`` compare texts, ``~`` looks for a part of the text, ``<`` and ``>`` compare numbers; of a resource
-    they compare the booked part in percent.
+    ``=``, ``==`` and ``!=`` compare texts, ``~`` looks for a part of the text, ``<`` and ``>`` compare numbers; of a
+    resource they compare the booked part in percent.
     """
     rows = list(report.rows)
     for condition in conditions:
@@ -102,7 +101,7 @@ def keep_rows(report: Report, conditions: Sequence[str]) -> Report:
                 f"flag --where: expected a condition such as health!=ok or memory.max>80, found {quoted(condition)}"
             )
         name, operator, wanted = found.groups()
-        _check(report, name, "--where")
+        name = _column(report, name, "--where")
         rows = [row for row in rows if _meets(row.get(name), operator, wanted, condition)]
     return replace(report, rows=rows)
 
@@ -121,7 +120,7 @@ def _meets(value: Value, operator: str, wanted: str, condition: str) -> bool:
     texts = value if isinstance(value, tuple) else (_plain(value),)
     if operator == "~":
         return any(wanted.lower() in text.lower() for text in texts)
-    return (wanted in texts or wanted == ",".join(texts)) == (operator == "=")
+    return (wanted in texts or wanted == ",".join(texts)) == (operator != "!=")
 
 
 def _plain(value: Value) -> str:
@@ -138,10 +137,14 @@ def _order(value: Value) -> object:
     return value if isinstance(value, int | float) else natural(str(value))
 
 
-def _check(report: Report, name: str, flag: str) -> None:
+def _column(report: Report, name: str, flag: str) -> str:
+    """Return the name of a column as the report has it, in whatever case it is given. Raises BadExpression."""
     names = [column.name for column in report.columns]
-    if name not in names:
+    if name in names:
+        return name
+    if (found := next((each for each in names if each.lower() == name.lower()), None)) is None:
         raise BadExpression(f"flag {flag}: expected a column of this report ({', '.join(names)}), found {quoted(name)}")
+    return found
 
 
 class BadSelector(GasError):

@@ -310,10 +310,12 @@ async def test_addresses_that_name_nothing_are_explained(page: Shown) -> None:
         await page.tab.until("document.querySelector('main .reason')")
         await page.shows("expected")
         page.tab.problems.clear()  # the browser logs the status 404
-    for view in ("#/%E0%A4%A", "#/node/%E0%A4%A", "#/pod/default"):
+    for view in ("#/%E0%A4%A", "#/node/%E0%A4%A", "#/pod/default", "#/nonsense"):
         await page.view("#/nodes")
         await page.leave(view)
-        await page.tab.until("document.querySelector('canvas')")
+        await page.shows("The page has no address #/")
+    await page.leave("#/")
+    await page.tab.until("document.querySelector('canvas')")
 
 
 async def test_a_cluster_without_cards_and_pods_says_so(page: Shown) -> None:

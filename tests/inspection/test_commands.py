@@ -269,3 +269,19 @@ def test_the_script_of_a_shell_gets_candidates(
     with pytest.raises(SystemExit, match=r"^0$"):
         run([])
     assert capsys.readouterr().out == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        pytest.param(["top", "--sort-by", "-USED"], ["top", "--sort-by", "-used"], id="case-of-a-column"),
+        pytest.param(["top", "--where", "Health==ok"], ["top", "--where", "health=ok"], id="two-equals-signs"),
+        pytest.param(["top", "node"], ["top", "nodes"], id="singular"),
+        pytest.param(["why", "pod/big"], ["why", "big"], id="kind-of-a-pod"),
+        pytest.param(["inspect", "node/gpu-1"], ["inspect", "gpu-1"], id="kind-of-a-node"),
+    ],
+)
+async def test_what_people_write_for_other_commands_is_understood(
+    kubectl: Kubectl, said: list[str], meant: list[str]
+) -> None:
+    assert await kubectl.data(*said) == await kubectl.data(*meant)

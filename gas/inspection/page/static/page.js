@@ -877,6 +877,12 @@ const VIEWS = {
   node: nodeView, pod: podView,
 };
 
+function unknownView() {
+  const views = Object.keys(VIEWS).slice(0, 5).map((name) => [" ", el("a", { href: `#/${name}` }, `#/${name}`)]);
+  const show = () => main.replaceChildren(el("p", { class: "reason" }, "The page has no address ", own(location.hash), "; expected one of", views));
+  return { title: "Unknown address", show };
+}
+
 function route() {
   if (!board.name) return;
   let [name, ...parts] = location.hash.replace(/^#\/?/, "").split("/");
@@ -885,9 +891,10 @@ function route() {
   } catch {
     parts = [];
   }
-  if (!Object.hasOwn(VIEWS, name) || parts.length < VIEWS[name].length) name = "map";
+  const isKnown = name === "" || (Object.hasOwn(VIEWS, name) && parts.length >= VIEWS[name].length);
+  if (name === "") name = "map";
   view?.close?.();
-  view = VIEWS[name](...parts);
+  view = isKnown ? VIEWS[name](...parts) : unknownView();
   for (const link of document.querySelectorAll("nav a")) {
     if (link.getAttribute("href") === `#/${name}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
