@@ -43,7 +43,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What the nodes say to a pod that waits.
+    """The reasons of all nodes for which a pod waits.
 
     line     everything in one sentence
     passing  how many nodes have room
@@ -56,7 +56,7 @@ class Diagnosis:
 
 
 class Lack(NamedTuple):
-    """What one node lacks.
+    """The shortage of one node.
 
     gap      the largest part of an asked amount that is not free, 0 to 1; 0 if no amount is short
     text     the reason

@@ -145,7 +145,7 @@ def test_the_first_reason_is_the_one_of_the_node_that_brute_force_finds_nearest(
         assert max(memory_gap, max(cpu - (10 - busy), 0) / cpu) == min(gaps)
 
 
-async def test_a_pod_that_asks_for_memory_but_for_no_card_is_told_what_is_missing() -> None:
+async def test_of_a_pod_that_asks_for_memory_but_for_no_card_everything_says_what_is_missing() -> None:
     waits, bound = waiting("w", memory_max=GB), running("b", "gpu-1", "", memory_max=GB)
     cluster = cluster_of(example_nodes(), [waits, bound])
     missing = "container 'main' asks for 'gpu.intel.com/memory.max' but for no card; add gpu.intel.com/i915"
