@@ -198,7 +198,7 @@ def _examples(schema: Schema) -> Iterator[Any]:
     elif schema["type"] == "array":
         yield from (
             each
-            for each in (["0x56c0", "0x56C1"], ["kube-scheduler", "a.b"], ["intel"], ["nvml"])
+            for each in (["0x56c0", "0x56C1"], ["kube-scheduler", "a.b"], ["intel"], ["sysfs"])
             if _fits(each, schema)
         )
     elif schema["type"] == "string":
