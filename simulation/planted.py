@@ -253,7 +253,7 @@ _FAULTS = (
     ),
     PlantedFault(
         "no room is kept for nominated pods",
-        "Decider.reserved_for_others",
+        "Decider.nominated_for_others",
         "return F",
         "return NO_CARDS",
         150,

@@ -1,4 +1,4 @@
-"""Events on pods and nodes that tell people what only the extender can see."""
+"""Write events on pods and nodes about what only the extender can see."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ MOST_REFUSED = 10_000
 
 
 class Announcement(NamedTuple):
-    """One event, a warning: ``reason`` is for programs, ``message`` for people.
+    """A warning event: ``reason`` for programs, ``message`` for people.
 
-    is_lasting  whether it is about a state that `Announcer.announce_all` would announce, not about one moment
+    is_lasting  whether it is about a state that `Announcer.announce_all` announces as well
     """
 
     involved: Involved
@@ -41,8 +41,8 @@ class Announcement(NamedTuple):
 class Announcer(Observer):
     """Write events about what the decider reports, while this replica decides.
 
-    acts           returns whether this replica decides; while it does not, announcements are dropped
-    has_begun      returns whether `announce_all` was called, too; until then those of a lasting state are dropped
+    acts       returns whether this replica decides; while it does not, announcements are dropped
+    has_begun  returns whether `announce_all` was called as well; lasting announcements are dropped until then
     """
 
     def __init__(
@@ -74,7 +74,6 @@ class Announcer(Observer):
         self._announcements.put_nowait(_mismatch(pod, sentence))
 
     async def run(self) -> NoReturn:
-        """Write announcements as they come, until cancelled."""
         while True:
             announcement = await self._announcements.get()
             if self._has_begun() if announcement.is_lasting else self._acts():
@@ -93,7 +92,7 @@ class Announcer(Observer):
                 self._post(_invalid_labels(name, facts.problems))
 
     def pod_refused(self, pod: Pod, refusal: PodRefusal) -> None:
-        """Announce that no node has room for a pod, if it takes bookings by card to see that."""
+        """Announce that no node has room for a pod, if the reason can only be seen card by card."""
         key = (pod.uid, frozenset(refusal.reasons))
         # A question may be about a pod that does not exist.
         if refusal.only_seen_by_cards and key not in self._announced and pod.uid in self._decider.pods.waiting:
@@ -101,7 +100,7 @@ class Announcer(Observer):
             self._post(Announcement(_involved(pod), "NoGPUCardFits", refusal.summary()))
 
     def announce_unknown_memory(self, waiting: Iterable[tuple[Pod, str]]) -> None:
-        """Announce pods that wait because the memory of cards is unknown, each with its sentence, some at a time."""
+        """Announce some pods that wait because the memory of cards is unknown, each with its sentence."""
         new = ((pod, sentence) for pod, sentence in waiting if (pod.uid, frozenset((sentence,))) not in self._announced)
         for pod, sentence in islice(new, MOST_AT_ONCE):
             self._announced[pod.uid, frozenset((sentence,))] = None

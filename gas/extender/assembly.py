@@ -1,4 +1,4 @@
-"""The extender: its core and the parts that are on, wired by hand."""
+"""Wire the core of the extender and the parts that are on."""
 
 from __future__ import annotations
 
@@ -41,12 +41,10 @@ UNKNOWN_MEMORY_INTERVAL = 30.0
 class Extender:
     """The decider, with its watches and writes on one API server. Nothing runs before `run`.
 
-    identity  of this replica among those that ever run; chosen by chance if there is none
-
+    identity   unique among all replicas that ever run; random if None
     verbs      served to kube-scheduler, by name
-    webhooks   served to the API server, by name; empty unless a part that is on has some
+    webhooks   served to the API server, by name
     documents  JSON for the plain port, by path
-    watches    of the core and the parts, by kind
     """
 
     def __init__(
@@ -101,7 +99,6 @@ class Extender:
         self._show_metrics(metrics)
 
     async def run(self) -> None:
-        """Run all tasks until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             runs: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
                 self.node_watch.run,
@@ -119,10 +116,10 @@ class Extender:
                 tasks.create_task(run())
 
     async def finish(self, patience: float) -> None:
-        """Read the pods that may or may not be bound, then hand the Lease over. To be awaited before `run` ends.
+        """Find out which pods are bound, then release the Lease. To be awaited before `run` ends.
 
-        If a bind is still in progress after ``patience`` seconds, the Lease is kept until it runs out, since no other
-        replica must decide before that.
+        If a bind is still in progress after ``patience`` seconds, the Lease is not released but expires, since no other
+        replica may decide before that.
         """
         try:
             async with asyncio.timeout(patience):
@@ -145,7 +142,7 @@ class Extender:
         return self.readiness.why_not()
 
     async def _catch_up(self) -> None:
-        """End what the replica before this one may still bind, and read what it has bound."""
+        """End Bindings that an earlier replica may still have in progress, and read those that it made."""
         core, decider = self._core, self.decider
         waiting = lister_of_pods(core.api, decider.asks_for_cards, "spec.nodeName=")
         await end_earlier_bindings(waiting, core.change_version, clock=core.timing.monotonic)
@@ -158,13 +155,13 @@ class Extender:
         await self.pod_watch.run()
 
     async def _look_ahead(self) -> None:
-        """Find out the states of all nodes before the first filter needs them."""
+        """Compute the states of all nodes before the first filter needs them."""
         await self.pod_watch.synced.wait()
         self._check_order()
         await in_turns(self.decider.verdicts.look_ahead())
 
     def _check_order(self) -> None:
-        """Warn if the order of cards goes by a resource that no card has. It may be misspelt."""
+        """Warn if the order of cards names a resource that no card has. It may be misspelt."""
         order = self.decider.options.need.card_order
         resource, known = resource_of(order), self.decider.nodes.resources()
         if resource is not None and known and resource not in known:
@@ -177,7 +174,6 @@ class Extender:
             )
 
     async def _announce_unknown_memory(self) -> None:
-        """Write events on pods that wait because the memory of cards is unknown, again and again."""
         while True:
             await asyncio.sleep(UNKNOWN_MEMORY_INTERVAL)
             if self.readiness.may_act():
@@ -199,16 +195,12 @@ class Extender:
 
 
 def watch_pods(api: ApiServer, decider: Decider, timing: Timing = SYSTEM_TIMING) -> Watch[Any]:
-    """Return the watch of the pods that a handler needs.
-
-    It decodes no more of them than is needed: a large cluster has many pods without cards.
-    """
+    """Return the watch of the pods that a handler needs; it decodes no others, since many pods ask for no cards."""
     kind = HostPod if decider.counts_hosts else Pod
     return Watch(api, paths.pods(), kind, decider.pod_handlers, keep=decider.must_see, timing=timing)
 
 
 def watch_nodes(api: ApiServer, decider: Decider, timing: Timing = SYSTEM_TIMING) -> Watch[Node]:
-    """Return the watch of the nodes."""
     return Watch(api, paths.nodes(), Node, decider.node_handlers, timing=timing)
 
 

@@ -48,16 +48,15 @@ BIND_TIMES = BindTimes()
 
 
 class Binder(Observer):
-    """Called with the body of a request, returns the body of the response.
+    """Decide bind requests: called with the body of a request, returns the body of the response.
 
     Raises Unreadable if the body is not JSON, and NotReady while this replica may not decide.
 
-    A reservation lives until the watch shows the bound pod. If the write failed it is taken back; if the outcome is not
-    known, it stays until the pod is seen bound, or unbound in a version that no Binding demands. A Binding demands the
-    version that was decided about; if the pod has a newer one, the bind is decided again.
+    A reservation lives until the watch shows the bound pod. If the write failed, the reservation is cancelled. If the
+    outcome is not known, it stays until the pod is seen bound, or unbound in a version that no Binding demands. A
+    Binding demands the version that was decided about; if the pod has a newer one, the bind is decided again.
 
-    change_version  see `ChangeVersion`
-    why_not_ready   returns the reason while this replica may not decide, else None
+    why_not_ready  returns the reason while this replica may not decide, else None
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class Binder(Observer):
         return self._response("bound", "")
 
     def reservation_vanished(self, uid: str, pod: str) -> None:
-        """Wait for a bind in progress, then find out whether the pod (``namespace/name``) is bound."""
+        """Find out whether the pod (``namespace/name``) is bound, once no bind of it is in progress."""
         if in_review := [each for each in self._decider.hooks.reviews if each.is_open(uid)]:
             for each in in_review:
                 each.hurry(uid)
@@ -115,7 +114,7 @@ class Binder(Observer):
             self._start_settling(uid, namespace, name)
 
     async def settle(self) -> None:
-        """Wait until no bind is in progress or unsettled; for the end of the program, which limits the wait."""
+        """Wait until no bind is in progress or unsettled. The caller limits the wait."""
         while under_way := [*self._in_progress.values(), *self._unsettled.values()]:
             await asyncio.wait(under_way)
 
@@ -174,13 +173,13 @@ class Binder(Observer):
             done.set_result(None)
 
     async def _read(self, args: BindingArgs) -> Pod:
-        """Return the pod as it is now. Raises CannotBind if there is none."""
+        """Return the pod as the API server has it now. Raises CannotBind if it does not exist."""
         if (pod := await self._get_pod(args.pod_namespace, args.pod_name)) is None:
             raise CannotBind(f"pod {args.key} no longer exists")
         return pod
 
     async def _bind_version(self, args: BindingArgs, pod: Pod) -> str:
-        """Bind a pod as it was read before, if this replica still decides. Return its cards."""
+        """Bind the pod in the version given, if this replica still decides. Return its cards."""
         check_ready(self._why_not_ready)
         annotations = self._decider.reserve(args, pod, now=self._timing.seconds())
         self._pending_binds.settled(args.pod_uid)
@@ -192,7 +191,7 @@ class Binder(Observer):
         return annotations.get(CONTAINER_CARDS, "")
 
     async def _settle_review(self, uid: str) -> None:
-        """Take back the cards that a Binding of another client was given for this pod, unless it is bound with them."""
+        """Cancel the cards that a Binding of another client was given for this pod, unless it is bound with them."""
         for each in self._decider.hooks.reviews:
             if each.is_open(uid):
                 with contextlib.suppress(TimeoutError):
@@ -233,7 +232,7 @@ class Binder(Observer):
         task.add_done_callback(lambda _task: self._unsettled.pop(uid, None))
 
     async def _settle(self, uid: str, namespace: str, name: str) -> None:
-        """Find out whether a pod is bound, and hold or take back its cards."""
+        """Find out whether a pod is bound, and hold or cancel its cards."""
         pod = await settled_pod(
             namespace,
             name,

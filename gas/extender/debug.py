@@ -1,4 +1,4 @@
-"""The ledger, the last decisions and the last refusals as JSON, for people and for programs that show them."""
+"""Write the ledger, the last decisions and the last refusals as JSON."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ from gas.values.cards import Card
 
 @dataclass(frozen=True, slots=True)
 class CardSummary:
-    """One card at one moment.
+    """One card and what is booked on it: amounts by resource name without prefix, ``memory.*`` in bytes.
 
-    node              name
-    capacity, booked  resource name without prefix -> amount; ``memory.*`` in bytes
-    pods              how many pods hold the card
+    pods  how many pods hold the card
     """
 
     node: str
@@ -54,13 +52,13 @@ def card_summaries(decider: Decider) -> Iterator[CardSummary]:
 def books_json(decider: Decider) -> bytes:
     """Return the body of ``/debug/books``.
 
-    nodes        node -> card -> capacity, amounts booked, tiles held, number of pods, whether disabled
-    pods         UID -> which cards it holds on which node, its company labels and its card's name, if any
-    trouble      bound GPU pods whose annotations are not what is booked, by UID
+    nodes        node -> card -> capacity, booked amounts, tiles held, number of pods, whether disabled
+    pods         UID -> which cards the pod holds on which node, its affinity labels and its card's name, if any
+    trouble      by UID, bound GPU pods whose annotations differ from what is booked
     problems     nodes with labels, annotations or resources that cannot be used
-    differences  where a ledger made anew from the pods' objects would differ, apart from pods in trouble; always empty
+    differences  how a ledger rebuilt from the pods' objects differs, apart from pods in trouble; always empty
 
-    Parts add more, such as the pods that are nominated for a node.
+    Parts add more.
     """
     nodes, pods, ledger = decider.nodes, decider.pods, decider.ledger
     by_node: dict[str, dict[str, object]] = {}
@@ -94,17 +92,16 @@ def books_json(decider: Decider) -> bytes:
 
 
 def refusals_json(refusals: Refusals) -> bytes:
-    """Return the body of ``/debug/refusals``: by pod UID, what `PodRefusal` explains."""
     return msgspec.json.encode(dict(refusals))
 
 
 def decisions_json(decisions: Decisions) -> bytes:
-    """Return the body of ``/debug/decisions``: a list, the newest first, of what `Decision` explains."""
+    """Return the body of ``/debug/decisions``: the decisions, newest first."""
     return msgspec.json.encode(list(decisions))
 
 
 def differences(pods: Pods, ledger: Ledger) -> list[str]:
-    """Return a sentence for each held booking that a ledger made anew from the pods' objects would not have."""
+    """Return a sentence for each held booking that a ledger rebuilt from the pods' objects would not have."""
     held = {uid: booking for uid, booking in ledger.bookings() if booking.state is State.HELD}
     anew = dict(pods.rebuilt_ledger().bookings())
     found = []
@@ -131,7 +128,6 @@ def _booking(booking: Booking) -> dict[str, object]:
 
 
 def cards_json(footprint: Footprint) -> dict[str, object]:
-    """Return the amounts and tiles of each card."""
     return {
         str(card): {"amounts": dict(amounts), "tiles": sorted(footprint.tiles.get(card, ()))}
         for card, amounts in footprint.amounts.items()

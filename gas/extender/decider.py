@@ -1,7 +1,6 @@
-"""Decisions about pods: which nodes have room, which cards a pod gets, and what is booked. No I/O; time is passed in.
+"""Decide about pods: which nodes have room, which cards a pod gets, and what is booked. No I/O; time is passed in.
 
-A filter and a bind take their facts from what the watches brought in before. The callers do the rest: they decode
-requests, write to the API server, count and log.
+The facts come from the watches. The callers decode requests, write to the API server, count and log.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gas.decision.names import TIMESTAMP
 from gas.extender.decisions import MOST_NODES, Decisions, PodRefusal, Refusals
-from gas.extender.hooks import NO_CARDS, NO_HOOKS, Hooks, Observer, Observers, ReservedCards
+from gas.extender.hooks import NO_CARDS, NO_HOOKS, Hooks, NominatedCards, Observer, Observers
 from gas.extender.host_resources import HostResources
 from gas.extender.nodes import Nodes
 from gas.extender.pods import Pods
@@ -58,10 +57,7 @@ LENGTH = 5
 
 
 def random_name(spread: Callable[[float, float], float] = SYSTEM_TIMING.spread) -> str:
-    """Return five random lower-case letters.
-
-    spread  returns a random number between two others
-    """
+    """Return five random lower-case letters. ``spread`` returns a random number between two others."""
     last = len(ascii_lowercase) - 1
     return "".join(ascii_lowercase[min(int(spread(0.0, last + 1.0)), last)] for _ in range(LENGTH))
 
@@ -92,7 +88,7 @@ class Options:
 
 
 def options_of(flags: Flags) -> Options:
-    """Return the choices of an extender with these flags."""
+    """Return the options that an extender's flags set."""
     return Options(
         vocabularies=Vocabularies(flags.vocabularies),
         need=NeedOptions(allowlist=flags.allowlist, denylist=flags.denylist, card_order=flags.order_of_cards),
@@ -104,12 +100,12 @@ def options_of(flags: Flags) -> Options:
 class FilterDecision:
     """The result of a filter.
 
-    passing    names of the nodes that pass, in the order in which they were asked about
-    failed     the other nodes, with the reason
-    hopeless   those of ``failed`` that could not hold the pod even if nothing were booked, if a part asks for them
-    gets_cards whether a bind of the pod will book cards
-    refusals   how many nodes were refused, by kind of refusal
-    refusal    what is remembered of the pod if no node passes, else None
+    passing     names of the nodes that pass, in the order of the request
+    failed      the other nodes, with the reason
+    hopeless    those of ``failed`` that could not hold the pod even if nothing were booked, if a part asks for them
+    gets_cards  whether a bind of the pod will book cards
+    refusals    how many nodes were refused, by kind of refusal
+    refusal     what is remembered of the pod; None if a node passes
     """
 
     passing: Sequence[str]
@@ -123,15 +119,15 @@ class FilterDecision:
 class Decider:
     """The decisions, and the facts that they are made from.
 
-    Watches feed `nodes`, `pods` and `hosts`. What follows from that for others goes to the observers.
+    Watches feed `nodes`, `pods` and `hosts`. The observers learn what follows from that.
 
-    decisions   the last ones, which the verbs report
-    filtering   how many filters are not finished: they may refuse a pod for cards that are free by now
-    writing     annotations of the Bindings that the extender is writing now, by the pod's UID
-    hosts       fed only after `count_hosts`
-    hooks       what parts add to decisions
-    clock       returns seconds, for the time that one filter may take
-    new_name    returns a random name for a card
+    decisions  the last ones, as the verbs reported them
+    filtering  how many filters are in progress: they may refuse a pod for cards that have become free
+    writing    by pod UID, the annotations of the Bindings that the extender is writing now
+    hosts      fed only after `count_hosts`
+    hooks      what parts add to decisions
+    clock      returns seconds, for the time that one filter may take
+    new_name   returns a random name for a card
     """
 
     def __init__(
@@ -169,18 +165,17 @@ class Decider:
         self.verdicts = Verdicts(self.nodes, self.ledger, step_limit=options.step_limit, clock=clock)
 
     def add(self, hooks: Hooks) -> None:
-        """Add what a part does at each decision. To be called before the first decision."""
+        """Add the hooks of a part. To be called before the first decision."""
         self.hooks += hooks
         self.observers.add(hooks.observers)
         self.pod_handlers.add(*hooks.handlers)
         self.pods.kept_names |= frozenset(hooks.bound_names)
 
     def count_hosts(self, describe: Callable[[HostPod], Any] | None = None) -> None:
-        """Count free CPU, memory and pod slots of nodes, too. To be called before the first object is shown.
+        """Count free CPU, memory and pod slots of nodes as well. From then on, whole pods (`HostPod`) must be shown.
 
-        From then on, whole pods (`HostPod`) must be shown.
-
-        describe  returns what is to be kept of a pod that has a node; only one part can say that
+        To be called before the first object is shown. ``describe`` returns what `HostPods` retains of a pod that has a
+        node; only one part can pass it.
         """
         if describe is not None:
             self.hosts.pods.describe = describe
@@ -195,10 +190,7 @@ class Decider:
         return any(handler.needs(pod) for handler in self.pod_handlers)
 
     def filter(self, args: FilterArgs, *, now: float) -> Turns[FilterDecision]:
-        """Decide which of the named nodes have room for a pod, card by card. Books nothing.
-
-        now  seconds since the epoch
-        """
+        """Decide which of the named nodes have room for a pod, card by card. ``now`` is in seconds since the epoch."""
         self.filtering += 1
         try:
             return (yield from self._filter(args, now))
@@ -213,16 +205,16 @@ class Decider:
             return self._refuse_everywhere(args.pod, names, str(bad), now)
         if not need.wants_cards:
             return FilterDecision(names)
-        reserved = self.reserved_for_others(args.pod)
+        nominated = self.nominated_for_others(args.pod)
         for learn in self.hooks.asked:
             learn(args.pod, need, names)
         if args.nodes is None:
-            verdicts = yield from self.verdicts.of(need, names, reserved)
+            verdicts = yield from self.verdicts.of(need, names, nominated)
             facts: Callable[[str], NodeFacts | None] = self.nodes.facts
         else:
             # Believed as sent: an autoscaler asks about nodes that do not exist yet.
             sent = self.nodes.as_sent(each.node for each in args.nodes)
-            verdicts = yield from self.verdicts.as_sent(need, sent, reserved)
+            verdicts = yield from self.verdicts.as_sent(need, sent, nominated)
             names = list(sent)
             facts = sent.get
         if all_fit(verdicts):
@@ -236,7 +228,7 @@ class Decider:
             hopeless = yield from find(need, failed, facts)
         if len(failed) == len(by_name):
             kind = max(refusals, key=lambda each: refusals[each])
-            refusal = self._pod_refusal(args.pod, need, by_name, facts, reserved=reserved, now=now, kind=kind)
+            refusal = self._pod_refusal(args.pod, need, by_name, facts, nominated=nominated, now=now, kind=kind)
             self.refusals.keep(args.pod.uid, refusal)
             return FilterDecision([], failed, hopeless, refusals=refusals, refusal=refusal)
         if FITS_PREFERRED not in different:
@@ -265,7 +257,7 @@ class Decider:
         if need.wants_cards:
             for choose in self.hooks.choosing:
                 chosen = choose(args.pod_uid, chosen, facts)
-        choice = self.verdicts.choose(chosen, args.node, self.reserved_for_others(pod).get(args.node, ()))
+        choice = self.verdicts.choose(chosen, args.node, self.nominated_for_others(pod).get(args.node, ()))
         if isinstance(choice, UnknownNode):
             raise CannotBind(f"node {args.node} is not known, so pod {args.key} cannot be bound to it")
         if isinstance(choice, Refusal):
@@ -292,7 +284,7 @@ class Decider:
         return self._vocabularies.is_gpu_pod(pod)
 
     def cancel(self, uid: str) -> None:
-        """Take a reservation back: the pod was not bound. A pod that is held keeps its cards."""
+        """Cancel a reservation because the pod was not bound. A pod that is held keeps its cards."""
         self.observers.taken_back(uid)
         booking = self.ledger.booking(uid)
         if booking is not None and self.ledger.cancel(uid):
@@ -329,7 +321,6 @@ class Decider:
         return frozenset(shapes_of(needs.values()))
 
     def need(self, pod: Pod) -> PodNeed:
-        """Return what a pod asks for. Raises BadNeed."""
         return self._vocabularies.need(pod, self.options.need)
 
     def _with_name(self, pod: Pod, need: PodNeed, choice: Choice, node: str) -> PodNeed:
@@ -349,11 +340,11 @@ class Decider:
         taken = frozenset[str]().union(*names.values())
         return replace(need, named=next(name for name in iter(self._new_name, "") if name not in taken))
 
-    def reserved_for_others(self, pod: Pod) -> ReservedCards:
-        """Return the cards that parts keep from a pod for others, by node."""
+    def nominated_for_others(self, pod: Pod) -> NominatedCards:
+        """Return the cards that are nominated for other pods, by node."""
         found = NO_CARDS
-        for close in self.hooks.closing:
-            if more := close(pod):
+        for nominated in self.hooks.nominated:
+            if more := nominated(pod):
                 found = {node: (*found.get(node, ()), *more.get(node, ())) for node in {*found, *more}}
         return found
 
@@ -386,7 +377,7 @@ class Decider:
         verdicts: Mapping[str, Verdict],
         facts: Callable[[str], NodeFacts | None],
         *,
-        reserved: ReservedCards,
+        nominated: NominatedCards,
         now: float,
         kind: str,
     ) -> PodRefusal:
@@ -396,7 +387,7 @@ class Decider:
         details: dict[str, tuple[str, ...]] = {}
         for name in seen_by_cards[:MOST_NODES]:
             known = facts(name)
-            usage = self.ledger.sums(name, reserved.get(name, ())).usage()
+            usage = self.ledger.sums(name, nominated.get(name, ())).usage()
             details[name] = card_details(need, known.inventory, usage) if known is not None else ()
         return PodRefusal(
             pod=pod.key,
@@ -408,7 +399,6 @@ class Decider:
         )
 
     def _check_bindable(self, args: BindingArgs, pod: Pod) -> None:
-        """Raise CannotBind unless the pod may be bound."""
         if (booked := self.ledger.booking(args.pod_uid)) is not None:
             raise CannotBind(f"pod {args.key} already has its cards on node {booked.node} and keeps them")
         if pod.uid != args.pod_uid:
@@ -424,7 +414,7 @@ class Decider:
     def _next_timestamp(self, node: str, now: float) -> int:
         """Return a timestamp, in nanoseconds, later than that of every pod on the node.
 
-        The device plugin orders the pods of its node by it, so it must rise even if the clock was set back, or another
+        The device plugin orders the pods of its node by it, so it must rise even if the clock was set back, or a
         replica with another clock led before.
         """
         latest = self._last_timestamp.get(node, 0)

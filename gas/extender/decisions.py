@@ -1,8 +1,4 @@
-"""The last decisions and refusals, for people.
-
-A decision says which node and cards a pod got, which nodes it could have had instead, and how long it took. A refusal
-has the numbers card by card.
-"""
+"""Remember the last decisions and refusals, for people. Nothing is decided by them."""
 
 from __future__ import annotations
 
@@ -35,13 +31,12 @@ class Decision:
     """One decision about a pod.
 
     time          seconds since the epoch
-    pod           ``namespace/name``
     cards         as in the annotation ``gas-container-cards``; empty if there are none
     verb          ``bind``, or ``review`` for a Binding of another client
     passing       nodes that had room at the last filter; None if this replica did not filter the pod
-    score         of the node, None if it is not among the highest ones or nodes were not scored
-    alternatives  the highest scores of other nodes; without scores the first others that had room
-    milliseconds  of the last filter, the last prioritize, and of this verb with its write
+    score         of the node; None if it is not among the highest ones or nodes were not scored
+    alternatives  other nodes that had room, those with the highest scores first
+    milliseconds  of the last filter, of the last prioritize, and of this verb with its write
     error         why the pod was not bound; empty if it was
     """
 
@@ -60,8 +55,6 @@ class Decision:
 
 @dataclass(slots=True)
 class _Asked:
-    """The numbers of a pod that is not bound yet."""
-
     passing: int = 0
     nodes: Sequence[str] = ()
     scores: Sequence[tuple[str, int]] = ()
@@ -69,20 +62,19 @@ class _Asked:
 
 
 class Decisions:
-    """A record of the last decisions, the newest first. Verbs report to it; nothing is decided by it."""
+    """The last decisions, newest first. The verbs report to it."""
 
     def __init__(self) -> None:
         self._made: deque[Decision] = deque(maxlen=MOST_DECISIONS)
         self._asked: LRUCache[str, _Asked] = LRUCache(MOST_PENDING)
 
     def filtered(self, uid: str, passing: Sequence[str], seconds: float) -> None:
-        """Keep how many nodes had room for a pod, and the first of them. A question without a UID is not kept."""
+        """Remember which nodes had room for a pod. A request without a UID, which no bind follows, is ignored."""
         if uid:
             first = tuple(passing[: MOST_ALTERNATIVES + 1])
             self._asked[uid] = _Asked(len(passing), first, (), {"filter": _milliseconds(seconds)})
 
     def scored(self, uid: str, scores: Sequence[tuple[str, int]], seconds: float) -> None:
-        """Keep the highest scores of a pod that was filtered."""
         if (asked := self._asked.get(uid)) is not None:
             asked.scores = nlargest(_MOST_SCORES, scores, key=lambda each: each[1])
             asked.milliseconds["prioritize"] = _milliseconds(seconds)
@@ -90,7 +82,7 @@ class Decisions:
     def made(
         self, uid: str, pod: str, node: str, cards: str, *, verb: str, seconds: float, now: float, error: str = ""
     ) -> None:
-        """Record a decision, with what is known of the questions before it."""
+        """Record a decision, with the numbers of the filter and prioritize requests before it."""
         asked = self._asked.get(uid) if error else self._asked.pop(uid, None)
         known = asked if asked is not None else _Asked()
         others: list[tuple[str, int | None]] = (
@@ -129,13 +121,12 @@ MOST_NODES = 16
 class PodRefusal:
     """The last filter of a pod that no node had room for.
 
-    pod                 ``namespace/name``
     time                seconds since the epoch
-    kind                the most frequent kind of the reasons, as in `Refusal`
+    kind                the most frequent kind of refusal, see `Refusal`
     reasons             how many nodes gave each sentence
     details             for some of the nodes, a sentence for each card
     is_final            whether only a change of the pod can help, none of the cluster
-    only_seen_by_cards  whether a node has enough in sum, so that only bookings by card show why it has no room
+    only_seen_by_cards  whether some node has enough in sum, so that only bookings by card explain the refusal
     """
 
     pod: str

@@ -1,4 +1,4 @@
-"""The common part of all endpoints that take a JSON body by POST: checks, limits, errors, time and counts."""
+"""Check and limit requests with a JSON body, count them, and turn their errors into responses."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ INTERNAL_ERROR = "internal error, see the extender's log"
 
 
 class Problem(GasError):
-    """The request gets a response without a result.
+    """An error that becomes the response.
 
-    status   of HTTP
-    result   as requests are counted by it
-    headers  of the response
+    status  of HTTP
+    result  by which the request is counted
+    headers of the response
     """
 
     def __init__(self, status: int, result: str, sentence: str, headers: Mapping[str, str] | None = None) -> None:
@@ -39,11 +39,11 @@ class Problem(GasError):
 
 
 class ClientGone(Exception):
-    """The client closed the connection and waits for no response."""
+    """The client closed the connection, so there is no response."""
 
 
 class JsonEndpoint(abc.ABC):
-    """Turn a request into a body, and its result or error into a response.
+    """An endpoint that takes a JSON body by POST.
 
     what     the endpoint, for the log
     count    is called with the result of each request
@@ -81,8 +81,7 @@ class JsonEndpoint(abc.ABC):
         """Return the response to a body. Raises Problem and NotReady."""
 
     @abc.abstractmethod
-    def problem_response(self, problem: Problem) -> Response:
-        """Return the response to a request that has no result."""
+    def problem_response(self, problem: Problem) -> Response: ...
 
     async def read(self, receive: Receive, declared: int | None) -> bytes:
         """Read the body of a request. Raises Problem and ClientGone.
@@ -157,7 +156,7 @@ class JsonEndpoint(abc.ABC):
 
 
 def by_path(endpoints: Mapping[str, ASGIApp], unknown: ASGIApp) -> ASGIApp:
-    """Return the application that leads each request to the endpoint of its path, else to ``unknown``."""
+    """Return an application that passes each request to the endpoint of its path, else to ``unknown``."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await endpoints.get(scope["path"], unknown)(scope, receive, send)
@@ -166,7 +165,7 @@ def by_path(endpoints: Mapping[str, ASGIApp], unknown: ASGIApp) -> ASGIApp:
 
 
 async def to_its_end(work: Awaitable[T]) -> T:
-    """Do work that, once begun, is not cancelled when its connection breaks, and return its result."""
+    """Return the result of work that, once begun, is not cancelled when its connection breaks."""
     running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running)

@@ -1,4 +1,4 @@
-"""The filter verb: from a request's body to a decision and a response."""
+"""Serve the filter verb: from a request's body to a decision and a response."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ bind, or something later delays every pod, and waiting would delay it even more.
 
 
 class PendingBinds:
-    """Binds of pods that passed a filter, which should come any moment. Books nothing: a filter changes no booking.
+    """Binds of pods that passed a filter, which should come any moment. Books nothing.
 
-    kube-scheduler sends the bind of a pod beside the filter of the next one, often after it: the bind may need a
-    connection of its own. If both were decided from the bookings as they are, both pods would be promised the same
-    card, and the second bind would have to be refused; with ``ignorable: true`` kube-scheduler then binds the pod
+    kube-scheduler sends the bind of a pod concurrently with the filter of the next one, and often later, because the
+    bind may need a connection of its own. If both were decided from the present bookings, both pods would be promised
+    the same card, and the second bind would be refused; with ``ignorable: true`` kube-scheduler then binds the pod
     itself, without cards. So a filter waits a moment for the binds before it.
     """
 
@@ -49,7 +49,7 @@ class PendingBinds:
         self._change = asyncio.Event()
 
     def passed(self, uid: str) -> None:
-        """Expect a bind of this pod: a filter found nodes for it."""
+        """Expect a bind of this pod."""
         self._until[uid] = self._clock() + self._patience
 
     def settled(self, uid: str) -> None:
@@ -77,7 +77,7 @@ class PendingBinds:
 
 
 class Filter:
-    """Called with the body of a request, returns the body of the response.
+    """Decide filter requests: called with the body of a request, returns the body of the response.
 
     Raises Unreadable if the body is not JSON, and NotReady while this replica may not decide.
 
@@ -144,7 +144,7 @@ def _response(args: FilterArgs, decision: FilterDecision) -> bytes:
 
 
 async def in_turns(work: Turns[T]) -> T:
-    """Do work that yields whenever others should get their turn, and return its result."""
+    """Return the result of work, letting other tasks run whenever it yields."""
     while True:
         try:
             next(work)

@@ -1,4 +1,4 @@
-"""The flags of the core of ``gas-extender``: the original's, and those that are new here."""
+"""The flags of the core of ``gas-extender``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _card_order(text: str) -> CardOrder | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags(MeasuredDaemonFlags):
-    """The flags of the core of ``gas-extender``. `gas.extender.command_line` adds those of its parts.
+    """The flags of the core. `gas.extender.command_line` adds those of the parts.
 
     Sizes are in bytes and times in seconds. ``qps`` and ``burst`` are both None (no limit) or both numbers. Empty
     ``allowed_names`` allow every client with a verified certificate.

@@ -1,7 +1,7 @@
-"""The gauges of cards and of waiting pods as Prometheus text, in pieces between which other work gets its turn.
+"""Write the gauges of cards and of waiting pods as Prometheus text, in pieces between which other tasks run.
 
-With 40,000 cards, one piece would stop filter and bind for seconds. The same lines are valid in Prometheus' text format
-and in OpenMetrics, where they stand before the metrics of `gas.extender.metrics`.
+With 40,000 cards, writing them at once would stop filter and bind for seconds. The lines are valid in Prometheus' text
+format and in OpenMetrics, and come before the metrics of `gas.extender.metrics`.
 """
 
 from __future__ import annotations
@@ -67,14 +67,11 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 @dataclass(frozen=True)
 class Gauge:
-    """The name, the help text and the labels of a gauge."""
-
     name: str
     help_text: str
     labels: tuple[str, ...]
 
     def head(self) -> str:
-        """Return the lines before the samples."""
         return f"# HELP {self.name} {self.help_text}\n# TYPE {self.name} gauge\n"
 
     @cached_property
@@ -120,7 +117,7 @@ GAUGES = (CARD_CAPACITY, CARD_BOOKED, CARD_PODS, CARD_STRANDED, WAITING_PODS, LO
 
 
 class ClusterGauges:
-    """The text of all gauges, read from the decider at each scrape.
+    """The text of all gauges, computed at each scrape.
 
     decides  returns whether this replica decides
     now      returns seconds since the epoch
@@ -133,7 +130,6 @@ class ClusterGauges:
         self._stranded = StrandedCapacity(())
 
     async def __call__(self) -> AsyncIterator[str]:
-        """Return the text, piece by piece."""
         async for piece in card_series(lambda: card_summaries(self._decider)):
             yield piece
         yield CARD_STRANDED.head()
@@ -162,10 +158,7 @@ class ClusterGauges:
 
 
 async def card_series(snapshot: Callable[[], Iterable[CardSummary]]) -> AsyncIterator[str]:
-    """Write the capacity, the bookings and the pods of all cards.
-
-    snapshot  is called once for each gauge
-    """
+    """Write the capacity, the bookings and the pods of all cards. ``snapshot`` is called once for each gauge."""
     families: tuple[tuple[Gauge, Callable[[CardSummary], str]], ...] = (
         (CARD_CAPACITY, lambda card: _by_resource(CARD_CAPACITY, card.node, str(card.card), card.capacity)),
         (CARD_BOOKED, lambda card: _by_resource(CARD_BOOKED, card.node, str(card.card), card.booked)),
@@ -184,10 +177,7 @@ async def card_series(snapshot: Callable[[], Iterable[CardSummary]]) -> AsyncIte
 
 
 def wait_series(found: Waits, now: float) -> Iterator[str]:
-    """Write the gauges of pods that wait.
-
-    now  seconds since the epoch
-    """
+    """Write the gauges of waiting pods. ``now`` is in seconds since the epoch."""
     yield WAITING_PODS.head()
     for place, wait in found.items():
         yield WAITING_PODS.sample(*place, amount=wait.pods)

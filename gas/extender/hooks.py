@@ -13,23 +13,24 @@ from gas.placement.choice import Footprint
 from gas.placement.need import PodNeed
 from gas.vocabularies.protocol import NodeFacts
 
-ReservedCards = Mapping[str, Sequence[Footprint]]
-"""By node, cards that are reserved for other pods, so they count as booked."""
+NominatedCards = Mapping[str, Sequence[Footprint]]
+"""By node, cards that are nominated for other pods, so they count as booked. Not to be confused with cards that the
+ledger has reserved: those are decided, and their pod is being bound."""
 
-NO_CARDS: ReservedCards = MappingProxyType({})
+NO_CARDS: NominatedCards = MappingProxyType({})
 
 
 class Observer:
-    """The receiver of what the decider reports. The methods of this base class ignore it.
+    """The receiver of what the decider reports. The methods of this base class do nothing.
 
     A method must return at once and must not call the decider.
     """
 
     def node_changed(self, node: str) -> None:
-        """Note that a node, what is booked on it, or one of its bound pods has changed."""
+        """Note that a node, its bookings, or one of its bound pods has changed."""
 
     def capacity_changed(self, node: str) -> None:
-        """Note that what a node has, or what is free of its CPU, memory and pod slots, has changed."""
+        """Note that what a node has, or its free CPU, memory or pod slots, have changed."""
 
     def cards_freed(self, node: str) -> None:
         """Note that cards or resources of a node may have become free."""
@@ -38,10 +39,10 @@ class Observer:
         """Note that a pod is about to be bound to a node."""
 
     def taken_back(self, uid: str) -> None:
-        """Note that a pod for which cards were reserved was not bound."""
+        """Note that the reservation of a pod was cancelled, because the pod was not bound."""
 
     def bound_pod_changed(self, uid: str, pod: Pod) -> None:
-        """Note that a GPU pod is bound or has changed; ``pod`` has only the metadata that `Pods` keeps."""
+        """Note that a GPU pod is bound or has changed; ``pod`` has only the metadata that `Pods` retains."""
 
     def bound_pod_gone(self, uid: str) -> None:
         """Note that a bound GPU pod is gone or has ended."""
@@ -60,13 +61,12 @@ class Observer:
 
 
 class Observers(Observer):
-    """Several observers as one: each is called in turn, in their order."""
+    """Several observers as one."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
 
     def add(self, observers: Sequence[Observer]) -> None:
-        """Pass everything on to more observers from now on."""
         self._observers += tuple(observers)
 
 
@@ -83,35 +83,33 @@ for _event in [name for name in vars(Observer) if not name.startswith("_")]:
 
 
 class PodHandler(Handler[Any], Protocol):
-    """The receiver of what the watch of the pods shows."""
-
     def needs(self, pod: Any, /) -> bool:
         """Return whether the handler must be shown a pod as it is now. One that it knows is needed until its end."""
 
 
 class OpenReviews(Protocol):
-    """Cards that were given to Bindings of other clients which may still come."""
+    """Cards that were given to Bindings of other clients which may still be stored."""
 
     def is_repeated(self, uid: str) -> bool:
-        """Return whether another client's Binding may come that repeats the extender's own of this pod."""
+        """Return whether another client may still store a Binding that repeats the extender's own of this pod."""
 
     def forget_repeated(self, uid: str) -> None:
         """Note that no such Binding can be stored any more."""
 
     def is_open(self, uid: str) -> bool:
-        """Return whether such a Binding of this pod may still come."""
+        """Return whether a Binding of this pod that was given cards may still be stored."""
 
     def hurry(self, uid: str) -> None:
-        """Find out now whether the pod is bound."""
+        """Find out now whether the pod is bound, without waiting for its Binding any longer."""
 
     async def settled(self, uid: str) -> None:
-        """Return once it is known what became of the Binding."""
+        """Hurry, and return once it is known whether the pod is bound."""
 
     def open_nodes(self) -> frozenset[str]:
         """Return the nodes on which cards are reserved for such Bindings."""
 
     async def settle_on(self, nodes: Collection[str], *, patience: float) -> None:
-        """Return once no review for these nodes is open, or after ``patience`` seconds."""
+        """Hurry the reviews for these nodes. Return once none of them is open, or after ``patience`` seconds."""
 
 
 FindHopeless = Callable[
@@ -122,21 +120,20 @@ FindHopeless = Callable[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """The additions of parts to decisions. Each tuple is empty while no part that is on has anything to add.
+    """The additions of parts to decisions. Each tuple is empty if no part that is on has anything to add.
 
-    closing    each returns the cards that are reserved for others than a pod, by node, before it is decided about
-    asked      each is called with a pod that wants cards, its need, and the nodes that are asked about
-    choosing   each returns the need with which the cards of a pod (UID, need) are chosen on a node
-    hopeless   each returns which of the nodes that failed could not hold a pod even if nothing were booked; filters
-               name these only if there is one
-    observers  learn what has happened
-    handlers   get the pods that the watch shows, after the core has
-    reviews    Bindings of other clients that were given cards
-    books      each returns more content of /debug/books
-    bound_names  labels and annotations of bound pods that are kept besides those of the vocabularies
+    nominated    each returns, by node, the cards that are nominated for other pods than the one to be decided about
+    asked        each is called with a pod that wants cards, its need, and the named nodes
+    choosing     each returns the need with which the cards of a pod (UID, need) are chosen on a node
+    hopeless     each returns which of the failed nodes could not hold a pod even if nothing were booked; responses to
+                 filter name such nodes only if there is one
+    handlers     get the pods that the watch shows, after the core
+    reviews      of Bindings of other clients that were given cards
+    books        each returns more content of /debug/books
+    bound_names  labels and annotations of bound pods to retain, in addition to those of the vocabularies
     """
 
-    closing: tuple[Callable[[Pod], ReservedCards], ...] = ()
+    nominated: tuple[Callable[[Pod], NominatedCards], ...] = ()
     asked: tuple[Callable[[Pod, PodNeed, Sequence[str]], None], ...] = ()
     choosing: tuple[Callable[[str, PodNeed, NodeFacts | None], PodNeed], ...] = ()
     hopeless: tuple[FindHopeless, ...] = ()

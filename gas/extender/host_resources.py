@@ -1,7 +1,7 @@
-"""Free CPU, memory and pod slots of each node, as kube-scheduler counts them. No I/O.
+"""Count the free CPU, memory and pod slots of each node, as kube-scheduler does. No I/O.
 
-The extender needs them only to score nodes or to preempt pods. Otherwise nothing here is fed, and the watch of the pods
-decodes no more than their GPU requests.
+Fed only if a part asks for it (`Decider.count_hosts`); otherwise the watch decodes no more of pods than their GPU
+requests.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ _POD_LEVEL_PREFIX = "hugepages-"
 class HostFree(NamedTuple):
     """The resources of a node that pods can still request; negative if they already request more than it has.
 
-    cpu     thousandths of a core
-    memory  bytes
-    pods    pod slots
+    ``cpu`` is in thousandths of a core, ``memory`` in bytes.
     """
 
     cpu: int
@@ -84,7 +82,7 @@ class HostPods(Mirror[HostPod, HostedPod]):
     A pod that the extender is about to bind is counted from then on, since the watch shows it some milliseconds later.
 
     on_change  is called with the name of a node whose sums have changed
-    describe   returns what a part has to know of a pod besides
+    describe   returns what a part needs to know of a pod
     """
 
     def __init__(self, on_change: Callable[[str], None] = lambda _node: None) -> None:
@@ -102,7 +100,6 @@ class HostPods(Mirror[HostPod, HostedPod]):
         return HostedPod(sys.intern(pod.node_name), self._requests(pod), self.describe(pod))
 
     def assume(self, pod: Pod, node: str) -> None:
-        """Count a pod that is about to be bound, unless it is counted already."""
         if pod.uid not in self.records:
             self.put(pod.uid, HostedPod(sys.intern(node), self._requests(pod), ASSUMED))
 
@@ -113,12 +110,11 @@ class HostPods(Mirror[HostPod, HostedPod]):
             self.put(uid, None)
 
     def requested(self, uid: str) -> SortedAmounts | None:
-        """Return what a pod with a node requests, None if it is not known."""
         assigned = self.records.get(uid)
         return None if assigned is None else assigned.requests
 
     def sums(self, node: str) -> Amounts:
-        """Return what the pods of a node request together: a view, to be read at once and not kept."""
+        """Return the sums of what the pods of a node request: a view, to be read at once."""
         return self._sums.get(node, {})
 
     def details(self, uid: str) -> Any:
@@ -168,7 +164,7 @@ class HostNodes(MirrorByName[Node, SortedAmounts]):
 
 
 class HostResources(Observer):
-    """The resources that are free on each node beside its cards.
+    """The resources that are free on each node, apart from its cards.
 
     pods, nodes  the two handlers that watches feed
     on_change    is called with the name of a node on which more or less may be free now
@@ -185,7 +181,6 @@ class HostResources(Observer):
         self.pods.cancel(uid)
 
     def free(self, node: str) -> HostFree | None:
-        """Return the free CPU, memory and pod slots of a node, None if it is not known."""
         offered = self.nodes.records.get(node)
         if offered is None:
             return None
@@ -193,12 +188,12 @@ class HostResources(Observer):
         return HostFree(*(there.get(name, 0) - taken.get(name, 0) for name in (CPU, MEMORY, PODS)))
 
     def free_of(self, node: Node) -> HostFree:
-        """Return the same for a node as a request describes it, known or not."""
+        """Return the free resources of a node as a request describes it, known or not."""
         there, taken = node_allocatable(node), self.pods.sums(node.name)
         return HostFree(*(there.get(name, 0) - taken.get(name, 0) for name in (CPU, MEMORY, PODS)))
 
     def free_amounts(self, node: str) -> dict[str, int] | None:
-        """Return what is free of every resource that a node offers, None if it is not known."""
+        """Return the free amount of every resource that a node offers, None if the node is not known."""
         offered = self.nodes.records.get(node)
         if offered is None:
             return None
@@ -209,12 +204,12 @@ class HostResources(Observer):
 def pod_requests(pod: Pod) -> SortedAmounts:
     """Return what a pod requests of its node, as kube-scheduler counts it, with 1 of ``pods``.
 
-    Init containers run one after the other before the app containers, beside the sidecars that started before them. The
+    Init containers run one after the other before the app containers, next to the sidecars started before them. The
     pod requests the most that it needs at any moment. Requests of the pod as a whole replace the sums of its
-    containers, and the overhead of its runtime class comes on top. During an in-place resize, a container has three
-    amounts: the request in its spec, the one that kubelet has allocated, and the one that is in effect. The largest
-    counts; if the resize is infeasible, the request in the spec is left out. Some releases of Kubernetes take the
-    maximum for each container, others for the sums of all; the former, used here, is never less.
+    containers, and the overhead of its runtime class is added. During an in-place resize, the largest of three amounts
+    counts: the request in the container's spec, the one that kubelet has allocated, and the one in effect; if the
+    resize is infeasible, the first is left out. Some releases of Kubernetes take the maximum for each container, others
+    for the sums of all; the former, used here, is never less.
 
     Source: ``PodRequests`` in k8s.io/component-helpers/resource, with ``UseStatusResources``.
     """
@@ -228,7 +223,6 @@ def pod_requests(pod: Pod) -> SortedAmounts:
 
 
 def node_allocatable(node: Node) -> dict[str, int]:
-    """Return what a node offers to pods, by resource; CPU in thousandths of a core."""
     return _amounts(node.status.allocatable if node.status else None)
 
 
@@ -266,14 +260,12 @@ def _set_pod_level_requests(total: dict[str, int], pod: HostPod) -> None:
 
 
 def _of_pod_level(amounts: Amounts) -> dict[str, int]:
-    """Return the amounts of the resources that a pod can request as a whole."""
     return {
         name: amount for name, amount in amounts.items() if name in _POD_LEVEL or name.startswith(_POD_LEVEL_PREFIX)
     }
 
 
 def _effective(container: Container, status: ContainerStatus | None, *, infeasible: bool) -> dict[str, int]:
-    """Return what a container counts for: the largest of what it wants, what is allotted to it, and what it has."""
     wanted = _requests(container.resources)
     if status is None or (status.resources is None and status.allocated_resources is None):
         return wanted
@@ -290,7 +282,7 @@ def _statuses_by_name(status: HostPodStatus | None) -> Mapping[str, ContainerSta
 
 
 def _is_infeasible(status: HostPodStatus | None) -> bool:
-    """Return whether the pod's node has refused a resize for good, so that what the spec asks for does not count."""
+    """Return whether the pod's node has refused a resize for good, so that the request in the spec does not count."""
     conditions = (status.conditions if status is not None else None) or ()
     return any(each.type == "PodResizePending" and each.reason == "Infeasible" for each in conditions)
 

@@ -1,7 +1,7 @@
-"""The end of Bindings that may still be stored, long after their sender gave them up, was killed, or led no more.
+"""End Bindings that may still be stored long after their sender gave them up, was killed, or lost the lead.
 
-A network or a webhook may keep a Binding. It demands the version in which its pod was read. So once a pod that waits
-has another version, no earlier Binding of it can be stored, neither the extender's own nor a reviewed one.
+A network or a webhook may delay a Binding. It demands the version in which its pod was read. So once a waiting pod has
+another version, no earlier Binding of it can be stored, neither the extender's own nor a reviewed one.
 """
 
 from __future__ import annotations
@@ -76,10 +76,7 @@ async def end_earlier_bindings(
     retry_pause: float = RETRY_PAUSE,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Change the versions of all waiting pods, or let `LATEST_WRITE` pass if the API server refuses to change some.
-
-    list_waiting  returns the GPU pods without a node
-    """
+    """Change the versions of all waiting pods, or let `LATEST_WRITE` pass if the API server refuses to change some."""
     until = clock() + LATEST_WRITE
     left: list[Pod] | None = None
     while clock() < until:

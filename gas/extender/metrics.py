@@ -1,4 +1,4 @@
-"""The extender's metrics in a registry of their own. Their help texts explain them.
+"""The metrics of the core of the extender, in a registry of their own.
 
 The metrics of the cards are in `gas.extender.gauges`, those of the parts in their declarations.
 """
@@ -14,8 +14,6 @@ REQUEST_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 
 
 class RequestMetrics:
-    """The requests of kube-scheduler and their results."""
-
     def __init__(self, registry: CollectorRegistry) -> None:
         self.requests = Counter(
             "gas_extender_requests_total",
@@ -47,8 +45,6 @@ class RequestMetrics:
 
 
 class StateMetrics:
-    """The state of this replica and of its ledger."""
-
     def __init__(self, registry: CollectorRegistry) -> None:
         self.corrections = Counter(
             "gas_extender_corrections_total",
@@ -78,8 +74,6 @@ class StateMetrics:
 
 
 class CertificateMetrics:
-    """The certificates of the ports, and clients that were refused."""
-
     def __init__(self, registry: CollectorRegistry) -> None:
         self.refused_clients = Counter(
             "gas_extender_refused_clients_total",
@@ -103,9 +97,9 @@ class CertificateMetrics:
 
 
 class Metrics(RequestMetrics, StateMetrics, CertificateMetrics):
-    """The metrics of the core as attributes; each is counted where the event happens. Parts declare their own.
+    """The metrics of the core as attributes; each is counted where the event happens.
 
-    registry  shown by `/metrics`
+    registry  served as ``/metrics``
     watches   counts the events of each watch, see `WatchCollector.follow`
     """
 

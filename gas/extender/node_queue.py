@@ -1,5 +1,3 @@
-"""A queue between the decider, which does no I/O, and a task that acts on what it reports of nodes."""
-
 from __future__ import annotations
 
 import asyncio
@@ -7,7 +5,10 @@ from collections.abc import Iterable
 
 
 class NodeQueue:
-    """A queue of node names, each at most once, for one task that takes them all together."""
+    """A queue of node names from the decider, which does no I/O, to one task, which takes all of them at once.
+
+    Each name is in the queue at most once.
+    """
 
     def __init__(self) -> None:
         self._names: dict[str, None] = {}
@@ -28,7 +29,7 @@ class NodeQueue:
             self._arrived.set()
 
     async def take(self) -> list[str]:
-        """Wait for nodes, then return and forget all of them, in the order in which they were added."""
+        """Wait for nodes, then remove and return all of them in their order."""
         await self._arrived.wait()
         self._arrived.clear()
         names, self._names = list(self._names), {}

@@ -1,4 +1,4 @@
-"""The cluster's nodes as placement sees them: translated once per change, not once per question."""
+"""Translate the cluster's nodes into facts for placement, once per change rather than once per request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gas.vocabularies.protocol import NodeFacts
 
 @dataclass(slots=True, eq=False)
 class _Kind:
-    """Nodes that say the same about their cards.
+    """Nodes that state the same about their cards.
 
     number  never given to another kind, even after this one is gone
     source  the parts of a node's object that the facts were read from
@@ -30,7 +30,7 @@ class Nodes(MirrorByName[Node, _Kind]):
     """Facts of each node, by name. Fed by a watch; ``on_change`` is called with the name of a node that changed.
 
     Most updates of a node are heartbeats: only a change of a label, resource or annotation that a vocabulary reads is
-    a change here. Nodes that say the same share one object of facts.
+    a change here. Nodes that state the same share one object of facts.
     """
 
     def __init__(self, vocabularies: Vocabularies, on_change: Callable[[str], None] = lambda _node: None) -> None:
@@ -57,7 +57,6 @@ class Nodes(MirrorByName[Node, _Kind]):
         self._on_change(name)
 
     def facts(self, name: str) -> NodeFacts | None:
-        """Return the facts of a node, None if the node is not known."""
         kind = self.records.get(name)
         return None if kind is None else kind.facts
 
@@ -74,7 +73,7 @@ class Nodes(MirrorByName[Node, _Kind]):
         return facts
 
     def kind(self, name: str) -> int | None:
-        """Return a number that the node shares with all nodes that say the same; None if the node is not known."""
+        """Return a number that the node shares with all nodes that state the same; None if the node is not known."""
         kind = self.records.get(name)
         return None if kind is None else kind.number
 

@@ -1,4 +1,4 @@
-"""The declaration of an optional part of the extender, and what it adds to the program once it is on.
+"""Declare an optional part of the extender, and what it adds to the program once it is on.
 
 `gas.extender.parts` lists the parts by hand. A declaration imports only what is light; `Part.build` imports the rest.
 """
@@ -32,10 +32,9 @@ if TYPE_CHECKING:
 class Core:
     """The core of the extender, as far as parts use it.
 
-    identity       of this replica among those that ever run; None if it is to be chosen by chance
-    verbs          names of the verbs that the parts serve that are on
+    identity       unique among all replicas that ever run; None for a random one
+    verbs          names of the verbs that parts which are on serve
     why_not_ready  returns the reason while this replica may not decide, else None
-    change_version see `ChangeVersion`
     catch_up       is awaited by a part that elects a leader before this replica's first decision
     """
 
@@ -53,23 +52,21 @@ class Core:
     timing: Timing
 
     def may_act(self) -> bool:
-        """Return whether this replica decides."""
         return self.why_not_ready() is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Additions:
-    """The additions to the program of a part that is on.
+    """The additions of one part to the program.
 
-    hooks            what it adds to decisions
-    verbs            served to kube-scheduler, by name
-    webhooks         served to the API server, by name
-    documents        JSON on the plain port, by path
-    watches          by kind; run like tasks, and shown in the metrics
-    tasks            run until the program ends
-    begin            called when this replica begins to decide
-    finish           awaited when the program ends, before the leadership is handed over
-    leader           decides which replica decides; at most one part has one
+    verbs      served to kube-scheduler, by name
+    webhooks   served to the API server, by name
+    documents  JSON on the plain port, by path
+    watches    by kind; run like tasks, and shown in the metrics
+    tasks      run until the program ends
+    begin      called when this replica begins to decide
+    finish     awaited when the program ends, before the leadership is handed over
+    leader     decides which replica decides; at most one part has one
     """
 
     hooks: Hooks = NO_HOOKS
@@ -91,13 +88,13 @@ def _no_permissions(_flags: Flags, _namespace: str) -> frozenset[Permission]:
 class Part:
     """One optional feature of the extender.
 
-    is_on          returns whether these flags switch it on
-    build          returns what it adds to the program; called once, only if it is on
-    flags          the class of its flags, None if it has none
-    warn           returns a sentence about flags of the part that have no effect, empty if all have
-    metrics        those that it registers when it is built
-    permissions    returns those that it needs besides the core's, by its flags and the extender's namespace
-    verbs          names of the verbs that it serves
+    is_on        returns whether these flags switch it on
+    build        returns what it adds to the program; called once, only if it is on
+    flags        the class of its flags, None if it has none
+    warn         returns a sentence about flags of the part that have no effect, empty if all have
+    metrics      those that it registers when it is built
+    permissions  returns those that it needs besides the core's, by its flags and the extender's namespace
+    verbs        names of the verbs that it serves
     """
 
     is_on: Callable[[Flags], bool]

@@ -1,7 +1,4 @@
-"""The optional parts of the extender, and the permissions of the core with them.
-
-To remove a part, delete its folder and its two lines here.
-"""
+"""List the optional parts of the extender. To remove a part, delete its package and its two lines here."""
 
 from __future__ import annotations
 
@@ -41,5 +38,5 @@ CORE_PERMISSIONS = (
 
 
 def permissions_of(flags: Flags, namespace: str) -> frozenset[Permission]:
-    """Return the permissions on the API server of an extender with these flags, in a namespace of its own."""
+    """Return the permissions on the API server of an extender with these flags that runs in this namespace."""
     return CORE_PERMISSIONS.union(*(part.permissions(flags, namespace) for part in PARTS if part.is_on(flags)))

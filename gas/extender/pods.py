@@ -1,4 +1,4 @@
-"""The cluster's pods as the ledger sees them: watch events become transitions of the ledger."""
+"""Book the cluster's pods in the ledger: watch events become its transitions."""
 
 from __future__ import annotations
 
@@ -50,9 +50,8 @@ _NOT_REQUESTED = Trouble("its cards are not booked: its annotations ask for them
 class BoundPod:
     """A pod on a node that asks for cards, cut down to what the ledger and the parts need.
 
-    object      the pod with only its names, its node, and the annotations and the label that matter here
-    need        as read from its containers
-    vocabulary  the one that the pod is written in
+    object      the pod with only its names, its node, and the annotations and labels that matter here
+    vocabulary  in which the pod is written
     trouble     None if what is booked is what its annotations say
     """
 
@@ -65,22 +64,20 @@ class BoundPod:
 class Pods:
     """The GPU pods that wait and those that are bound. Fed by a watch; it books the cards of bound pods in the ledger.
 
-    A decision stays booked while the pod lives, and so do the pod's company labels and its card's name: a later edit of
-    its annotations is reported as trouble, not believed.
-    Cards that only annotations ask for are booked if this process has decided them: without a request kubelet gives
-    none.
-    A receipt of what kubelet really gave is believed. A pod that is bound without a readable annotation is kept as
-    trouble and books nothing, since its cards are not known. A pod whose tiles could not be read is booked without
-    them until an edit makes them readable.
+    A decision stays booked while the pod lives, and so do the pod's affinity labels and its card's name: a later edit
+    of its annotations is reported as trouble and changes nothing. A receipt of what kubelet really gave is followed.
+    Cards that only annotations ask for are booked if this process has decided them, because without a request kubelet
+    gives none. A pod that is bound without a readable annotation is in trouble and books nothing, since its cards are
+    not known. A pod whose tiles could not be read is booked without them until an edit makes them readable.
 
-    Besides the watch, responses to single requests come here too, and they may be older than what the watch has shown.
-    A pod only ever goes from waiting to bound to gone, so a step back is not believed.
+    Responses to single requests come here as well, and may be older than what the watch has shown. A pod only goes from
+    waiting to bound to gone, so a step back is ignored.
 
-    waiting      GPU pods without a node, by UID
-    in_trouble   bound GPU pods whose annotations are not what is booked, by UID
-    facts        returns what is known of a node
-    on_gone      is called with the UID of a pod that does not wait, bound or gone
-    kept_names   labels and annotations of bound pods that are kept
+    waiting     GPU pods without a node, by UID
+    in_trouble  bound GPU pods whose annotations are not what is booked, by UID
+    facts       returns what is known of a node
+    on_gone     is called with the UID of a pod that no longer waits: it is bound or gone
+    kept_names  labels and annotations of bound pods that are retained
     """
 
     def __init__(
@@ -107,7 +104,7 @@ class Pods:
         self._on_gone = on_gone
 
     def listed(self, pods: list[Pod]) -> None:
-        """Take in a part of a complete list, newer than any watch event."""
+        """Process a part of a complete list, newer than any watch event."""
         for pod in pods:
             self._gone.pop(pod.uid, None)  # a cluster that was restored from a backup has its pods back
             self.changed(pod)
@@ -122,7 +119,7 @@ class Pods:
                 self._observer.reservation_vanished(uid, booking.pod)
 
     def learn(self, pods: list[Pod]) -> None:
-        """Take in a list made beside the watch, parts of which may be older: a pod missing in it need not be gone.
+        """Process a list made apart from the watch, parts of which may be older: a pod missing in it need not be gone.
 
         A pod that has ended in it has ended, whatever the watch has shown.
         """
@@ -131,7 +128,7 @@ class Pods:
                 self.changed(pod)
 
     def changed(self, pod: Pod) -> None:
-        """Take in a pod that is new or was updated."""
+        """Process a pod that is new or was updated."""
         if pod.uid in self._gone:
             return
         if (vocabulary := self._vocabularies.vocabulary_of(pod)) is None:
@@ -144,10 +141,10 @@ class Pods:
             self.waiting[pod.uid] = pod
 
     def node_changed(self, node: str) -> None:
-        """Take in that the cards of a node may have changed.
+        """Process a possible change of the cards of a node.
 
-        Pods that take a part of what its cards have are booked again, and pods are read again whose receipt or
-        decision named cards that it did not have: they may have come back.
+        Pods that take a part of what its cards have are booked again. Pods whose receipt or decision named cards that
+        the node lacked are read again, because the cards may have come back.
         """
         for uid, bound in list(self.in_trouble.items()):
             if bound.object.node_name == node and bound.trouble is not None and bound.trouble.lacks_cards:
@@ -166,11 +163,9 @@ class Pods:
         return self._vocabularies.is_gpu_pod(pod) or self.knows(pod.uid)
 
     def knows(self, uid: str) -> bool:
-        """Return whether a pod waits for cards or holds some."""
         return uid in self.waiting or uid in self._bound
 
     def deleted(self, pod: Pod) -> None:
-        """Forget a pod and release its cards."""
         if self._vocabularies.is_gpu_pod(pod) or self.knows(pod.uid):
             self._forget(pod.uid)
 
@@ -179,7 +174,6 @@ class Pods:
         return iter(self._bound.items())
 
     def bound_pod(self, uid: str) -> BoundPod | None:
-        """Return a bound pod that asks for cards, None if it is not known."""
         return self._bound.get(uid)
 
     def rebuilt_ledger(self) -> Ledger:
@@ -198,7 +192,7 @@ class Pods:
         return fresh
 
     def _without_words(self, pod: Pod) -> None:
-        """Take in a pod whose annotations no longer ask for cards. If it is bound, it keeps those that it has."""
+        """Process a pod whose annotations no longer ask for cards. If it is bound, its booking stays."""
         if (bound := self._bound.get(pod.uid)) is not None and not pod.is_over:
             sentence = "its annotations that ask for cards were removed after binding; its booking is unchanged"
             self._keep(pod.uid, replace(bound, object=self._cut_down(pod), trouble=Trouble(sentence)))
@@ -230,7 +224,7 @@ class Pods:
     def _book(
         self, uid: str, pod: Pod, need: PodNeed, vocabulary: Vocabulary, *, is_requested: bool = True
     ) -> Trouble | None:
-        """Book what the pod's annotations say, as far as they are believed. Return the trouble, if any.
+        """Book what the pod's annotations say, as far as that is trusted. Return the trouble, if any.
 
         is_requested  whether its containers request cards: anyone who may edit a pod can make annotations ask for them
         """
@@ -361,13 +355,13 @@ class Pods:
 
 @dataclass(frozen=True, slots=True)
 class WrittenCards:
-    """The part of a pod's annotations that is believed.
+    """The part of a pod's annotations that is trusted.
 
-    footprint   None if nothing readable says which cards
-    is_receipt  whether the device plugin says so, rather than the decision
-    lacks_tiles whether the tiles are malformed, so that only cards and amounts are known
-    lacks_cards whether the node does not have cards that the annotations name, so that a change of it may matter
-    doubt       a sentence about an annotation that is wrong; empty if all are right
+    footprint    None if nothing readable says which cards
+    is_receipt   whether the device plugin wrote them, rather than the decision
+    lacks_tiles  whether the tiles are malformed, so that only cards and amounts are known
+    lacks_cards  whether the node does not have cards that the annotations name, so that a change of it may matter
+    doubt        a sentence about an annotation that is wrong; empty if all are right
     """
 
     footprint: Footprint | None
@@ -380,12 +374,9 @@ class WrittenCards:
 def written_cards(pod: Pod, need: PodNeed, vocabulary: Vocabulary, node: NodeFacts | None) -> WrittenCards:
     """Read a bound pod's annotations. Raises MalformedAnnotation if the cards of the decision cannot be read.
 
-    vocabulary  the one that the pod is written in
-    node        what is known of the pod's node, None if nothing is
-
-    A receipt is believed over the decision, unless it is malformed or names cards that the node does not have: anyone
+    A receipt is trusted over the decision, unless it is malformed or names cards that the node does not have: anyone
     who may edit the pod can write such a receipt, and no plugin would. A decision about a card that the node does not
-    have is believed: the card may come back.
+    have is trusted, because the card may come back.
     """
     capacity = node.inventory.capacity if node is not None else {}
     missing = doubt = ""

@@ -1,4 +1,4 @@
-"""The extender as a process: sockets, certificates, signals, and the order of starting and stopping."""
+"""Run the extender as a process: sockets, certificates, signals, and the order of starting and stopping."""
 
 from __future__ import annotations
 

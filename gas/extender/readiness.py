@@ -1,4 +1,4 @@
-"""Readiness to decide, and the reason why the extender is not ready."""
+"""Determine whether this replica may decide, and the reason why not."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ RETRY_PAUSE = 1.0
 
 
 class Leader(Protocol):
-    """Which of several replicas decides."""
+    """The choice of the replica that decides."""
 
     @property
     def leads(self) -> bool:
-        """Return whether this replica does, once it has caught up."""
+        """Return whether this replica is chosen. Before it decides, it must also catch up."""
 
     def why_not(self) -> str | None: ...
     async def run(self) -> None: ...
@@ -34,9 +34,9 @@ class Leader(Protocol):
 
 
 class Alone:
-    """The only replica: it decides as soon as it has caught up, once, at its start.
+    """The only replica: it decides as soon as it has caught up.
 
-    catch_up   awaited before the first decision if it ``has_to``
+    catch_up  awaited before the first decision if it ``has_to``
     """
 
     leads = True
@@ -46,25 +46,22 @@ class Alone:
         self._has_caught_up = not has_to
 
     def why_not(self) -> str | None:
-        """Return why this replica does not decide, None if it does."""
         if self._has_caught_up:
             return None
         return "the extender has just started and still ends the reviews of bindings that it allowed before"
 
     async def run(self) -> None:
-        """Catch up."""
         if not self._has_caught_up:
             await self._catch_up()
             self._has_caught_up = True
 
-    async def release(self) -> None:
-        """Return at once: no other replica waits."""
+    async def release(self) -> None: ...
 
 
 async def read_bound_pods(
     list_pods: ListPods, learn: Callable[[list[Pod]], None], *, retry_pause: float = RETRY_PAUSE
 ) -> None:
-    """Learn from a list of all GPU pods, since binds of another process may still be on their way to the watch."""
+    """Learn from a list of all GPU pods, since the watch may not have shown those that another process bound."""
     while True:
         try:
             learn(await list_pods())
@@ -78,7 +75,6 @@ async def read_bound_pods(
 
 
 def lister_of_pods(api: ApiServer, is_gpu_pod: Callable[[Pod], bool], field_selector: str | None = None) -> ListPods:
-    """Return a function that lists the GPU pods that a field selector selects."""
     lister = Lister(api, paths.pods(), Pod, keep=is_gpu_pod, field_selector=field_selector)
 
     async def fetch() -> list[Pod]:
@@ -96,7 +92,6 @@ class NotReady(GasError):
 
 
 def check_ready(why_not: Callable[[], str | None]) -> None:
-    """Raise NotReady with the reason why this replica may not decide now, if there is one."""
     if (sentence := why_not()) is not None:
         raise NotReady(sentence)
 
@@ -109,7 +104,7 @@ class Readiness:
 
     Only a replica that is ready decides, binds and patches.
 
-    stopping    set once the program ends: requests in progress are still decided, but new ones should go elsewhere
+    stopping  set once the program ends: requests in progress are still decided, but new ones should go elsewhere
     """
 
     def __init__(self, watches: Mapping[str, Watch[Any]], leader: Leader) -> None:
@@ -130,15 +125,14 @@ class Readiness:
         return self._leader.why_not()
 
     def why_not_serving(self) -> str | None:
-        """Return the sentence for ``/readyz``, None if new requests may come."""
+        """Return the sentence for ``/readyz``; None if new requests may come."""
         return "this replica of the extender is stopping" if self.stopping else self.why_not()
 
     def may_act(self) -> bool:
-        """Return whether this replica decides."""
         return self.why_not() is None
 
     def has_begun(self) -> bool:
-        """Return whether this replica decides and ``on_ready`` of `report` was called since it began to."""
+        """Return whether this replica decides and `report` has called ``on_ready`` since it began to."""
         return self._has_begun and self.may_act()
 
     async def report(self, on_ready: Callable[[], None]) -> NoReturn:

@@ -1,4 +1,4 @@
-"""The scheduler's port: the verbs over HTTP. Checks everything around them and decides nothing."""
+"""Serve the verbs on the scheduler's port. Checks everything around them and decides nothing."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ Verb = Callable[[bytes], Awaitable[bytes]]
 class ServedVerb:
     """A verb as it is served.
 
-    call           counts the results of its requests
-    undecided      the body of a response to a valid request that cannot be decided, if that has no field for an error
-    is_undisturbed whether a request is carried out even if its client goes away
+    undecided       the body of the response when a valid request cannot be decided, if it has no field for an error
+    is_undisturbed  whether a request is carried out even if its client goes away
     """
 
     call: Verb
@@ -41,13 +40,10 @@ def extender_app(verbs: Mapping[str, ServedVerb], metrics: Metrics, *, max_body:
     max_body      bytes of the largest body that is read
     body_timeout  seconds from a request's headers to the end of its body
 
-    The status is 404 for an unknown path (prioritize is one, unless nodes are scored), for a content type other than
-    JSON and for a body that is not JSON, 405 for another method, 408 for a body that is not complete in time, 413 for
-    one that is too large, and 200 for everything else (contract E10.6 to E10.10).
-
-    The response of preempt has no field for an error. While nothing can be decided it is one without victims, since
-    with ``ignorable: true`` kube-scheduler would take an error as leave to evict by the sums of the node. An invalid
-    request gets the status 400.
+    The status is 404 for an unknown path (that of a part's verb is one while the part is off), for a content type other
+    than JSON and for a body that is not JSON, 405 for another method, 408 for a body that is not complete in time, 413
+    for one that is too large, and 200 for everything else (contract E10.6 to E10.10). A verb with an ``undecided`` body
+    has no field for an error: an invalid request gets the status 400.
 
     A verb that is not ready ends its connection with the response (``Connection: close``): a Service chooses among the
     replicas for each new connection only, so the next request can reach the replica that leads. No other connection
@@ -65,8 +61,6 @@ class _Json(Response):
 
 
 class _VerbEndpoint(JsonEndpoint):
-    """Serve a verb."""
-
     method_is_checked_first = False
     wrong_content_type = 404
     not_ready = 200

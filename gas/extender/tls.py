@@ -1,4 +1,4 @@
-"""Certificates of the extender's TLS ports: their own, those of the clients' authorities, and their renewal."""
+"""Load and renew the certificates of the extender's TLS ports, their own and those of the clients' authorities."""
 
 from __future__ import annotations
 
@@ -59,7 +59,6 @@ class CertificateFiles:
     """PEM files: the certificate to serve with and its chain, its private key, the authorities of clients.
 
     cacert  None if clients need no certificate
-    flags   that name these files
     """
 
     cert: Path
@@ -68,7 +67,7 @@ class CertificateFiles:
     flags: CertificateFlags = SCHEDULER_FLAGS
 
     def read(self) -> tuple[str, str, str]:
-        """Return the present contents, in the order of the fields; of no file the empty text. Raises BadCertificate."""
+        """Return the contents in the order of the fields, empty where there is no file. Raises BadCertificate."""
         flags = self.flags
         cert, key = _read(flags.cert, self.cert), _read(flags.key, self.key)
         return cert, key, "" if self.cacert is None else _read(flags.cacert, self.cacert)
@@ -80,8 +79,8 @@ class ServingCertificates:
     Raises BadCertificate if the files cannot be used at the start. Later, the certificates in use stay until the new
     ones can be used; the reason why they cannot is logged and counted once.
 
-    context  for the next connection. Each set of files has one of its own, because authorities can only be added to a
-             context in use: one that was withdrawn is gone with the next connection
+    context  for the next connection. Each set of files has its own, because authorities can only be added to a context:
+             one that was withdrawn is gone with the next connection
     """
 
     def __init__(
@@ -153,13 +152,12 @@ class ServingCertificates:
         return True
 
     async def watch(self, period: float = CHECK_PERIOD) -> NoReturn:
-        """Check the files every ``period`` seconds, until cancelled."""
         while True:
             await asyncio.sleep(period)
             self.reload()
 
     def _checked(self, contents: tuple[str, str, str]) -> ssl.SSLContext:
-        """Return a context with the present files, and show when they end. Raises BadCertificate."""
+        """Return a context with the present files, and update the metric of their expiry. Raises BadCertificate."""
         cert, key, cacert = contents
         files, flags = self._files, self._files.flags
         ends = {flags.cert: _end_dates(flags.cert, files.cert, cert)[0]}
@@ -223,7 +221,7 @@ def _read(flag: str, file: Path) -> str:
 
 
 def _end_dates(flag: str, file: Path, pem: str) -> list[float]:
-    """Return when each certificate of a file ends, in seconds since the epoch. Raises BadCertificate."""
+    """Return when each certificate of a file expires, in seconds since the epoch. Raises BadCertificate."""
     if "-----BEGIN CERTIFICATE-----" not in pem:
         raise BadCertificate(flag, file, "has no PEM certificate in it")
     try:

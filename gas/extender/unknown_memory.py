@@ -1,7 +1,7 @@
-"""Find pods that wait only because the memory of cards is unknown, so that they say so themselves.
+"""Find pods that wait only because the memory of cards is unknown, so that an event on them can say so.
 
 kube-scheduler compares a pod with the sums of a node before it asks the extender. A node whose cards' memory is unknown
-states no sum of it, so kube-scheduler refuses such a pod without asking, and its own event names the resource only.
+states no sum of it, so kube-scheduler refuses such a pod without asking, and its own event names only the resource.
 """
 
 from __future__ import annotations
@@ -51,10 +51,7 @@ class Unknown(NamedTuple):
 def nodes_of_unknown_memory(
     needs: Iterable[PodNeed], nodes: Mapping[str, NodeFacts], verdicts: Verdicts
 ) -> Turns[dict[PodNeed, Unknown]]:
-    """Return the needs that no node could meet even if it were empty, but some node if the memory were known.
-
-    verdicts  of the nodes, for what is remembered about them
-    """
+    """Return the needs that no node could meet even if it were empty, but some node if the memory were known."""
     found: dict[PodNeed, Unknown] = {}
     unknown = {name: facts for name, facts in nodes.items() if facts.unknown_memory}
     if not unknown:

@@ -1,4 +1,4 @@
-"""Verdicts on whether a need fits each of many nodes, remembered for nodes in equal states."""
+"""Judge whether a need fits each of many nodes, remembering verdicts for nodes in equal states."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TypeVar, cast
 
-from gas.extender.hooks import NO_CARDS, ReservedCards
+from gas.extender.hooks import NO_CARDS, NominatedCards
 from gas.extender.nodes import Nodes
 from gas.ledger.ledger import Ledger, LedgerState
 from gas.placement.choice import Choice, Footprint
@@ -26,7 +26,7 @@ Turns = Generator[None, None, T]
 
 
 def at_once(work: Turns[T]) -> T:
-    """Do work without the pauses that it offers to other work, and return its result."""
+    """Return the result of work, without letting other work run when it yields."""
     while True:
         try:
             next(work)
@@ -72,7 +72,7 @@ SPARE_STATES = 1000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """The short result for one node: it fits, it fits on the preferred card, or the refusal and its sentence.
+    """The result for one node: it fits, it fits on the preferred card, or the refusal and its sentence.
 
     Nodes with the same result share one verdict, so verdicts are compared and counted by identity.
     """
@@ -87,14 +87,14 @@ FITS_PREFERRED = Verdict(preferred=True)
 
 
 class TimeBudget:
-    """The time that one question may take.
+    """The time that one request may take.
 
-    Most nodes take microseconds. A pod made to be hard can take a tenth of a second on each, and there may be
-    thousands; the same thread answers probes and renews the Lease. So other work gets its turn in between, hard
-    searches get fewer steps after a while, and the scheduler gets its response before it gives up.
+    Most nodes take microseconds. A pod made to be hard can take a tenth of a second on each of thousands, while the
+    same thread answers probes and renews the Lease. So other work runs in between, hard searches get fewer steps after
+    a while, and the scheduler gets its response before it gives up.
 
     step_limit  of a search while there is plenty of time
-    clock       returns seconds; the question begins now
+    clock       returns seconds; the request begins now
     """
 
     def __init__(self, step_limit: int, clock: Callable[[], float]) -> None:
@@ -110,18 +110,17 @@ class TimeBudget:
         return self._step_limit if spent < PLENTY else max(self._step_limit // FEWER_STEPS, 1)
 
     def turn_is_over(self) -> bool:
-        """Return whether other work should get its turn now; `begin_turn` when this question goes on."""
+        """Return whether other work should run now. Call `begin_turn` when this request goes on."""
         return self._clock() - self._turn >= TURN
 
     def begin_turn(self) -> None:
-        """Start to count the next turn of this question."""
         self._turn = self._clock()
 
 
 class NodeStates:
     """Numbers for the states of nodes: nodes with the same number get the same result for every need.
 
-    Two nodes are in the same state if they say the same about their cards and the same is booked on them. A number is
+    Two nodes are in the same state if they state the same about their cards and the same is booked on them. A number is
     never given to another state. `forget` must be called whenever a node or its bookings have changed.
     """
 
@@ -134,24 +133,20 @@ class NodeStates:
 
     @property
     def most(self) -> int:
-        """How many states are worth remembering; of more than that, no node is in some any more."""
+        """How many states are worth remembering; if there are more, some belong to no node any more."""
         return 2 * len(self._nodes) + SPARE_STATES
 
     def forget(self, node: str) -> None:
-        """Forget the state of a node that has changed, or whose bookings have."""
         self._of_node.pop(node, None)
 
-    def of(self, node: str, kept: Sequence[Footprint] = ()) -> int:
-        """Return the number of the state that a node is in now, or UNKNOWN.
-
-        kept  cards that count as booked as well
-        """
-        if not kept and (number := self._of_node.get(node)) is not None:
+    def of(self, node: str, nominated: Sequence[Footprint] = ()) -> int:
+        """Return the number of the state that a node is in now, or UNKNOWN. Cards of ``nominated`` count as booked."""
+        if not nominated and (number := self._of_node.get(node)) is not None:
             return number
         if (kind := self._nodes.kind(node)) is None:
             return UNKNOWN
-        if kept:
-            return self._number(kind, self._ledger.sums(node, kept).state())
+        if nominated:
+            return self._number(kind, self._ledger.sums(node, nominated).state())
         number = self._number(kind, self._ledger.state(node))
         self._of_node[node] = number
         return number
@@ -169,7 +164,6 @@ class NodeStates:
         return list(map(results.get, map(self._of_node.get, names)))  # type: ignore[arg-type]  # None is never a key
 
     def in_use(self) -> set[int]:
-        """Return the states in which nodes are known to be."""
         return set(self._of_node.values())
 
     def _number(self, kind: int, booked: LedgerState) -> int:
@@ -199,11 +193,10 @@ class Verdicts:
     """The results of `place` for named nodes. Pods of one template share a need, and most nodes are alike.
 
     The verdict of a state is remembered, not that of a node: a node that changes only gets another state. A need that
-    is asked about again and again also remembers verdicts by the names of nodes, which saves one of two look-ups.
+    is asked about repeatedly also remembers verdicts by the names of nodes, which saves one of two look-ups.
 
     step_limit  of one search for cards
-    clock       returns seconds, for the time that one question may take
-    states      of the nodes
+    clock       returns seconds, for the time that one request may take
     """
 
     def __init__(self, nodes: Nodes, ledger: Ledger, *, step_limit: int, clock: Callable[[], float]) -> None:
@@ -223,17 +216,14 @@ class Verdicts:
                 by_name.changed.add(node)
 
     def look_ahead(self) -> Turns[None]:
-        """Find out the state of every node."""
+        """Compute the state of every node."""
         for at, (name, _) in enumerate(list(self._nodes)):
             self.states.of(name)
             if at % NODES_A_TURN == 0:
                 yield
 
-    def of(self, need: PodNeed, names: Sequence[str], kept: ReservedCards = NO_CARDS) -> Turns[list[Verdict]]:
-        """Return the verdict of each named node, in their order.
-
-        kept  by node, cards that are kept for other pods, so they count as booked
-        """
+    def of(self, need: PodNeed, names: Sequence[str], nominated: NominatedCards = NO_CARDS) -> Turns[list[Verdict]]:
+        """Return the verdict of each named node, in their order. Cards of ``nominated``, by node, count as booked."""
         known = self._known(need)
         by_name = self._known_by_name(need)
         budget = TimeBudget(self._step_limit, self._clock)
@@ -248,20 +238,20 @@ class Verdicts:
                 by_name.verdicts.update(
                     (name, verdict) for name, verdict in zip(names, verdicts, strict=True) if verdict
                 )
-        if kept:
-            verdicts = [None if name in kept else verdict for name, verdict in zip(names, verdicts, strict=True)]
+        if nominated:
+            verdicts = [None if name in nominated else verdict for name, verdict in zip(names, verdicts, strict=True)]
         if all_fit(verdicts):
             if judged:
                 self._forget_the_oldest()
             return cast(list[Verdict], verdicts)
         for at in [at for at, verdict in enumerate(verdicts) if verdict is None]:
             name = names[at]
-            kept_here = kept.get(name, ())
-            if (verdict := known.get(self.states.of(name, kept_here))) is not None:
-                if by_name is not None and not kept_here:
+            nominated_here = nominated.get(name, ())
+            if (verdict := known.get(self.states.of(name, nominated_here))) is not None:
+                if by_name is not None and not nominated_here:
                     by_name.verdicts[name] = verdict
             else:
-                verdict = self._judge(known, need, name, budget.steps(), kept_here)
+                verdict = self._judge(known, need, name, budget.steps(), nominated_here)
                 judged = True
                 if budget.turn_is_over():
                     yield
@@ -293,7 +283,7 @@ class Verdicts:
     ) -> Turns[set[str]]:
         """Return the named nodes on which the pod would not fit even if nothing were booked there.
 
-        facts  returns what is known of a node, which may be what a request says of it
+        facts  returns what is known of a node, which may come from the request
         """
         known = self._known(need)
         budget = TimeBudget(self._step_limit, self._clock)
@@ -319,17 +309,17 @@ class Verdicts:
         return found
 
     def as_sent(
-        self, need: PodNeed, nodes: Mapping[str, NodeFacts], kept: ReservedCards = NO_CARDS
+        self, need: PodNeed, nodes: Mapping[str, NodeFacts], nominated: NominatedCards = NO_CARDS
     ) -> Turns[list[Verdict]]:
-        """Return the verdicts of nodes that a request describes, with what is booked and kept under their names.
+        """Return the verdicts of nodes that a request describes, with what is booked and nominated under their names.
 
-        Nodes described alike, with the same booked, share a verdict, but nothing is remembered for the next question.
+        Nodes described alike, with the same booked, share a verdict, but nothing is remembered for the next request.
         """
         budget = TimeBudget(self._step_limit, self._clock)
         alike: dict[tuple[int, LedgerState], Verdict] = {}
         verdicts = []
         for name, facts in nodes.items():
-            of_others = kept.get(name, ())
+            of_others = nominated.get(name, ())
             booked = self._ledger.sums(name, of_others).state() if of_others else self._ledger.state(name)
             state = (id(facts), booked)  # all facts live as long as this question
             if (verdict := alike.get(state)) is None:
@@ -342,16 +332,13 @@ class Verdicts:
             verdicts.append(verdict)
         return verdicts
 
-    def choose(self, need: PodNeed, node: str, kept: Sequence[Footprint] = ()) -> Choice | Refusal:
-        """Return the cards that the pod would get on a node now, or why it gets none.
-
-        kept  cards that are kept for other pods
-        """
+    def choose(self, need: PodNeed, node: str, nominated: Sequence[Footprint] = ()) -> Choice | Refusal:
+        """Return the cards that the pod would get on a node now, or why it gets none."""
         facts = self._nodes.facts(node)
-        return UnknownNode() if facts is None else self._place(need, node, facts, self._step_limit, kept)
+        return UnknownNode() if facts is None else self._place(need, node, facts, self._step_limit, nominated)
 
     def _known(self, need: PodNeed) -> dict[int, Verdict]:
-        """Return what is remembered of a need, by state; drop states that no node is in any more now and then."""
+        """Return what is remembered of a need, by state. Now and then, drop states that no node is in any more."""
         known = self._remembered.pop(need, {})
         if len(known) > self.states.most:
             in_use = self.states.in_use()
@@ -360,7 +347,7 @@ class Verdicts:
         return known
 
     def _known_by_name(self, need: PodNeed) -> _ByName | None:
-        """Return what is remembered of a need by name; None if it is long ago that the need was asked about.
+        """Return what is remembered of a need by name; None if the need was not among the last ones asked about.
 
         It holds only what is remembered by state, and only of nodes that are known and have not changed since.
         """
@@ -371,12 +358,12 @@ class Verdicts:
         return by_name
 
     def _forget_the_oldest(self) -> None:
-        """Keep within the limits; due after every question that added something, since needs gather more and more."""
+        """Keep within the limits; due after every request that added something."""
         while len(self._remembered) > MOST_NEEDS or sum(map(len, self._remembered.values())) > MOST_VERDICTS:
             self._remembered.popitem(last=False)
 
     def _judge(
-        self, known: dict[int, Verdict], need: PodNeed, node: str, steps: int, kept: Sequence[Footprint]
+        self, known: dict[int, Verdict], need: PodNeed, node: str, steps: int, nominated: Sequence[Footprint]
     ) -> Verdict:
         """Ask placement, and remember final results: not an unknown node, and not a search that was cut short."""
         facts = self._nodes.facts(node)
@@ -384,22 +371,22 @@ class Verdicts:
             return as_verdict(UnknownNode())
         if steps == 0:
             return as_verdict(NoTimeLeft())
-        verdict = as_verdict(self._place(need, node, facts, steps, kept))
+        verdict = as_verdict(self._place(need, node, facts, steps, nominated))
         if steps == self._step_limit or not isinstance(verdict.refusal, SearchLimitHit):
-            known[self.states.of(node, kept)] = verdict
+            known[self.states.of(node, nominated)] = verdict
         return verdict
 
     def _judge_as_sent(
-        self, need: PodNeed, node: str, facts: NodeFacts, steps: int, kept: Sequence[Footprint]
+        self, need: PodNeed, node: str, facts: NodeFacts, steps: int, nominated: Sequence[Footprint]
     ) -> Verdict:
         if steps == 0:
             return as_verdict(NoTimeLeft())
-        return as_verdict(self._place(need, node, facts, steps, kept))
+        return as_verdict(self._place(need, node, facts, steps, nominated))
 
     def _place(
-        self, need: PodNeed, node: str, facts: NodeFacts, step_limit: int, kept: Sequence[Footprint]
+        self, need: PodNeed, node: str, facts: NodeFacts, step_limit: int, nominated: Sequence[Footprint]
     ) -> Choice | Refusal:
-        usage = self._ledger.sums(node, kept).usage() if kept else self._ledger.usage(node)
+        usage = self._ledger.sums(node, nominated).usage() if nominated else self._ledger.usage(node)
         return place(need, facts.inventory, usage, step_limit=step_limit)
 
 
@@ -409,7 +396,6 @@ def all_fit(verdicts: Sequence[Verdict | None]) -> bool:
 
 
 def as_verdict(result: Choice | Refusal) -> Verdict:
-    """Return the short form of placement's result."""
     if isinstance(result, Refusal):
         return _refused(result)
     return FITS_PREFERRED if result.preferred else FITS
@@ -417,5 +403,5 @@ def as_verdict(result: Choice | Refusal) -> Verdict:
 
 @lru_cache(MOST_NEEDS)
 def _refused(refusal: Refusal) -> Verdict:
-    """Return the one verdict that serves all of the thousands of nodes with equal refusals."""
+    """Return the one verdict that all nodes with equal refusals share; there may be thousands."""
     return Verdict(refusal=refusal, sentence=str(refusal))

@@ -1,6 +1,6 @@
 """The scheduler's extender protocol, version 1: decoding of requests and encoding of responses.
 
-Field names are Go's own (``NodeNames``, no JSON tags). Go reads them in any case, so any case is accepted here too.
+Field names are Go's own (``NodeNames``, no JSON tags). Go reads them in any case, so any case is accepted here as well.
 Unknown fields are skipped while decoding. Source: contract E10.2, E10.3 and E10.5.
 """
 
@@ -33,8 +33,7 @@ class BadRequest(GasError):
 class SentNode:
     """A whole node, as an autoscaler or a scheduler without ``nodeCacheCapable`` sends it.
 
-    node  the decoded part
-    raw   the JSON as it was sent, to be returned unchanged
+    raw  the JSON as it was sent, to be returned unchanged
     """
 
     node: Node
@@ -55,7 +54,7 @@ class FilterArgs:
 
 @dataclass(frozen=True, slots=True)
 class BindingArgs:
-    """One bind request: a pod and a node. Every name can safely become part of a path."""
+    """One bind request. Every name can safely become part of a path."""
 
     pod_name: str
     pod_namespace: str
@@ -163,7 +162,6 @@ def encode_binding_result(*, error: str = "") -> bytes:
 
 
 def encode_error(error: str) -> bytes:
-    """Encode a response of filter or bind that contains only an error."""
     return _encoder.encode({"Error": error})
 
 

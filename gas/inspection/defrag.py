@@ -20,7 +20,7 @@ from gas.inspection.objects import InspectedPod, node_rules
 from gas.inspection.report import Report, Row, columns
 from gas.ledger.eviction_cost import Evictable
 from gas.ledger.ledger import NodeSums
-from gas.ledger.victims import Node, smallest_victims
+from gas.ledger.victims import CandidateNode, smallest_victims
 from gas.placement.choice import Choice, Footprint, footprint
 from gas.placement.inventory import UNUSED
 from gas.placement.need import PodNeed
@@ -308,7 +308,7 @@ class _MoveSearch:
         victims = smallest_victims(
             who.need,
             who.requests,
-            Node(inventory=facts.inventory, sums=now.sums, free=now.free),
+            CandidateNode(inventory=facts.inventory, sums=now.sums, free=now.free),
             [
                 Evictable(uid=uid, priority=0, footprint=now.pods[uid], requests=self._requests(uid))
                 for uid in self._movable(who, name)

@@ -25,7 +25,7 @@ from gas.inspection.objects import InspectedPod, PodAffinity, Toleration, held_b
 from gas.inspection.reasons import Reason, diagnose
 from gas.ledger.eviction_cost import Evictable
 from gas.ledger.ledger import Booking
-from gas.ledger.victims import Node, smallest_victims
+from gas.ledger.victims import CandidateNode, smallest_victims
 from gas.placement.choice import Choice
 from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
@@ -332,7 +332,7 @@ class _WaitingPod:
             victims = smallest_victims(
                 need,
                 requests,
-                Node(inventory=facts.inventory, sums=self._decider.ledger.sums(name), free=free),
+                CandidateNode(inventory=facts.inventory, sums=self._decider.ledger.sums(name), free=free),
                 pods,
                 step_limit=self._options.step_limit,
                 victim_steps=VICTIM_STEPS,

@@ -1,10 +1,10 @@
-"""Which pods must leave a node so that a pod gets its cards there. Plain code over values.
+"""Find the pods that must leave a node so that a pod gets its cards there. Plain code over values.
 
 A smallest set is chosen: the fewest violations of disruption budgets, then the fewest pods of the highest priority,
 then of the next, and so on. Pods that are leaving already cost nothing.
 
-Whether a pod fits is not asked of a formula but of placement, with the ledger's sums without the pods that would leave:
-so every rule of placement holds here as well. Formulas only say where nothing better can be found.
+Placement decides whether a pod fits, given the ledger's sums without the pods that would leave, so every rule of
+placement holds here as well. Formulas are used only to skip sets that cannot be better.
 """
 
 from __future__ import annotations
@@ -35,12 +35,11 @@ FIRST_STEPS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class CandidateNode:
     """The node as the pod finds it.
 
-    inventory  its cards
-    sums       what is booked on them; changed by the search, and the same again after it
-    free       by resource, what is free besides the cards
+    sums  what is booked on its cards; changed by the search, and the same again after it
+    free  by resource, what is free besides the cards
     """
 
     inventory: Inventory
@@ -63,7 +62,7 @@ class Victims:
 def smallest_victims(
     need: PodNeed,
     requests: SortedAmounts,
-    node: Node,
+    node: CandidateNode,
     pods: Sequence[Evictable],
     allowed: Sequence[int] = (),
     *,
@@ -76,7 +75,7 @@ def smallest_victims(
     If the result has no pods, the pod fits as it is. When the search is cut short, the result is the best set found so
     far: with any pod of it back on the node, the pod would not fit.
 
-    requests      what the pod requests of the node besides its cards
+    requests      of the pod for resources of the node, apart from its cards
     pods          those that may leave, most important first; of equal sets the less important pods leave
     allowed       how many disruptions each budget allows
     step_limit    of one search for cards
@@ -108,24 +107,23 @@ def smallest_victims(
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """When a search is cut short, see `smallest_victims`."""
-
     step_limit: int
     victim_steps: int
     is_late: Callable[[], bool]
 
 
 class _Bound:
-    """The least cost of clearing some cards for a pod that gets all of them, going by amounts alone.
+    """A lower bound of the cost of clearing some cards for a pod that gets all of them, going by amounts alone.
 
-    On each card, of the pods that cost most so many leave as must if all others do and the largest leave first; then
-    of the next, and so on. It is 0 if no bound is known: for pods of several containers, and more cards than wanted.
+    On each card, the most expensive pods leave only as far as all others cannot make room, the largest first; then the
+    next cheaper ones, and so on. It is 0 if no bound is known: for pods of several containers, and more cards than
+    wanted.
 
     pods  those that may leave, in the order in which they are decided
     """
 
     def __init__(
-        self, need: PodNeed, node: Node, pods: Sequence[Evictable], costs: Costs, *, cards: Collection[Card]
+        self, need: PodNeed, node: CandidateNode, pods: Sequence[Evictable], costs: Costs, *, cards: Collection[Card]
     ) -> None:
         wanting = [container for container in need.containers if container.count]
         is_known = len(wanting) == 1 and wanting[0].count == len(cards)
@@ -137,7 +135,7 @@ class _Bound:
         self._after: dict[int, list[tuple[Card, list[_Class]]]] = {}
 
     def after(self, at: int) -> Cost:
-        """Return what the pods from a position on cost at least, in units; none of them is in the sums."""
+        """Return the least cost, in units, of the pods from a position on; none of them is in the sums."""
         if at not in self._after:
             self._after[at] = [(card, self._classes(card, self._pods[at:])) for card in self._cards]
         least = self._costs.least(())
@@ -190,22 +188,22 @@ class _Class(NamedTuple):
 
 
 class _Search:
-    """A depth-first search that keeps the most expensive pods if it can, and never goes where it cannot get cheaper.
+    """A depth-first search that lets the most expensive pods stay if possible, and skips what cannot get cheaper.
 
-    At every step the pods before a position are decided: kept ones are in the sums, the others are not. Those from the
-    position on are not in the sums either, so if the pod does not fit now, it does not fit below.
+    At every step the pods before a position are decided: those that stay are in the sums, the others are not. Those
+    from the position on are not in the sums either, so if the pod does not fit now, it does not fit below.
 
     best      the cheapest set of pods found so far and its cost
     steps     how often it was tried whether the pod fits
     is_cut    whether the search was cut short
-    has_ties  whether pods that stay may help the pod: it looks for company
+    has_ties  whether pods that stay may help the pod, because it has an affinity or a named card
     is_part   whether only the least costs are compared, those of one card in units (`Costs.least`)
     """
 
     def __init__(
         self,
         need: PodNeed,
-        node: Node,
+        node: CandidateNode,
         pods: Sequence[Evictable],
         costs: Costs,
         limits: _Limits,
@@ -288,9 +286,7 @@ class _Search:
         """Return whether the best set may be one that contains the pods that are out.
 
         A pod of one card looks on each card at one set of pods that costs as much as the best: the best of equal ones
-        is that of the less important pods.
-
-        more  what other pods will cost at least, in units
+        is that of the less important pods. ``more`` is what other pods will cost at least, in units.
         """
         if self.best is None:
             return True
@@ -321,7 +317,6 @@ class _Search:
         return fits
 
     def fits(self) -> bool:
-        """Return whether the pod fits on the node now."""
         return self._fits(self.need, self._inventory)
 
     def _fits(self, need: PodNeed, inventory: Inventory) -> bool:
@@ -363,7 +358,6 @@ class _Search:
         return choice if isinstance(choice, Choice) else None
 
     def remove(self, pod: Evictable) -> None:
-        """Take a pod out."""
         self._take(pod)
         self._out.append(pod)
 
@@ -388,15 +382,15 @@ class _Search:
 class _CardSets:
     """The sets of cards that the pod might get, searched one after the other, those with the least bound first.
 
-    First each card is searched alone. What it costs at least to clear it is the card's bound, in which a pod counts in
-    parts if it holds several cards. So bounds can be added: no pods whose leaving clears all cards of a set cost less
-    than these together. Sets that cannot be cheaper than the best pods so far are left out: mostly all but one, unless
-    pods hold several cards, links limit the sets, or pods share a disruption budget.
+    First each card is searched alone. The least cost of clearing it is the card's bound, in which a pod that holds
+    several cards counts in parts. So bounds can be added: clearing all cards of a set never costs less than these
+    together. Sets that cannot be cheaper than the best pods so far are left out: mostly all but one, unless pods hold
+    several cards, links limit the sets, or pods share a disruption budget.
 
     start  the cost of the pods that leave in any case
     """
 
-    def __init__(self, search: _Search, node: Node, costs: Costs, limits: _Limits, *, start: Cost) -> None:
+    def __init__(self, search: _Search, node: CandidateNode, costs: Costs, limits: _Limits, *, start: Cost) -> None:
         self._search = search
         self._node = node
         self._costs = costs
@@ -483,7 +477,6 @@ class _CardSets:
 
 
 def _only(inventory: Inventory, cards: Collection[Card]) -> Inventory:
-    """Return the inventory with all other cards disabled."""
     return replace(inventory, disabled=inventory.disabled | (inventory.capacity.keys() - cards))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gas.ledger.eviction_cost import Evictable, violating
 from gas.ledger.ledger import NodeSums
-from gas.ledger.victims import Node, Victims, smallest_victims
+from gas.ledger.victims import CandidateNode, Victims, smallest_victims
 from gas.placement.choice import Choice, ContainerChoice, Footprint, footprint
 from gas.placement.inventory import Inventory, Link
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
@@ -56,7 +56,7 @@ def victims_of(
     for number, other in enumerate(others):
         sums.put(f"other-{number}", other)
     before = sums.state()
-    node = Node(inventory=inventory, sums=sums, free=free or {})
+    node = CandidateNode(inventory=inventory, sums=sums, free=free or {})
     victims = smallest_victims(need, requests, node, pods, allowed, victim_steps=victim_steps)
     assert sums.state() == before
     return victims
@@ -215,7 +215,7 @@ def test_a_search_that_is_late_from_the_start_finds_nothing() -> None:
     sums = NodeSums()
     for pod in pods:
         sums.put(pod.uid, pod.footprint)
-    node = Node(inventory=TWO_CARDS, sums=sums, free={})
+    node = CandidateNode(inventory=TWO_CARDS, sums=sums, free={})
     assert smallest_victims(wants(1000), (), node, pods, is_late=lambda: True) is None
     assert sums.uids == {"a", "b"}
 

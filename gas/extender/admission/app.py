@@ -1,4 +1,4 @@
-"""The port that the API server calls: one path for each webhook. Checks everything around a review, decides nothing."""
+"""Serve webhooks on the port that the API server calls. Checks everything around a review and decides nothing."""
 
 from __future__ import annotations
 
@@ -33,8 +33,6 @@ Reviewer = Callable[[Review], Awaitable[ReviewResult]]
 
 
 class AdmissionMetrics:
-    """The metrics of the port."""
-
     def __init__(self, registry: CollectorRegistry) -> None:
         self.reviews = Counter(
             "gas_extender_reviews_total",
@@ -68,8 +66,9 @@ def admission_app(
 
     Every review that can be read gets status 200. All other statuses make the API server apply the failure policy of
     the webhook: 400 for a body that is not a valid review, 404, 405, 408, 413 and 415 as HTTP has them, 500 for a bug,
-    and 503 while this replica may not decide or reads too many large reviews. In the first case the response ends its
-    connection and has ``Retry-After: 0``, so that the API server asks again at once, maybe another replica.
+    and 503 while this replica may not decide or reads too many large reviews. A replica that may not decide ends the
+    connection with its response and sets ``Retry-After: 0``, so that the API server asks again at once, maybe another
+    replica.
     """
     large = asyncio.Semaphore(MOST_LARGE)
     endpoints = {
@@ -81,8 +80,6 @@ def admission_app(
 
 
 class _Webhook(JsonEndpoint):
-    """Serve a webhook: turn a body into a review, and its result into a response."""
-
     method_is_checked_first = True
     wrong_content_type = 415
     not_ready = 503

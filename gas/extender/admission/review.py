@@ -1,4 +1,4 @@
-"""AdmissionReview, ``admission.k8s.io/v1``: decoding of the API server's requests and encoding of the responses."""
+"""Decode and encode AdmissionReview, ``admission.k8s.io/v1``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ class Review:
 
     resource     group and plural name with a slash between them, such as ``apps/deployments``; ``pods`` has no group
     subresource  such as ``binding``; empty for the object itself
-    operation    CREATE, UPDATE, DELETE or CONNECT
     name         empty while the API server has not generated it yet
     user         the client that sent the request; its first 1024 characters
     dry_run      whether nothing will be stored, so that nothing may change here either
@@ -62,7 +61,6 @@ class ReviewResult:
 
     refusal   the sentence for the client whose request is refused; empty if it is allowed
     warnings  sentences that the client prints
-    patch     changes to the object
     """
 
     refusal: str = ""
@@ -179,7 +177,6 @@ def decode_object(raw: msgspec.Raw, kind: type[_Object], *, where: str = "reques
 
 
 def encode_result(review: Review, result: ReviewResult) -> bytes:
-    """Encode the AdmissionReview that responds to a review."""
     response = _Response(
         uid=review.uid,
         allowed=not result.refusal,

@@ -1,10 +1,10 @@
-"""Cards for bindings that come from others: what a review is given, and what becomes of it. No I/O; time is passed in.
+"""Decide which cards a Binding under review is given, and what becomes of them. No I/O; time is passed in.
 
 The API server asks before it writes a Binding, and does not say afterwards whether it did. So cards are reserved for
-the review, and until the pod is seen bound they are in doubt. The API server writes the annotations of a
-Binding on the pod together with the node, and takes UID and resource version of the Binding as preconditions of that
-write. So a Binding that is given cards demands the version in which the pod was read. Once the pod has another version,
-the write can no longer succeed, however late it comes, and the cards can be taken back.
+the review, and are in doubt until the pod is seen bound. The API server writes the annotations of a Binding on the pod
+together with the node, and takes UID and resource version of the Binding as preconditions of that write. So a Binding
+that is given cards demands the version in which the pod was read. Once the pod has another version, the write can no
+longer succeed, however late it comes, and the reservation can be cancelled.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ MOST_REMEMBERED = 10_000
 class Binding:
     """A Binding as it was sent.
 
-    name, namespace  of the pod
-    uid, version     of the pod, empty if the Binding does not demand them
-    node             the node to bind the pod to
+    uid, version  of the pod; empty if the Binding does not demand them
     """
 
     name: str
@@ -53,7 +51,6 @@ class Binding:
 
     @property
     def key(self) -> str:
-        """The pod's ``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
     @property
@@ -67,7 +64,7 @@ class Source(enum.Enum):
 
     CHOSEN    they were chosen and booked now
     REPEATED  an earlier review of this pod and node got the same
-    CARRIED   the Binding has them already: it says what the extender is writing now
+    CARRIED   the Binding has them already: it repeats what the extender is writing now
     DRY_RUN   they were chosen, and nothing was booked
     NONE      the pod asks for something, but needs no cards
     """
@@ -81,10 +78,7 @@ class Source(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """The metadata that a Binding must carry.
-
-    source  where the cards come from
-    """
+    """The metadata that a Binding must carry."""
 
     uid: str
     version: str
@@ -95,7 +89,7 @@ class Given:
 
 @dataclass(slots=True)
 class OpenReview:
-    """A review that was given cards and whose binding was not seen yet.
+    """A review that was given cards and whose Binding was not seen yet.
 
     choice    the annotations of the decision
     versions  of the pod, which Bindings demand that may still come
@@ -107,14 +101,13 @@ class OpenReview:
 
 
 class _Expiries:
-    """When reviews of a pod, or for a node, went without a binding: so many within `EXPIRY_WINDOW` are borne."""
+    """The times at which reviews of a pod, or for a node, went without a Binding. ``most`` of them are tolerated."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._latest: LRUCache[str, tuple[float, ...]] = LRUCache(MOST_REMEMBERED)
 
     def add(self, key: str, clock: float) -> None:
-        """Take in that a review has expired now."""
         self._latest[key] = (*self._latest.get(key, ()), clock)[-self._most :]
 
     def wait(self, key: str, clock: float) -> float:
@@ -124,14 +117,13 @@ class _Expiries:
 
 
 class ReviewedBindings:
-    """Give cards to bindings under review, and remember those that are in doubt.
+    """Give cards to Bindings under review, and remember those that are in doubt.
 
         unknown --give--> open --settle: the pod is bound or gone--> unknown
                            |----settle: no Binding can come any more: cancel--> unknown
 
-    A Binding that repeats the one that the extender is writing is allowed, because it may be that one.
-
-    The ledger has the reservation, as for a bind whose outcome is not known.
+    A Binding that repeats the one that the extender is writing is allowed, because it may be that one. The ledger has
+    the reservation, as for a bind whose outcome is not known.
     """
 
     def __init__(self, decider: Decider) -> None:
@@ -150,10 +142,10 @@ class ReviewedBindings:
         return review
 
     def give(self, binding: Binding, pod: Pod | None, *, now: float, clock: float, dry_run: bool = False) -> Given:
-        """Reserve cards for a binding and return what it must carry. A repeated review gets the same.
+        """Reserve cards for a Binding and return what it must carry. A repeated review gets the same.
 
-        The annotations of the Binding that a booking depends on are replaced by those of the decision; the others
-        stay. Whatever the Binding demands of the pod is demanded now: its UID and version.
+        The annotations of the Binding that a booking depends on are replaced by those of the decision; the others stay.
+        Its UID and version are checked against those of the pod as it is now.
 
         pod      as it was read just now, None if it does not exist
         now      seconds since the epoch
@@ -189,7 +181,7 @@ class ReviewedBindings:
         return self._given(binding, pod, choice, Source.CHOSEN)
 
     def settle(self, uid: str, pod: Pod | None, *, clock: float, counts: bool) -> bool:
-        """Close an open review, and take its cards back unless the pod is bound. Return whether it has expired.
+        """Close an open review, and cancel its cards unless the pod is bound. Return whether it has expired.
 
         pod     bound, or without a Binding that may still come; None if it is gone
         counts  whether the sender of the review could have prevented that no Binding follows
@@ -208,7 +200,7 @@ class ReviewedBindings:
         return pod is not None
 
     def check_patience(self, uid: str, key: str, *, clock: float) -> None:
-        """Raise CannotBind if too many reviews of a pod (``namespace/name``) went without a binding lately."""
+        """Raise CannotBind if too many reviews of a pod (``namespace/name``) went without a Binding lately."""
         if (wait := self._expired.wait(uid, clock)) > 0:
             raise CannotBind(
                 f"pod {shown(key, LONGEST_KEY)} was given cards {MOST_EXPIRED} times within {EXPIRY_WINDOW:g} s and was"
@@ -223,10 +215,10 @@ class ReviewedBindings:
             )
 
     def _is_being_written(self, binding: Binding, pod: Pod) -> bool:
-        """Return whether a Binding says what the extender is writing now.
+        """Return whether a Binding repeats what the extender is writing now.
 
-        Cards alone are not enough, because any client can guess them. The time of the decision in nanoseconds is
-        known only to clients that have seen the Binding, such as other webhooks.
+        Cards alone are not enough, because any client can guess them. The time of the decision in nanoseconds is known
+        only to clients that have seen the Binding, such as other webhooks.
         """
         own = self._decider.writing.get(pod.uid)
         booked = self._decider.ledger.booking(pod.uid)

@@ -1,4 +1,4 @@
-"""The webhook of bindings: give cards to the Bindings of others before the API server writes them."""
+"""The webhook of Bindings: give cards to the Bindings of other clients before the API server writes them."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ class ReviewTimes:
 
     binding         for a Binding to be written after its review; it takes a few milliseconds
     watch_patience  for the watch to show a pod that is bound right after it was created
-    read_timeout    for reading a pod and settling an earlier review of it. The API server waits 2 s for the response,
-                    and a refusal must reach it
+    read_timeout    for reading a pod and settling an earlier review of it; the API server waits 2 s for the response
     settle_pause    between two attempts to read a pod or to change its version
     """
 
@@ -65,7 +64,7 @@ MOST_READS = 32
 
 @dataclass(slots=True)
 class _Following:
-    """A review whose binding is waited for.
+    """A review whose Binding is waited for.
 
     hurry       ends the wait
     is_closing  whether the wait is over and the pod is being read
@@ -77,15 +76,14 @@ class _Following:
 
 
 class BindReviews:
-    """Called with the review of a Binding, returns the result. Raises BadReview and NotReady.
+    """Review Bindings: called with the review of one, returns the result. Raises BadReview and NotReady.
 
     A Binding of a pod that asks for no cards passes at once, if the watch has shown the pod. If it has not, the pod is
-    read. A Binding of a GPU pod is given cards, or it is refused. When the binding does not follow within a moment, the
-    pod's version is changed, so that the Binding can no longer be written, and the cards are taken back.
+    read. A Binding of a GPU pod is given cards, or it is refused. If the Binding is not written within a moment, the
+    pod's version is changed, so that it can no longer be written, and the cards are cancelled.
 
-    change_version  see `ChangeVersion`
-    why_not_ready   returns the reason while this replica may not decide, else None
-    unbound         is fed by the watch of the pods
+    why_not_ready  returns the reason while this replica may not decide, else None
+    unbound        is fed by the watch of the pods
     """
 
     def __init__(
@@ -147,35 +145,28 @@ class BindReviews:
             return self._refused(str(error))
 
     def is_open(self, uid: str) -> bool:
-        """Return whether a Binding of this pod that was given cards may still come."""
         return uid in self._following
 
     def hurry(self, uid: str) -> None:
-        """Stop waiting for the binding of a pod: find out now whether it is bound."""
         if (following := self._following.get(uid)) is not None:
             following.hurry.set()
 
     async def settled(self, uid: str) -> None:
-        """Hurry, and return once no Binding of this pod that was given cards may still come."""
         while (following := self._following.get(uid)) is not None:
             following.hurry.set()
             await asyncio.wait([following.task])
 
     def is_repeated(self, uid: str) -> bool:
-        """Return whether a Binding was allowed that repeats what the extender writes, or has written, for this pod."""
         return uid in self._repeated
 
     def forget_repeated(self, uid: str) -> None:
-        """Note that no such Binding can be stored any more."""
         self._repeated.discard(uid)
 
     def open_nodes(self) -> frozenset[str]:
-        """Return the nodes on which cards are reserved for Bindings that may still come."""
         opened = (self._reviewed.opened(uid) for uid in list(self._following))
         return frozenset(review.binding.node for review in opened if review is not None)
 
     async def settle_on(self, nodes: Collection[str], *, patience: float) -> None:
-        """Hurry the reviews for these nodes, and return once none is open, or after ``patience`` seconds."""
         opened = {uid: self._reviewed.opened(uid) for uid in list(self._following)}
         settling = [self.settled(uid) for uid, review in opened.items() if review and review.binding.node in nodes]
         with contextlib.suppress(TimeoutError):
@@ -183,7 +174,7 @@ class BindReviews:
                 await asyncio.gather(*settling)
 
     async def finish(self) -> None:
-        """Settle all reviews; for the end of the program, which limits the wait."""
+        """Settle all reviews. The caller limits the wait."""
         while self._following:
             await asyncio.gather(*(self.settled(uid) for uid in list(self._following)))
 
@@ -239,7 +230,7 @@ class BindReviews:
             raise CannotBind(f"pod {binding.shown} cannot be read, so it is not bound: {why}; try again") from None
 
     async def _read_settled(self, binding: Binding, known: UnboundPod | None, *, dry_run: bool) -> Pod | None:
-        """Read the pod at a time when no earlier review of it is being settled, or is open for another node."""
+        """Read the pod while no earlier review of it is being settled, or is open for another node."""
         uid = known.uid if known is not None else binding.uid
         while True:
             if self._must_settle(uid, binding, dry_run=dry_run):
@@ -273,7 +264,7 @@ class BindReviews:
         following.task.add_done_callback(lambda _task: self._following.pop(uid, None))
 
     async def _settle(self, uid: str, binding: Binding, following: _Following) -> None:
-        """Wait a moment for the binding, then read the pod until it is known what became of it."""
+        """Wait a moment for the Binding, then read the pod until it is known whether it was bound."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._times.binding):
                 await following.hurry.wait()
@@ -314,8 +305,6 @@ class _Target(msgspec.Struct, frozen=True):
 
 
 class _BindingWire(msgspec.Struct, frozen=True):
-    """``v1/Binding``; its target is a node."""
-
     metadata: _Metadata = _Metadata()
     target: _Target = _Target()
 

@@ -1,4 +1,4 @@
-"""The pods that can be bound, by name: a Binding need not have a UID, and names no resources."""
+"""Find the pods that can be bound by name, since a Binding need not have a UID and names no resources."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from gas.objects.stored import Pod
 
 
 class UnboundPod(NamedTuple):
-    """A pod without a node.
-
-    key          ``namespace/name``
-    wants_cards  whether it asks for cards in any vocabulary
-    """
+    """A pod without a node. ``wants_cards``: it asks for cards in any vocabulary."""
 
     key: str
     uid: str
@@ -24,11 +20,9 @@ class UnboundPod(NamedTuple):
 
 
 class UnboundPods(Mirror[Pod, UnboundPod]):
-    """The pods without a node, those that ask for no cards included. Fed by the watch of the pods.
+    """The pods without a node, including those that ask for no cards. Fed by the watch of the pods.
 
     A pod that is not here was bound, is gone, or is so new that the watch has not shown it.
-
-    is_gpu_pod  returns whether a pod asks for cards
     """
 
     def __init__(self, is_gpu_pod: Callable[[Pod], bool]) -> None:
@@ -47,7 +41,7 @@ class UnboundPods(Mirror[Pod, UnboundPod]):
         return pod if pod is not None and uid in ("", pod.uid) else None
 
     async def wait_for(self, key: str, uid: str = "", *, patience: float) -> UnboundPod | None:
-        """Return the pod of a name as soon as the watch has shown it, None if it does not within some seconds."""
+        """Return the pod of a name as soon as the watch has shown it; None if it does not within ``patience`` s."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 while (pod := self.find(key, uid)) is None:

@@ -1,4 +1,4 @@
-"""The choice of the replica that decides: it holds the Lease and knows what the leader before it did."""
+"""Choose the replica that decides: it holds the Lease and has caught up with the leader before it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,6 @@ class Leadership:
         return self._election.leads
 
     def why_not(self) -> str | None:
-        """Return why this replica does not decide, None if it does."""
         if not self._election.leads:
             if self._election.refused is not None:
                 return f"this replica of the extender cannot lead: {self._election.refused}"
@@ -80,11 +79,10 @@ class Leadership:
             self._stop_catching_up()
 
     async def release(self) -> None:
-        """Stop leading and hand the Lease over, so that another replica takes it at once."""
+        """Stop leading and release the Lease, so that another replica takes it at once."""
         await self._election.release()
 
     def changed(self, leads: bool) -> None:  # noqa: FBT001 -- the form of the election's callback
-        """Begin to catch up when the election is won, stop when it is lost."""
         self._has_caught_up = False
         self._stop_catching_up()
         if leads:

@@ -1,4 +1,4 @@
-"""The part by which one of several replicas decides."""
+"""The part that elects the replica that decides."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ DEFAULT_LEASE_NAME = "gas-extender"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadershipFlags(PartFlags):
-    """The flags of leader election."""
-
     switched_by: ClassVar[str] = "leader-elect"
 
     leader_elect: bool = switch(

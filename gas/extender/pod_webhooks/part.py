@@ -1,4 +1,4 @@
-"""The part that serves the webhooks of pods: their checks, and what they lack."""
+"""The part that serves the webhooks of pods: they check pods and complete them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from gas.vocabularies.protocol import NodeFacts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodWebhookFlags(PartFlags):
-    """The flags of the webhooks of pods."""
-
     switched_by: ClassVar[str] = "admission-port"
 
     scheduler_name: str | None = flag(

@@ -1,4 +1,4 @@
-"""Reviews of pods and of templates of pods: refused, warned of or completed."""
+"""Review pods and templates of pods: refuse them, warn of faults, or complete them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PodReviews:
         self._nodes = nodes
 
     async def validate(self, review: Review) -> ReviewResult:
-        """Check an object. Everything that has no rule is allowed. Raises BadReview."""
+        """Check an object. Every object without a rule is allowed. Raises BadReview."""
         if review.target == PODS and review.operation == CREATE:
             return await self._new_pod(review)
         if review.target in CHANGED and review.operation == UPDATE:

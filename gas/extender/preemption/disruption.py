@@ -1,7 +1,4 @@
-"""The cost of evicting pods: their priorities, their ages, and the disruption budgets that cover them. No I/O.
-
-Fed by watches, and only while the extender preempts pods.
-"""
+"""Describe pods by what evicting them costs: priority, age, and disruption budgets. No I/O."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ class AssignedPod(NamedTuple):
 
 
 def assigned_pod(pod: Pod, node: str) -> AssignedPod:
-    """Return what matters of a pod that is on a node, or about to be bound to it."""
+    """Return the facts about a pod that is on a node, or about to be bound to it."""
     return AssignedPod(
         node=sys.intern(node),
         namespace=sys.intern(pod.metadata.namespace or "default"),
@@ -55,7 +52,7 @@ def assigned_pod(pod: Pod, node: str) -> AssignedPod:
 
 
 class Describe:
-    """Called with a pod that has a node, returns what `gas.extender.host_resources.HostPods` keeps of it."""
+    """The function that returns what `gas.extender.host_resources.HostPods` retains of a pod."""
 
     def __init__(self) -> None:
         self._shared: LRUCache[Labels, Mapping[str, str]] = LRUCache(MOST_SHARED_LABELS)
@@ -67,8 +64,6 @@ class Describe:
 
 
 class DisruptionBudgets(Mirror[DisruptionBudget, DisruptionBudget]):
-    """The disruption budgets of the cluster. Fed by a watch."""
-
     def record(self, budget: DisruptionBudget) -> DisruptionBudget:
         return budget
 

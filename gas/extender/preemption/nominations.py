@@ -1,7 +1,7 @@
-"""Room that is kept for pods for which kube-scheduler has made room: the nominated pods. No I/O.
+"""Room for nominated pods: those for which kube-scheduler has evicted others. No I/O.
 
-kube-scheduler writes ``status.nominatedNodeName`` on a pod when it evicts others for it. Until the pod is bound,
-deleted or nominated for another node, its cards there are kept from pods of lower or equal priority.
+kube-scheduler writes ``status.nominatedNodeName`` on such a pod. Until the pod is bound, deleted or nominated for
+another node, no pod of lower or equal priority gets the cards that it is nominated for.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ UNLIKE_ANY = "\0"
 """An exclusion that no pod can have, since annotations contain no such character."""
 
 
-class Nominated(NamedTuple):
+class NominatedPod(NamedTuple):
     """A pod that is nominated for a node.
 
     pod       ``namespace/name``, for messages
     need      None if it cannot be read
-    requests  what it requests of the node beside its cards
+    requests  of the node, apart from its cards
     """
 
     uid: str
@@ -51,21 +51,21 @@ class Nominated(NamedTuple):
     requests: SortedAmounts
 
 
-class Kept(NamedTuple):
-    """The cards that are kept for a nominated pod; no cards if it needs none or has no room even then."""
+class NominatedRoom(NamedTuple):
+    """The cards that are nominated for a pod; no cards if it needs none or has no room even then."""
 
-    nominated: Nominated
+    nominated: NominatedPod
     footprint: Footprint
 
 
-class Nominations(Mirror[HostPod, Nominated], Observer):
-    """The nominated pods, and the cards that are kept for each. Fed by a watch.
+class Nominations(Mirror[HostPod, NominatedPod], Observer):
+    """The nominated pods, and the cards that are nominated for each. Fed by a watch.
 
     The cards are those that the preempt response was based on, as long as the pod can have them after all pods of lower
     priority have left. If it cannot, after a restart, or if another program nominated the pod, they are those that the
     pod would get on its node without the pods of lower priority that are leaving.
 
-    A node on which room is no longer kept is reported as one on which cards are free.
+    A node on which a nomination ends is reported as one on which cards are free.
     """
 
     def __init__(self, decider: Decider) -> None:
@@ -77,12 +77,12 @@ class Nominations(Mirror[HostPod, Nominated], Observer):
         self._step_limit = decider.options.step_limit
         self._on_given_up = decider.observers.cards_freed
         self._on_node: dict[str, set[str]] = {}
-        self._kept: dict[str, tuple[frozenset[str], list[Kept]]] = {}
+        self._rooms: dict[str, tuple[frozenset[str], list[NominatedRoom]]] = {}
         self._chosen: LRUCache[str, Mapping[str, Footprint]] = LRUCache(MOST_REMEMBERED)
 
     def complete(self, listed: list[ObjectId]) -> None:
         super().complete(listed)
-        self._kept.clear()
+        self._rooms.clear()
 
     def changed(self, pod: HostPod) -> None:
         self.node_changed(pod.node_name)  # it may be leaving now
@@ -94,8 +94,8 @@ class Nominations(Mirror[HostPod, Nominated], Observer):
         self._chosen.pop(pod.uid, None)
 
     def node_changed(self, node: str) -> None:
-        """Forget which cards are kept on a node: the node, its pods or its bookings have changed."""
-        self._kept.pop(node, None)
+        """Forget which cards are nominated on a node: the node, its pods or its bookings have changed."""
+        self._rooms.pop(node, None)
 
     def needs(self, pod: HostPod) -> bool:
         """Return whether a pod has a node, or is nominated for one, so that its end must not be missed."""
@@ -107,33 +107,33 @@ class Nominations(Mirror[HostPod, Nominated], Observer):
             self.node_changed(node)
         self._chosen[uid] = footprints
 
-    def kept_from(self, pod: Pod) -> dict[str, tuple[Footprint, ...]]:
-        """Return the cards that are kept from a pod, by node: those of other pods of its priority or a higher one."""
+    def nominated_for_others(self, pod: Pod) -> dict[str, tuple[Footprint, ...]]:
+        """Return, by node, the cards that are nominated for other pods of this pod's priority or a higher one."""
         return {
-            node: tuple(kept.footprint for kept in found)
+            node: tuple(room.footprint for room in found)
             for node in self._on_node
-            if (found := [kept for kept in self.kept_on(node, pod) if kept.footprint.amounts])
+            if (found := [room for room in self.rooms_of_others(node, pod) if room.footprint.amounts])
         }
 
-    def kept_on(self, node: str, pod: Pod) -> list[Kept]:
-        """Return the nominated pods for which room of a node is kept from a pod."""
+    def rooms_of_others(self, node: str, pod: Pod) -> list[NominatedRoom]:
+        """Return the room on a node that is nominated for other pods of this pod's priority or a higher one."""
         return [
-            kept for kept in self.on(node) if kept.nominated.priority >= pod.priority and kept.nominated.uid != pod.uid
+            room for room in self.on(node) if room.nominated.priority >= pod.priority and room.nominated.uid != pod.uid
         ]
 
-    def on(self, node: str) -> list[Kept]:
+    def on(self, node: str) -> list[NominatedRoom]:
         """Return the pods that are nominated for a node and not booked anywhere yet, the most important first."""
         if node not in self._on_node:
             return []
         waiting = frozenset(uid for uid in self._on_node[node] if self._ledger.booking(uid) is None)
-        if (known := self._kept.get(node)) is None or known[0] != waiting:
-            known = self._kept[node] = waiting, self._find(node, waiting)
+        if (known := self._rooms.get(node)) is None or known[0] != waiting:
+            known = self._rooms[node] = waiting, self._find(node, waiting)
         return known[1]
 
-    def __iter__(self) -> Iterator[Kept]:
-        return (kept for node in self._on_node for kept in self.on(node))
+    def __iter__(self) -> Iterator[NominatedRoom]:
+        return (room for node in self._on_node for room in self.on(node))
 
-    def record(self, pod: HostPod) -> Nominated | None:
+    def record(self, pod: HostPod) -> NominatedPod | None:
         node = pod.nominated_node
         if not node or pod.node_name or pod.is_over or pod.metadata.deletion_timestamp is not None:
             return None
@@ -141,9 +141,9 @@ class Nominations(Mirror[HostPod, Nominated], Observer):
             need = self._read_need(pod)
         except BadNeed:
             need = None
-        return Nominated(pod.uid, pod.key, node, pod.priority, need, pod_requests(pod))
+        return NominatedPod(pod.uid, pod.key, node, pod.priority, need, pod_requests(pod))
 
-    def replaced(self, uid: str, old: Nominated | None, new: Nominated | None) -> None:
+    def replaced(self, uid: str, old: NominatedPod | None, new: NominatedPod | None) -> None:
         if old is not None:
             uids = self._on_node[old.node]
             uids.discard(uid)
@@ -156,21 +156,21 @@ class Nominations(Mirror[HostPod, Nominated], Observer):
             self.node_changed(old.node)
             self._on_given_up(old.node)
 
-    def _find(self, node: str, waiting: Collection[str]) -> list[Kept]:
-        """Return the cards of these nominated pods of a node, so that those of none are in the way of another's."""
+    def _find(self, node: str, waiting: Collection[str]) -> list[NominatedRoom]:
+        """Return the cards of these nominated pods of a node, no card promised to two of them beyond its capacity."""
         facts = self._nodes.facts(node)
         nominated = (self.records[uid] for uid in waiting)
-        found: list[Kept] = []
+        found: list[NominatedRoom] = []
         for each in sorted(nominated, key=lambda each: (-each.priority, each.uid)):
             cards = self._cards_of(each, facts.inventory, found) if facts is not None else Footprint()
-            found.append(Kept(each, cards))
+            found.append(NominatedRoom(each, cards))
         return found
 
-    def _cards_of(self, nominated: Nominated, inventory: Inventory, before: list[Kept]) -> Footprint:
+    def _cards_of(self, nominated: NominatedPod, inventory: Inventory, before: list[NominatedRoom]) -> Footprint:
         if nominated.need is None or not nominated.need.wants_cards:
             return Footprint()
-        kept = [each.footprint for each in before]
-        sums, without_lower = (self._ledger.sums(nominated.node, kept) for _ in range(2))
+        more_important = [each.footprint for each in before]
+        sums, without_lower = (self._ledger.sums(nominated.node, more_important) for _ in range(2))
         for uid, booking in self._ledger.on_node(nominated.node).items():
             pod: AssignedPod | None = self._pods.details(uid)
             if pod is not None and pod.priority < nominated.priority:
@@ -184,15 +184,15 @@ class Nominations(Mirror[HostPod, Nominated], Observer):
             if closed.isdisjoint(chosen.amounts) or closed_cards(nominated.need, inventory, sums.usage()).isdisjoint(
                 chosen.amounts
             ):
-                return _kept_whole_if_idle(chosen, sums.usage())
+                return _closed_if_idle(chosen, sums.usage())
         result = place(nominated.need, inventory, sums.usage(), step_limit=self._step_limit)
         if not isinstance(result, Choice):
             return Footprint()
-        return _kept_whole_if_idle(footprint(nominated.need, result, inventory.capacity), sums.usage())
+        return _closed_if_idle(footprint(nominated.need, result, inventory.capacity), sums.usage())
 
 
 def _has_room(sums: NodeSums, wanted: Footprint, inventory: Inventory) -> bool:
-    """Return whether cards have room for a footprint beside what is in the sums."""
+    """Return whether cards have room for a footprint in addition to what is in the sums."""
     usage = sums.usage()
     return all(
         amount <= free_amount(inventory, usage, card, name)
@@ -204,8 +204,8 @@ def _has_room(sums: NodeSums, wanted: Footprint, inventory: Inventory) -> bool:
     )
 
 
-def _kept_whole_if_idle(cards: Footprint, usage: Usage) -> Footprint:
-    """Keep other pods off cards that must be idle until the pod is bound: a new name, or the first of its affinity.
+def _closed_if_idle(cards: Footprint, usage: Usage) -> Footprint:
+    """Close cards that must be idle until the pod is bound to other pods: for a new name, or the first of its affinity.
 
     Other pods may join such a pod, but if one of them came before it, the pod could not have the card any more.
     """

@@ -11,8 +11,6 @@ from gas.extender.part import Additions, Core, Part
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreemptionFlags(PartFlags):
-    """The flags of preemption."""
-
     preemption: bool = switch(
         "preemption",
         "Serve the verb preempt, by which kube-scheduler evicts the pods that hold the cards of a pod of higher "
@@ -39,6 +37,8 @@ def _build(core: Core) -> Additions:
             return "the first list of PodDisruptionBudgets is still being read"
         return core.why_not_ready()
 
+    # The response has no field for an error. While nothing can be decided it names no victims: with ``ignorable: true``
+    # kube-scheduler would take an error as permission to evict by the sums of the node.
     verb = Preempt(core.decider, preemption, core.pending_binds, core.metrics, why_not_ready=why_not_ready)
     return Additions(
         hooks=preemption.hooks,

@@ -1,6 +1,6 @@
-"""Preemption: which pods leave which node, so that a pod of higher priority gets its cards there, and the verb preempt.
+"""Decide which pods leave which node, so that a pod of higher priority gets its cards there. Serve the verb preempt.
 
-kube-scheduler proposes pods by the sums of the node, which say nothing about single cards. Here each proposal becomes
+kube-scheduler proposes pods by the sums of the node, which do not show single cards. Here each proposal becomes
 the smallest set of pods after whose eviction the pod really fits, or the node drops out.
 """
 
@@ -29,7 +29,7 @@ from gas.extender.preemption.wire import PreemptArgs, Proposal, decode_preempt, 
 from gas.extender.readiness import check_ready
 from gas.extender.verdicts import PATIENCE, Turns
 from gas.ledger.eviction_cost import Evictable
-from gas.ledger.victims import Node, Victims, smallest_victims
+from gas.ledger.victims import CandidateNode, Victims, smallest_victims
 from gas.objects.stored import DisruptionBudget, Pod, PreemptorPod
 from gas.placement.choice import Footprint, footprint
 from gas.placement.need import PodNeed
@@ -49,7 +49,7 @@ LOWEST_PRIORITY = -(2**31)
 
 
 class Preemption:
-    """Decide which pods leave, from what watches brought in.
+    """Decide which pods leave, from what the watches have shown.
 
     budgets, nominations  fed by watches
     """
@@ -67,9 +67,8 @@ class Preemption:
 
     @property
     def hooks(self) -> Hooks:
-        """Its additions to every decision."""
         return Hooks(
-            closing=(self.nominations.kept_from,),
+            nominated=(self.nominations.nominated_for_others,),
             observers=(self.nominations,),
             handlers=(self.nominations,),
             hopeless=(self._decider.verdicts.hopeless,),
@@ -93,16 +92,16 @@ class Preemption:
         return (yield from self.victims(args.pod, need, args.proposals))
 
     def books(self) -> Mapping[str, object]:
-        """Return the nominated pods for /debug/books: the node of each, and the cards that are kept for it there."""
+        """Return the nominated pods for /debug/books: the node of each, and the cards nominated for it there."""
         return {
             "nominated": {
-                kept.nominated.uid: {
-                    "pod": kept.nominated.pod,
-                    "node": kept.nominated.node,
-                    "priority": kept.nominated.priority,
-                    "cards": cards_json(kept.footprint),
+                room.nominated.uid: {
+                    "pod": room.nominated.pod,
+                    "node": room.nominated.node,
+                    "priority": room.nominated.priority,
+                    "cards": cards_json(room.footprint),
                 }
-                for kept in self.nominations
+                for room in self.nominations
             }
         }
 
@@ -146,14 +145,14 @@ class Preemption:
         facts, free = self._nodes.facts(name), self._hosts.free_amounts(name)
         if facts is None or free is None:
             return None
-        kept = self.nominations.kept_on(name, pod)
-        for each in kept:
+        rooms = self.nominations.rooms_of_others(name, pod)
+        for each in rooms:
             for resource, amount in each.nominated.requests:
                 if resource in free:
                     free[resource] -= amount
-        node = Node(
+        node = CandidateNode(
             inventory=facts.inventory,
-            sums=self._ledger.sums(name, [each.footprint for each in kept]),
+            sums=self._ledger.sums(name, [each.footprint for each in rooms]),
             free=free,
         )
         allowed: list[int] = []
@@ -171,8 +170,8 @@ class Preemption:
     def _in_the_way(self, requests: SortedAmounts, free: Mapping[str, int], proposal: Proposal) -> frozenset[str]:
         """Return the proposed pods that are in the way of a pod for other reasons than resources.
 
-        kube-scheduler proposes no pod that could stay beside all others that it does not propose. So if the node had
-        enough of everything with such a pod back on it, something else is in its way.
+        kube-scheduler proposes no pod that could stay if the others leave. So if the node had enough of everything with
+        such a pod back on it, the pod is in the way for another reason.
         """
         freed = dict(free)
         for uid in proposal.uids:
@@ -192,9 +191,9 @@ class Preemption:
     ) -> list[Evictable]:
         """Return the pods that may leave a node, the most important first, and fill ``allowed`` for their budgets.
 
-        Proposed pods without cards, or not known here, leave in any case: what kube-scheduler needs them gone for is
-        not known here. So do those ``in_the_way`` for other reasons than resources. All other pods are GPU pods of
-        lower priority, proposed or not.
+        Proposed pods that have no cards, or are not known here, leave in any case, since the reason why kube-scheduler
+        proposed them is not known here. So do those ``in_the_way`` for other reasons than resources. All other pods are
+        GPU pods of lower priority, proposed or not.
         """
         bookings = self._ledger.on_node(node)
         positions: dict[tuple[str | None, str], int] = {}
@@ -234,13 +233,13 @@ def _position(budget: DisruptionBudget, positions: dict[tuple[str | None, str], 
 
 
 class Preempt:
-    """Called with the body of a request, returns the body of the response.
+    """Decide preempt requests: called with the body of a request, returns the body of the response.
 
-    Raises Unreadable if the body is not JSON, BadRequest if it is no request, and NotReady while this replica may not
-    decide.
+    Raises Unreadable if the body is not JSON, BadRequest if it is not a valid request, and NotReady while this replica
+    may not decide.
 
     A review of a Binding may be forged, and what it reserved is free again after a moment. So no pod is evicted because
-    of one: reviews for the proposed nodes are settled first, and nodes that have an open one all the same drop out.
+    of one: reviews for the proposed nodes are settled first, and nodes that still have an open one drop out.
 
     why_not_ready  returns the reason while this replica may not decide, else None
     """

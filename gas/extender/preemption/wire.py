@@ -13,10 +13,7 @@ from gas.objects.stored import ObjectMeta, PreemptorPod
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The pods that kube-scheduler would evict from a node.
-
-    violations  how many of them violate a disruption budget
-    """
+    """The pods that kube-scheduler would evict from a node; ``violations`` of them violate a disruption budget."""
 
     uids: tuple[str, ...]
     violations: int = 0
@@ -24,8 +21,6 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class PreemptArgs:
-    """One preempt request: a pod, and the proposal for each node."""
-
     pod: PreemptorPod
     proposals: Mapping[str, Proposal]
 

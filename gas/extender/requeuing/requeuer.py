@@ -1,4 +1,4 @@
-"""Requeuing of refused pods: kube-scheduler tries them again once cards became free.
+"""Make kube-scheduler try refused pods again once cards became free.
 
 kube-scheduler tries a refused pod again when something in the cluster changes, else after up to five minutes. It may
 ask before the freed cards are in the ledger, so after a release the extender changes something itself: an annotation
@@ -41,7 +41,7 @@ SCHEDULER_RETRIES = 300.0
 class Requeuer(Observer):
     """Patch at most one node at a time, then pause: one change makes kube-scheduler try all refused pods.
 
-    acts   returns whether this replica decides; while it does not, freed nodes are forgotten
+    acts  returns whether this replica decides; while it does not, freed nodes are forgotten
     """
 
     def __init__(
@@ -78,7 +78,6 @@ class Requeuer(Observer):
         self._freed.add(*(name for name, _ in self._decider.nodes))
 
     async def run(self) -> NoReturn:
-        """Patch nodes as they are freed, until cancelled."""
         while True:
             freed = await self._freed.take()
             if not self._acts():
@@ -96,7 +95,7 @@ class Requeuer(Observer):
             await asyncio.sleep(pause)
 
     def _has_refused_pods(self) -> bool:
-        """Return whether a pod may wait that was refused here, is being refused, or was by a replica that led before.
+        """Return whether a pod may be waiting that this replica or an earlier leader has refused or is refusing.
 
         kube-scheduler may ask before the watch shows the pod.
         """

@@ -19,8 +19,6 @@ def _node_score(text: str) -> NodeScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringFlags(PartFlags):
-    """The flags of the scores of nodes."""
-
     node_score: NodeScore = flag(
         "node-score",
         _node_score,

@@ -1,4 +1,4 @@
-"""Scores of nodes for pods: what placing a pod on each node costs, remembered for nodes in equal states. No I/O.
+"""Score nodes by what placing a pod on each costs, remembering costs for nodes in equal states. No I/O.
 
 The policies and their costs are in `gas.placement.node_cost`. What pods ask for is learned here from those that arrive.
 """
@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from cachetools import LRUCache
 
 from gas.extender.decider import Decider
-from gas.extender.hooks import NO_CARDS, Observer, ReservedCards
+from gas.extender.hooks import NO_CARDS, NominatedCards, Observer
 from gas.extender.host_resources import CPU, MEMORY, PODS, HostFree
 from gas.extender.verdicts import SPARE_STATES, TimeBudget, Turns
 from gas.placement.choice import Footprint, footprint
@@ -68,10 +68,7 @@ class Pool(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Everything that the cost of placing a pod on a node depends on.
-
-    cards  number of the state of its cards, see `NodeStates`
-    """
+    """Everything that the cost of placing a pod on a node depends on; ``cards`` is a number of `NodeStates`."""
 
     cards: int
     free: HostFree | None
@@ -81,10 +78,8 @@ class _State(NamedTuple):
 class Scores(Observer):
     """The costs of placing pods on named nodes.
 
-    The cost for a state is remembered, not that of a node, as in `gas.extender.verdicts`. It is forgotten when the mix
-    of the pods that are asked for is made anew.
-
-    policy  for pods that choose none
+    The cost for a state is remembered, not that of a node, as in `gas.extender.verdicts`. It is forgotten when a new
+    mix is made of the pods that were asked for. ``policy`` is for pods that choose none.
     """
 
     def __init__(self, policy: NodeScore, decider: Decider) -> None:
@@ -110,20 +105,18 @@ class Scores(Observer):
         self._costs: OrderedDict[tuple[PodNeed, SortedAmounts], dict[int, int | None]] = OrderedDict()
 
     def node_changed(self, node: str) -> None:
-        """Forget the state of a node that has changed, or whose bookings have."""
         self._of_node.pop(node, None)
 
     def capacity_changed(self, node: str) -> None:
-        """Forget what a node has and what of it is free."""
         self._pools.pop(node, None)
         self._of_node.pop(node, None)
 
     def learn(
         self, uid: str, need: PodNeed, requests: SortedAmounts, restriction: Hashable = None, names: Iterable[str] = ()
     ) -> None:
-        """Take in a pod that has arrived, once.
+        """Learn from a pod that has arrived, once.
 
-        restriction  names the rule by which it may use some of the nodes only, None if it may use all
+        restriction  names the rule by which it may use only some of the nodes, None if it may use all
         names        nodes that it may use
         """
         if restriction is not None:
@@ -139,13 +132,11 @@ class Scores(Observer):
         need: PodNeed,
         requests: SortedAmounts,
         names: Sequence[str],
-        kept: ReservedCards = NO_CARDS,
+        nominated: NominatedCards = NO_CARDS,
     ) -> Turns[list[int | None]]:
         """Return the cost of placing a pod on each named node, in their order; None where it has no room.
 
-        Its cards will be chosen as this assumes, see `chosen_need`.
-
-        kept  by node, cards that are kept for other pods, so they count as booked
+        Its cards will be chosen as this assumes, see `chosen_need`. Cards of ``nominated``, by node, count as booked.
         """
         self._refresh()
         asked = self._scored(need)
@@ -154,19 +145,19 @@ class Scores(Observer):
         known = _latest(self._costs, (asked, requests))
         # One pass without a line of Python for each name; most costs are known. None is never a key.
         costs: list[int | None] = list(map(known.get, map(self._of_node.get, names)))  # type: ignore[arg-type]
-        missing = [at for at, cost in enumerate(costs) if cost is None or (kept and names[at] in kept)]
+        missing = [at for at, cost in enumerate(costs) if cost is None or (nominated and names[at] in nominated)]
         budget = TimeBudget(self._step_limit, self._clock)
         for at in missing:
             name = names[at]
             number = self._of_node.get(name) or self._number(name)
-            if number in known and name not in kept:
+            if number in known and name not in nominated:
                 costs[at] = known[number]
                 continue
             steps = budget.steps()
             found = None
             if number and steps:
-                found = self._cost(asked, requests, name, number, steps=steps, kept=kept.get(name, ()))
-            if steps == self._step_limit and name not in kept:
+                found = self._cost(asked, requests, name, number, steps=steps, nominated=nominated.get(name, ()))
+            if steps == self._step_limit and name not in nominated:
                 known[number] = found
             costs[at] = found
             if budget.turn_is_over():
@@ -181,7 +172,7 @@ class Scores(Observer):
         need: PodNeed,
         requests: SortedAmounts,
         nodes: Mapping[str, tuple[NodeFacts, HostFree | None]],
-        kept: ReservedCards = NO_CARDS,
+        nominated: NominatedCards = NO_CARDS,
     ) -> Turns[list[int | None]]:
         """Return the same for nodes that a request describes, with what is booked under their names."""
         self._refresh()
@@ -192,7 +183,7 @@ class Scores(Observer):
         costs: list[int | None] = []
         for name, (facts, free) in nodes.items():
             steps = budget.steps()
-            change = self._effect(asked, name, facts.inventory, steps, kept.get(name, ())) if steps else None
+            change = self._effect(asked, name, facts.inventory, steps, nominated.get(name, ())) if steps else None
             pool = self._pool(name)
             pressure = self._pressures.get(pool, 0.0) if pool is not None else 0.0
             costs.append(None if change is None else self._policy_cost(asked, change, free, requests, pressure))
@@ -210,7 +201,6 @@ class Scores(Observer):
         return need if inventory is not None and inventory.preferred_card is not None else assumed
 
     def policy(self, need: PodNeed) -> NodeScore:
-        """Return the policy for a pod."""
         return self._policy if need.node_score is None else need.node_score
 
     def mix(self) -> tuple[Mix, Mapping[Pool, float]]:
@@ -220,7 +210,7 @@ class Scores(Observer):
     def _scored(self, need: PodNeed) -> PodNeed:
         """Return the need with the order of cards by which waste is least, unless the pod or the cluster has another.
 
-        A card that its node prefers keeps its place: such a node is asked with the need as it is. While nothing is
+        A card that its node prefers keeps its place: such a node is judged with the need as it is. While nothing is
         known of what pods ask for, the first card that fits is as good as any.
         """
         if not self._mix.asked:
@@ -256,25 +246,25 @@ class Scores(Observer):
         number: int,
         *,
         steps: int,
-        kept: Sequence[Footprint],
+        nominated: Sequence[Footprint],
     ) -> int | None:
         state = self._by_number[number]
         effects = _latest(self._effects, need)
-        if state.cards in effects and not kept:
+        if state.cards in effects and not nominated:
             change = effects[state.cards]
         else:
             facts = self._nodes.facts(node)
-            change = None if facts is None else self._effect(need, node, facts.inventory, steps, kept)
-            if steps == self._step_limit and not kept:
+            change = None if facts is None else self._effect(need, node, facts.inventory, steps, nominated)
+            if steps == self._step_limit and not nominated:
                 effects[state.cards] = change
         if change is None:
             return None
         return self._policy_cost(need, change, state.free, requests, self._pressures.get(state.pool, 0.0))
 
     def _effect(
-        self, need: PodNeed, node: str, inventory: Inventory, steps: int, kept: Sequence[Footprint]
+        self, need: PodNeed, node: str, inventory: Inventory, steps: int, nominated: Sequence[Footprint]
     ) -> Effect | None:
-        usage = self._ledger.sums(node, kept).usage() if kept else self._ledger.usage(node)
+        usage = self._ledger.sums(node, nominated).usage() if nominated else self._ledger.usage(node)
         if inventory.preferred_card is not None and isinstance(need.order, LeastWaste):
             need = replace(need, order=DEFAULT_ORDER)
         choice = place(need, inventory, usage, step_limit=steps)
@@ -336,8 +326,8 @@ def as_scores(names: Sequence[str], costs: Sequence[int | None]) -> Iterator[tup
 
     Of nodes with the same cost, the first by name has the highest score: kube-scheduler chooses among equal scores at
     random, which scatters pods. A difference in cost, however small, is worth more than all of kube-scheduler's own
-    plugins. How large it is does not matter, so scores of n nodes differ by at most (IN_TREE + 1) * (n - 1).
-    A node without room comes last.
+    plugins. Its size does not matter, so scores of n nodes differ by at most (IN_TREE + 1) * (n - 1). A node without
+    room comes last.
     """
     no_room = max((cost for cost in costs if cost is not None), default=0) + 1
     ranked = [no_room if cost is None else cost for cost in costs]
@@ -352,7 +342,7 @@ def as_scores(names: Sequence[str], costs: Sequence[int | None]) -> Iterator[tup
 
 
 def _latest(remembered: OrderedDict[Key, dict[int, Value]], key: Key) -> dict[int, Value]:
-    """Return what is remembered under a key, which becomes the one that was asked about last."""
+    """Return what is remembered under a key, and make the key the one that was asked about last."""
     found = remembered.pop(key, {})
     remembered[key] = found
     return found

@@ -1,4 +1,4 @@
-"""The scores of nodes for single pods, what is learned from each pod that arrives, and the verb prioritize."""
+"""Score nodes for single pods, learn from each pod that arrives, and serve the verb prioritize."""
 
 from __future__ import annotations
 
@@ -26,10 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Scoring:
-    """Score nodes by what the pods that have arrived ask for.
-
-    policy  for pods that choose none
-    """
+    """Score nodes by what the pods that have arrived ask for. ``policy`` is for pods that choose none."""
 
     def __init__(self, policy: NodeScore, decider: Decider) -> None:
         decider.count_hosts()
@@ -39,13 +36,12 @@ class Scoring:
 
     @property
     def hooks(self) -> Hooks:
-        """Its additions to every decision."""
         return Hooks(asked=(self._learn,), choosing=(self._need_to_choose,), observers=(self.scores,))
 
     def prioritize(self, args: FilterArgs) -> Turns[list[tuple[str, int]]]:
-        """Score nodes for a pod: (name, score) in the order in which they were asked about, the highest score best.
+        """Score nodes for a pod: (name, score) in the order of the request, the highest score best. Books nothing.
 
-        All are 0 if no node is to be preferred, also for a pod whose need cannot be read. Books nothing.
+        All are 0 if no node is to be preferred, also for a pod whose need cannot be read.
         """
         names = args.node_names or [] if args.nodes is None else [sent.node.name for sent in args.nodes]
         scores = self.scores
@@ -55,15 +51,15 @@ class Scoring:
             return [(name, 0) for name in names]
         if scores.policy(need) is NodeScore.NONE:
             return [(name, 0) for name in names]
-        requests, reserved = pod_requests(args.pod), self._decider.reserved_for_others(args.pod)
+        requests, nominated = pod_requests(args.pod), self._decider.nominated_for_others(args.pod)
         if args.nodes is None:
-            costs = yield from scores.of(args.pod.uid, need, requests, names, reserved)
+            costs = yield from scores.of(args.pod.uid, need, requests, names, nominated)
         else:
             facts = self._decider.nodes.as_sent(each.node for each in args.nodes)
             free = {each.node.name: self._decider.hosts.free_of(each.node) for each in args.nodes}
             names = list(facts)
             sent = {name: (facts[name], free[name]) for name in names}
-            costs = yield from scores.as_sent(args.pod.uid, need, requests, sent, reserved)
+            costs = yield from scores.as_sent(args.pod.uid, need, requests, sent, nominated)
         return list(as_scores(names, costs))
 
     def demand_json(self) -> bytes:
@@ -71,8 +67,8 @@ class Scoring:
 
         arrivals  how many pods were learned from
         pods      the shapes that the costs in use are made from: cards, amounts of each card, their number (older pods
-                  count for less than one), and what they request beside cards
-        cards     by kind of card: what pods request beside a whole card, and by hundredths of a card that are left how
+                  count for less than one), and what they request besides cards
+        cards     by kind of card: what pods request besides a whole card, and by hundredths of a card that are left how
                   many thousandths will stay unused
         pressure  how much pods that are limited to some nodes ask for cards of a kind of node; 1 is all of them
         """
@@ -119,12 +115,11 @@ class Scoring:
         self.scores.learn(pod.uid, need, pod_requests(pod), restriction, names)
 
     def _need_to_choose(self, uid: str, need: PodNeed, facts: NodeFacts | None) -> PodNeed:
-        """Return the need with which the cards are chosen on a node: those that its score assumed."""
         return self.scores.chosen_need(uid, need, None if facts is None else facts.inventory)
 
 
 class Prioritize:
-    """Called with the body of a request, returns the body of the response.
+    """Score nodes on request: called with the body of a request, returns the body of the response.
 
     Raises Unreadable if the body is not JSON, BadRequest if it is not a valid request, and NotReady while this replica
     may not decide: the response has no field for an error, and kube-scheduler then goes on without these scores.

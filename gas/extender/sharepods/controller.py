@@ -1,6 +1,6 @@
 """Make a pod for each SharePod, and copy the pod's status and metadata back.
 
-Watches keep what exists in memory; a single task compares it with what should be, one SharePod at a time, while this
+Watches hold what exists in memory; a single task compares it with what should be, one SharePod at a time, while this
 replica decides. Deleting a SharePod needs no work here: its pod belongs to it, so the garbage collector deletes it.
 """
 
@@ -104,7 +104,6 @@ class SharePods:
             self._add(key)
 
     async def run(self) -> NoReturn:
-        """Act on what the two watches show, until cancelled."""
         await self.share_watch.synced.wait()
         await self.pod_watch.synced.wait()
         while True:
@@ -129,7 +128,7 @@ class SharePods:
         self._woken.set()
 
     def _add_later(self, key: str) -> None:
-        """Try a SharePod again after a pause; at most one pause for each is under way, however often it changes."""
+        """Try a SharePod again after a pause; at most one pause runs for each, however often it changes."""
         if key not in self._paused:
             self._paused.add(key)
             asyncio.get_running_loop().call_later(self._retry_pause, self._resume, key)
@@ -181,7 +180,7 @@ class SharePods:
         return made
 
     async def _say(self, share: SharePod, sentence: str) -> None:
-        """Write a sentence in the status, beside what it shows of a pod."""
+        """Write a sentence in the status, next to what it shows of a pod."""
         await self._show(share, {**(share.status or {}), "message": sentence})
 
     async def _show(self, share: SharePod, status: dict[str, object]) -> None:

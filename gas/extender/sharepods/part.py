@@ -12,8 +12,6 @@ from gas.extender.part import Additions, Core, Part
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharePodFlags(PartFlags):
-    """The flags of SharePods."""
-
     sharepods: bool = switch(
         "sharepods",
         "Make the pods of SharePods (kubeshare.nthu/v1), and copy their status and metadata, with the vocabulary "
@@ -43,7 +41,7 @@ def _build(core: Core) -> Additions:
 
 
 def _permissions(_flags: Flags, _namespace: str) -> frozenset[Permission]:
-    """Return those of the controller; finalizers: to own pods where the API server checks owner references."""
+    """Return those of the controller. Finalizers: to own pods where the API server checks owner references."""
     group = "kubeshare.nthu"
     return (
         permissions_on("pods", "create")

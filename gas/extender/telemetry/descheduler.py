@@ -1,4 +1,4 @@
-"""Sets the deschedule label on pods that hold cards or tiles that a telemetry label closes."""
+"""Set the deschedule label on pods that hold cards or tiles that a telemetry label closes."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ MOST_PATCHED = 10_000
 class Descheduler(Observer):
     """Label the pods that should leave, and only those, whenever their node, its bookings or they change.
 
-    A pod that the extender labels gets an annotation beside the label, so that only such labels are removed: one that a
-    user or another program set stays, whatever its value.
+    A pod that the extender labels also gets an annotation, so that only such labels are removed: one that a user or
+    another program set stays, whatever its value.
 
-    labelled  UIDs of bound GPU pods that carry the label or our mark of it
+    labelled  UIDs of bound GPU pods that carry the label or the extender's mark of it
     acts      returns whether this replica decides
     """
 
@@ -89,11 +89,9 @@ class Descheduler(Observer):
 
     @property
     def hooks(self) -> Hooks:
-        """Its additions to every decision."""
         return Hooks(observers=(self,), bound_names=(DESCHEDULE_POD_LABEL, DESCHEDULED_BY_US))
 
     async def run(self) -> NoReturn:
-        """Compare nodes as they change, until cancelled."""
         while True:
             nodes = await self._changed.take()
             if not self._acts():

@@ -395,18 +395,20 @@ def test_remembered_verdicts_are_right_whatever_is_kept(
             cluster.add_node(node, cards=2, i915=8, millicores=2000, labels=labels)
         nominations = cluster.preemption.nominations
         remembered = {at: nominations.on(at) for at in "nm"}
-        nominations._kept.clear()
+        nominations._rooms.clear()
         assert remembered == {at: nominations.on(at) for at in "nm"}
         asking = priority_pod("asking", share(millicores), priority=priority, annotations=dict(company))
         need = decider.need(_decoded(asking))
-        kept = nominations.kept_from(_decoded(asking))
+        nominated = nominations.nominated_for_others(_decoded(asking))
         fresh = at_once(
-            Verdicts(decider.nodes, decider.ledger, step_limit=5000, clock=lambda: 0.0).of(need, ["n", "m"], kept)
+            Verdicts(decider.nodes, decider.ledger, step_limit=5000, clock=lambda: 0.0).of(need, ["n", "m"], nominated)
         )
         passing = list(cluster.filter(asking, "n", "m").passing)
         assert passing == [at for at, verdict in zip("nm", fresh, strict=True) if verdict.refusal is None]
         for at in "nm":
-            footprints = [each.footprint for each in cluster.preemption.nominations.kept_on(at, _decoded(asking))]
+            footprints = [
+                each.footprint for each in cluster.preemption.nominations.rooms_of_others(at, _decoded(asking))
+            ]
             sums = decider.ledger.sums(at, footprints)
             facts = decider.nodes.facts(at)
             assert facts is not None
