@@ -1,4 +1,4 @@
-"""The decision as it is written on a pod, and the receipt of the cards that its node handed out.
+"""Write and read the decision on a pod, and the receipt of the cards that its node handed out.
 
 Cards: ``card0,card1|card2``. Containers are separated by ``|``, the cards of one by ``,``. A container without cards
 leaves its place empty: ``card0||card1`` (contract E3.1). Tiles: ``card0:gt0+gt1,card1:gt0|card2:gt1``, with the tiles
@@ -31,11 +31,7 @@ _TILE = re.compile(r"gt(0|[1-9][0-9]{0,8})", re.ASCII)
 
 
 class MalformedAnnotation(GasError):
-    """An annotation about cards or tiles is invalid.
-
-    annotation  its name
-    reason      what is wrong with it
-    """
+    """An annotation about cards or tiles is invalid; ``reason`` is what is wrong with it."""
 
     def __init__(self, annotation: str, reason: str) -> None:
         super().__init__(f"annotation {annotation}: {reason}")
@@ -44,15 +40,11 @@ class MalformedAnnotation(GasError):
 
 
 def format_container_cards(containers: Sequence[Sequence[Card]]) -> str:
-    """Return the text for the cards of each container; a pod has at least one container."""
     return "|".join(",".join(map(str, cards)) for cards in containers)
 
 
 def parse_container_cards(text: str, annotation: str = names.CONTAINER_CARDS) -> tuple[tuple[Card, ...], ...]:
-    """Parse the cards of each container, in the order of the text.
-
-    Only the form is checked. Raises MalformedAnnotation, whose sentence names ``annotation``.
-    """
+    """Parse the cards of each container. Only the form is checked. Raises MalformedAnnotation."""
     _check_length(annotation, text)
     try:
         return tuple(tuple(Card.parse(name) for name in place.split(",")) if place else () for place in text.split("|"))
@@ -63,15 +55,13 @@ def parse_container_cards(text: str, annotation: str = names.CONTAINER_CARDS) ->
 
 
 def format_container_tiles(containers: Sequence[Sequence[CardTiles]]) -> str:
-    """Return the text for the tiles of each container; a pod has at least one container."""
     return "|".join(",".join(map(_format_card, cards)) for cards in containers)
 
 
 def parse_container_tiles(text: str, annotation: str = names.CONTAINER_TILES) -> tuple[tuple[CardTiles, ...], ...]:
-    """Parse the tiles of each container, in the order of the text.
+    """Parse the tiles of each container. Only the form is checked. Raises MalformedAnnotation.
 
-    Only the form is checked. An empty part between two ``,`` is a card without tiles, as the original wrote it.
-    Raises MalformedAnnotation, whose sentence names ``annotation``.
+    An empty part between two ``,`` is a card without tiles, as the original wrote it.
     """
     _check_length(annotation, text)
     return tuple(tuple(_parse_card(part, annotation) for part in place.split(",") if part) for place in text.split("|"))
@@ -105,10 +95,7 @@ def _malformed_tiles(annotation: str, found: str) -> MalformedAnnotation:
 
 
 class MalformedTiles(MalformedAnnotation):
-    """The cards of a decision are valid, but their tiles are not.
-
-    choice  the decision without tiles
-    """
+    """The cards of a decision are valid, but their tiles are not; ``choice`` is the decision without tiles."""
 
     def __init__(self, malformed: MalformedAnnotation, choice: Choice) -> None:
         super().__init__(malformed.annotation, malformed.reason)
@@ -218,7 +205,6 @@ def _read_cards(pod: Pod, need: PodNeed, part: _Part) -> tuple[tuple[Card, ...],
 
 
 def _with_tiles(pod: Pod, need: PodNeed, part: _Part, cards: Sequence[tuple[Card, ...]]) -> tuple[ContainerChoice, ...]:
-    """Return the choice of each container: its cards, and their tiles from one annotation."""
     containers, cards = need.containers[part.containers], cards[part.containers]
     if not pod.annotations.get(part.cards) or not (text := pod.annotations.get(part.tiles)):
         return tuple(map(ContainerChoice, cards))

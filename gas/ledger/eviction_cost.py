@@ -1,4 +1,4 @@
-"""The cost of evicting pods from a node, by which sets of victims are compared. Plain code over values."""
+"""Compare sets of victims by the cost of evicting them from a node. Plain code over values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Evictable:
     """A pod that may have to leave its node.
 
     footprint  what it holds of each card
-    requests   what it requests of the node besides its cards
+    requests   of the node, apart from its cards
     budgets    positions of the disruption budgets that count it
     leaving    whether it is being deleted already
     must_go    whether it leaves in any case, for a reason that is not known here
@@ -66,14 +66,13 @@ class Costs:
         self._part = {pod.uid: self._part_of(pod) for pod in pods}
 
     def of(self, pods: Collection[Evictable]) -> Cost:
-        """Return the cost of a set of pods."""
         staying = self.in_order(pod for pod in pods if not pod.leaving)
         counts = Counter(pod.priority for pod in staying)
         violations = violating((pod.budgets for pod in staying), self._allowed)
         return (violations, *(counts[level] for level in self._levels), len(pods))
 
     def least(self, pods: Iterable[Evictable]) -> Cost:
-        """Return what pods that hold a card add at least to the cost of any set, as this card's part, in units.
+        """Return a lower bound of what pods that hold a card add to the cost of any set, as this card's part, in units.
 
         These parts can be added for several cards, because each pod is divided among the cards that it holds. A
         disruption budget counts only if every disruption violates it.
@@ -81,7 +80,6 @@ class Costs:
         return total(self._part[pod.uid] for pod in pods) or (0,) * (2 + len(self._levels))
 
     def in_units(self, cost: Cost) -> Cost:
-        """Return a cost in the units of `least`."""
         return tuple(part * self.unit for part in cost)
 
     def expense(self, pod: Evictable) -> tuple[object, ...]:

@@ -23,7 +23,10 @@ the memory of nested sets."""
 
 
 class State(enum.Enum):
-    """RESERVED: decided, but the pod was not yet seen bound. HELD: the pod's object shows it bound with these cards."""
+    """RESERVED: decided, but the pod was not yet seen bound. HELD: the pod's object shows it bound with these cards.
+
+    Cards that are nominated for a pod are not booked here, see `gas.extender.hooks.NominatedCards`.
+    """
 
     RESERVED = "reserved"
     HELD = "held"
@@ -31,11 +34,7 @@ class State(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """The cards that one pod holds on one node.
-
-    pod   ``namespace/name``, for messages
-    node  name of the node
-    """
+    """The cards that one pod (``namespace/name``) holds on one node."""
 
     pod: str
     node: str
@@ -56,9 +55,9 @@ _NO_NAMES: Mapping[Card, frozenset[str]] = MappingProxyType({})
 
 
 class NodeSums:
-    """Sums over the bookings of one node, kept so that `usage` does not walk over pods.
+    """Sums over the bookings of one node, maintained so that `usage` does not walk over pods.
 
-    Whoever needs to know what would be if pods left or came makes sums of their own: `Ledger.sums`.
+    To find out what would be if pods left or came, make separate sums: `Ledger.sums`.
     """
 
     __slots__ = ("amounts", "companies", "containers", "holders", "names", "tiles", "uids")
@@ -107,7 +106,7 @@ class NodeSums:
                 _discount(self.names, card, footprint.named)
 
     def usage(self) -> Usage:
-        """Return the sums: a view of the present state, to be read at once and not kept."""
+        """Return the sums: a view of the present state, to be read at once."""
         return Usage(
             amounts=self.amounts,
             tiles={card: frozenset(counts) for card, counts in self.tiles.items()},
@@ -148,7 +147,7 @@ def _count(counts: dict[Card, dict[T, int]], card: Card, what: T) -> None:
 
 
 def _discount(counts: dict[Card, dict[T, int]], card: Card, what: T) -> None:
-    """Undo one `_count`. What is not counted any more is dropped, so equal sums are equal dictionaries."""
+    """Undo one `_count`. Keys without a count are dropped, so equal sums are equal dictionaries."""
     of_card = counts[card]
     of_card[what] -= 1
     if not of_card[what]:
@@ -165,8 +164,8 @@ class Ledger:
            `-----------------hold (after a restart, or bound by others)--> held
 
     Bookings are by pod UID: a recreated pod of the same name is another pod. A repeated transition changes nothing.
-    `hold` with other cards than those booked is a correction; the caller decides whether to believe it.
-    ``on_change`` is called with the node's name whenever what is booked on that node has changed.
+    `hold` with other cards than those booked is a correction; the caller decides whether to trust it. ``on_change`` is
+    called with the node's name whenever what is booked on that node has changed.
     """
 
     def __init__(self, on_change: Callable[[str], None] = lambda _node: None) -> None:
@@ -181,7 +180,7 @@ class Ledger:
         self._put(uid, Booking(pod, node, footprint, State.RESERVED))
 
     def cancel(self, uid: str) -> bool:
-        """Take a reservation back and return whether there was one. A booking that is held stays."""
+        """Cancel a reservation and return whether there was one. A booking that is held stays."""
         booked = self._bookings.get(uid)
         if booked is None or booked.state is State.HELD:
             return False
@@ -214,7 +213,6 @@ class Ledger:
         return self._take(uid) if uid in self._bookings else None
 
     def booking(self, uid: str) -> Booking | None:
-        """Return the booking of a pod, None if it has none."""
         return self._bookings.get(uid)
 
     def bookings(self) -> Iterator[tuple[str, Booking]]:
@@ -227,12 +225,12 @@ class Ledger:
         return {uid: self._bookings[uid] for uid in sums.uids} if sums else {}
 
     def usage(self, node: str) -> Usage:
-        """Return the sums of the bookings of a node: a view of the present state, to be read at once and not kept."""
+        """Return the sums of the bookings of a node, see `NodeSums.usage`."""
         sums = self._nodes.get(node)
         return UNUSED if sums is None else sums.usage()
 
     def state(self, node: str) -> LedgerState:
-        """Return the value of `usage`: equal for nodes with equal sums, whichever pods hold them."""
+        """Return the value of `usage`, see `NodeSums.state`."""
         sums = self._nodes.get(node)
         return () if sums is None else sums.state()
 
@@ -251,7 +249,6 @@ class Ledger:
         return MappingProxyType(sums.holders) if sums else {}
 
     def nodes(self) -> tuple[str, ...]:
-        """Return the nodes that have any booking."""
         return tuple(self._nodes)
 
     def _put(self, uid: str, booking: Booking) -> None:

@@ -1,4 +1,4 @@
-"""The cards that a pod may use, the order in which they are tried, groups that must not be mixed, and linked pairs.
+"""Order the cards that a pod may use, and find groups that must not be mixed and linked pairs.
 
 The rules: contract E6.1 to E6.6 and E7.8. The original makes a new list of candidates for every single card. Here one
 list for each container gives the same result: while a container is placed, the order can change only for the cards that
@@ -20,10 +20,9 @@ from gas.values.cards import Card, Tile
 
 
 def usable_cards(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[Card, ...]:
-    """Return the cards that no rule closes.
+    """Return the cards that no rule closes, in natural order.
 
-    They are in natural order, except that the node's preferred card comes first as in `preferred_first`, unless the pod
-    has another order of cards.
+    With that order the node's preferred card comes first, see `preferred_first`; a pod's own order of cards ignores it.
     """
     cards: Iterable[Card] = inventory.capacity
     if (preferred := preferred_card(need, inventory)) is not None:
@@ -84,7 +83,7 @@ class Candidates:
     - Every further card is the one closest to the first card, and of equally close ones the first in the order of the
       need. The first card itself counts as close as the closest of the others, for the pod's other containers.
 
-    near   whether the order depends on the pod's first card, so that `of` must be asked again after it
+    near   whether the order depends on the pod's first card, so that `of` must be called again after it
     links  None for a pod whose cards need not be linked
     """
 
@@ -104,9 +103,8 @@ class Candidates:
     def of(self, request: Request, cards: Sequence[Card], picks: Picks) -> Sequence[Card]:
         """Return ``cards`` in the order to try. With nearness, cards without room for the request are left out.
 
-        Cards that are equal in the order of the need keep the order of ``cards``.
-
-        picks  what the pod has so far, its first card first
+        Cards that are equal in the order of the need stay in the order of ``cards``. ``picks`` is what the pod has so
+        far, its first card first.
         """
         if self._keeps_order:
             return cards
@@ -131,10 +129,7 @@ class Candidates:
         return sorted(keys, key=lambda card: (-close.get(card, 0), keys[card]))
 
     def of_sets(self, request: Request, cards: Sequence[Card], picks: Picks) -> Sequence[Card]:
-        """Return ``cards`` in the order in which sets of them are tried; the first ones are those nearest to the first.
-
-        picks  as in `of`
-        """
+        """Return ``cards`` in the order in which sets of them are tried: after the first card those nearest to it."""
         ordered = self.of(request, cards, picks)
         if not self.near or picks or not ordered:
             return ordered
@@ -142,7 +137,6 @@ class Candidates:
         return [first, *self.of(request, others, {request.index: (Pick((first,)),)})]
 
     def _neighbours(self, card: Card, keys: Mapping[Card, tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:
-        """Return how close each other card is and its key, best first."""
         close = self.inventory.closeness(card)
         return sorted((-close.get(other, 0), key) for other, key in keys.items() if other != card)
 
@@ -159,7 +153,6 @@ class CardUse:
         self._picks = picks
 
     def used(self, card: Card, name: str) -> int:
-        """Return how much of a resource is used on a card."""
         return self._of.inventory.capacity[card].get(name, 0) - self.left(card, name)
 
     def left(self, card: Card, name: str) -> int:
@@ -172,7 +165,6 @@ class CardUse:
         )
 
     def containers(self, card: Card) -> int:
-        """Return how many containers have a card."""
         of_pod = sum(
             len(request.positions)
             for request in self._of.plan.requests
@@ -183,7 +175,6 @@ class CardUse:
         return self._of.usage.containers.get(card, 0) + of_pod
 
     def capacity(self, card: Card) -> Amounts:
-        """Return what a card has."""
         return self._of.inventory.capacity[card]
 
     def all_left(self, card: Card) -> dict[str, int]:
@@ -197,7 +188,7 @@ class CardUse:
         return left
 
     def wanted(self, card: Card) -> Amounts:
-        """Return what the container that is placed takes of a card."""
+        """Return what the container to be placed takes of a card."""
         return self._of.free.takes(self._request, card)
 
 
@@ -205,10 +196,9 @@ Links = Sequence[Link]
 
 
 def pairs(request: Request, cards: Sequence[Card], links: Links, free: FreeCapacity) -> list[Pick]:
-    """Return every pair of cards that has enough free, each pair of tiles once.
+    """Return every pair of cards that has enough free, each pair of tiles once. Pairs of the result may share a card.
 
     Links count in both directions. The order is that of ``cards``, then of the tiles of a card, then of the links.
-    Pairs of the result may share a card.
     """
     ends: dict[Tile, list[Tile]] = {}
     for link in links:

@@ -1,4 +1,4 @@
-"""The rules that close single cards to a pod. Everything about one rule is here, its refusal included.
+"""The rules that close single cards to a pod, each with its refusal.
 
 To add a rule: give `PodNeed` or `Inventory` a field, write the refusal, and append a `CardRule` to `CARD_RULES`.
 """
@@ -35,7 +35,6 @@ class CardRule:
 
 
 def closed_cards(need: PodNeed, inventory: Inventory, usage: Usage) -> frozenset[Card]:
-    """Return the cards that any rule closes."""
     closed = [cards for rule in CARD_RULES if (cards := rule.closed(need, inventory, usage))]
     return NO_CARDS.union(*closed) if closed else NO_CARDS
 
@@ -95,12 +94,10 @@ class ExclusionInTheWay(_InTheWay, kind="exclusion"):
 
 
 def _not_joined(inventory: Inventory, usage: Usage, may_join: Callable[[Collection[Company]], bool]) -> frozenset[Card]:
-    """Return the cards whose pods the pod must not join."""
     return frozenset(card for card in inventory.capacity if not may_join(usage.company_on(card)))
 
 
 def _with_equal_exclusion(usage: Usage, exclusion: str) -> Usage:
-    """Return the usage as if all pods had this exclusion."""
     return replace(
         usage,
         company={
@@ -115,7 +112,7 @@ class NamedCardInTheWay(_InTheWay, kind="card-name"):
 
 
 def cards_to_name(name: str, inventory: Inventory, usage: Usage) -> frozenset[Card]:
-    """Return the cards of which a pod may use one by this name: the one that has it, or else all that are idle.
+    """Return the cards of which a pod may use one by this name: those that have it, or else all that are idle.
 
     More than one card has the name if kubelet gave a pod another card than was decided.
     """

@@ -27,7 +27,7 @@ class ContainerChoice:
     Raises InvalidValue for a repeated card or tile, a negative or fractional tile, and for tiles without a card.
 
     cards  in the order in which they were chosen
-    tiles  the tiles of each of ``cards``, in the same order; empty if the container gets no tiles
+    tiles  of each of ``cards``, in the same order; empty if the container gets no tiles
     """
 
     cards: tuple[Card, ...] = ()
@@ -46,7 +46,7 @@ class ContainerChoice:
 class Choice:
     """The cards and tiles of a pod.
 
-    containers  the choice of each of the need's containers, in the order of the need
+    containers  in the order of the need's containers
     preferred   whether the pod got the card that the node prefers
     """
 
@@ -56,9 +56,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """The most that a pod takes of each card at any moment of its life.
-
-    Raises InvalidValue for a negative or fractional number.
+    """The most that a pod takes of each card at any moment of its life. Raises InvalidValue for an invalid number.
 
     Init containers run one after the other before the app containers, with the sidecars that started before them.
 
@@ -87,12 +85,11 @@ class Footprint:
 
 
 def footprint(need: PodNeed, choice: Choice, capacity: Mapping[Card, Amounts] = _UNKNOWN) -> Footprint:
-    """Return what a pod with this need takes if it gets this choice.
+    """Return what a pod with this need takes if it gets this choice. Raises InvalidValue if it is for other containers.
 
-    A container may have more or fewer cards than it needs, as a receipt may say: it takes its amounts of each of them.
-    Raises InvalidValue if the choice is not one of as many containers.
+    A container may have more or fewer cards than it needs, as a receipt may state: it takes its amounts of each.
 
-    capacity  what each card has; matters only to a need with ratios, which take nothing of a card that is not among it
+    capacity  what each card has; matters only to a need with ratios, which take nothing of a card that is missing in it
     """
     has: tuple[tuple[Card, SortedAmounts], ...] = ()
     if need.has_ratios:

@@ -45,11 +45,9 @@ def _scaled(plan: Plan, request: Request, card: Amounts, scales: Sequence[int]) 
 class FreeCapacity:
     """The free amounts of the given cards, by slot.
 
-    If the plan has ratios, the amounts of a resource asked for as a part of the card are in units that differ from
-    card to card: ``free`` and ``takes`` return plain amounts.
-
-    Every `take` has exactly one `give_back` with the same arguments. The usage it starts from is only read. Of
-    ``tiles``, no more is free than there are tiles to give out.
+    If the plan has ratios, the amounts of a resource asked for as a part of the card are in units that differ from card
+    to card: `free` and `takes` return plain amounts. Every `take` has exactly one `give_back` with the same arguments.
+    The usage it starts from is only read. Of ``tiles``, no more is free than there are tiles to give out.
     """
 
     __slots__ = ("_first", "_open_tiles", "_plan", "_scales", "_takes", "left")
@@ -110,7 +108,6 @@ class FreeCapacity:
         return left // self._scales[card][slot % len(self._plan.names)] if self._scales else left
 
     def takes(self, request: Request, card: Card) -> dict[str, int]:
-        """Return what one card of the request takes of this card."""
         if not self._takes:
             return dict(request.per_card)
         names = self._plan.names

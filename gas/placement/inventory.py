@@ -14,11 +14,11 @@ from gas.values.errors import InvalidValue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Company:
-    """The company labels of a pod; an empty text stands for a label that the pod does not have.
+    """The affinity labels of a pod; empty texts are labels that it does not have.
 
     affinity       a card must be idle or have a pod with the same affinity
     anti_affinity  a card must have no pod with the same anti-affinity
-    exclusion      all pods of a card must have the same exclusion; having none counts as a value, too
+    exclusion      all pods of a card must have the same exclusion; having none counts as a value as well
     """
 
     affinity: str = ""
@@ -30,11 +30,9 @@ class Company:
         return not self.affinity or not others or any(other.affinity == self.affinity for other in others)
 
     def has_no_anti_affinity(self, others: Collection[Company]) -> bool:
-        """Return whether anti-affinity lets a pod with these labels join the pods of a card."""
         return not self.anti_affinity or all(other.anti_affinity != self.anti_affinity for other in others)
 
     def has_same_exclusion(self, others: Collection[Company]) -> bool:
-        """Return whether exclusion lets a pod with these labels join the pods of a card."""
         return all(other.exclusion == self.exclusion for other in others)
 
 
@@ -60,14 +58,13 @@ class Inventory:
     Raises InvalidValue for a capacity that is negative or fractional, and for a field that names a card or a tile that
     the node does not have. Only ``disabled`` and ``preferred_card`` may name cards that the node does not have.
 
-    capacity         what each card has, in natural order of the cards; the amount of ``tiles`` is its number of tiles
+    capacity         in natural order of the cards; the amount of ``tiles`` is the number of a card's tiles
     disabled         cards on which nothing new may start
     closed_tiles     tiles that are not given out, by card
     preferred_card   the card to try first, if the node has it
     preferred_tiles  tiles to give first, best first, each once, by card
-    numa_groups      cards by NUMA node, each card once; None if the node says nothing about it
-    links            in the node's own order. Their tiles are not checked: a card that is not divided into tiles may be
-                     linked, too
+    numa_groups      cards by NUMA node, each card once; None if the node states no NUMA nodes
+    links            in the node's own order; their tiles are not checked, as cards without tiles may be linked, too
     boards           the cards that share a board, board by board, each card once
     other_names      cards by other names that a need may use in place of a card, such as a model or a PCI address
     """
@@ -168,11 +165,9 @@ class Usage:
     names: Mapping[Card, Collection[str]] = field(default_factory=dict)
 
     def is_idle(self, card: Card) -> bool:
-        """Return whether no pod has a card."""
         return not self.containers.get(card)
 
     def company_on(self, card: Card) -> Collection[Company]:
-        """Return the different labels of the pods on a card; nothing if the card is idle."""
         return () if self.is_idle(card) else self.company.get(card, _UNLABELLED)
 
 
@@ -184,7 +179,7 @@ UNUSED = Usage()
 def free_amount(inventory: Inventory, usage: Usage, card: Card, name: str) -> int:
     """Return how much of a resource is free on a card; negative if the node shrank below what is booked.
 
-    A closed tile is not free, also if no pod holds it (contract E8.11).
+    A closed tile is not free, even if no pod holds it (contract E8.11).
     """
     left = inventory.capacity.get(card, NOTHING).get(name, 0) - usage.amounts.get(card, NOTHING).get(name, 0)
     if name == TILES:

@@ -31,7 +31,6 @@ class Role(enum.Enum):
 class Scope(enum.Enum):
     """Where all cards of a pod come from.
 
-    ANYWHERE   from any cards of the node
     NUMA       from one NUMA group; from any cards if the node does not state its groups
     CARD       all containers get the same card
     NUMA_CARD  all containers get the same card, one of a NUMA group; any card if the node does not state its groups
@@ -44,7 +43,6 @@ class Scope(enum.Enum):
 
     @property
     def is_one_card(self) -> bool:
-        """True if all containers get the same card."""
         return self is Scope.CARD or self is Scope.NUMA_CARD
 
 
@@ -56,7 +54,7 @@ _SCOPES = frozenset(Scope)
 class ContainerNeed:
     """One container's need. Raises InvalidValue for a negative or fractional number and for amounts without a card.
 
-    count     how many different cards; 0 for a container that uses none
+    count     how many different cards
     per_card  what it takes of each of its cards. The amount of its count resource is the number of device ids on each
               card, mostly 1; the amount of ``tiles`` is the number of tiles on each card
     ratios    what it takes of each of its cards as a part of what the card has, at most one ratio of each resource
@@ -104,7 +102,7 @@ class ContainerNeed:
 class PodNeed:
     """A pod's need. Raises InvalidValue for a combination that no choice can meet.
 
-    Equal needs get equal answers from equal nodes, so a need serves as a key.
+    Equal needs get equal results on equal nodes, so a need serves as a key.
 
     containers       in the order in which kubelet starts them: init containers and sidecars, then app containers
     allowed          the only cards that may be used; None if all may. A text is another name of cards, see
@@ -112,8 +110,7 @@ class PodNeed:
     denied           cards that may not be used, named in the same way
     same_card        positions in ``containers`` of app containers that share one card; each has count 1 and no tiles
     linked           cards are given in pairs joined by a link, one tile of each; every count is even, tiles is 1
-    scope            where all cards come from; a pod of one card has containers of at most one card
-    order            the order in which cards are tried
+    scope            a pod of one card has containers of at most one card
     near             after the first card, the closest ones are tried first (`Inventory.closeness`)
     node_score       how nodes are scored for the pod; None leaves that to the cluster
     company          labels that decide with which other pods the pod shares a card
@@ -169,7 +166,7 @@ class PodNeed:
 
     @cached_property
     def most_slots(self) -> int:
-        """At most how many slots the containers take together, see `gas.placement.plan`."""
+        """An upper bound of the slots that the containers take together, see `gas.placement.plan`."""
         moments = 1 + sum(container.role is Role.INIT and container.count > 0 for container in self.containers)
         return sum(
             (len(container.per_card) + len(container.ratios)) * (moments if container.role is Role.SIDECAR else 1)

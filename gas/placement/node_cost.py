@@ -1,4 +1,4 @@
-"""The cost of a node's state: how much of its cards will stay unused, in thousandths of a card.
+"""Estimate the cost of a node's state: how much of its cards will stay unused, in thousandths of a card.
 
 It is the sum of two parts:
 
@@ -53,11 +53,7 @@ class Effect(NamedTuple):
 
 
 def effect(mix: Mix, inventory: Inventory, usage: Usage, footprint: Footprint) -> Effect:
-    """Return the effect of placing a pod.
-
-    usage      what is booked without the pod
-    footprint  what the pod takes
-    """
+    """Return the effect of placing a pod. ``usage`` is what is booked without it, ``footprint`` what it takes."""
     cards = before = after = waste = containers = left_of_pod = 0
     per_card: Mapping[str, float] = {}
     for card, capacity in inventory.capacity.items():
@@ -164,14 +160,13 @@ class Demand:
 
     @property
     def arrivals(self) -> int:
-        """How many pods were learned from."""
         return self._arrivals
 
     def learn(self, need: PodNeed, host: Amounts, restriction: Hashable = None) -> None:
-        """Learn from a pod that has arrived. A pod that needs no card teaches nothing.
+        """Learn from a pod that has arrived. A pod that needs no card is ignored.
 
         host         what it requests besides cards
-        restriction  names the rule by which it may use some of the nodes only, None if it may use all
+        restriction  names the rule by which it may use only some of the nodes, None if it may use all
         """
         shape = tuple(Part(request.count, request.per_card, request.ratios) for request in plan_of(need).staying)
         if not shape:
@@ -211,7 +206,7 @@ def pressures(
 ) -> dict[Pool, float]:
     """Return how much of each pool's cards would be asked for by pods that cannot go everywhere, at full demand.
 
-    1 means all of them; more than MOST_PRESSURE is not distinguished. Pools that no restricted pod may use are missing.
+    1 means all of them; the result is at most MOST_PRESSURE. Pools that no restricted pod may use are missing.
 
     card      the capacity that amounts are compared with, that of the most common card
     cards     how many cards each pool has

@@ -1,4 +1,4 @@
-"""Soft rules, which never decide whether a pod fits: the order in which its cards are tried, and how nodes are scored.
+"""Order the cards that are tried, and choose how nodes are scored: soft rules, which never decide whether a pod fits.
 
 `parse_card_order` and `str()` of an order have the same text form: ``natural``, ``least-used=millicores``. So have
 `parse_node_score` and `str()` of a policy. `gas.placement.node_cost` computes the scores.
@@ -28,7 +28,7 @@ class CardOrder(ABC):
 
     @abstractmethod
     def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
-        """Return the place of a card. All cards of one node have keys of the same length."""
+        """Return the sort key of a card. All cards of one node have keys of the same length."""
 
     def __str__(self) -> str:
         return self.name
@@ -36,7 +36,7 @@ class CardOrder(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Natural(CardOrder):
-    """``card2`` before ``card10``. The card that the node prefers comes first; every other order ignores it.
+    """Try ``card2`` before ``card10``. The card that the node prefers comes first; every other order ignores it.
 
     chosen  False if neither the pod nor the administrator has chosen an order, so that another may take its place
     """
@@ -179,7 +179,6 @@ NODE_SCORES = "|".join(NodeScore)
 
 
 def parse_node_score(text: str) -> NodeScore:
-    """Parse the text form of a policy. Raises InvalidValue."""
     try:
         return NodeScore(text.strip())
     except ValueError:

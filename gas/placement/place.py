@@ -1,4 +1,4 @@
-"""The decision for one pod on one node: its cards and tiles, or the reason why it does not fit."""
+"""Decide about one pod on one node: its cards and tiles, or the reason why it does not fit."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def place(
     *,
     step_limit: int = DEFAULT_STEP_LIMIT,
 ) -> Choice | Refusal:
-    """Choose cards and tiles for every container of the pod (contract E6.5 to E6.9).
+    """Choose cards and tiles for every container of the pod (contract E6.5 to E6.9). Deterministic.
 
     A pod that wants no card fits everywhere. Any other pod is refused only if no choice fits, or if the search was cut
-    short. Equal arguments give equal results.
+    short.
 
     usage       what is booked on the node; only read
     step_limit  the steps that the complete search may take, 0 for first fit alone; if they are not enough, the result

@@ -1,4 +1,4 @@
-"""A pod's need as requests and slots, prepared once and then asked of many nodes.
+"""Prepare a pod's need as requests and slots, once for many nodes.
 
 A pod's life has moments at which its cards must have enough free: one while each init container runs (with the
 sidecars that were started before it), and the last one, with all sidecars and app containers. One resource at one
@@ -51,15 +51,14 @@ class Request:
 class Plan:
     """The requests of a pod's need. Containers without cards have none.
 
-    requests         in the order of the first-fit search: the containers that share a card, app containers, sidecars,
-                     init containers
-    staying          those that hold their cards to the end: all but the init containers
-    names            the resources that any request names; slot = moment * len(names) + index of the name
-    wholes           for each name, None if the pod asks for it only as amounts, else what parts of it are divided by
-                     (`gas.placement.ratio.whole`); empty if the plan has no ratios
-    moments          how many moments; END is the first
-    in_start_order   (position, request) of every container with cards, in the order in which kubelet starts them
-    count_resources  of the need
+    requests        in the order of the first-fit search: the containers that share a card, app containers, sidecars,
+                    init containers
+    staying         those that hold their cards to the end: all but the init containers
+    names           the resources that any request names; slot = moment * len(names) + index of the name
+    wholes          for each name, None if the pod asks for it only as amounts, else what parts of it are divided by
+                    (`gas.placement.ratio.whole`); empty if the plan has no ratios
+    moments         how many moments; END is the first
+    in_start_order  (position, request) of every container with cards, in the order in which kubelet starts them
     """
 
     requests: tuple[Request, ...]
@@ -94,7 +93,7 @@ class Plan:
 
 
 def plan_of(need: PodNeed) -> Plan:
-    """Return the plan of a need. Cached, because a filter asks thousands of nodes about one need."""
+    """Return the plan of a need. Cached, because a filter places one need on thousands of nodes."""
     return _small_plan(need) if need.most_slots <= LARGE else _large_plan(need)
 
 

@@ -36,7 +36,6 @@ class Ratio:
         return f"{self.resource} in proportion to {describe(self.of, self.part)}"
 
     def plus(self, other: Ratio) -> Ratio:
-        """Add the part of another ratio of the same resource."""
         return Ratio(self.resource, self.part + other.part, self.of)
 
 
@@ -57,10 +56,7 @@ def whole(of: str, capacity: Amounts) -> int:
 
 
 def amounts_on(card: Amounts, plain: Mapping[str, int], ratios: Iterable[Ratio]) -> dict[str, int]:
-    """Return amounts and ratios together as amounts of one card.
-
-    card  what the card has
-    """
+    """Return amounts and ratios together as amounts of one card, which has the amounts ``card``."""
     total = dict(plain)
     for ratio in ratios:
         amount = card.get(ratio.resource, 0) * ratio.part // whole(ratio.of, card)

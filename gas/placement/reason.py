@@ -1,4 +1,4 @@
-"""Why a pod does not fit a node: the reason, and for a pod that waits, what each card has free."""
+"""Find out why a pod does not fit a node, and for a pod that waits, what each card has free."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ _STEP_FRACTION = 10
 
 @dataclass(frozen=True)
 class _Question:
-    """One pod on one node."""
-
     need: PodNeed
     inventory: Inventory
     usage: Usage
@@ -60,9 +58,7 @@ class _Obstacle:
 def reason(need: PodNeed, inventory: Inventory, usage: Usage, step_limit: int) -> Refusal:
     """Return the refusal for a pod that does not fit: leave out one obstacle after the other, and see what helps.
 
-    A mistake here gives a less helpful sentence, never a wrong placement.
-
-    step_limit  that of the search that found so
+    A mistake here gives a less helpful sentence, never a wrong placement. ``step_limit`` is that of the failed search.
     """
     question = _Question(need, inventory, usage, step_limit // _STEP_FRACTION)
     if (refusal := _impossible(need, inventory)) is not None:

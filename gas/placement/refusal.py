@@ -20,8 +20,7 @@ class Refusal:
     """A node's refusal of a pod; ``str()`` is the sentence for people.
 
     kind           the reason's name in kebab-case, a label of metrics
-    only_per_card  True if only accounting per card finds this reason; kube-scheduler, which adds up a node's cards,
-                   does not
+    only_per_card  True if only accounting per card finds this reason, not kube-scheduler's sum of a node's cards
     """
 
     kind: ClassVar[str]
@@ -34,8 +33,6 @@ class Refusal:
 
 @dataclass(frozen=True)
 class UnknownNode(Refusal, kind="unknown-node", only_per_card=False):
-    """The extender does not know a node of that name."""
-
     def __str__(self) -> str:
         return "the extender does not know the node; it may have just been created or deleted"
 
@@ -96,7 +93,7 @@ class Shortage:
     wanted   how many different cards
     fitting  how many cards have ``amounts`` free
     amounts  per card, only the resources that are short; several are short together
-    sharing  how many containers share the card; 1 if the container has it alone
+    sharing  how many containers share the card
     """
 
     wanted: int
@@ -142,11 +139,7 @@ class NotTogether(Refusal, kind="not-together"):
 
 @dataclass(frozen=True)
 class NoCardForAll(Refusal, kind="one-card"):
-    """The pod would fit, but not on one card.
-
-    containers  how many want the card
-    amounts     what they need in total at the moment that needs most
-    """
+    """The pod would fit, but not on one card. The fields are those of `NotTogether`."""
 
     containers: int
     amounts: tuple[Wanted, ...]
@@ -176,7 +169,6 @@ class NoNumaGroup(Refusal, kind="numa"):
 class NoLinkedPairs(Refusal, kind="links"):
     """The pod would fit, but not on cards joined by links whose tiles are free.
 
-    pairs     how many pairs
     amounts   what each card must have free besides its tile
     together  True if ``pairs`` is for all containers together, False if it is for one of them
     """
@@ -201,7 +193,7 @@ class NoTimeLeft(Refusal, kind="no-time-left", only_per_card=False):
 
 @dataclass(frozen=True)
 class SearchLimitHit(Refusal, kind="search-limit-hit"):
-    """It is not known whether the pod fits: the search stopped before it had tried everything."""
+    """The search stopped before it had tried everything, so it is not known whether the pod fits."""
 
     steps: int
 

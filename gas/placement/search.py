@@ -5,7 +5,7 @@ It backtracks over the requests and, for one request, over the sets of its cards
 - Interchangeable cards are tried once (`SymmetryClasses`).
 - A state from which nothing was found is remembered.
 - `CapacityBound` sees early that the free capacity cannot be enough.
-- `StepBudget` ends the search. That must not be taken for "does not fit", see `StepBudget.ran_out`.
+- `StepBudget` ends the search. That does not mean that the pod does not fit, see `StepBudget.ran_out`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def follows_reuse(pool: Pool, cards: Iterable[Card]) -> bool:
     Kubelet serves every container from the pool first, without asking. A container that wants at least as many cards as
     the pool has gets the whole pool, and one that wants fewer gets some of it, of kubelet's choice. A choice that does
     not follow this rule would differ from what the containers get. Kubelet's own pool has device ids, of which a shared
-    card has several, so this says what to aim at, and a receipt corrects the ledger if kubelet gave something else.
+    card has several, so this is only what to aim at, and a receipt corrects the ledger if kubelet gave something else.
     """
     given = frozenset(cards)
     return pool <= given if len(pool) <= len(given) else given <= pool
@@ -124,9 +124,7 @@ def _initial_classes(cards: Sequence[Card], links: Links | None, free: FreeCapac
 
 
 class StepBudget:
-    """The steps left for one decision, shared out among its searches.
-
-    Steps are counted instead of time, so that equal inputs have equal results.
+    """The steps left for one decision, shared out among its searches. Steps, not time, make results reproducible.
 
     ran_out  whether a search was cut short since the last `share`
     """

@@ -1,4 +1,4 @@
-"""The cards of each request: first fit, then the complete search.
+"""Find the cards of each request: first fit, then the complete search.
 
 A pod without init containers is placed by first fit, which gives what the original gives (contract E6.7). If that finds
 nothing, the complete search places it. A pod with init containers prefers what kubelet would give it anyway
@@ -28,8 +28,6 @@ from gas.values.cards import Card
 
 
 class Unsolved(enum.Enum):
-    """The reason why `solve` has no result."""
-
     NOTHING_FITS = "nothing fits"
     OUT_OF_STEPS = "the search ran out of steps"
 

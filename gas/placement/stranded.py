@@ -1,4 +1,4 @@
-"""Remainders of cards that are of no use: free on a card that is in use, and too small for any pod."""
+"""Find remainders of cards that are of no use: free on a card that is in use, and too small for any pod."""
 
 from __future__ import annotations
 
@@ -26,10 +26,7 @@ def shapes_of(needs: Iterable[PodNeed]) -> Iterator[PodNeed]:
 
 
 class StrandedCapacity:
-    """The stranded amounts of cards, remembered for cards in equal states.
-
-    shapes  from `shapes_of`
-    """
+    """The stranded amounts of cards, remembered for cards in equal states. ``shapes`` come from `shapes_of`."""
 
     def __init__(self, shapes: Iterable[PodNeed]) -> None:
         self.shapes = frozenset(shapes)
@@ -38,9 +35,8 @@ class StrandedCapacity:
     def of(self, kind: Hashable, inventory: Inventory, usage: Usage, card: Card) -> Amounts:
         """Return the free amounts of a card if it is in use and no shape fits there alone, else nothing.
 
-        Idle cards are not stranded, and neither are cards on which nothing new may start.
-
-        kind  equal for equal inventories
+        Idle cards are not stranded, and neither are cards on which nothing new may start. ``kind`` is equal for equal
+        inventories.
         """
         if usage.is_idle(card) or card in inventory.disabled or card not in inventory.capacity:
             return NOTHING

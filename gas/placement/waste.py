@@ -1,4 +1,4 @@
-"""The value of what is left on a card: how much of it pods will not be able to use.
+"""Estimate how much of what is left on a card pods will not be able to use.
 
 All shares are thousandths of a card. A card on which only a fifth of one resource is left has a fifth left, however
 much there is of its other resources.
@@ -54,7 +54,7 @@ Shape = tuple[Part, ...]
 class Asked(NamedTuple):
     """Equal pods that the cluster was asked for.
 
-    restriction  names the rule by which they may use some of the nodes only, None if they may use all
+    restriction  names the rule by which they may use only some of the nodes, None if they may use all
     weight       their number; older pods count for less than one
     host         what they request together besides cards
     """
