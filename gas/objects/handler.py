@@ -1,4 +1,4 @@
-"""The receivers of what a watch shows of one kind of object."""
+"""Receive what a watch shows of one kind of object."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Handler(Protocol[Object]):
     """The receiver of a watch's objects, called from the event loop, one call at a time."""
 
     def listed(self, objects: list[Object], /) -> None:
-        """Take a part of a complete list: objects that are newer than anything that came before.
+        """Process a part of a complete list: objects that are newer than any shown before.
 
         A list that breaks off is not completed; another one begins with its first part.
         """
@@ -25,20 +25,20 @@ class Handler(Protocol[Object]):
         """Forget all objects that are not in the complete list, whose parts have all come."""
 
     def changed(self, obj: Object, /) -> None:
-        """Take an object that is new or has changed. The same state may come twice."""
+        """Process an object that is new or has changed. The same state may come twice."""
 
     def deleted(self, obj: Object, /) -> None:
         """Forget an object that is gone or no longer selected. This was its last state."""
 
 
 class Handlers(Generic[Object]):
-    """The views of one kind of object: each gets what the kind's one watch shows, in their order."""
+    """The handlers of one kind of object: each gets what the kind's one watch shows, in their order."""
 
     def __init__(self, *handlers: Handler[Object]) -> None:
         self._handlers = list(handlers)
 
     def add(self, *handlers: Handler[Object], first: bool = False) -> None:
-        """Add views that depend on the others, or that the others depend on. To be called before the watch runs."""
+        """Add handlers, with ``first`` those that the others depend on. To be called before the watch runs."""
         self._handlers[0 if first else len(self._handlers) :] = [*handlers, *(self._handlers if first else ())]
 
     def __iter__(self) -> Iterator[Any]:
@@ -62,10 +62,7 @@ class Handlers(Generic[Object]):
 
 
 class Mirror(abc.ABC, Generic[Object, Record]):
-    """A handler that keeps one record of each object that it is about, under the object's UID.
-
-    records  by key; to be read only
-    """
+    """A handler that stores one record of each object under the object's UID. ``records`` is to be read only."""
 
     def __init__(self) -> None:
         self._records: dict[str, Record] = {}
@@ -73,18 +70,17 @@ class Mirror(abc.ABC, Generic[Object, Record]):
 
     @abc.abstractmethod
     def record(self, obj: Object, /) -> Record | None:
-        """Return what to keep of an object, None if nothing."""
+        """Return what to store of an object, None if nothing."""
 
     def replaced(self, key: str, old: Record | None, new: Record | None, /) -> None:
-        """Update the sums and indexes that are made from the records: one is new, differs, or is gone."""
+        """Update sums and indexes that are computed from the records: one is new, differs, or is gone."""
 
     def key(self, obj: Any) -> str:
-        """Return what an object or an id is kept under."""
         uid: str | None = obj.uid
         return uid or ""
 
     def put(self, key: str, new: Record | None) -> None:
-        """Keep another record of an object, or none."""
+        """Replace or remove the record of an object."""
         old = self._records.pop(key, None) if new is None else self._records.get(key)
         if new is not None:
             self._records[key] = new
@@ -108,7 +104,7 @@ class Mirror(abc.ABC, Generic[Object, Record]):
 
 
 class MirrorByName(Mirror[Object, Record]):
-    """A handler that keeps one record of each object under its name."""
+    """A handler that stores one record of each object under its name."""
 
     def key(self, obj: Any) -> str:
         name: str = obj.name

@@ -5,8 +5,8 @@ smallest view that has what it reads.
 
 Pod          for the extender, which watches every pod of the cluster
 HostPod      for the extender while it also counts the CPU, memory and pod slots of nodes
-AskedPod     for the extender, when a filter asks about one pod
-NewPod       for the extender, when the API server asks whether a pod may be created
+AskedPod     for the extender, when a filter request names the pod
+NewPod       for the extender, when the API server calls a webhook about a new pod
 NodePod      for the device plugin, which watches the pods of its node
 DetailedPod  for the doctor and kubectl gas, which also read how a pod is started and how it fares
 
@@ -41,7 +41,7 @@ class ObjectMeta(_Object, frozen=True):
 
 
 class ObjectId(NamedTuple):
-    """The part of an object's metadata that says which object it is."""
+    """The name and the UID of an object."""
 
     name: str
     uid: str
@@ -71,10 +71,7 @@ class PodSpec(_Object, frozen=True):
 
 
 class PodStatus(_Object, frozen=True):
-    """A pod's status. Kubelet writes ``start_time`` once it has admitted or refused the pod.
-
-    nominated_node_name  the node on which kube-scheduler makes room for the pod
-    """
+    """A pod's status. Kubelet writes ``start_time`` once it has admitted or refused the pod."""
 
     phase: str | None = None
     start_time: str | None = None
@@ -98,12 +95,11 @@ class Pod(_Object, frozen=True):
 
     @property
     def key(self) -> str:
-        """``namespace/name``, for messages; the ledger is keyed by UID."""
+        """The pod's ``namespace/name``, for messages; the ledger is keyed by UID."""
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
 
     @property
     def node_name(self) -> str:
-        """The node that the pod is bound to, or an empty text."""
         return self.spec.node_name or ""
 
     @property
@@ -130,7 +126,7 @@ class Condition(_Object, frozen=True):
 
 
 class ContainerStatus(_Object, frozen=True):
-    """The requests of a container that its node has allotted and set, which differ from its spec during a resize."""
+    """The requests of a container that its node has allocated and set, which differ from its spec during a resize."""
 
     name: str = ""
     allocated_resources: dict[str, Quantity] | None = None
@@ -173,7 +169,7 @@ class AskedPodSpec(HostPodSpec, frozen=True):
 
 
 class AskedPod(HostPod, frozen=True):
-    """A pod as a filter asks about it, with the rules that limit it to some of the nodes."""
+    """A pod in a filter request, with the rules that limit it to some of the nodes."""
 
     spec: AskedPodSpec = AskedPodSpec()
 
@@ -311,8 +307,6 @@ class NodePodSpec(PodSpec, frozen=True):
 
 
 class NodePod(Pod, frozen=True):
-    """A pod with its containers' environment."""
-
     spec: NodePodSpec = NodePodSpec()
 
 
@@ -379,12 +373,10 @@ class DetailedPod(HostPod, frozen=True):
 
     @property
     def is_ready(self) -> bool:
-        """True if the condition ``Ready`` is ``True``."""
         ready = self.condition("Ready")
         return ready is not None and ready.status == "True"
 
     def condition(self, kind: str) -> Condition | None:
-        """Return the condition of this type, or None if the pod has none."""
         conditions = (self.status.conditions if self.status is not None else None) or ()
         return next((condition for condition in conditions if condition.type == kind), None)
 
@@ -438,15 +430,12 @@ class DisruptionBudgetStatus(_Object, frozen=True):
 
 
 class DisruptionBudget(_Object, frozen=True):
-    """A PodDisruptionBudget."""
-
     metadata: ObjectMeta
     spec: DisruptionBudgetSpec | None = None
     status: DisruptionBudgetStatus | None = None
 
     @property
     def uid(self) -> str:
-        """The UID, empty if there is none."""
         return self.metadata.uid or ""
 
 
@@ -472,14 +461,11 @@ class DetailedNodeStatus(NodeStatus, frozen=True):
 
 
 class DetailedNode(Node, frozen=True):
-    """A node with its conditions, its kernel and the clients that wrote its labels."""
-
     metadata: DetailedObjectMeta
     status: DetailedNodeStatus | None = None
 
     @property
     def is_ready(self) -> bool:
-        """True if the condition ``Ready`` is ``True``."""
         conditions = (self.status.conditions if self.status is not None else None) or ()
         return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
 

@@ -132,12 +132,10 @@ def _in_range(number: int, text: object) -> int:
 
 
 def sorted_amounts(amounts: Amounts) -> SortedAmounts:
-    """Return the amounts in the order of their names."""
     return tuple(sorted(amounts.items()))
 
 
 def is_whole(number: object) -> bool:
-    """Return whether a value is a whole number that is not negative."""
     return isinstance(number, int) and number >= 0
 
 
@@ -190,7 +188,6 @@ def describe(name: str, amount: int) -> str:
 
 
 def is_bytes(name: str) -> bool:
-    """Return whether amounts of this resource are bytes."""
     return name.startswith("memory")
 
 

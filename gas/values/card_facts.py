@@ -12,7 +12,7 @@ MOST_MEMORY = 2**50
 
 
 class MemorySource(StrEnum):
-    """Where the amount of a card's memory comes from, best first."""
+    """The origin of the amount of a card's memory, best first."""
 
     SYSFS = "sysfs"
     QUERY = "query"  # the driver, asked through the card's render node
@@ -34,8 +34,7 @@ class CardFacts:
     numa_node      None if the card belongs to none
     tiles          at least 1
     memory         bytes of the whole card that pods may use; None if it is unknown, shared or if none is left
-    memory_size    bytes of the whole card, with what is reserved; None if neither sysfs nor the driver states it
-    memory_source  where ``memory`` comes from
+    memory_size    bytes of the whole card, including reserved ones; None if neither sysfs nor the driver states it
     memory_fault   why the memory is unknown and what to do, a sentence without the card's name; empty if it is known
     device_nodes   names under ``/dev/dri``: ``card0``, ``renderD128``
     by_path        names under ``/dev/dri/by-path``: ``pci-0000:4d:00.0-card``

@@ -1,11 +1,11 @@
-"""The node annotation ``gas-cards``: one record for each card, by which the card itself is known.
+"""The node annotation ``gas-cards``: one record for each card, which identifies the card itself.
 
 The kernel numbers cards again at each start. A record states which card a number means now: its PCI address, its model
 and, where there is one, its UUID. It is a JSON list, so that other programs can read it:
 
     [{"card":0,"driver":"i915","id":"0x56c0","model":"Data Center GPU Flex 170","pci":"0000:4d:00.0","numa":0}]
 
-Fields with nothing to say are left out. Readers ignore fields that they do not know.
+Empty fields are left out. Readers ignore fields that they do not know.
 """
 
 from __future__ import annotations
@@ -50,17 +50,13 @@ _WRITTEN_NAMES = {"device_id": "id", "pci_address": "pci", "numa_node": "numa", 
 class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_WRITTEN_NAMES):
     """The description of one card. Raises InvalidValue for a value that no card has.
 
-    driver         kernel driver; empty if it is unknown, as every text here
-    device_id      PCI device id, ``0x56c0``
-    model          name of the model, without commas, since lists of cards are divided by commas
+    The fields are those of `CardFacts`; an unknown text is empty.
+
+    model          without commas, since lists of cards are divided by commas
     pci_address    with the domain, ``0000:4d:00.0``
-    uuid           the same wherever the card is plugged in
     memory         bytes that pods may use; None if that is unknown or shared, or if all of it is reserved
     memory_source  a `MemorySource`, or one of a newer plugin; empty if an older plugin wrote the record
-    numa_node      None if the card belongs to none
     links          cards that a direct link joins to it, each once in natural order
-    board          the same number for cards that are behind the same PCIe switches; None if that is unknown
-    healthy        whether it may be given to containers now
     """
 
     card: Card
@@ -118,7 +114,6 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 def is_model(text: str) -> bool:
-    """Return whether a text can be the name of a model."""
     return 0 < len(text) <= _LONGEST_MODEL and text.isprintable() and "," not in text and text == " ".join(text.split())
 
 

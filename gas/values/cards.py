@@ -35,10 +35,7 @@ class Card(int):
 
     @classmethod
     def parse(cls, text: str) -> Card:
-        """Parse ``"card10"`` into ``Card(10)``.
-
-        Raises MalformedCard, also for leading zeros, which the kernel never writes.
-        """
+        """Parse ``"card10"`` into ``Card(10)``. Raises MalformedCard, also for leading zeros."""
         if (match := _CARD.fullmatch(text)) is None:
             raise MalformedCard(text)
         return cls(int(match[1]))

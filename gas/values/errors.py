@@ -6,9 +6,8 @@ from __future__ import annotations
 class GasError(Exception):
     """The root of every error that this project raises on purpose; ``str()`` is a whole sentence for people.
 
-    The sentence says where the problem is, what was expected, what was found and, where it is not obvious, what to do.
-    Any other exception that is raised is a bug of this project. ``exit_code`` is the exit code of a program that cannot
-    continue because of this error.
+    The sentence states where the problem is, what was expected, what was found and, where it is not obvious, what to
+    do. Any other exception is a bug of this project. ``exit_code`` is that of a program that cannot continue.
     """
 
     exit_code = 1

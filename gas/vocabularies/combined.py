@@ -1,7 +1,7 @@
-"""The vocabularies that are switched on, combined into one.
+"""Combine the vocabularies that are switched on into one.
 
 Needs are remembered by the content that they were read from, and pods that are larger than any real one are refused
-before they are read. What several vocabularies say of one node is merged into one set of facts.
+before they are read. What several vocabularies state about one node is merged into one set of facts.
 """
 
 from __future__ import annotations
@@ -54,11 +54,9 @@ class TooLarge(BadNeed):
 
 
 class Vocabularies:
-    """The vocabularies that are switched on, asked as one.
+    """The vocabularies that are switched on, used as one.
 
     A pod uses one of them: a need in the names of two is refused, since no card could be booked for both.
-
-    most_needs  needs that are remembered
     """
 
     def __init__(self, vocabularies: Iterable[Vocabulary], *, most_needs: int = MOST_NEEDS) -> None:
@@ -73,7 +71,6 @@ class Vocabularies:
         return iter(self._all)
 
     def is_gpu_pod(self, pod: Pod) -> bool:
-        """Return whether the pod asks for anything in any vocabulary."""
         return self.vocabulary_of(pod) is not None
 
     def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
@@ -94,7 +91,6 @@ class Vocabularies:
         return self._remembered(content, vocabulary.name, lambda: vocabulary.pods.booked_need(need_facts(pod)))
 
     def _remembered(self, content: bytes | None, purpose: Hashable, read: Callable[[], PodNeed]) -> PodNeed:
-        """Return the need that was read from this content for this purpose before, else read it."""
         if content is None:
             return read()
         key = (content, purpose)
@@ -118,13 +114,13 @@ class Vocabularies:
     def write_choice(
         self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None
     ) -> dict[str, str]:
-        """Return the annotations that a Binding carries for a choice, the empty text for outdated ones.
-
-        time_ns  nanoseconds since the epoch
-        node     the node that was chosen
+        """Return the annotations that a Binding carries for a choice, with the empty text for outdated ones.
 
         An annotation of these that is already on the pending pod and that the choice does not set is outdated: it comes
         from a template made of another pod, or from a forger.
+
+        time_ns  nanoseconds since the epoch
+        node     the node that was chosen
         """
         fresh = choice_annotations(need, choice, timestamp_ns=time_ns)
         if need.wants_cards and (vocabulary := self.vocabulary_of(pod)) is not None:
@@ -137,7 +133,7 @@ class Vocabularies:
         return (*(each.nodes.source(node) for each in self._all), _recorded(node))
 
     def facts(self, node: Node) -> NodeFacts:
-        """Return what a node says about its cards in all vocabularies together."""
+        """Return what a node states about its cards in all vocabularies together."""
         facts = self._stated(node)
         said = _recorded(node)
         if said == _NOT_RECORDED:
@@ -165,31 +161,26 @@ class Vocabularies:
 
     @cached_property
     def managed_resources(self) -> tuple[str, ...]:
-        """All resources whose pods kube-scheduler asks the extender about, by full name."""
+        """All resources for whose pods kube-scheduler calls the extender, by full name."""
         return tuple(dict.fromkeys(resource for each in self._all for resource in each.pods.resources))
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
-        """Return how many device ids of which of `resources` a card is offered with."""
         return {name: ids for each in self._all for name, ids in each.devices.ids_per_card(card, options).items()}
 
     def fewer_ids(self, resource: str) -> str:
-        """Return what to do so that cards are offered with fewer ids of a resource; empty if nothing helps."""
         advice = (each.devices.fewer_ids(resource) for each in self._all if resource in each.devices.resources)
         return next(filter(None, advice), "")
 
     def monitoring_resources(self, *, split: bool) -> tuple[str, ...]:
-        """Return all resources that give a container access to every card of the node."""
         return tuple(
             dict.fromkeys(name for each in self._all for name in each.devices.monitoring_resources(split=split))
         )
 
     def monitoring_of(self, card: CardFacts, *, split: bool) -> tuple[str, ...]:
-        """Return which of `monitoring_resources` give access to a card."""
         found = (each.devices.monitoring_resource(card, split=split) for each in self._all)
         return tuple(dict.fromkeys(name for name in found if name is not None))
 
     def describe(self, cards: Sequence[CardFacts], options: DeviceOptions) -> NodeDescription:
-        """Return what a node with these cards says of them in all vocabularies together."""
         described = [each.devices.describe(cards, options) for each in self._all]
         return NodeDescription(
             labels={name: text for each in described for name, text in each.labels.items()},
@@ -201,24 +192,19 @@ class Vocabularies:
         )
 
     def owns_label(self, name: str) -> bool:
-        """Return whether a node label is one that `describe` writes."""
         return any(each.devices.owns_label(name) for each in self._all)
 
     def owns_annotation(self, name: str) -> bool:
-        """Return the same for a node annotation."""
         return name == card_records.ANNOTATION or any(each.devices.owns_annotation(name) for each in self._all)
 
     def owns_resource(self, name: str) -> bool:
-        """Return the same for a resource in the node's status."""
         return any(each.devices.owns_resource(name) for each in self._all)
 
     def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
-        """Return the variables that a container with these cards gets in the vocabulary of its pod."""
         vocabulary = self.vocabulary_of(pod)
         return vocabulary.devices.environment(pod, container, cards) if vocabulary else {}
 
     def after_allocate(self, pod: Pod) -> Mapping[str, str]:
-        """Return the annotations to write on a pod once its containers have got their cards."""
         vocabulary = self.vocabulary_of(pod)
         return vocabulary.devices.after_allocate(pod) if vocabulary else {}
 
@@ -244,7 +230,7 @@ _NOWHERE = (None, None, ())
 
 
 class _Recorded(NamedTuple):
-    """The parts of a node's records of its cards that count, in addition to what vocabularies say."""
+    """The facts in a node's records of its cards that count in addition to what vocabularies state."""
 
     other_names: tuple[tuple[str, frozenset[Card]], ...]
     unknown_memory: frozenset[Card]
@@ -256,7 +242,6 @@ _NOT_RECORDED = _Recorded((), frozenset(), (), ())
 
 
 def _recorded(node: Node) -> _Recorded:
-    """Return what the records of a node's cards say, and what is invalid about them."""
     text = node.annotations.get(card_records.ANNOTATION)
     return _NOT_RECORDED if text is None else _recorded_in(text)
 
@@ -279,7 +264,7 @@ def _identities(cards: Sequence[CardFacts]) -> Mapping[str, str]:
 def _content(pod: Pod, annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> bytes | None:
     """Return the parts of a pod that its need is read from, as one value: pods of one template share it.
 
-    None if it is too large to be remembered. That of a pod larger than any real one is not even made.
+    None if it is too large to be remembered. For a pod larger than any real one it is not even computed.
     """
     if _text_length(annotations) + _text_length(labels) > LARGEST_REMEMBERED or _too_many_resources(pod) is not None:
         return None
@@ -288,7 +273,6 @@ def _content(pod: Pod, annotations: Mapping[str, str] | None, labels: Mapping[st
 
 
 def _text_length(texts: Mapping[str, str] | None) -> int:
-    """Return the number of characters of all names and values of annotations or labels together."""
     return sum(map(len, texts)) + sum(map(len, texts.values())) if texts else 0
 
 
@@ -329,8 +313,8 @@ def _only(names: frozenset[str], texts: Mapping[str, str] | None) -> dict[str, s
 def merged_facts(facts: Sequence[NodeFacts]) -> NodeFacts:
     """Merge what several vocabularies read from one node into one set of facts.
 
-    A card has what any of them says. Where two state different amounts of one resource, the smaller counts and a
-    problem says so.
+    A card has what any of them states. Where two state different amounts of one resource, the smaller counts, which
+    becomes a problem.
     """
     if len(facts) == 1:
         return facts[0]
@@ -377,10 +361,7 @@ def merged_facts(facts: Sequence[NodeFacts]) -> NodeFacts:
 
 
 def with_recorded_closeness(inventory: Inventory, recorded: Sequence[Closeness]) -> Inventory:
-    """Return the cards with the NUMA nodes, boards and links in their records.
-
-    Whatever a vocabulary says of a card counts before its record.
-    """
+    """Add the NUMA nodes, boards and links in the records of cards. What a vocabulary states comes first."""
     recorded = [each for each in recorded if each.card in inventory.capacity]
     numa_nodes = {each.card: each.numa_node for each in recorded if each.numa_node is not None}
     boards = {each.card: each.board for each in recorded if each.board is not None}
@@ -418,7 +399,7 @@ def _with_groups(groups: Sequence[tuple[Card, ...]], recorded: Mapping[Card, int
 
 
 def _on_named_cards(facts: Sequence[NodeFacts], problems: list[str]) -> list[NodeFacts]:
-    """Return the facts with those cards that are only counted as cards that are named, in their order.
+    """Return the facts with counted cards mapped to named cards, in their order.
 
     A counted card beyond the named ones does not exist; a named card beyond the counted ones has nothing of theirs.
     """

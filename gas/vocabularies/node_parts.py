@@ -1,4 +1,4 @@
-"""The parts of a node that several vocabularies read in the same way: resources, and records of its cards."""
+"""Read the parts of a node that several vocabularies share: resources, and records of its cards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from gas.values.quoted import quoted
 
 
 def allocatable_resources(node: Node) -> Mapping[str, Quantity]:
-    """Return the resources that pods may take of a node, by full name."""
     return (node.status.allocatable if node.status else None) or {}
 
 

@@ -1,7 +1,7 @@
 """The rules for a pod when it is created: what makes the API server refuse it, and what its owner is warned of.
 
-They are the same wherever they are asked: the admission webhooks refuse what a filter would refuse on every node, in
-the same words, and ``gas doctor`` reports them for pods that were created without the webhooks.
+The admission webhooks refuse what a filter would refuse on every node, in the same words, and ``gas doctor`` reports
+the same for pods that were created without the webhooks.
 """
 
 from __future__ import annotations
@@ -74,12 +74,10 @@ class Findings:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """All reasons to refuse the pod."""
         return (self.bad_need, *self.faults) if self.bad_need else self.faults
 
     @property
     def all(self) -> tuple[str, ...]:
-        """All sentences, the worst first."""
         return (*self.refusals, *self.warnings)
 
 
@@ -91,7 +89,6 @@ class PodChecks:
     """The rules, for the vocabularies and the options of one extender.
 
     scheduler_name  of GPU pods that have the default one; None if it stays
-    scores_nodes    whether the extender scores nodes
     """
 
     vocabularies: Vocabularies
@@ -135,9 +132,7 @@ class PodChecks:
         )
 
     def in_cluster(self, pod: Pod, nodes: Iterable[NodeFacts]) -> Generator[None, None, tuple[str, ...]]:
-        """Return warnings of a pod that depend on the nodes, which may change later.
-
-        Yields whenever other work should get its turn.
+        """Return warnings of a pod that depend on the nodes, which may change. Yields whenever other work should run.
 
         nodes  of all nodes; equal nodes should share one object
         """
@@ -158,11 +153,10 @@ class PodChecks:
         return (*warnings, never) if never else warnings
 
     def change(self, old: Pod, new: Pod, *, may_write_receipts: bool = False) -> tuple[str, ...]:
-        """Return warnings of a change of a pod: those that the old one did not have.
+        """Return the warnings of a changed pod that the old one did not have.
 
-        Of a bound pod these are changes of annotations and labels that say what it holds.
-
-        may_write_receipts  whether the change may be the device plugin's
+        Of a bound pod these are changes of annotations and labels that state what it holds. ``may_write_receipts``: the
+        change may be the device plugin's.
         """
         if not new.node_name:
             before = self.pod(old).all
@@ -178,8 +172,8 @@ class PodChecks:
     def complete(self, pod: NewPod) -> Patch:
         """Return what a new GPU pod lacks. A pod that was completed is complete.
 
-        A pod that names its node itself is not scheduled, so it stays as it is, unless the vocabulary has it
-        scheduled after all.
+        A pod that names its node itself is not scheduled, so it stays as it is, unless the vocabulary has it scheduled
+        after all.
         """
         if (vocabulary := self.vocabularies.vocabulary_of(pod)) is None or pod.is_mirror:
             return ()

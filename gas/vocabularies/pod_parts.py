@@ -1,4 +1,4 @@
-"""The parts of a pod that every vocabulary reads in the same way: containers, requests, preferences and labels."""
+"""Read the parts of a pod that all vocabularies share: containers, requests, preferences and labels."""
 
 from __future__ import annotations
 
@@ -72,15 +72,11 @@ def requests_under(pod: Pod, beginning: str) -> bool:
 
 
 def requested(container: ContainerFacts, resource: str) -> int:
-    """Return how much a container requests of a resource, 0 if nothing. Raises BadNeed.
-
-    resource  full name: ``gpu.intel.com/i915``
-    """
+    """Return how much a container requests of a resource (its full name), 0 if nothing. Raises BadNeed."""
     return parse_request(container, resource, container.requests.get(resource, 0))
 
 
 def parse_request(container: ContainerFacts, resource: str, quantity: Quantity) -> int:
-    """Parse the amount of a resource that a container requests. Raises BadNeed with the names of both."""
     try:
         return parse_quantity(quantity)
     except MalformedQuantity as malformed:
@@ -89,7 +85,6 @@ def parse_request(container: ContainerFacts, resource: str, quantity: Quantity) 
 
 
 def is_positive(quantity: Quantity, *, if_unreadable: bool) -> bool:
-    """Return whether a quantity is positive, or ``if_unreadable`` for one that cannot be read."""
     try:
         return parse_quantity(quantity) > 0
     except MalformedQuantity:
@@ -153,5 +148,4 @@ def label_of(annotations: Mapping[str, str], name: str) -> str:
 
 
 def readable_labels(annotations: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the annotations whose text may be a label's value."""
     return {name: text for name, text in annotations.items() if _LABEL.fullmatch(text)}

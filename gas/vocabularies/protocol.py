@@ -1,10 +1,10 @@
-"""The seam between gas and the vocabularies that its users write their needs in.
+"""The interfaces between gas and the vocabularies that its users write their needs in.
 
-A vocabulary is the set of names that one GPU scheduling system uses: how pods ask for cards, how nodes say which cards
-they have, and what kubelet is offered for a card. Extender and plugin know only the interfaces of this module, and
-`gas.vocabularies.combined`, which combines the vocabularies that are switched on. Placement and the ledger do not even
-know these: a vocabulary turns Kubernetes objects into needs and inventories in canonical amounts (``memory.max`` in
-bytes, ``millicores`` with 1000 a card, ``tiles``) plus a count resource of its own, so that pods of several
+A vocabulary is the set of names that one GPU scheduling system uses: how pods ask for cards, how nodes state which
+cards they have, and what kubelet is offered for a card. Extender and plugin know only the interfaces of this module,
+and `gas.vocabularies.combined`, which combines the vocabularies that are switched on. Placement and the ledger do not
+know even these: a vocabulary turns Kubernetes objects into needs and inventories in canonical amounts (``memory.max``
+in bytes, ``millicores`` with 1000 a card, ``tiles``) plus a count resource of its own, so that pods of several
 vocabularies share a card safely.
 
 The interfaces are split by question, and a `Vocabulary` is a frozen record of them. It also declares the names that
@@ -102,7 +102,7 @@ class NeedOptions:
     """The needs that the administrator lets pods state.
 
     allowlist, denylist  whether annotations that allow or deny single cards count
-    card_order           the order in which cards are tried for a pod that does not choose one
+    card_order           for a pod that does not choose one
     """
 
     allowlist: bool = False
@@ -132,10 +132,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDescription:
-    """The texts and amounts that the plugin writes on its node.
-
-    resources  amounts by full name; those of memory are in bytes
-    """
+    """The texts and amounts that the plugin writes on its node; resources by full name, those of memory in bytes."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -178,8 +175,8 @@ class NeedFacts:
 class PodReader(Protocol):
     """Recognize pods, and turn facts about a pod into its need.
 
-    resources  full names of which every pod with cards requests one: kube-scheduler asks about these
-    asking     beginnings of which every pod that `matches` has one: the API server asks webhooks about these pods
+    resources  full names of which every pod with cards requests one: for these kube-scheduler calls the extender
+    asking     beginnings of which every pod that `matches` has one: for these pods the API server calls webhooks
     metadata   names of the annotations and labels that `booked_need` depends on, in addition to containers
     """
 
@@ -191,13 +188,13 @@ class PodReader(Protocol):
         """Return whether the pod asks for anything in this vocabulary. Called for every pod of the cluster."""
 
     def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
-        """Return what a pod needs that is not bound yet. Raises BadNeed with a sentence for its owner."""
+        """Return the need of a pod that is not bound yet. Raises BadNeed with a sentence for its owner."""
 
     def booked_need(self, facts: NeedFacts) -> PodNeed:
         """Return what the containers of a bound pod take, as far as it can be read. Raises BadNeed.
 
         Rules and preferences in its annotations no longer count: they were met or not, and may have been edited since.
-        What other pods depend on counts, such as company labels.
+        What other pods depend on counts, such as affinity labels.
         """
 
 
@@ -228,13 +225,11 @@ class ChoiceAnnotations:
 
 
 class NodeReader(Protocol):
-    """Turn a node into facts about its cards."""
-
     def source(self, node: Node) -> Hashable:
         """Return every part of the node's object that `facts` depends on, by value: equal sources have equal facts."""
 
     def facts(self, node: Node) -> NodeFacts | None:
-        """Return what the node says in this vocabulary, None if it says nothing. Invalid parts become problems."""
+        """Return what the node states in this vocabulary, None if nothing. Invalid parts become problems."""
 
 
 class DeviceOffer(Protocol):
@@ -258,10 +253,7 @@ class DeviceOffer(Protocol):
         return ""
 
     def monitoring_resources(self, *, split: bool) -> tuple[str, ...]:
-        """Return all resources that give a container access to every card of the node.
-
-        split  one for each driver instead of one for all
-        """
+        """Return all resources that give a container access to every card; with ``split`` one for each driver."""
         return ()
 
     def monitoring_resource(self, card: CardFacts, *, split: bool) -> str | None:
@@ -269,7 +261,7 @@ class DeviceOffer(Protocol):
         return None
 
     def describe(self, cards: Sequence[CardFacts], options: DeviceOptions) -> NodeDescription:
-        """Return what a node with these cards says of them; nothing when it has none."""
+        """Return what a node with these cards states about them; nothing when it has none."""
         return NodeDescription()
 
     def owns_label(self, name: str) -> bool:
@@ -277,11 +269,9 @@ class DeviceOffer(Protocol):
         return name in self.written.labels
 
     def owns_annotation(self, name: str) -> bool:
-        """Return the same for a node annotation."""
         return name in self.written.annotations
 
     def owns_resource(self, name: str) -> bool:
-        """Return the same for a resource in the node's status."""
         return name in self.written.resources
 
     def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
@@ -332,11 +322,10 @@ class Vocabulary:
     user_annotations  the annotations with gas's prefix that users write and needs obey
     names_cards       whether the card of a pod that has one card, and no name for it, gets a name when it is chosen:
                       the name that it has, or else a new one
-    contradiction     returns how the annotations of a bound pod contradict what is booked for it, a sentence that is
-                      empty if they do not
+    contradiction     returns how the annotations of a bound pod contradict what is booked for it, as a sentence; empty
+                      if they do not
     flags             the vocabulary's own flags, in extender and plugin alike; None if it has none
     with_flags        returns the vocabulary with the values of its flags on a command line
-    reference         the vocabulary's part of the reference page
     component         None if no component of deploy/ switches it on
     """
 
@@ -355,7 +344,7 @@ class Vocabulary:
     component: Component | None = None
 
     def read_choice(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
-        """Return the choice written on a pod, by us or by the system that the vocabulary comes from; None if none is.
+        """Return the choice written on a pod, by gas or by the system that the vocabulary comes from; None if none is.
 
         Raises MalformedAnnotation if what is written cannot be a choice for this need.
         """

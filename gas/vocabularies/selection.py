@@ -1,4 +1,4 @@
-"""The flags that select vocabularies and configure them, in extender and plugin alike.
+"""Declare the flags that select vocabularies and configure them, in extender and plugin alike.
 
 Each program has ``--vocabularies`` among its own flags, and adds VOCABULARY_FLAGS as those of parts.
 """
@@ -53,7 +53,6 @@ def vocabularies_flag(other: str) -> tuple[Vocabulary, ...]:
 
 
 def configured(vocabularies: Sequence[Vocabulary], flags: CommandFlags) -> tuple[Vocabulary, ...]:
-    """Return the vocabularies with the values of their flags."""
     return tuple(each if each.with_flags is None else each.with_flags(flags) for each in vocabularies)
 
 
@@ -77,8 +76,6 @@ def unused_flags(vocabularies: Sequence[Vocabulary], flags: CommandFlags) -> tup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionFlags(CommandFlags):
-    """The flags about vocabularies alone."""
-
     program: ClassVar[str] = "a program with vocabularies"
     summary: ClassVar[str] = ""
 

@@ -124,7 +124,7 @@ class AliyunChoices(ChoiceAnnotations):
 
 @dataclass(frozen=True, slots=True)
 class AliyunNodes:
-    """Nodes that offer ``aliyun.com/gpu-mem``. Cards that our plugin has not recorded share the memory evenly."""
+    """Nodes that offer ``aliyun.com/gpu-mem``. Cards that gas-plugin has not recorded share the memory evenly."""
 
     unit: MemoryUnit
 
@@ -224,8 +224,6 @@ class AliyunDevices(DeviceOffer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AliyunFlags(PartFlags):
-    """The flags of Aliyun's vocabulary."""
-
     unit: MemoryUnit = flag(
         "aliyun-unit",
         values.one_of(MemoryUnit),
@@ -274,7 +272,7 @@ def _units_of_pod(need: PodNeed) -> int:
 def _counted_cards(node: NodeFacts | None) -> list[Card]:
     """Return the cards of a node that have memory, in the order that indexes count.
 
-    While kubelet offers none, because the plugin is away, no card has units and its bytes tell.
+    While kubelet offers none, because the plugin is away, no card has units, so those with bytes of memory count.
     """
     capacity = node.inventory.capacity if node is not None else {}
     having = {name: sorted(card for card in capacity if name in capacity[card]) for name in (names.UNITS, MEMORY_MAX)}

@@ -1,4 +1,4 @@
-"""The names that the device plugin writes on its node (contract P5.1 to P5.5), and the tiles of a container.
+"""Describe the node's cards in Intel's names (contract P5.1 to P5.5), and the tiles of a container.
 
 Kubelet knows the count resources ``i915`` and ``xe`` from the plugin's device lists alone, so they have no sums here.
 ``ZE_AFFINITY_MASK`` limits the user-space driver to the tiles that were decided for a container.
@@ -90,10 +90,7 @@ def _pci_groups(gpus: Iterable[CardFacts], level: int) -> str:
 
 
 def node_resources(cards: Sequence[CardFacts]) -> dict[str, int]:
-    """Return the node's sums by full resource name, without sums of 0; ``memory.max`` is in bytes.
-
-    Unhealthy cards do not count.
-    """
+    """Return the node's sums by full resource name, without sums of 0 and without unhealthy cards; memory in bytes."""
     sums = dict.fromkeys(SUMMED_RESOURCES, 0)
     for gpu in cards:
         for name, amount in _card_amounts(gpu, shared_dev_num=0).items():
@@ -163,14 +160,14 @@ def container_mask(pod: Pod, container: str, cards: Sequence[CardFacts]) -> str 
 def affinity_mask(tiles: Sequence[Sequence[int]], tiles_of_cards: Sequence[int], hierarchy: str | None) -> str | None:
     """Return the value of the variable, or None when it must not be set (contract P4.1 to P4.4).
 
-    tiles           the tiles decided, for each card of the container in the order of its annotation
-    tiles_of_cards  how many tiles each of the same cards has
-    hierarchy       the container's ``ZE_FLAT_DEVICE_HIERARCHY``, None when it has none
-
     With COMPOSITE a device is a card, and ``1.0`` is tile 0 of the second card. Otherwise, with FLAT (the driver's
     default) and COMBINED, a device is a tile, and tiles are counted through all cards. There is no mask without decided
     tiles, where no card has more than one tile, or where a card does not have a decided tile: a mask that names other
     tiles would be worse than none.
+
+    tiles           the tiles decided, for each card of the container in the order of its annotation
+    tiles_of_cards  how many tiles each of the same cards has
+    hierarchy       the container's ``ZE_FLAT_DEVICE_HIERARCHY``, None when it has none
     """
     if not any(tiles) or max(tiles_of_cards, default=0) <= 1 or len(tiles) != len(tiles_of_cards):
         return None

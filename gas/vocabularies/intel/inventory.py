@@ -1,4 +1,4 @@
-"""The cards of a node and what they have, from its labels, its annotation and its allocatable resources."""
+"""Read the cards of a node and what they have from its labels, its annotation and its allocatable resources."""
 
 from __future__ import annotations
 

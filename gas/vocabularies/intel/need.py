@@ -1,4 +1,4 @@
-"""A pod's need, from its containers' requests and its annotations, and what is wrong with a new pod beyond it."""
+"""Read a pod's need from its containers' requests and its annotations, and check new pods."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def read_booked_need(facts: NeedFacts) -> PodNeed:
     """Return what the containers of a bound pod take. Raises BadNeed.
 
     The rules in its annotations are ignored: they were met or not, and a user may have edited them since. Only its
-    company labels and the name of its card count, because other pods depend on them; invalid ones are left out.
+    affinity labels and the name of its card count, because other pods depend on them; invalid ones are left out.
 
     If a container asks for both ``i915`` and ``xe``, the original placed it, and the amount of ``xe`` is the number of
     its cards. An unreadable amount, or a sum that Kubernetes cannot count, is left out unless it is a number of cards:
@@ -154,7 +154,6 @@ def _check_sums(requests: Iterable[_Request]) -> None:
 
 
 def _sums(requests: Iterable[_Request]) -> dict[str, int]:
-    """Return what the containers ask for together."""
     sums: dict[str, int] = {}
     for request in requests:
         for name, amount in request.amounts.items():
@@ -200,9 +199,9 @@ def _company(annotations: Mapping[str, str]) -> Company:
 
 
 def _chosen_card(annotations: Mapping[str, str], options: NeedOptions) -> Card | str | None:
-    """Return the card that the annotation for names chooses by its number or PCI address; None if it chooses none.
+    """Return the card that ``gas-card-name`` chooses by its number or PCI address; None if it chooses none.
 
-    Raises BadNeed if pods may not choose cards, and for what means a model, of which there may be many cards.
+    Raises BadNeed if pods may not choose cards, and for a model, of which there may be many cards.
     """
     text = annotations.get(names.CARD_NAME, "")
     found = f"{names.CARD_NAME}: {quoted(text)}"
@@ -234,7 +233,6 @@ def _check_linked(requests: Iterable[_Request]) -> None:
 
 
 def _same_card(requests: list[_Request], annotations: Mapping[str, str]) -> frozenset[int]:
-    """Return the positions of the containers that ``gas-same-gpu`` names."""
     if (text := annotations.get(names.SAME_GPU)) is None:
         return frozenset()
     if names.ALLOCATE_XELINK in annotations:

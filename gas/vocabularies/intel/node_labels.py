@@ -1,4 +1,4 @@
-"""The node labels about cards: which there are, which belong together, which are linked, and what telemetry says."""
+"""Read the node labels about cards: which there are, which belong together, which are linked, and telemetry's."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def read_numa_groups(
 ) -> tuple[tuple[Card, ...], ...] | None:
     """Return the cards by NUMA node in the order of the label ``numa-gpu-map`` (``0-0.1_1-2.3``).
 
-    Returns None if the node has no such label. A label without any readable group gives an empty tuple: then no card is
-    known to be in any group.
+    None if the node has no such label. A label without any readable group gives an empty tuple: no card is known to be
+    in any group.
     """
     if (text := joined_label(labels, names.NUMA_GPU_MAP, problems)) is None:
         return None
@@ -202,7 +202,7 @@ class Telemetry:
             )
 
     def _take(self, name: str, value: str, where: str) -> bool:
-        """Add what a label says. Returns False if its name is not known."""
+        """Add what a label states. Returns False if its name is not known."""
         if name == names.PREFER_CARD:
             self._prefer_card(value, where)
         elif (match := _ABOUT_CARD.fullmatch(name)) and (card := read_card(match["card"])) is not None:

@@ -1,4 +1,4 @@
-"""The texts in which nodes state their cards: labels that continue in others, their entries, amounts of single cards.
+"""Read and write the texts in which nodes state their cards: labels that continue in others, and single cards' amounts.
 
 A label value has at most 63 characters. The text of ``name`` continues in ``name2``, ``name3`` and so on (contract
 E2.3). Each continuation begins with the control character ``Z``, which does not belong to the text. A piece may end

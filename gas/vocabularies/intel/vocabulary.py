@@ -37,8 +37,6 @@ _MONITORING = names.PREFIX + "monitoring"
 
 
 class IntelPods(PodReader):
-    """Pods that request a resource under ``gpu.intel.com/``."""
-
     metadata: frozenset[str] = frozenset(names.BOOKED_ANNOTATIONS)
     resources = tuple(names.PREFIX + name for name in names.COUNT_RESOURCES)
     asking = names.ASKING
@@ -54,8 +52,6 @@ class IntelPods(PodReader):
 
 
 class IntelNodes:
-    """Nodes with labels and resources under ``gpu.intel.com/`` and labels of telemetry."""
-
     def source(self, node: Node) -> Hashable:
         status = node.status
         return (

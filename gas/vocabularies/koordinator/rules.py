@@ -88,7 +88,7 @@ def share(asked: Mapping[str, int]) -> Share | None:
 
 
 def _rewritten(asked: Mapping[str, int]) -> dict[str, int]:
-    """Return the amounts with the form of before rewritten, unless they have the current form as well."""
+    """Return the amounts with the old form rewritten, unless they have the current form as well."""
     amounts = dict(asked)
     if GPU in amounts and amounts.keys() <= {GPU, SHARED}:
         amount = amounts.pop(GPU)
@@ -106,7 +106,7 @@ def _default_cards(amounts: Mapping[str, int]) -> int:
 
 
 class KoordinatorAdmission(AdmissionChecks):
-    """Rewrite the form of before, add the number of cards, and state requests and limits alike."""
+    """Rewrite the old form, add the number of cards, and state requests and limits alike."""
 
     completed = names.ASKING
 

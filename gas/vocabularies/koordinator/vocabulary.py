@@ -51,7 +51,7 @@ class _Device(msgspec.Struct):
 
 
 class _Read(msgspec.Struct):
-    """A device as Koordinator wrote it: of its other fields, none says which card it is."""
+    """A device as Koordinator wrote it; no other field identifies the card."""
 
     minor: int
 
@@ -160,7 +160,7 @@ class KoordinatorChoices(ChoiceAnnotations):
 
 
 class KoordinatorNodes:
-    """Nodes that offer shares of cards. Cards that our plugin has not recorded share the node's memory evenly."""
+    """Nodes that offer shares of cards. Cards that gas-plugin has not recorded share the node's memory evenly."""
 
     def source(self, node: Node) -> Hashable:
         allocatable = allocatable_resources(node)
@@ -222,7 +222,6 @@ _Asked = tuple[ContainerFacts, Mapping[str, int]]
 
 
 def _asked(facts: NeedFacts) -> list[_Asked]:
-    """Return what each container requests, in the order in which kubelet starts them. Raises BadNeed."""
     return [(each, _amounts_of(each)) for each in facts.containers]
 
 
@@ -251,7 +250,7 @@ def _need(asked: Sequence[_Asked]) -> PodNeed:
 
 
 def _container_need(container: ContainerFacts, amounts: Mapping[str, int]) -> ContainerNeed:
-    """Return the need of a container; of the memory, a part of the card is resolved when the card is chosen."""
+    """Return the need of a container; a part of a card's memory becomes bytes when the card is chosen."""
     share = rules.share(amounts)
     if share is None:
         return ContainerNeed(container.name, role=container.role)
@@ -265,7 +264,6 @@ def _container_need(container: ContainerFacts, amounts: Mapping[str, int]) -> Co
 
 
 def _amounts(memory: int) -> Mapping[str, int]:
-    """Return what a card has."""
     amounts = {names.SHARED: rules.OF_A_CARD, MILLICORES: MILLICORES_OF_A_CARD}
     return {**amounts, MEMORY_MAX: memory} if memory else amounts
 

@@ -1,4 +1,4 @@
-"""The request of a pod in KubeShare's words, read from its annotations and its resources, and the defaults of new pods.
+"""Read a pod's request in KubeShare's words from its annotations and resources, and state the defaults of new pods.
 
 The defaults are resources that kube-scheduler and kubelet know, and an affinity in place of a named node.
 """
@@ -27,11 +27,7 @@ _BYTES = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The part of each of its cards that a pod takes.
-
-    millicores  thousandths of the card
-    memory      bytes
-    """
+    """The part of each of its cards that a pod takes: thousandths of the card, and bytes of memory."""
 
     millicores: int
     memory: int
@@ -201,7 +197,7 @@ def _with_resources(container: NewContainer, place: tuple[str, ...], wanted: Map
 
 
 def _scheduled_to(node: str, affinity: Mapping[str, Any] | None) -> Iterator[Operation]:
-    """Yield what makes the scheduler bind a pod to the node that its user named, with cards, in place of the user."""
+    """Let the scheduler bind a pod, with cards, to the node that its user named."""
     yield Operation("remove", pointer("spec", "nodeName"))
     yield Operation("add", pointer("spec", "affinity"), with_node(node, affinity))
 

@@ -1,4 +1,4 @@
-"""SharePods (``kubeshare.nthu/v1``) and their pods, as values: what a pod is made of, and what its SharePod shows.
+"""Model SharePods (``kubeshare.nthu/v1``) and their pods as values: what a pod is made of, and what its SharePod shows.
 
 A SharePod's spec is that of a pod, and its annotations ask for a share of a card. Its pod has the same name and
 namespace and belongs to it, so the API server's garbage collector deletes the pod with it.
@@ -44,12 +44,10 @@ class SharePod(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """``namespace/name``, which is also that of its pod."""
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
 
     @property
     def is_deleted(self) -> bool:
-        """True if it is being deleted."""
         return self.metadata.deletion_timestamp is not None
 
     @property

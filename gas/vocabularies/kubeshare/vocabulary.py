@@ -120,7 +120,7 @@ class KubeSharePods(PodReader):
 
 
 class KubeShareChoices(ChoiceAnnotations):
-    """The name of the pod's card. It is not read back: a name alone does not say which card has it."""
+    """The name of the pod's card. It is not read back: a name alone does not identify the card."""
 
     annotations: frozenset[str] = frozenset({names.GPUID})
 
@@ -129,7 +129,7 @@ class KubeShareChoices(ChoiceAnnotations):
 
 
 class KubeShareNodes:
-    """Nodes on which our plugin offers ``kubeshare/vgpu``; its records state the memory of each card."""
+    """Nodes on which gas-plugin offers ``kubeshare/vgpu``; its records state the memory of each card."""
 
     def source(self, node: Node) -> Hashable:
         allocatable = allocatable_resources(node)
@@ -160,8 +160,6 @@ class KubeShareNodes:
 
 
 class KubeShareDevices(DeviceOffer):
-    """Cards as ``kubeshare/vgpu``, and the sums of what they have."""
-
     resources: tuple[str, ...] = (names.VGPU,)
     written = names.WRITTEN
 
@@ -210,7 +208,6 @@ KUBESHARE = Vocabulary(
 
 
 def _need(asking: Sequence[Asking], share: Share) -> PodNeed:
-    """Return the need of containers with a share of each card."""
     bears = bearer(asking)
     return PodNeed(
         containers=tuple(each.need(share if at == bears else None) for at, each in enumerate(asking)),

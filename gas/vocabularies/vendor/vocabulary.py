@@ -1,8 +1,8 @@
 """The vocabulary of plain device plugins: ``nvidia.com/gpu: 2`` is two whole cards.
 
-Where a vendor's own plugin offers these resources it hands out the cards, and gas only keeps other pods away from as
-many. Where the plugin of gas finds the cards itself, it offers them in the vendor's place. Nothing is written except
-gas's own annotations.
+Where a vendor's own plugin offers these resources it hands out the cards, and gas only reserves as many for them. Where
+the plugin of gas finds the cards itself, it offers them in the vendor's place. Nothing is written except gas's own
+annotations.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Kind:
 
     resource  full name
     counted   the resource that counts its cards in ledgers: names are without prefix there, and must differ
-    driver    the kernel driver of its cards; empty if records of cards do not tell
+    driver    the kernel driver of its cards; empty if records of cards do not have it
     """
 
     resource: str
@@ -68,8 +68,6 @@ _COUNTS = frozenset(kind.counted for kind in KINDS)
 
 
 class VendorPods(PodReader):
-    """Pods that request whole cards."""
-
     resources = tuple(kind.resource for kind in KINDS)
     asking = Beginnings(resources=resources)
 
@@ -96,7 +94,7 @@ class VendorPods(PodReader):
 
 
 class VendorNodes:
-    """Nodes of which a vendor's plugin says how many cards they have."""
+    """Nodes on which a vendor's plugin states how many cards they have."""
 
     def source(self, node: Node) -> Hashable:
         allocatable = allocatable_resources(node)
@@ -137,7 +135,7 @@ class VendorNodes:
 
 
 class VendorDevices(DeviceOffer):
-    """Cards whose driver is a vendor's, each as one device. All others the vendors' plugins offer."""
+    """Cards whose driver is a vendor's, each as one device. The vendors' plugins offer all others."""
 
     resources = tuple(kind.resource for kind in KINDS if kind.driver)
 
@@ -175,7 +173,6 @@ def _container_need(container: ContainerFacts) -> ContainerNeed:
 
 
 def _count(kind: Kind, allocatable: Mapping[str, Quantity], problems: list[str]) -> int:
-    """Return how many cards of one kind a node offers."""
     count = allocatable_amount(allocatable, kind.resource, problems)
     if count > MOST_RECORDS:
         problems.append(
