@@ -1,5 +1,3 @@
-"""Growing pauses between attempts."""
-
 from __future__ import annotations
 
 from gas.values.timing import SYSTEM_TIMING, Timing
@@ -21,5 +19,4 @@ class Backoff:
         return wait * self._spread(0.5, 1.0)
 
     def reset(self) -> None:
-        """Start again with the shortest pause."""
         self._next = self._first

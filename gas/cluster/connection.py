@@ -28,10 +28,7 @@ it responds before it has read its roles, and forbids everything for a moment.""
 
 
 class RateLimit:
-    """A token bucket: ``burst`` requests at once, then ``qps`` a second, first come first served.
-
-    clock  seconds, monotonic
-    """
+    """A token bucket: ``burst`` requests at once, then ``qps`` a second, first come first served."""
 
     def __init__(self, qps: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._interval = 1 / qps
@@ -60,12 +57,10 @@ async def connect(
     burst: int | None = None,
     user_agent: str = "gas",
 ) -> ApiServer:
-    """Find the cluster and its credentials. Nothing is sent yet.
+    """Find the cluster and its credentials, see `find_credentials`. Nothing is sent yet. Raises NoCluster.
 
     kubeconfig  path; ``explicit`` makes it win over the service account and $KUBECONFIG
     qps, burst  limit on requests, see `RateLimit`; both None for no limit, because the API server has its own
-
-    Raises NoCluster. `gas.cluster.credentials.find_credentials` has the order of places.
     """
     credentials = await find_credentials(kubeconfig, explicit=explicit)
     limit = None if qps is None or burst is None else RateLimit(qps, burst)
@@ -93,9 +88,7 @@ def _http_transport() -> Transport:
 class ApiServer:
     """One API server, with as many connections as there are requests in progress.
 
-    Construct it inside a running event loop.
-
-    transport  closed by `close`; None for HTTP over TCP
+    Construct it inside a running event loop. ``transport`` is closed by `close`; None for HTTP over TCP.
     """
 
     def __init__(
@@ -116,7 +109,6 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """The URL of the API server, for messages."""
         return self._credentials.address.url
 
     async def close(self) -> None:
@@ -140,8 +132,7 @@ class ApiServer:
         urgent   skip the rate limit, for a request that must not wait behind a queue of writes
 
         On 401 the credentials are read again once. On 429 the request is repeated after the time that the server
-        asks for, within ``timeout``.
-        Raises ApiRefused, Forbidden, ApiUnavailable, OutcomeUnknown.
+        asks for, within ``timeout``. Raises ApiRefused, Forbidden, ApiUnavailable, OutcomeUnknown.
         """
         if self._limit is not None and not urgent:
             await self._limit.wait()

@@ -66,9 +66,7 @@ class Login:
 def make_address(
     where: str, url: str, tls: ssl.SSLContext, *, server_hostname: str | None = None, proxy: str | None = None
 ) -> Address:
-    """Return an address, with the environment's proxy if no other is given.
-
-    where  where the URL was read, for errors
+    """Return an address, with the environment's proxy if no other is given. ``where`` the URL was read is for errors.
 
     Raises NoCluster if the URL does not name a server, ValueError if it cannot be parsed.
     """
@@ -194,7 +192,6 @@ async def find_credentials(
 
 
 def is_in_a_cluster(environ: Mapping[str, str]) -> bool:
-    """Return whether this process runs in a pod."""
     return bool(environ.get(HOST) and environ.get(PORT))
 
 

@@ -59,10 +59,9 @@ class _Key(NamedTuple):
 class _Record:
     """The state of one event.
 
-    name    of the Event object; empty until it is written
-    count   how often it was posted
-    due     time, by the clock, from which it may be written again
-    queued  whether it is in the queue already
+    name   of the Event object; empty until it is written
+    count  how often it was posted
+    due    time, by the clock, from which it may be written again
     """
 
     first: datetime
@@ -130,7 +129,6 @@ class Events:
             record.queued = True
 
     async def run(self) -> None:
-        """Write the events of the queue until cancelled."""
         while True:
             key, record = await self._queue.get()
             record.queued = False

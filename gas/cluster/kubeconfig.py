@@ -20,13 +20,10 @@ from gas.cluster.errors import NoCluster
 
 
 async def load_kubeconfig(paths: str, existing: list[Path], context: str = "") -> Login:
-    """Return the login of a context.
+    """Return the login of a context, empty for the current one. Raises NoCluster.
 
     paths     one or several files, written as in $KUBECONFIG
     existing  those of them that exist
-    context   empty for the current one
-
-    Raises NoCluster.
     """
     where = f"kubeconfig {paths}" + (f" with --context={context}" if context else "")
     for path in existing:
@@ -90,7 +87,7 @@ async def _login(where: str, configuration: Configuration, loader: KubeConfigLoa
 
 
 def _resolve_command(user: Any) -> None:
-    """Start a relative path of a plugin's command at the folder of the kubeconfig, as kubectl does."""
+    """Make a relative path of a plugin's command start at the folder of the kubeconfig, as kubectl does."""
     command = user["exec"].value.get("command")
     if isinstance(command, str) and "/" in command and not Path(command).is_absolute():
         user["exec"].value["command"] = str(Path(user.path).parent / command)

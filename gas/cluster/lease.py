@@ -94,11 +94,9 @@ class LeaderElection:
 
     @property
     def leads(self) -> bool:
-        """True if this replica may act as the leader now."""
         return self._renewed is not None and self._clock() - self._renewed < self._deadline
 
     async def run(self) -> None:
-        """Take and renew the Lease until cancelled or released."""
         while not self._released:
             pause = self._retry_period
             try:

@@ -55,9 +55,8 @@ class Lister(Generic[T]):
     """List the objects of one kind.
 
     path            of the collection
-    object_type     msgspec struct of one object
     field_selector  in the API's syntax, ``spec.nodeName!=``
-    label_selector  likewise, ``app=web``
+    label_selector  in the API's syntax, ``app=web``
     keep            selects objects; the others are dropped page by page, so that they never fill the memory
     """
 
@@ -86,13 +85,11 @@ class Lister(Generic[T]):
         return await self.fetch_paged(lambda objects: objects)
 
     async def fetch_paged(self, take: Callable[[list[T]], list[K]]) -> Listing[K]:
-        """Hand one consistent list over page by page, and return what is remembered of its objects.
+        """Process one consistent list page by page. Raises ApiRefused, Forbidden, ApiUnavailable.
 
         If a page has expired (410), the list starts again with its first page.
 
         take  called with the objects of each page; returns what to remember of them
-
-        Raises ApiRefused, Forbidden, ApiUnavailable.
         """
         expired = 0
         while True:

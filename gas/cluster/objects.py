@@ -21,19 +21,13 @@ T = TypeVar("T")
 
 
 async def get_object(api: ApiServer, path: str, kind: type[T], *, urgent: bool = False) -> T | None:
-    """Return the object at a path, decoded as ``kind``; None if it does not exist (404).
-
-    urgent  skip the rate limit
-    """
+    """Return the object at a path, decoded as ``kind``; None if it does not exist. ``urgent`` skips the rate limit."""
     response = await _existing(api, "GET", path, urgent=urgent)
     return None if response is None else decode_object(response, kind, request=f"GET {path}")
 
 
 async def get_pod(api: ApiServer, namespace: str, name: str, *, urgent: bool = False) -> Pod | None:
-    """Return the pod as the API server has it now; None if it does not exist.
-
-    urgent  skip the rate limit
-    """
+    """Return the pod as the API server has it now; None if it does not exist. ``urgent`` skips the rate limit."""
     return await get_object(api, paths.pod(namespace, name), Pod, urgent=urgent)
 
 
@@ -87,10 +81,7 @@ async def patch_pod_metadata(
 
 
 async def patch_node_annotations(api: ApiServer, name: str, annotations: Mapping[str, str | None]) -> bool:
-    """Set annotations of a node and remove those whose value is None; the others stay.
-
-    Returns False if the node does not exist.
-    """
+    """Set annotations of a node and remove those whose value is None. Returns False if the node does not exist."""
     patch = {"metadata": {"annotations": annotations}}
     return await _existing(api, "PATCH", paths.node(name), patch) is not None
 

@@ -15,22 +15,18 @@ class MalformedName(GasError):
 
 
 def pods() -> str:
-    """Return the path of all pods of the cluster."""
     return "/api/v1/pods"
 
 
 def nodes() -> str:
-    """Return the path of all nodes of the cluster."""
     return "/api/v1/nodes"
 
 
 def disruption_budgets() -> str:
-    """Return the path of all PodDisruptionBudgets of the cluster."""
     return "/apis/policy/v1/poddisruptionbudgets"
 
 
 def sharepods() -> str:
-    """Return the path of all SharePods of the cluster."""
     return "/apis/kubeshare.nthu/v1/sharepods"
 
 
@@ -39,7 +35,6 @@ def sharepod(namespace: str, name: str) -> str:
 
 
 def pods_of(namespace: str) -> str:
-    """Return the path of all pods of a namespace."""
     return f"/api/v1/namespaces/{_segment(namespace)}/pods"
 
 

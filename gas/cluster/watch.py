@@ -1,4 +1,4 @@
-"""Keep a handler up to date about all objects of one kind, through every failure of the API server."""
+"""Show a handler all objects of one kind and their changes, through every failure of the API server."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Watch(Generic[T]):
           ^        |
           `--------`--(the server no longer has that version: 410)
 
-    While the API server is unavailable, requests are repeated without end, after pauses that grow to 10 s.
-    With ``keep`` the handler sees only the objects that it selects. What it returns for an object must not change.
+    While the API server is unavailable, requests are repeated without end, after pauses that grow to 10 s. With
+    ``keep`` the handler sees only the objects that it selects. What it returns for an object must not change.
 
     synced        set once the handler has the first complete list
     last_contact  time of the API server's last response, by the monotonic clock; the time of construction before that
@@ -108,7 +108,6 @@ class Watch(Generic[T]):
         self.trouble = ""
 
     async def run(self) -> None:
-        """List and watch until cancelled."""
         while True:
             opened: float | None = None
             pause = 0.0

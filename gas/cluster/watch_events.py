@@ -15,8 +15,6 @@ LONGEST_LINE = 64 * 1024 * 1024
 
 
 class KubernetesObject(Protocol):
-    """An object with metadata, which is all that a watch needs to know of it."""
-
     @property
     def metadata(self) -> ObjectMeta: ...
 
@@ -25,8 +23,6 @@ T = TypeVar("T", bound=KubernetesObject)
 
 
 class EndlessLine(GasError):
-    """A line of a watch is longer than any object can be."""
-
     def __init__(self) -> None:
         super().__init__(f"expected lines of at most {LONGEST_LINE} bytes from the API server, found a longer one")
 
@@ -54,10 +50,7 @@ class LineSplitter:
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """One event of a watch.
-
-    type  ADDED, MODIFIED, DELETED or BOOKMARK
-    """
+    """One event of a watch: ADDED, MODIFIED, DELETED or BOOKMARK."""
 
     type: str
     object: T
@@ -103,10 +96,7 @@ _TYPES = frozenset(("ADDED", "MODIFIED", "DELETED", "BOOKMARK"))
 
 
 class EventDecoder(Generic[T]):
-    """Decode the lines of a watch on objects of one type. A well-formed line is decoded once.
-
-    request  name of the watch in errors
-    """
+    """Decode the lines of a watch on objects of one type. ``request`` names the watch in errors."""
 
     def __init__(self, object_type: type[T], request: str) -> None:
         self._decoder = msgspec.json.Decoder(WatchEvent[object_type])  # type: ignore[valid-type]  # a type of run time

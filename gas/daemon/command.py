@@ -78,7 +78,6 @@ def run_daemon(flags: DaemonFlags, main: Callable[[], Coroutine[Any, Any, int | 
 
 
 def own_version() -> str:
-    """Return the version of the installed package."""
     from importlib.metadata import version
 
     return version("gas")
@@ -197,7 +196,7 @@ class StandardOutput:
             sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 -- it is for the rest of the program
 
     def exit_code(self, otherwise: int) -> int:
-        """Return the exit code of the command. If text could not be written, say so on stderr and never return 0."""
+        """Return the exit code of the command. If text could not be written, report it on stderr and never return 0."""
         if self._problem is None:
             return otherwise
         rest = "" if otherwise else "; nothing else failed"

@@ -1,4 +1,4 @@
-"""Hypercorn's connection, with what it lacks. Each override names the test that fails without it."""
+"""Extend Hypercorn's connection by what it lacks. Each override names the test that fails without it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _serving: ContextVar[Connection] = ContextVar("_serving")
 
 # Without it fails test_a_request_in_progress_keeps_its_connection.
 def notice_complete_requests(app: ASGIApp) -> ASGIApp:
-    """Return the application; the connection of each request learns when all of it has arrived."""
+    """Wrap an application so that each request's connection learns when all of the request has arrived."""
 
     async def noticing(scope: Scope, receive: Receive, send: Send) -> None:
         async def received() -> Message:
@@ -95,7 +95,7 @@ class Connection(TCPServer):
     Hypercorn writes the head of a response, then the body. Each packet wakes the client, which on a busy machine runs
     in our place, only to find that it has to wait for the rest. So the head is held until what follows it, at once.
 
-    Nothing that it consists of refers to it in a circle once it is over, so its memory is free at once.
+    Once it is over, no part of it refers to it in a circle, so its memory is free at once.
     """
 
     _is_idle = True
@@ -119,11 +119,9 @@ class Connection(TCPServer):
                 self.__dict__.pop(part, None)
 
     def end_idle_time(self) -> None:
-        """Close the connection now if it is idle."""
         self._idle_time.end()
 
     def request_is_complete(self) -> None:
-        """Take in that all of the request in progress has arrived."""
         if (accepted := self._accepted()) is not None:
             self._listening.request_is_complete(accepted)
 
@@ -171,8 +169,6 @@ def _is_head(data: bytes) -> bool:
 
 
 class PortConfig(Config):
-    """Hypercorn's settings for one port."""
-
     accesslog = None
     errorlog = logging.getLogger("hypercorn")
     include_server_header = False

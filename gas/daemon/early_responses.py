@@ -71,8 +71,6 @@ class EarlyResponses:
 
 
 class _Exchange:
-    """One request, and whether all of it was read."""
-
     def __init__(self, scope: MutableMapping[str, Any], receive: Receive) -> None:
         self._receive = receive
         self.is_read = not any(

@@ -32,7 +32,6 @@ def boolean(value: str) -> bool:
 
 
 def text(value: str) -> str:
-    """Accept any text, also the empty one."""
     return value
 
 
@@ -42,28 +41,24 @@ def text_or_none(value: str) -> str | None:
 
 
 def whole(value: str) -> int:
-    """Parse a whole number, 0 or more."""
     if _WHOLE.fullmatch(value) is None:
         raise ValueError("a whole number, 0 or more")
     return int(value)
 
 
 def positive(value: str) -> int:
-    """Parse a whole number, 1 or more."""
     if _WHOLE.fullmatch(value) is None or int(value) == 0:
         raise ValueError("a whole number, 1 or more")
     return int(value)
 
 
 def rate(value: str) -> float:
-    """Parse a number over 0; fractions are accepted."""
     if _NUMBER.fullmatch(value) is None or not math.isfinite(float(value)) or float(value) <= 0:
         raise ValueError("a number over 0")
     return float(value)
 
 
 def port(value: str) -> int:
-    """Parse a TCP port; 0 stands for any free port."""
     if _WHOLE.fullmatch(value) is None or int(value) > 65535:
         raise ValueError("a port, 0 to 65535")
     return int(value)
@@ -124,7 +119,6 @@ def duration(value: str) -> float:
 
 
 def text_or_json(value: str) -> Literal["text", "json"]:
-    """Parse the name of an output format."""
     if value == "text":
         return "text"
     if value == "json":

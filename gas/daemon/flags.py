@@ -56,7 +56,7 @@ class Flag:
     placeholder  stands for the value in help texts; empty for a boolean
     description  one or more sentences
     group        title of the group that the flag is listed under
-    unset        what applies without the flag, in words, where `default` does not say it
+    unset        what applies without the flag, in words, where `default` does not state it
     joined       whether all values count if the flag is given several times, not only the last one
     attribute    the field of the Flags class that holds the value; `flags_of` fills it in
     """
@@ -77,12 +77,11 @@ class Flag:
 
     @property
     def dashed(self) -> str:
-        """``-v``, ``--port``."""
+        """The name with dashes: ``-v``, ``--port``."""
         return f"-{self.name}" if len(self.name) == 1 else f"--{self.name}"
 
     @property
     def default_in_words(self) -> str:
-        """The default for people; empty if there is none."""
         return self.unset or self.default or ""
 
 
@@ -92,7 +91,7 @@ class IgnoredFlags:
 
     switches    names of booleans
     with_value  names of flags that take a value
-    reason      what the warning says after their names
+    reason      the end of the warning, after their names
     """
 
     switches: tuple[str, ...] = ()
@@ -101,7 +100,6 @@ class IgnoredFlags:
 
     @property
     def flags(self) -> Iterator[Flag]:
-        """The flags, with an empty attribute."""
         yield from (Flag(name, values.boolean, None, "", "") for name in self.switches)
         yield from (Flag(name, values.text, None, "VALUE", "") for name in self.with_value)
 
@@ -140,7 +138,6 @@ def flag(
 
 
 def switch(name: str, description: str, *, default: bool = False, group: str = "") -> bool:
-    """Declare a boolean flag, as a field of a Flags class."""
     return _field(default, Flag(name, values.boolean, str(default).lower(), "", description, group=group))
 
 
@@ -152,8 +149,8 @@ def _field(default: T, declared: Flag) -> T:
 class PartFlags:
     """The flags of one part of a program; each part derives a class.
 
-    switched_by  class attribute: the flag that switches the part on, its own or not. Without it the other flags of
-                 the part have no effect, and a warning says so. Empty if there is no such flag
+    switched_by  class attribute: the flag that switches the part on, its own or not. Without it the other flags of the
+                 part have no effect, and a warning is logged. Empty if there is no such flag
     """
 
     switched_by: ClassVar[str] = ""
@@ -167,12 +164,12 @@ _NO_PARTS: Mapping[type[PartFlags], PartFlags] = MappingProxyType({})
 class CommandFlags:
     """The flags that every program has, and what `read_flags` records besides their values.
 
-    program, summary  class attributes: the name of the program, and what it does
-    variables         class attribute: environment variables and their descriptions
-    ignored           class attribute: flags that are accepted without effect, by the reason for it
-    given             names of the flags on the command line, without those that are ignored
-    warnings          sentences about flags on the command line that have no effect
-    parts             the flags of each part of the program, see `of`
+    summary    class attribute: what the program does
+    variables  class attribute: environment variables and their descriptions
+    ignored    class attribute: flags that are accepted without effect, by the reason for it
+    given      names of the flags on the command line, without those that are ignored
+    warnings   sentences about flags on the command line that have no effect
+    parts      the flags of each part of the program, see `of`
     """
 
     program: ClassVar[str]
@@ -194,8 +191,6 @@ class CommandFlags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonFlags(CommandFlags):
-    """The flags that every long-running program has."""
-
     ignored: ClassVar[tuple[IgnoredFlags, ...]] = (KLOG_FLAGS,)
 
     kube_config: str | None = flag(
@@ -222,7 +217,7 @@ class DaemonFlags(CommandFlags):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredDaemonFlags(DaemonFlags):
-    """The flags that every long-running program with metrics has."""
+    """The flags of long-running programs with metrics."""
 
     metrics_address: str = flag(
         "metrics-address",
@@ -251,7 +246,6 @@ class CommandLine(Generic[F]):
 
     @property
     def program(self) -> str:
-        """The name of the program."""
         return self.core.program
 
     @property
@@ -310,7 +304,6 @@ Declaration = CommandLine[F] | type[F]
 
 
 def command_line(declaration: Declaration[F]) -> CommandLine[F]:
-    """Return the command line that a declaration stands for."""
     return declaration if isinstance(declaration, CommandLine) else CommandLine(declaration)
 
 
@@ -360,7 +353,6 @@ def read_flags(declaration: Declaration[F], argv: Sequence[str]) -> F:
 
 
 def help_text(declaration: Declaration[Any], width: int = 100) -> str:
-    """Return what --help prints."""
     flags_class = command_line(declaration).core
     lines = [
         f"Usage: {flags_class.program} [flags]",

@@ -72,12 +72,12 @@ class ListeningSocket(socket.socket):
         return accepted, peer
 
     def request_begins(self, accepted: socket.socket) -> None:
-        """Take in that the headers of a request have arrived."""
+        """Note that the headers of a request have arrived."""
         if self._idle.pop(accepted, False) is None:
             self._unproven[accepted] = time.monotonic()
 
     def request_is_complete(self, accepted: socket.socket) -> None:
-        """Take in that all of a request has arrived. The connection is closed if there is no place for it."""
+        """Note that all of a request has arrived. The connection is closed if there is no place for it."""
         if self._unproven.pop(accepted, None) is None:
             return
         if self._most is None or len(self._busy) + len(self._idle) < self._most or _drop_first(self._idle):
@@ -86,7 +86,7 @@ class ListeningSocket(socket.socket):
             _shut_down(accepted)
 
     def request_ends(self, accepted: socket.socket) -> None:
-        """Take in that a request has its response."""
+        """Note that a request has its response."""
         self.request_is_complete(accepted)
         if accepted in self._busy:
             self._busy.discard(accepted)
@@ -122,15 +122,13 @@ def listen(
     most: int | None = None,
     least_time: float = LEAST_TIME,
 ) -> ListeningSocket:
-    """Open a TCP socket. It accepts connections from now on; they wait until the socket is served.
+    """Open a TCP socket. It accepts connections from now on; they wait until it is served. Raises CannotListen.
 
     address  an IP address; empty is every address of the machine, IPv4 and IPv6 (only IPv4 where there is no IPv6)
     port     0 picks a free port
     flag     name of the flag that the error message names
     stalled  milliseconds, see STALLED
     most, least_time  see `ListeningSocket`
-
-    Raises CannotListen.
     """
     try:
         opened = ListeningSocket(_open(address, port), most, least_time)

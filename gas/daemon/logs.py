@@ -1,4 +1,4 @@
-"""Log lines on stderr: one event per line with named fields, as text for people or as JSON for machines.
+"""Write log lines on stderr: one event per line with named fields, as text for people or as JSON for machines.
 
 klog's ``-v N`` sets the verbosity:
 
@@ -38,7 +38,7 @@ _QUIET = ("asyncio", "hypercorn", "h2", "hpack", "kubernetes", "aiohttp", "grpc"
 def configure_logging(verbosity: int = 0, log_format: LogFormat = "text", stream: TextIO | None = None) -> None:
     """Send everything that is logged from now on to ``stream`` (stderr by default), instead of any earlier place.
 
-    Libraries log from WARNING on, whatever the verbosity: their other messages say nothing about decisions.
+    Libraries log from WARNING on, whatever the verbosity: their other messages do not help to explain decisions.
     """
     logging.addLevelName(VERBOSE, "VERBOSE")
     handler = logging.StreamHandler(stream or sys.stderr)
@@ -49,7 +49,6 @@ def configure_logging(verbosity: int = 0, log_format: LogFormat = "text", stream
 
 
 def logging_level(verbosity: int) -> int:
-    """Return the level of the logging module for klog's ``-v N``."""
     if verbosity >= 4:
         return logging.DEBUG
     return VERBOSE if verbosity >= 2 else logging.INFO
@@ -68,7 +67,6 @@ class LimitedLog:
         self._counts: dict[tuple[int, str], tuple[float, int]] = {}
 
     def log(self, level: int, message: str, *values: object, extra: Mapping[str, object] | None = None) -> None:
-        """Log a line with these fields, unless there were too many of its kind."""
         kind, now = (level, message), self._clock()
         begun, count = self._counts.get(kind, (now, 0))
         fields = dict(extra or {})

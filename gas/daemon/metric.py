@@ -1,4 +1,4 @@
-"""Metrics declared as data, so that a declaration loads no library of metrics."""
+"""Declare metrics as data, so that a declaration loads no library of metrics."""
 
 from __future__ import annotations
 
@@ -11,18 +11,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CounterMetric:
-    """A metric that only rises.
-
-    name    ends in ``_total``
-    labels  their names
-    """
+    """A metric that only rises. Its name ends in ``_total``."""
 
     name: str
     help_text: str
     labels: tuple[str, ...] = ()
 
     def register(self, registry: CollectorRegistry) -> Counter:
-        """Make the metric in a registry."""
         from prometheus_client import Counter
 
         return Counter(self.name, self.help_text, self.labels, registry=registry)
@@ -30,14 +25,11 @@ class CounterMetric:
 
 @dataclass(frozen=True, slots=True)
 class GaugeMetric:
-    """A metric that rises and falls."""
-
     name: str
     help_text: str
     labels: tuple[str, ...] = ()
 
     def register(self, registry: CollectorRegistry) -> Gauge:
-        """Make the metric in a registry."""
         from prometheus_client import Gauge
 
         return Gauge(self.name, self.help_text, self.labels, registry=registry)

@@ -1,5 +1,3 @@
-"""Permissions on the API server that a program needs, as data."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -7,10 +5,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Permission:
-    """A permission that an account should have.
+    """A permission on the API server that a program's account should have.
 
     resource   with its subresource, ``pods/binding``
-    group      API group
     namespace  empty for the whole cluster
     name       of the only object; empty for all
     needed     False if the program works without it, but reports less
@@ -25,5 +22,4 @@ class Permission:
 
 
 def permissions_on(resource: str, *verbs: str, group: str = "") -> frozenset[Permission]:
-    """Return the permissions for several verbs on one resource."""
     return frozenset(Permission(verb, resource, group) for verb in verbs)

@@ -1,4 +1,4 @@
-"""The plain HTTP port of a daemon: health, metrics and state. It changes nothing."""
+"""Serve health, metrics and state of a daemon on a plain HTTP port. It changes nothing."""
 
 from __future__ import annotations
 

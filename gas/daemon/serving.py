@@ -65,7 +65,7 @@ class Tls(Protocol):
         """Return whether a verified client may call, from its certificate as ``getpeercert()`` returns it."""
 
     def handshake_failed(self, error: ssl.SSLError) -> None:
-        """Take in that a client was refused, or did no handshake."""
+        """Note that a client was refused, or did no handshake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +122,8 @@ async def serve(
 ) -> None:
     """Serve until ``stopping`` is set; then finish requests in progress, for at most ``graceful_timeout`` seconds.
 
-    Open connections are served for LINGER seconds more, and each response then ends its connection.
-
-    Owns the sockets from now on. If a port fails before that, its exception is raised.
+    Open connections are served for LINGER seconds more, and each response then ends its connection. Owns the sockets
+    from now on. If a port fails before that, its exception is raised.
     """
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(partial(_report_broken_connection, LimitedLog(logger)))
@@ -175,7 +174,6 @@ class _PortServer:
         self._connections: dict[asyncio.Task[None], Connection] = {}
 
     async def run(self, stopping: asyncio.Event, graceful_timeout: float) -> None:
-        """Serve the port as `serve` does all of them."""
         self._start()
         try:
             await stopping.wait()

@@ -11,8 +11,6 @@ from prometheus_client.registry import Collector
 
 
 class Followed(Protocol):
-    """A list and watch, with the figures for its metrics."""
-
     @property
     def last_contact(self) -> float | None: ...
 
@@ -51,7 +49,6 @@ class WatchCollector(Collector):
         self._watches: dict[str, Followed] = {}
 
     def follow(self, kind: str, watch: Followed) -> None:
-        """Report ``watch`` as the watch on ``kind``."""
         self._watches[kind] = watch
 
     def collect(self) -> Iterable[Metric]:
