@@ -12,7 +12,7 @@ from typing import Any
 from gas.cluster.connection import ApiServer
 from gas.plugin.devices.allocation import Allocation, gpus_of, monitoring_allocation
 from gas.plugin.devices.device_ids import AllocateRequest, short_name
-from gas.plugin.devices.device_lists import ListTooLong, monitored, monitoring_resources
+from gas.plugin.devices.device_lists import monitored, monitoring_resources
 from gas.plugin.discovery.card_source import CardRules, CardSource, read_all
 from gas.plugin.discovery.render_node import Query, memory_regions
 from gas.plugin.discovery.scanner import IN_A_THREAD, Scanner, ScanOnce
@@ -138,10 +138,7 @@ class Plugin:
         metrics.read(self._samples)
 
     async def run(self) -> None:
-        """Run until cancelled, then remove the sockets.
-
-        Raises ListTooLong if kubelet would refuse a list of devices.
-        """
+        """Run until cancelled, then remove the sockets."""
         self._warn_of_fake_tree()
         part_tasks = (task for hooks in self.hooks for task in hooks.tasks)
         try:
@@ -159,10 +156,6 @@ class Plugin:
                 async with asyncio.TaskGroup() as serving:
                     for registration in self.registrations.values():
                         serving.create_task(registration.run())
-        except BaseExceptionGroup as failed:
-            if (refusal := _refusal_in(failed)) is not None:
-                raise refusal from None
-            raise
         finally:
             await self._resources.close()
             for hooks in self.hooks:
@@ -276,10 +269,3 @@ class Plugin:
         yield from self.node.samples()
         for hooks in self.hooks:
             yield from hooks.samples()
-
-
-def _refusal_in(failed: BaseException) -> ListTooLong | None:
-    """Return the ListTooLong among the exceptions of a group, if there is one."""
-    if isinstance(failed, BaseExceptionGroup):
-        return next(filter(None, map(_refusal_in, failed.exceptions)), None)
-    return failed if isinstance(failed, ListTooLong) else None

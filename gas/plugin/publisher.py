@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from gas.plugin.devices.device_lists import check_lengths, device_lists
+from gas.plugin.devices.device_lists import device_lists, too_long
 from gas.plugin.discovery.scanner import Scanner
 from gas.plugin.flags import Flags
 from gas.plugin.kubelet.device_server import DeviceServer
@@ -50,6 +50,7 @@ class Publisher:
         self._describe = describe
         self._may_describe = False
         self._renumbering = Renumbering()
+        self._not_offered: Mapping[str, str] = {}
 
     @property
     def withheld(self) -> frozenset[Card]:
@@ -71,7 +72,7 @@ class Publisher:
             self.publish()
 
     def publish(self) -> None:
-        """Publish the cards, if they are known. Raises ListTooLong, which ends the plugin, if kubelet would refuse."""
+        """Publish the cards, if they are known, without the resources whose lists kubelet would refuse."""
         if not self._scanner.finished:
             return
         gpus: Sequence[CardFacts] = self._scanner.scan.gpus
@@ -79,14 +80,17 @@ class Publisher:
             before = self._renumbering.withheld
             gpus = self._renumbering.update(gpus, self._node.pods.users())
             self._report_withheld(before, self._renumbering.withheld)
+        hints = self._flags.topology_hints
+        not_offered = too_long(gpus, self._vocabularies, self._options, topology_hints=hints)
+        self._report_not_offered(not_offered)
         lists = device_lists(
             gpus,
             self._vocabularies,
             self._options,
             self._flags.monitoring,
-            topology_hints=self._flags.topology_hints,
+            topology_hints=hints,
+            without=not_offered,
         )
-        check_lengths(lists, self._vocabularies)
         for server in self._servers:
             server.show(lists.get(server.resource, ()))
         if self._may_describe:
@@ -95,6 +99,15 @@ class Publisher:
             description = self._vocabularies.describe(linked, self._options)
             for describe in self._describe:
                 describe(description)
+
+    def _report_not_offered(self, now: Mapping[str, str]) -> None:
+        """Log the resources that begin or end to be left out, and set the events of those that are."""
+        for resource in now.keys() - self._not_offered.keys():
+            logger.error("%s", now[resource])
+        for resource in self._not_offered.keys() - now.keys():
+            logger.info("%s is offered again", resource)
+        self._not_offered = now
+        self._node.events.set_states("GPUDevicesNotOffered", now.values())
 
     def _report_withheld(self, before: Mapping[Card, object], now: Mapping[Card, object]) -> None:
         if begun := sorted(now.keys() - before.keys()):

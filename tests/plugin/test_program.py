@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
 import sys
 import time
@@ -21,7 +20,7 @@ from gas.plugin.part import Core, Hooks, Part
 from gas.plugin.program import uninstall
 from gas.plugin.published_file import FileFault
 from gas.vocabularies.selection import parse_vocabularies
-from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1100, fake_gpus
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node, soon
 from tests.plugin.scripted_kubelet import eventually
@@ -171,22 +170,6 @@ async def test_uninstall_continues_after_a_failure(caplog: pytest.LogCaptureFixt
         assert await uninstalled(node, parts=[part]) == 1
         assert "cannot uninstall completely: cannot remove the file" in caplog.text
         assert not [name for name in node.node()["metadata"]["labels"] if name.startswith("gpu.intel.com/")]
-
-
-# contract A1.24
-async def test_a_list_of_devices_that_kubelet_would_refuse_ends_the_program_with_the_unit_to_choose() -> None:
-    async with sandbox_node(*fake_gpus(MAX_1100, 4)) as node:
-        code, _, errors = await ended(*options(node), "--vocabularies=intel,aliyun")
-        assert code == 1
-        assert re.search(
-            r"cannot start: aliyun\.com/gpu-mem: kubelet accepts lists of up to 4194304 bytes, found 196608 devices in"
-            r" [0-9]{7} bytes; set --aliyun-unit=GiB for plugin and extender",
-            errors,
-        ), errors
-        flags = [*options(node), "--vocabularies=intel,aliyun", "--aliyun-unit=GiB", "--metrics-port=0"]
-        async with process(*flags) as running:
-            await soon(lambda: node.node()["status"]["allocatable"].get("aliyun.com/gpu-mem") == "192")
-            assert running.returncode is None
 
 
 def _get(port: int, path: str) -> tuple[int, str]:

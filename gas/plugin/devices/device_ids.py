@@ -37,7 +37,7 @@ def known_ids(texts: Iterable[str]) -> tuple[DeviceId, ...]:
     return tuple(id_ for text in texts if (id_ := _known_id(text)) is not None)
 
 
-@lru_cache(maxsize=2**18)  # kubelet names the same ids in every call; with memory as ids up to 150,000
+@lru_cache(maxsize=2**18)  # kubelet names the same ids in every call; with memory as ids up to 170,000
 def _known_id(text: str) -> DeviceId | None:
     match = _DEVICE_ID.fullmatch(text)
     return None if match is None else DeviceId(_card(match[1]), int(match[2]))
@@ -92,7 +92,7 @@ class PreferredRequest:
     counts: Mapping[Card, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Made once, because a call may be compared with every pod that waits, and may offer 150,000 ids.
+        # Made once, because a call may be compared with every pod that waits, and may offer 170,000 ids.
         by_card: dict[Card, list[DeviceId]] = {}
         for id_ in self.offered:
             by_card.setdefault(id_[0], []).append(id_)

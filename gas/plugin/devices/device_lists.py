@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from gas.plugin.devices.device_ids import ALL_CARDS, DeviceId
 from gas.values.card_facts import CardFacts
-from gas.values.errors import GasError
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.protocol import DeviceOptions
 
 MOST_BYTES = 4 * 1024 * 1024
 """The longest list of devices that kubelet accepts: the limit of a gRPC message."""
 
-_BYTES_BESIDE_ID = 15
-"""Most bytes of a listed device in addition to its id: field numbers, lengths and the word ``Unhealthy``."""
+_BYTES_OF_FIELDS = 6
+"""Bytes of a device in the list beside its id, its health and its hint: field numbers and lengths."""
 
 _BYTES_OF_HINT = 8
 """Bytes of a topology hint, at most."""
-
-
-class ListTooLong(GasError):
-    """Kubelet would refuse the list of devices of a resource, and all of its cards with it."""
 
 
 class Monitoring(StrEnum):
@@ -42,10 +38,6 @@ class Device:
     healthy: bool
     numa_node: int | None = None
 
-    @property
-    def most_bytes(self) -> int:
-        return len(self.id) + _BYTES_BESIDE_ID + (0 if self.numa_node is None else _BYTES_OF_HINT)
-
 
 DeviceLists = Mapping[str, tuple[Device, ...]]
 """The devices of each resource, in natural order of their ids. A missing resource has no card."""
@@ -58,16 +50,19 @@ def device_lists(
     monitoring: Monitoring,
     *,
     topology_hints: bool = False,
+    without: Container[str] = (),
 ) -> DeviceLists:
     """Return the devices of each resource of cards, and of the monitoring resources that are switched on.
 
     An unhealthy card keeps its ids, so that kubelet knows which containers have them. Monitoring is healthy while any
     of its cards is. Source: contract P2.3 to P2.6. With ``topology_hints``, devices carry the NUMA node of their card;
-    kubelet may then offer only one node's devices.
+    kubelet may then offer only one node's devices. Resources of cards in ``without`` are left out.
     """
     lists: dict[str, tuple[Device, ...]] = {}
     for gpu in sorted(gpus, key=lambda gpu: gpu.card):
         for resource, ids in vocabularies.ids_per_card(gpu, options).items():
+            if resource in without:
+                continue
             lists[resource] = lists.get(resource, ()) + tuple(
                 Device(
                     id=str(DeviceId(gpu.card, slot)),
@@ -81,16 +76,31 @@ def device_lists(
     return lists
 
 
-def check_lengths(lists: DeviceLists, vocabularies: Vocabularies) -> None:
-    """Raise ListTooLong if kubelet would refuse the list of a resource."""
-    for resource, devices in lists.items():
-        length = sum(device.most_bytes for device in devices)
-        if length > MOST_BYTES:
-            advice = vocabularies.fewer_ids(resource)
-            raise ListTooLong(
-                f"{resource}: kubelet accepts lists of up to {MOST_BYTES} bytes, found {len(devices)} devices in"
-                f" {length} bytes; {advice or 'switch its vocabulary off on this node'}"
-            )
+def too_long(
+    gpus: Collection[CardFacts], vocabularies: Vocabularies, options: DeviceOptions, *, topology_hints: bool = False
+) -> Mapping[str, str]:
+    """Return the resources of cards whose lists kubelet would refuse, each with a sentence that says what to do."""
+    counts: Counter[str] = Counter()
+    lengths: Counter[str] = Counter()
+    for gpu in gpus:
+        for resource, ids in vocabularies.ids_per_card(gpu, options).items():
+            counts[resource] += ids
+            lengths[resource] += list_bytes(gpu, ids, has_hint=topology_hints and gpu.numa_node is not None)
+    return {
+        resource: f"{resource} is not offered: kubelet accepts lists of up to {MOST_BYTES} bytes, found"
+        f" {counts[resource]} devices in {length} bytes;"
+        f" {vocabularies.fewer_ids(resource) or 'switch its vocabulary off on this node'}"
+        for resource, length in lengths.items()
+        if length > MOST_BYTES
+    }
+
+
+def list_bytes(gpu: CardFacts, ids: int, *, has_hint: bool) -> int:
+    """Return the bytes that a card's devices take in kubelet's list, at most."""
+    of_id = len(str(DeviceId(gpu.card, 0))) - 1
+    of_health = len("Healthy" if gpu.healthy else "Unhealthy")
+    beside_slot = of_id + of_health + _BYTES_OF_FIELDS + (_BYTES_OF_HINT if has_hint else 0)
+    return ids * beside_slot + sum(len(str(slot)) for slot in range(ids))
 
 
 def monitoring_resources(vocabularies: Vocabularies, monitoring: Monitoring) -> tuple[str, ...]:

@@ -1,21 +1,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.plugin.devices.device_lists import (
-    MOST_BYTES,
     Device,
     DeviceLists,
-    ListTooLong,
     Monitoring,
-    check_lengths,
     device_lists,
+    list_bytes,
     monitored,
     monitoring_resources,
+    too_long,
 )
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.values.card_facts import CardFacts
@@ -107,31 +107,43 @@ def test_every_monitoring_resource_that_there_can_be_is_known_in_advance() -> No
         assert set(monitored(gpus, DEFAULT, monitoring)) == set(monitoring_resources(DEFAULT, monitoring))
 
 
-@given(st.integers(0, 999), st.integers(0, 10**6), st.booleans(), st.none() | st.integers(0, 1023))
-def test_a_device_takes_no_more_bytes_in_the_list_than_estimated(
-    card: int, slot: int, healthy: bool, numa_node: int | None
+@given(st.integers(0, 999), st.integers(1, 2000), st.booleans(), st.none() | st.integers(0, 1023))
+def test_devices_take_no_more_bytes_in_the_list_than_estimated(
+    card: int, ids: int, healthy: bool, numa_node: int | None
 ) -> None:
-    device = Device(id=f"card{card}-{slot}", healthy=healthy, numa_node=numa_node)
-    sent = api.Device(ID=device.id, health="Healthy" if healthy else "Unhealthy")
-    if numa_node is not None:
-        sent.topology.nodes.add(ID=numa_node)
-    exact = api.ListAndWatchResponse(devices=[sent]).ByteSize()
-    assert exact <= device.most_bytes <= exact + 6
+    one = replace(gpu(card), healthy=healthy, numa_node=numa_node)
+    options = DeviceOptions(shared_dev_num=ids)
+    response = api.ListAndWatchResponse()
+    for device in device_lists([one], DEFAULT, options, Monitoring.NONE, topology_hints=True)[I915]:
+        sent = response.devices.add(ID=device.id, health="Healthy" if healthy else "Unhealthy")
+        if numa_node is not None:
+            sent.topology.nodes.add(ID=numa_node)
+    exact, estimated = response.ByteSize(), list_bytes(one, ids, has_hint=numa_node is not None)
+    assert exact <= estimated <= exact + (0 if numa_node is None else 6 * ids)
 
 
 # contract A1.24
-class TestLength:
-    def lists(self, devices: int, resource: str = I915) -> DeviceLists:
-        return {resource: tuple(Device(id="card0-000000", healthy=True) for _ in range(devices))}
+@pytest.mark.parametrize(
+    ("vocabularies", "resource", "to_do"),
+    [
+        ("intel", I915, "lower --shared-dev-num"),
+        ("intel,aliyun", "aliyun.com/gpu-mem", "set --aliyun-unit=GiB for plugin and extender"),
+        ("aliyun,intel", "aliyun.com/gpu-mem", "set --aliyun-unit=GiB for plugin and extender"),
+    ],
+)
+def test_a_list_that_kubelet_would_refuse_is_left_out_with_what_to_set(
+    vocabularies: str, resource: str, to_do: str
+) -> None:
+    gpus = [replace(gpu(number), memory=80 << 30) for number in range(3)]
+    options = DeviceOptions(shared_dev_num=1 if "aliyun" in vocabularies else 80_000)
+    spoken = Vocabularies(parse_vocabularies(vocabularies))
+    found = too_long(gpus, spoken, options)
+    assert list(found) == [resource]
+    assert found[resource].endswith(f" bytes; {to_do}")
+    assert resource not in device_lists(gpus, spoken, options, Monitoring.NONE, without=found)
 
-    def test_a_list_of_4_mib_is_accepted_and_a_longer_one_is_not(self) -> None:
-        fitting = MOST_BYTES // Device(id="card0-000000", healthy=True).most_bytes
-        check_lengths(self.lists(fitting), DEFAULT)
-        with pytest.raises(ListTooLong, match=r"^gpu.intel.com/i915: .* devices in \d+ bytes; lower --shared-dev-num$"):
-            check_lengths(self.lists(fitting + 1), DEFAULT)
 
-    @pytest.mark.parametrize("names", ["intel,aliyun", "aliyun,intel"])
-    def test_the_sentence_says_what_to_set(self, names: str) -> None:
-        vocabularies = Vocabularies(parse_vocabularies(names))
-        with pytest.raises(ListTooLong, match=r"set --aliyun-unit=GiB for plugin and extender$"):
-            check_lengths(self.lists(MOST_BYTES // 16, "aliyun.com/gpu-mem"), vocabularies)
+# contract A1.24
+def test_the_memory_of_two_cards_of_80_gib_fits_in_mib() -> None:
+    gpus = [replace(gpu(number), memory=80 << 30) for number in range(2)]
+    assert not too_long(gpus, Vocabularies(parse_vocabularies("aliyun,vendor")), DeviceOptions())

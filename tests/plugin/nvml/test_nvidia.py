@@ -26,9 +26,9 @@ from sandbox.hardware.fake_sysfs import FLEX_170, FakeGpu, fake_gpus
 from tests.builders import container, pod_json, requesting
 from tests.deploy.manifests import arguments
 from tests.kubeshare_words import share
-from tests.other_words import GPU_COUNT, MIB, NVIDIA, asking, sharing
+from tests.other_words import GPU_COUNT, GPU_MEM, MIB, NVIDIA, asking, sharing
 from tests.plugin.extender_of_sandbox import running_extender, schedule
-from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node, soon
+from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node, soon
 from tests.plugin.nvml.nvml_double import GIB, FakeNvml, nvml_card, uuid
 
 ALL = parse_vocabularies("intel,aliyun,vendor")
@@ -87,6 +87,26 @@ async def test_whole_cards_and_shares_get_the_decided_cards_by_uuid() -> None:
             assert reason
             for name in ("share", "whole", "beside"):
                 assert "gas-allocated-cards" not in node.annotations(name)
+
+
+# contract A1.24
+async def test_more_memory_than_kubelet_accepts_ids_for_is_not_offered_and_whole_cards_are() -> None:
+    spoken = parse_vocabularies("aliyun,vendor")
+    library = FakeNvml([nvml_card(n, total=80 * 1024 * MIB, reserved=0) for n in range(3)])
+    async with (
+        sandbox_node() as node,
+        node.running_plugin(vocabularies=spoken, sources=[nvml(node, library)]) as plugin,
+    ):
+        assert (allocatable(node)[NVIDIA], allocatable(node).get(GPU_MEM, "0")) == ("3", "0")
+        assert plugin.readiness.why_not() is None
+        await soon(lambda: "GPUDevicesNotOffered" in dict(node.events(NODE)))
+        assert dict(node.events(NODE))["GPUDevicesNotOffered"] == (
+            "aliyun.com/gpu-mem is not offered: kubelet accepts lists of up to 4194304 bytes, found 245760 devices in"
+            " 5864910 bytes; set --aliyun-unit=GiB for plugin and extender"
+        )
+        async with running_extender(node, spoken) as extender:
+            whole, _ = await schedule(node, extender, pod_json(asking(nvidia=2), name="whole"))
+            assert await visible(node, whole) == f"{uuid(0)},{uuid(1)}"
 
 
 async def test_a_card_that_fails_leaves_the_node() -> None:
