@@ -223,7 +223,7 @@ _FAULTS = (
     PlantedFault(
         "the devices that were decided are not preferred",
         "Matcher.prefer",
-        "ids_for_cards(*A) if X else ()",
+        "ids_for_cards(*A)",
         "()",
         240,
     ),

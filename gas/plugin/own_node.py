@@ -15,7 +15,7 @@ from gas.cluster.watch import Watch
 from gas.objects.stored import Node, NodePod
 from gas.plugin.card_pods import CardPods, NoPods
 from gas.plugin.devices.allocation import Allocation, card_allocation, gpus_of
-from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
+from gas.plugin.devices.allocation_policy import AllocationPolicy, ids_of_one_card, preferred_ids
 from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, PreferredRequest
 from gas.plugin.flags import Flags, WriteNode
 from gas.plugin.kubelet.device_server import CallTracker, Prefer
@@ -57,7 +57,9 @@ class OwnNode:
     writers: Sequence[Writer] = ()
 
     def __init__(self, flags: Flags, gpus: Gpus) -> None:
-        self.prefer: Prefer | None = None if flags.allocation_policy is AllocationPolicy.NONE else self._by_policy
+        self._one_card = Vocabularies(flags.vocabularies).one_card_resources
+        lets_kubelet_choose = flags.allocation_policy is AllocationPolicy.NONE and not self._one_card
+        self.prefer: Prefer | None = None if lets_kubelet_choose else self._by_policy
         self._flags = flags
         self._gpus = gpus
 
@@ -91,7 +93,8 @@ class OwnNode:
     def kubelet_restarted(self) -> None: ...
 
     async def _by_policy(self, request: PreferredRequest) -> Sequence[DeviceId]:
-        return preferred_ids(self._flags.allocation_policy, request)
+        ids = ids_of_one_card(request) if request.resource in self._one_card else ()
+        return preferred_ids(self._flags.allocation_policy, request, decided=ids)
 
 
 class WatchedNode(OwnNode):
@@ -118,7 +121,7 @@ class WatchedNode(OwnNode):
         events = ApiEvents(api, component="gas-plugin", instance=flags.node_name, timing=timing)
         self.events = NodeEvents(events, flags.node_name)
         self._gpu_pods = GpuPods(vocabularies, clock=self._clock)
-        self.pods = self._matcher = Matcher(self._gpu_pods)
+        self.pods = self._matcher = Matcher(self._gpu_pods, one_card=self._one_card)
         selector = f"spec.nodeName={flags.node_name}"
         self._watch = Watch(api, paths.pods(), NodePod, self._gpu_pods, field_selector=selector, timing=timing)
         metrics.watches.follow("pods", self._watch)

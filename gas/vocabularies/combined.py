@@ -160,6 +160,11 @@ class Vocabularies:
         return tuple(dict.fromkeys(resource for each in self._all for resource in each.devices.resources))
 
     @cached_property
+    def one_card_resources(self) -> frozenset[str]:
+        """The `resources` of which a pod gets ids of one card only."""
+        return frozenset(resource for each in self._all if each.devices.one_card for resource in each.devices.resources)
+
+    @cached_property
     def managed_resources(self) -> tuple[str, ...]:
         """All resources for whose pods kube-scheduler calls the extender, by full name."""
         return tuple(dict.fromkeys(resource for each in self._all for resource in each.pods.resources))

@@ -240,9 +240,11 @@ class DeviceOffer(Protocol):
 
     resources  all that give cards to a container
     written    the names that `describe` and `after_allocate` write: the plugin's admission policy allows these
+    one_card   whether all ids that the containers of a pod get are of one card
     """
 
     resources: tuple[str, ...]
+    one_card: bool = False
     written: WrittenNames = WrittenNames()
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 from operator import itemgetter
+from types import MappingProxyType
 
 from gas.plugin.devices.device_ids import NO_IDS, DeviceId, Ids, PreferredRequest
 from gas.values.cards import Card
@@ -52,6 +53,29 @@ def ids_for_cards(cards: Iterable[Card], per_card: int, request: PreferredReques
     for card, number in wanted.items():
         ids += _free_ids(card, number, request)
     return tuple(ids[: request.size])
+
+
+def ids_of_one_card(
+    request: PreferredRequest,
+    *,
+    promised: Mapping[Card, int] = MappingProxyType({}),
+    held: Collection[Card] = (),
+    to_come: int = 0,
+) -> tuple[DeviceId, ...]:
+    """Return ``size`` ids of one card, of the fullest with room; of several only if none has as many free ids.
+
+    promised  how many ids of each card other containers were promised
+    held      the cards that other containers of the pod got: these first
+    to_come   how many ids the pod's containers need, this one and those that follow
+    """
+    first = {id_.card for id_ in request.must_include} | set(held)
+    free = {card: number - promised.get(card, 0) for card, number in request.counts.items()}
+
+    def order(card: Card) -> tuple[object, ...]:
+        has_room = free[card] >= request.size
+        return (not has_room, card not in first, free[card] < to_come, free[card] if has_room else -free[card], card)
+
+    return ids_for_cards(sorted(free, key=order), request.size, request)
 
 
 def spared_ids(promised: Mapping[Card, int], request: PreferredRequest) -> Ids:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from gas.placement.choice import ContainerChoice
 from gas.placement.need import Role
 from gas.plugin.card_pods import Holder
-from gas.plugin.devices.allocation_policy import ids_for_cards, spared_ids
+from gas.plugin.devices.allocation_policy import ids_for_cards, ids_of_one_card, spared_ids
 from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Call, DeviceId, Ids, PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import Demand, GpuPod, GpuPods
@@ -78,7 +78,8 @@ class Match:
 class Preference:
     """The reply to GetPreferredAllocation, before the allocation policy completes it.
 
-    ids     offered ids, ``size`` at most: those that kubelet insists on, then those of decided cards that are free
+    ids     offered ids, ``size`` at most: those that kubelet insists on, then those of decided cards that are free or,
+            when nothing is decided, of one card if the resource demands it
     spared  offered ids that containers yet to come were promised; the policy takes them last
     """
 
@@ -125,10 +126,13 @@ class Matcher:
     A listing must not be taken between kubelet's choice of ids and the end of its Allocate: kubelet 1.34 may forget
     that these ids are taken when it cleans up after another pod at the same moment. So request one within
     GetPreferredAllocation, or when no call has come for a while, never within Allocate.
+
+    one_card  the resources of which a pod without a decision gets ids of one card
     """
 
-    def __init__(self, pods: GpuPods) -> None:
+    def __init__(self, pods: GpuPods, *, one_card: Container[str] = ()) -> None:
         self.pods = pods
+        self._one_card = one_card
         self._progress: dict[str, Progress] = {}
         self._current: Progress | None = None
         self._asked: Match | None = None
@@ -150,8 +154,17 @@ class Matcher:
             self._reconcile(listing, waiting, settled_before=float("inf"))
         self._asked = match = self._find(request, listing or None, doubt)
         target = match.target
-        ids = ids_for_cards(target.decided.cards, target.demand.per_card, request) if target and target.decided else ()
-        spared = self._spared(request) if len(ids) < request.size else NO_IDS
+        ids: tuple[DeviceId, ...] = ()
+        if target and target.decided:
+            ids = ids_for_cards(target.decided.cards, target.demand.per_card, request)
+        elif request.resource in self._one_card:
+            ids = ids_of_one_card(
+                request,
+                promised=self._promised(),
+                held=target.progress.cards_of(request.resource) if target else (),
+                to_come=target.progress.ids_to_come(request.resource) if target else 0,
+            )
+        spared = spared_ids(self._promised(), request) if len(ids) < request.size else NO_IDS
         return Preference(ids, spared.difference(ids), match)
 
     def allocate(self, request: AllocateRequest, *, now: float) -> Match:
@@ -313,13 +326,13 @@ class Matcher:
         progress.served_at = now
         self._progress[progress.pod.uid] = progress
 
-    def _spared(self, request: PreferredRequest) -> Ids:
-        """Return the offered ids that are promised to containers yet to come: as many of each card as promised."""
+    def _promised(self) -> Counter[Card]:
+        """Count the ids of each card that containers yet to come were promised."""
         promised: Counter[Card] = Counter()
         for progress in self._progress.values():
             if not progress.pod.is_admitted and not progress.abandoned:
                 promised += progress.promised_cards()
-        return spared_ids(promised, request)
+        return promised
 
 
 def _is_certain_without(listing: Listing | None, progress: Progress) -> bool:

@@ -82,6 +82,17 @@ class Progress:
                 staying += ids
         return staying | passing
 
+    def ids_to_come(self, resource: str) -> int:
+        """Count the ids of a resource that the unserved demands need. Ids of an init container are used again."""
+        counts = [(each.role, each.count) for each in self.unserved() if each.resource == resource]
+        passing = (count for role, count in counts if role is Role.INIT)
+        return max(sum(count for role, count in counts if role is not Role.INIT), *passing, 0)
+
+    def cards_of(self, resource: str) -> set[Card]:
+        """Return the cards of the ids that served demands for a resource, as far as they are known."""
+        served = ((demand, ids) for demand, ids in self._served.items() if demand.resource == resource)
+        return {id_.card for _, ids in served for id_ in ids or ()}
+
     def init_container_ids(self) -> dict[int, Ids]:
         """Return the known ids of each ordinary init container by its index."""
         return {

@@ -194,6 +194,7 @@ class AliyunDevices(DeviceOffer):
 
     unit: MemoryUnit
     resources: tuple[str, ...] = (names.GPU_MEM,)
+    one_card: bool = True
     written: WrittenNames = names.WRITTEN
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:

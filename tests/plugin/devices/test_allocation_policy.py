@@ -1,12 +1,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.plugin.devices.allocation_policy import AllocationPolicy, ids_for_cards, preferred_ids, spared_ids
+from gas.plugin.devices.allocation_policy import (
+    AllocationPolicy,
+    ids_for_cards,
+    ids_of_one_card,
+    preferred_ids,
+    spared_ids,
+)
 from gas.plugin.devices.device_ids import NO_IDS, DeviceId, PreferredRequest, known_ids
 from gas.values.cards import Card
 
@@ -134,3 +141,32 @@ def test_as_many_ids_are_spared_as_are_promised_and_free() -> None:
     promised = {Card(0): 1, Card(1): 5, Card(3): 1}
 
     assert spared_ids(promised, asked(free, 1, "card0-0")) == frozenset(known_ids(["card0-1", "card1-1"]))
+
+
+# contract A1.16
+@pytest.mark.parametrize(
+    ("request_", "options", "expected"),
+    [
+        pytest.param(asked("card0-0 card0-1 card0-2 card1-0 card1-1", 2), {}, "card1-0 card1-1", id="the fullest"),
+        pytest.param(asked("card1-0 card0-0 card0-1", 2), {}, "card0-0 card0-1", id="with room"),
+        pytest.param(asked("card1-0 card0-0", 1), {}, "card0-0", id="of equals the first card"),
+        pytest.param(
+            asked("card0-0 card0-1 card1-0", 1), {"promised": {Card(1): 1}}, "card0-0", id="promised ids are no room"
+        ),
+        pytest.param(
+            asked("card0-0 card0-1 card1-0", 1), {"held": {Card(0)}}, "card0-0", id="the card of the same pod first"
+        ),
+        pytest.param(asked("card0-0 card1-0 card1-1", 1), {"to_come": 2}, "card1-0", id="with room for the whole pod"),
+        pytest.param(
+            asked("card0-0 card0-1 card0-2 card1-0 card1-1", 2, "card0-1"),
+            {},
+            "card0-1 card0-0",
+            id="the card of what must be included",
+        ),
+        pytest.param(
+            asked("card0-0 card1-0 card1-1 card2-0", 3), {}, "card1-0 card1-1 card0-0", id="few cards if none has room"
+        ),
+    ],
+)
+def test_ids_of_one_card(request_: PreferredRequest, options: dict[str, Any], expected: str) -> None:
+    assert " ".join(map(str, ids_of_one_card(request_, **options))) == expected

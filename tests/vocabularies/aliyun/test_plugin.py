@@ -98,11 +98,31 @@ async def test_a_container_gets_its_card_and_the_variables_about_it() -> None:
 
 # contract A1.16
 async def test_a_call_without_a_decision_is_counted_and_an_event_reports_the_cards() -> None:
-    async with sandbox_node(*cards(2)) as node, node.running_plugin(vocabularies=BOTH):
-        await offered(node, 2 * SIZE)
-        pod = node.create(pod_json(asking(gpu_mem=SIZE), name="stray"))
-        got = await node.got(pod)
+    async with sandbox_node(*cards(3)) as node, node.running_plugin(vocabularies=BOTH):
+        await offered(node, 3 * SIZE)
+        await node.got(node.create(bound("decided", 1, 100)))
+        pod = node.create(pod_json(asking(gpu_mem=SIZE - 100), name="stray"))
+        assert await node.got(pod) == ["card1"]
         await soon(lambda: "GPUCardsAdopted" in [reason for reason, _ in node.events("stray")])
-        assert node.annotations("stray")["gas-allocated-cards"] == ",".join(got)
+        await soon(lambda: node.annotations("stray").get("gas-allocated-cards") == "card1")
         assert node.count("allocations_total", resource="gpu-mem", outcome="undecided") == 1
         assert ASSIGNED not in node.annotations("stray")
+
+
+# contract A1.16
+async def test_containers_of_a_pod_without_a_decision_get_the_fullest_card_with_room_for_all() -> None:
+    async with sandbox_node(*cards(3)) as node, node.running_plugin(vocabularies=BOTH):
+        await offered(node, 3 * SIZE)
+        await node.got(node.create(bound("most", 0, 150)))
+        await node.got(node.create(bound("some", 2, 50)))
+        containers = [asking("main", gpu_mem=140), asking("c1", gpu_mem=110)]
+        pod = node.create(pod_json(*containers, name="stray"))
+        assert [await node.got(pod, each) for each in ("main", "c1")] == [["card2"], ["card2"]]
+        await soon(lambda: node.annotations("stray").get("gas-allocated-cards") == "card2|card2")
+
+
+# contract A1.16
+async def test_without_the_api_a_container_gets_its_memory_of_one_card() -> None:
+    async with sandbox_node(*cards(3)) as node, node.running_plugin("--resource-manager=false", vocabularies=BOTH):
+        await offered(node, 3 * SIZE)
+        assert await node.got(node.create(pod_json(asking(gpu_mem=SIZE), name="stray"))) == ["card0"]
