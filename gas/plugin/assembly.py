@@ -174,6 +174,7 @@ class Plugin:
         for hooks in self.hooks:
             hooks.on_cards(scan.gpus)
         log_scan(scan)
+        self.node.cards_changed()
         self.node.events.set_states("GPUMemoryUnknown", unknown_memory(scan))
         self.publisher.publish()
 

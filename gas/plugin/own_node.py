@@ -78,6 +78,8 @@ class OwnNode:
         """Wait until node and pods are known. Return what the node said about its cards before this plugin wrote it."""
         return ()
 
+    def cards_changed(self) -> None: ...
+
     def describe(self, description: NodeDescription) -> None: ...
 
     def allocate(self, request: AllocateRequest) -> Allocation:
@@ -120,7 +122,7 @@ class WatchedNode(OwnNode):
         self._resources = resources
         events = ApiEvents(api, component="gas-plugin", instance=flags.node_name, timing=timing)
         self.events = NodeEvents(events, flags.node_name)
-        self._gpu_pods = GpuPods(vocabularies, clock=self._clock)
+        self._gpu_pods = GpuPods(vocabularies, gpus=gpus, clock=self._clock)
         self.pods = self._matcher = Matcher(self._gpu_pods, one_card=self._one_card)
         selector = f"spec.nodeName={flags.node_name}"
         self._watch = Watch(api, paths.pods(), NodePod, self._gpu_pods, field_selector=selector, timing=timing)
@@ -169,6 +171,9 @@ class WatchedNode(OwnNode):
         node = self._writer.first_seen
         text = node.annotations.get(ANNOTATION) if node is not None else None
         return parse_card_records(text)[0] if text is not None else ()
+
+    def cards_changed(self) -> None:
+        self._gpu_pods.cards_changed()
 
     def describe(self, description: NodeDescription) -> None:
         self._writer.want(description)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,14 +15,16 @@ from gas.decision.annotations import MalformedAnnotation, MalformedTiles, read_c
 from gas.decision.names import TIMESTAMP
 from gas.objects.stored import Container, NodePod, ObjectId, Pod
 from gas.placement.choice import Choice, ContainerChoice, footprint
+from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed, Role
+from gas.plugin.devices.device_ids import short_name
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.values.amounts import MEMORY_MAX, TILES, MalformedQuantity, parse_quantity
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.pod_parts import started_containers
-from gas.vocabularies.protocol import BadNeed
+from gas.vocabularies.protocol import BadNeed, DeviceOptions, NodeFacts
 
 GONE_FOR = 60.0
 """Seconds for which a deleted pod's name is remembered, since kubelet may be that far behind."""
@@ -135,8 +137,15 @@ class GpuPods:
     pods, are kept to distinguish them from pods that the watch has not shown yet (`is_unwatched`).
     """
 
-    def __init__(self, vocabularies: Vocabularies, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        vocabularies: Vocabularies,
+        *,
+        gpus: Callable[[], Collection[CardFacts]] = tuple,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._vocabularies = vocabularies
+        self._gpus = gpus
         self._pods: dict[str, GpuPod] = {}
         self._keys: dict[str, str] = {}
         self._uids: dict[str, str] = {}
@@ -174,6 +183,12 @@ class GpuPods:
             return True
         return had_devices and not any(ids for resources in containers.values() for ids in resources.values())
 
+    def cards_changed(self) -> None:
+        """Read all pods again: another system's decision may name a card by its position among those of the node."""
+        for pod in list(self._pods.values()):
+            self._learn(pod.raw)
+        self._changed()
+
     def listed(self, pods: list[NodePod]) -> None:
         for pod in pods:
             self._learn(pod)
@@ -199,7 +214,7 @@ class GpuPods:
     def _learn(self, pod: NodePod) -> None:
         self._keys[pod.uid] = pod.key
         self._uids[pod.key] = pod.uid
-        seen = gpu_pod(pod, self._vocabularies)
+        seen = gpu_pod(pod, self._vocabularies, self._gpus())
         if seen is not None and (seen.is_admitted or pod.is_over):
             self._served.add(pod.uid)
         if seen is not None and not pod.is_over:
@@ -216,13 +231,16 @@ class GpuPods:
         self._served.discard(uid)
 
 
-def gpu_pod(pod: NodePod, vocabularies: Vocabularies) -> GpuPod | None:
-    """Return what the plugin needs to know of a pod; None if it requests no cards."""
+def gpu_pod(pod: NodePod, vocabularies: Vocabularies, gpus: Iterable[CardFacts] = ()) -> GpuPod | None:
+    """Return what the plugin needs to know of a pod; None if it requests no cards.
+
+    gpus  of the node, for decisions that name a card by its position among them
+    """
     started = started_containers(pod)
     counts = [_counts(container, vocabularies.resources) for container, _ in started]
     if not any(counts):
         return None
-    need, decided, trouble = _decision(pod, vocabularies)
+    need, decided, trouble = _decision(pod, vocabularies, gpus)
     return GpuPod(
         demands=tuple(
             Demand(index, container.name, role, resource, count, _per_card(need, index, resource))
@@ -257,17 +275,33 @@ def _per_card(need: PodNeed | None, index: int, resource: str) -> int:
     return amounts.get(resource.rpartition("/")[2], 1)
 
 
-def _decision(pod: Pod, vocabularies: Vocabularies) -> tuple[PodNeed | None, Choice | None, str]:
+def _decision(
+    pod: Pod, vocabularies: Vocabularies, gpus: Iterable[CardFacts]
+) -> tuple[PodNeed | None, Choice | None, str]:
     try:
         need = vocabularies.booked_need(pod)
     except BadNeed as bad:
         return None, None, f"its need cannot be read: {bad}"
     try:
-        return need, read_choice(pod, need), ""
+        if (vocabulary := vocabularies.vocabulary_of(pod)) is None:
+            return need, read_choice(pod, need), ""
+        return need, vocabulary.read_choice(pod, need, _node_facts(gpus, vocabularies)), ""
     except MalformedTiles as malformed:
         return need, malformed.choice, f"the tiles of its decision cannot be read: {malformed}"
     except MalformedAnnotation as malformed:
         return need, None, f"its decision cannot be read: {malformed}"
+
+
+def _node_facts(gpus: Iterable[CardFacts], vocabularies: Vocabularies) -> NodeFacts:
+    """Return the healthy cards with their memory and units, as the extender reads them from the node."""
+    capacity: dict[Card, dict[str, int]] = {}
+    for gpu in gpus:
+        if gpu.healthy:
+            ids = vocabularies.ids_per_card(gpu, DeviceOptions())
+            capacity[gpu.card] = {short_name(resource): number for resource, number in ids.items()}
+            if gpu.memory:
+                capacity[gpu.card][MEMORY_MAX] = gpu.memory
+    return NodeFacts(inventory=Inventory(capacity=capacity))
 
 
 def _timestamp(pod: Pod) -> int | None:

@@ -79,6 +79,32 @@ async def test_of_equal_pods_each_gets_the_card_of_its_own_annotation() -> None:
         assert node.count("allocations_total", resource="gpu-mem", outcome="as-decided") == 4
 
 
+def old_decision(name: str, index: int, units: int) -> dict[str, Any]:
+    """Return a pod as Aliyun's own extender binds it."""
+    annotations = {
+        "ALIYUN_COM_GPU_MEM_IDX": str(index),
+        "ALIYUN_COM_GPU_MEM_POD": str(units),
+        "ALIYUN_COM_GPU_MEM_DEV": str(SIZE),
+        "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1700000000000000000",
+        ASSIGNED: "false",
+    }
+    return pod_json(asking(gpu_mem=units), name=name, annotations=annotations)
+
+
+# contract A1.22
+async def test_a_pod_that_aliyuns_extender_decided_gets_its_card_and_is_marked() -> None:
+    hardware = (fake_gpus(replace(FLEX_170, memory=0), 1)[0], *cards(3)[1:])
+    async with sandbox_node(*hardware) as node:
+        waiting = node.create(old_decision("early", 1, 100))
+        async with node.running_plugin(vocabularies=BOTH):
+            await offered(node, 2 * SIZE)
+            pods = [waiting, node.create(old_decision("a", 0, 100)), node.create(old_decision("b", 1, 100))]
+            assert [await node.got(pod) for pod in pods] == [["card2"], ["card1"], ["card2"]]
+            await soon(lambda: all(node.annotations(name)[ASSIGNED] == "true" for name in ("early", "a", "b")))
+            assert "gas-allocated-cards" not in node.annotations("a")
+            assert node.count("allocations_total", resource="gpu-mem", outcome="as-decided") == 3
+
+
 # contract A1.15
 async def test_a_container_gets_its_card_and_the_variables_about_it() -> None:
     async with sandbox_node(*cards(2)) as node, node.running_plugin(vocabularies=BOTH):

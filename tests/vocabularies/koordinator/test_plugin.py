@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.protocol import DeviceOptions
 from gas.vocabularies.selection import parse_vocabularies
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from tests.builders import pod_json
+from tests.other_words import sharing
 from tests.plugin.gpus import gpu
 from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node, soon
 
@@ -41,6 +44,19 @@ def test_8_cards_are_800_shares() -> None:
     cards = [gpu(number) for number in range(8)]
     assert sum(ALONE.ids_per_card(card, DeviceOptions())["koordinator.sh/gpu.shared"] for card in cards) == 800
     assert ALONE.describe(cards, DeviceOptions()).resources["koordinator.sh/gpu-core"] == 800
+
+
+# contract O1.25
+async def test_a_pod_that_koordinator_decided_gets_its_cards() -> None:
+    async with sandbox_node(*CARDS) as node, node.running_plugin(vocabularies=BOTH):
+        await soon(lambda: stated(node) == ALL)
+        for name, minor in {"a": 1, "b": 0, "c": 1}.items():
+            allocated = {"gpu": [{"minor": minor, "resources": {"koordinator.sh/gpu-core": "10"}}]}
+            annotations = {"scheduling.koordinator.sh/device-allocated": json.dumps(allocated)}
+            share = sharing(shared=1, core=10, ratio=10)
+            pod = node.create(pod_json(share, name=name, annotations=annotations))
+            assert await node.got(pod) == [f"card{minor}"]
+        assert node.count("allocations_total", resource="gpu.shared", outcome="as-decided") == 3
 
 
 # contract O1.21
