@@ -58,6 +58,7 @@ class Flag:
     group        title of the group that the flag is listed under
     unset        what applies without the flag, in words, where `default` does not state it
     joined       whether all values count if the flag is given several times, not only the last one
+    other_name   a name that is accepted as well; empty if there is none
     attribute    the field of the Flags class that holds the value; `flags_of` fills it in
     """
 
@@ -69,6 +70,7 @@ class Flag:
     group: str = ""
     unset: str = ""
     joined: bool = False
+    other_name: str = ""
     attribute: str = ""
 
     @property
@@ -127,13 +129,24 @@ def flag(
     group: str = "",
     unset: str = "",
     joined: bool = False,
+    other_name: str = "",
 ) -> T:
     """Declare a flag that takes a value, as a field of a Flags class; see `Flag` for the arguments.
 
     The field has the type of `parse`'s result, or None without a default. A flag without `group` belongs to the group
     of the flag before it.
     """
-    declared = Flag(name, parse, default, placeholder, description, group=group, unset=unset, joined=joined)
+    declared = Flag(
+        name,
+        parse,
+        default,
+        placeholder,
+        description,
+        group=group,
+        unset=unset,
+        joined=joined,
+        other_name=other_name,
+    )
     return cast(T, _field(None if default is None else parse(default), declared))
 
 
@@ -321,6 +334,7 @@ def read_flags(declaration: Declaration[F], argv: Sequence[str]) -> F:
     declared = line.flags
     without_effect = {each.name: each for group in line.core.ignored for each in group.flags}
     known = without_effect | {each.name: each for each in declared}
+    known |= {each.other_name: each for each in declared if each.other_name}
     known["h"] = known["help"]
     found: dict[str, Any] = {}
     texts: dict[str, str] = {}
@@ -336,7 +350,7 @@ def read_flags(declaration: Declaration[F], argv: Sequence[str]) -> F:
         if not equals:
             text = "true" if read.is_boolean else _next_argument(arguments, read)
         if read.joined:
-            text = texts[name] = f"{texts[name]},{text}" if name in texts else text
+            text = texts[read.name] = f"{texts[read.name]},{text}" if read.name in texts else text
         try:
             value = read.parse(text)
         except ValueError as expected:

@@ -56,6 +56,7 @@ _FLAGS = (
     "search-steps",
     "vocabularies",
     "aliyun-unit",
+    "memory-unit",
 )
 """The extender's flags that decide which cards a pod may get. Others do not change what fits."""
 

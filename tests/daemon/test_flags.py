@@ -84,6 +84,17 @@ def test_the_last_of_several_wins() -> None:
     assert read_flags(Flags, ["-n=1", "-n=2"]).volume == 2
 
 
+def test_another_name_stands_for_the_flag() -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Named(CommandFlags):
+        words: str = flag("words", values.text, "a", "WORD,…", "Words.", joined=True, other_name="terms")
+
+    assert read_flags(Named, ["--terms=b", "-words=c"]) == Named(words="b,c")
+    assert read_flags(Named, ["--terms", "b"]).given == {"words"}
+    with pytest.raises(UsageError, match="did you mean --terms"):
+        read_flags(Named, ["--term=b"])
+
+
 def test_all_of_several_count_if_they_are_joined() -> None:
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Joining(CommandFlags):

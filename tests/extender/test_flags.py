@@ -224,8 +224,9 @@ def test_names_of_webhook_clients() -> None:
 
 
 # contract A1.3
-def test_a_vocabulary_has_its_settings() -> None:
-    flags = parsed("--vocabularies=aliyun,intel", "--aliyun-unit=GiB")
+@pytest.mark.parametrize("name", ["aliyun-unit", "memory-unit"])
+def test_a_vocabulary_has_its_settings(name: str) -> None:
+    flags = parsed("--vocabularies=aliyun,intel", f"--{name}=GiB")
     assert flags.vocabularies == (INTEL, aliyun(MemoryUnit.GIB))
     assert parsed("--vocabularies=aliyun").vocabularies == (aliyun(MemoryUnit.MIB),)
     assert flags.warnings == ()

@@ -40,10 +40,11 @@ def test_the_settings_are_those_of_the_extenders_command_line() -> None:
     assert notes == ()
 
 
-def test_pods_in_all_words_of_the_extender_are_looked_at() -> None:
+@pytest.mark.parametrize("name", ["aliyun-unit", "memory-unit"])
+def test_pods_in_all_words_of_the_extender_are_looked_at(name: str) -> None:
     asked = msgspec.convert(pod_json(asking(gpu_mem=8), name="other", node="n1"), InspectedPod)
     assert matters(asked)
-    flags = ("--vocabularies=intel,aliyun", "--aliyun-unit=GiB", "--vocabularies=intel,vendor")
+    flags = ("--vocabularies=intel,aliyun", f"--{name}=GiB", "--vocabularies=intel,vendor")
     options, _ = settings_of([decoded_pod(extender_pod(*flags))])
     assert dict(options.vocabularies.booked_need(asked).containers[0].per_card)["memory.max"] == 8 * 2**30
 

@@ -134,8 +134,9 @@ def test_flags_without_effect_give_a_warning(argv: list[str], warning: str) -> N
 
 
 # contract A1.3
-def test_a_vocabulary_has_its_settings() -> None:
-    flags = parsed("--vocabularies=intel,aliyun", "--aliyun-unit=GiB")
+@pytest.mark.parametrize("name", ["aliyun-unit", "memory-unit"])
+def test_a_vocabulary_has_its_settings(name: str) -> None:
+    flags = parsed("--vocabularies=intel,aliyun", f"--{name}=GiB")
     intel, second = flags.vocabularies
     assert (intel.name, second.devices) == (INTEL.name, aliyun(MemoryUnit.GIB).devices)
     assert flags.warnings == ()

@@ -231,8 +231,9 @@ class AliyunFlags(PartFlags):
         MemoryUnit.MIB,
         "UNIT",
         f"Amount of memory that {names.GPU_MEM} counts, MiB or GiB, with the vocabulary aliyun. Set the same for "
-        "gas-extender and gas-plugin.",
+        "gas-extender and gas-plugin. --memory-unit, its name in Aliyun's plugin, is accepted as well.",
         group="Vocabularies",
+        other_name="memory-unit",
     )
 
 
