@@ -27,6 +27,7 @@ from sandbox.api.server import ApiServer
 from sandbox.programs import running_extender
 from tests.builders import container, pod_json
 from tests.cluster.scripted_server import write_kubeconfig
+from tests.e2e.ports import free_port
 from tests.extender.admission.reviews import review_json
 from tests.extender.authority import Authority, client_context
 
@@ -36,9 +37,7 @@ GPU_POD = pod_json(container(i915=1, xe=1))
 @asynccontextmanager
 async def admission_port(directory: Path, *flags: str) -> AsyncIterator[int]:
     """Run the program with an admission port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     async with ApiServer() as server, running_extender(directory, server.url, [f"--admission-port={port}", *flags]):
         yield port
 
