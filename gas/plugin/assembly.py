@@ -116,6 +116,7 @@ class Plugin:
             events=self.node.events,
         )
         self.hooks = [part.hooks(core) for part in parts if part.runs_with(flags)]
+        self.node.add_to_containers([add for hooks in self.hooks for add in hooks.additions])
         of_parts = (source for hooks in self.hooks for source in hooks.sources)
         self._sources = [*interfaces.cards(flags, environment), *of_parts]
         self.scanner = Scanner(

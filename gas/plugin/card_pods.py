@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from gas.plugin.devices.allocation import Allocation
 from gas.plugin.devices.device_ids import Ids
+from gas.values.amounts import Amounts
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
 
@@ -33,6 +35,16 @@ class CardPod(Protocol):
 
         ``gpus`` are those of this node, for requests that are a part of a card.
         """
+
+    def share(self, container: int, gpus: Iterable[CardFacts]) -> Mapping[Card, Amounts]:
+        """Return what a container, by its place in the order of starts, may use of each of these cards.
+
+        The containers of a pod that has one card may each use what the pod requests, unless they request a part of it.
+        """
+
+
+AddToContainer = Callable[[CardPod, int, Sequence[CardFacts]], Allocation]
+"""Returns what a container, by its place in the order of starts, gets in addition to these cards."""
 
 
 class Holder(NamedTuple):

@@ -13,7 +13,7 @@ from gas.cluster.events import Events as ApiEvents
 from gas.cluster.objects import patch_node_status, patch_pod_metadata
 from gas.cluster.watch import Watch
 from gas.objects.stored import Node, NodePod
-from gas.plugin.card_pods import CardPods, NoPods
+from gas.plugin.card_pods import AddToContainer, CardPods, NoPods
 from gas.plugin.devices.allocation import Allocation, card_allocation, gpus_of
 from gas.plugin.devices.allocation_policy import AllocationPolicy, ids_of_one_card, preferred_ids
 from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, PreferredRequest
@@ -94,6 +94,9 @@ class OwnNode:
 
     def kubelet_restarted(self) -> None: ...
 
+    def add_to_containers(self, additions: Sequence[AddToContainer]) -> None:
+        """Give these to each container that is known."""
+
     async def _by_policy(self, request: PreferredRequest) -> Sequence[DeviceId]:
         ids = ids_of_one_card(request) if request.resource in self._one_card else ()
         return preferred_ids(self._flags.allocation_policy, request, decided=ids)
@@ -129,13 +132,15 @@ class WatchedNode(OwnNode):
         metrics.watches.follow("pods", self._watch)
         resolver = PodResolver(self._matcher, resources, is_watching=self._is_watching)
         self._gpu_pods.subscribe(resolver.pods_changed)
-        environments = IssuedEnvironments(vocabularies)
-        self._allocator = Allocator(self._matcher, resolver, environments, metrics, flags, gpus=gpus, clock=self._clock)
+        self._environments = IssuedEnvironments(vocabularies)
+        self._allocator = Allocator(
+            self._matcher, resolver, self._environments, metrics, flags, gpus=gpus, clock=self._clock
+        )
         self.prefer = self._allocator.prefer
         self._receipts = ReceiptWriter(
             self._matcher,
             resources,
-            environments,
+            self._environments,
             partial(patch_pod_metadata, api),
             calls=calls,
             vocabularies=vocabularies,
@@ -188,6 +193,9 @@ class WatchedNode(OwnNode):
         asked = self._clock()
         if listing := await self._resources.pods():
             self._matcher.learn(listing, asked=asked)
+
+    def add_to_containers(self, additions: Sequence[AddToContainer]) -> None:
+        self._environments.additions = additions
 
     def kubelet_restarted(self) -> None:
         self._matcher.kubelet_restarted()

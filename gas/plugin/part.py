@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 from gas.daemon.flags import PartFlags
 
 if TYPE_CHECKING:
-    from gas.plugin.card_pods import CardPods
+    from gas.plugin.card_pods import AddToContainer, CardPods
     from gas.plugin.devices.allocation import EditAllocation
     from gas.plugin.discovery.card_source import CardRules, CardSource
     from gas.plugin.flags import Flags
@@ -92,6 +92,7 @@ class Hooks:
     tasks           run as long as the plugin does
     documents       by path of the plain port, functions that return JSON
     sources         of cards, after those of the core
+    additions       what a known container gets in addition to its cards
     edits           change what a container gets
     before_start    awaited before each start of a container with cards
     writers         paused while another plugin serves this node
@@ -104,6 +105,7 @@ class Hooks:
     samples: Callable[[], Iterable[Sample]] = tuple
     documents: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
     sources: Sequence[CardSource] = ()
+    additions: Sequence[AddToContainer] = ()
     edits: Sequence[EditAllocation] = ()
     before_start: Sequence[PreStart] = ()
     writers: Sequence[Writer] = ()

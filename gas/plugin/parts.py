@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gas.plugin.cdi.part import CDI
+from gas.plugin.fences.part import FENCES
 from gas.plugin.limits.part import MEMORY_LIMITS
 from gas.plugin.nfd.part import NFD
 from gas.plugin.nvml.part import NVML
@@ -15,6 +16,7 @@ PARTS: tuple[Part[Any], ...] = (
     NVML,
     CDI,
     NFD,
+    FENCES,
     MEMORY_LIMITS,
     USAGE,
 )

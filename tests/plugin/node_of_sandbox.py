@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -75,19 +75,20 @@ class SandboxNode:
         kubeconfig = write_kubeconfig(self.directory / "kubeconfig", api_url or self.server.url, token="plugin")
         api = await connect(str(kubeconfig), explicit=True) if parsed.resource_manager else None
         interfaces = NodeInterfaces(cards=lambda *_: sources) if sources else NodeInterfaces()
-        plugin = Plugin(api, parsed, environment or Environment(), self.metrics, interfaces=interfaces)
-        task = asyncio.create_task(plugin.run())
-        try:
-            if watched:
-                await eventually(lambda: task.done() or plugin.readiness.why_not() is None)
-                await eventually(lambda: task.done() or self._counts_all(plugin))
-            yield plugin
-            assert not task.done(), task
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        async with AsyncExitStack() as stack:
             if api is not None:
-                await api.close()
+                stack.push_async_callback(api.close)
+            plugin = Plugin(api, parsed, environment or Environment(), self.metrics, interfaces=interfaces)
+            task = asyncio.create_task(plugin.run())
+            try:
+                if watched:
+                    await eventually(lambda: task.done() or plugin.readiness.why_not() is None)
+                    await eventually(lambda: task.done() or self._counts_all(plugin))
+                yield plugin
+                assert not task.done(), task
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
 
     def _counts_all(self, plugin: Plugin) -> bool:
         """Return whether kubelet has written that the node has some of every resource that it was offered."""

@@ -56,13 +56,12 @@ CDI_FILE = FileKind(name="CDI file", unwritten="runtimes do not know the cards",
 def with_cdi_names(
     allocation: Allocation, resource: str, gpus: Collection[CardFacts], *, as_annotation: bool
 ) -> Allocation:
-    """Return the allocation with the CDI names of its cards: those of other files, or else of our file.
+    """Return the allocation with the CDI names of its cards that have no names in other files.
 
     ``as_annotation`` writes them for runtimes that read only the older annotation.
     """
-    names = tuple(
-        name for gpu in gpus if (name := gpu.cdi_name or (f"{CDI_KIND}={gpu.card}" if gpu.device_nodes else ""))
-    )
+    own = (f"{CDI_KIND}={gpu.card}" for gpu in gpus if gpu.device_nodes and not gpu.cdi_name)
+    names = (*own, *allocation.cdi)
     if not as_annotation:
         return replace(allocation, cdi=names)
     # A container with several resources gets an allocation for each, and their annotations must not collide.

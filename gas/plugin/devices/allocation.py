@@ -46,10 +46,11 @@ class DeviceNode:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A file or directory of the host that the container may read."""
+    """A file or directory of the host that the container may read, and write unless it is ``read_only``."""
 
     host_path: str
     container_path: str
+    read_only: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,16 @@ class Allocation:
     mounts: tuple[Mount, ...] = ()
     cdi: tuple[str, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
+
+    def plus(self, other: Allocation) -> Allocation:
+        """Return both together. A variable or annotation that both have gets the value of ``other``."""
+        return Allocation(
+            env={**self.env, **other.env},
+            device_nodes=(*self.device_nodes, *other.device_nodes),
+            mounts=(*self.mounts, *other.mounts),
+            cdi=(*self.cdi, *other.cdi),
+            annotations={**self.annotations, **other.annotations},
+        )
 
 
 EditAllocation = Callable[[Allocation, str, Collection[CardFacts]], Allocation]
@@ -93,11 +104,9 @@ def gpus_of(ids: Collection[DeviceId], gpus: Iterable[CardFacts]) -> tuple[CardF
     return found
 
 
-def card_allocation(
-    gpus: Collection[CardFacts], presentation: Presentation, env: Mapping[str, str] | None = None
-) -> Allocation:
+def card_allocation(gpus: Collection[CardFacts], presentation: Presentation) -> Allocation:
     return Allocation(
-        env={**(env or {}), **_variables(gpus)},
+        env=_variables(gpus),
         device_nodes=card_nodes(gpus, presentation),
         mounts=by_path_mounts(gpus, presentation),
         cdi=tuple(gpu.cdi_name for gpu in gpus if gpu.cdi_name),

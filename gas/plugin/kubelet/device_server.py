@@ -323,7 +323,7 @@ def _allocate_message(answer: Allocation) -> api.ContainerAllocateResponse:
     return api.ContainerAllocateResponse(
         envs=answer.env,
         mounts=[
-            api.Mount(host_path=mount.host_path, container_path=mount.container_path, read_only=True)
+            api.Mount(host_path=mount.host_path, container_path=mount.container_path, read_only=mount.read_only)
             for mount in answer.mounts
         ],
         devices=[

@@ -11,6 +11,7 @@ from gas.daemon.logs import VERBOSE
 from gas.decision.annotations import format_container_tiles
 from gas.placement.choice import ContainerChoice
 from gas.placement.need import Role
+from gas.plugin.card_pods import AddToContainer
 from gas.plugin.devices.allocation import Allocation, card_allocation, gpus_of
 from gas.plugin.devices.allocation_policy import preferred_ids
 from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, DeviceId, Ids, PreferredRequest, short_name
@@ -69,8 +70,8 @@ class Allocator:
         match = self._matcher.allocate(request, now=now)
         self._report(request, match)
         gpus = gpus_of(request.ids, self._gpus())
-        env = self._environments.issue(request, gpus, match.target, at=now)
-        return card_allocation(gpus, self._flags.presentation, env)
+        added = self._environments.issue(request, gpus, match.target, at=now)
+        return added.plus(card_allocation(gpus, self._flags.presentation))
 
     def _report(self, request: AllocateRequest, match: Match) -> None:
         resource = short_name(request.resource)
@@ -152,7 +153,7 @@ def _listed(cards: Collection[Card]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class IssuedEnvironment:
-    """The reply to one Allocate: the cards as they were then, and the vocabulary's variables (``ZE_AFFINITY_MASK``).
+    """The reply to one Allocate: the cards as they were then, and the container's variables (``ZE_AFFINITY_MASK``).
 
     ``at`` is by the clock of `IssuedEnvironments.compare`.
     """
@@ -169,21 +170,28 @@ class IssuedEnvironments:
     Variables are set in Allocate, for a container that may be a guess, and cannot be changed later. When two pods are
     mistaken for each other and have the same card, no receipt is missing, and only the variables are exchanged. Each
     reply is compared once and forgotten. Replies before this process started are unknown, so nothing is reported.
+
+    additions  what parts give containers, in addition to the vocabulary's variables
     """
 
     def __init__(self, vocabularies: Vocabularies) -> None:
+        self.additions: Sequence[AddToContainer] = ()
         self._vocabularies = vocabularies
         self._issued: dict[tuple[str, DeviceId], IssuedEnvironment] = {}
 
     def issue(
         self, request: AllocateRequest, cards: Sequence[CardFacts], target: Target | None, *, at: float
-    ) -> Mapping[str, str]:
-        """Return the variables of the container that a call is for, if it is known, and remember the reply."""
-        env: Mapping[str, str] = {}
-        if target is not None:
-            env = self._vocabularies.environment(target.pod.raw, target.demand.container, cards)
-        self.add(request.resource, IssuedEnvironment(request.ids, cards, env, at))
-        return env
+    ) -> Allocation:
+        """Return what the container that a call is for gets besides its cards, if it is known, and remember it."""
+        added = Allocation() if target is None else self._added(target.pod, target.demand, cards)
+        self.add(request.resource, IssuedEnvironment(request.ids, cards, added.env, at))
+        return added
+
+    def _added(self, pod: GpuPod, demand: Demand, cards: Sequence[CardFacts]) -> Allocation:
+        added = Allocation()
+        for add in self.additions:
+            added = added.plus(add(pod, demand.index, cards))
+        return added.plus(Allocation(env=self._vocabularies.environment(pod.raw, demand.container, cards)))
 
     def add(self, resource: str, issued: IssuedEnvironment) -> None:
         """Remember a reply in place of those that had its ids, whose pods were refused, are gone, or passed them on."""
@@ -213,7 +221,7 @@ class IssuedEnvironments:
 
     def _difference(self, pod: GpuPod, demand: Demand, issued: IssuedEnvironment) -> str:
         """Return a sentence if the container has wrong variables, else an empty text."""
-        expected = self._vocabularies.environment(pod.raw, demand.container, issued.cards)
+        expected = self._added(pod, demand, issued.cards).env
         decided = pod.decided_for(demand.index)
         differing = [name for name in sorted({*issued.env, *expected}) if issued.env.get(name) != expected.get(name)]
         if differing:

@@ -19,7 +19,15 @@ from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed, Role
 from gas.plugin.devices.device_ids import short_name
 from gas.plugin.kubelet.pod_resources import ContainerIds
-from gas.values.amounts import MEMORY_MAX, TILES, MalformedQuantity, parse_quantity
+from gas.values.amounts import (
+    MEMORY_MAX,
+    MILLICORES,
+    MILLICORES_OF_A_CARD,
+    TILES,
+    Amounts,
+    MalformedQuantity,
+    parse_quantity,
+)
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
 from gas.vocabularies.combined import Vocabularies
@@ -120,9 +128,19 @@ class GpuPod:
     def requested_memory(self, gpus: Iterable[CardFacts]) -> dict[Card, int]:
         if self.need is None or self.given is None:
             return {}
-        capacity = {gpu.card: {MEMORY_MAX: gpu.memory or 0, TILES: gpu.tiles} for gpu in gpus}
-        amounts = footprint(self.need, self.given, capacity).amounts
+        amounts = footprint(self.need, self.given, _capacity(gpus)).amounts
         return {card: dict(each).get(MEMORY_MAX, 0) for card, each in amounts.items()}
+
+    def share(self, container: int, gpus: Iterable[CardFacts]) -> dict[Card, Amounts]:
+        if self.need is None:
+            return {}
+        capacity = _capacity(gpus)
+        has = ContainerChoice(tuple(capacity))
+        of_container = footprint(PodNeed((self.need.containers[container],)), Choice((has,)), capacity)
+        of_pod = of_container
+        if self.need.scope.is_one_card:
+            of_pod = footprint(self.need, Choice((has,) * len(self.need.containers)), capacity)
+        return {card: dict(of_pod.amounts[card]) | dict(of_container.amounts[card]) for card in capacity}
 
     def decided_for(self, index: int) -> ContainerChoice | None:
         """Return the cards and tiles decided for a container; None if no decision is known."""
@@ -302,6 +320,10 @@ def _node_facts(gpus: Iterable[CardFacts], vocabularies: Vocabularies) -> NodeFa
             if gpu.memory:
                 capacity[gpu.card][MEMORY_MAX] = gpu.memory
     return NodeFacts(inventory=Inventory(capacity=capacity))
+
+
+def _capacity(gpus: Iterable[CardFacts]) -> dict[Card, Amounts]:
+    return {gpu.card: {MEMORY_MAX: gpu.memory or 0, MILLICORES: MILLICORES_OF_A_CARD, TILES: gpu.tiles} for gpu in gpus}
 
 
 def _timestamp(pod: Pod) -> int | None:

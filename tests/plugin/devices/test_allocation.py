@@ -5,6 +5,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from gas.plugin.devices.allocation import (
+    Allocation,
     ByPath,
     DeviceNode,
     Mount,
@@ -40,7 +41,7 @@ def test_an_error_without_cards_is_a_sentence_too() -> None:
 
 # contract P1.4, P3.6
 def test_a_container_gets_the_device_nodes_of_its_cards() -> None:
-    answer = card_allocation([gpu(1)], Presentation(), env={"ZE_AFFINITY_MASK": "0"})
+    answer = Allocation(env={"ZE_AFFINITY_MASK": "0"}).plus(card_allocation([gpu(1)], Presentation()))
     assert answer.device_nodes == (
         DeviceNode("/dev/dri/card1", "/dev/dri/card1"),
         DeviceNode("/dev/dri/renderD129", "/dev/dri/renderD129"),
@@ -96,12 +97,13 @@ def test_monitoring_sees_all_healthy_cards_and_their_management_engines() -> Non
 
 class TestNvidia:
     def test_the_variable_lists_the_uuids_of_the_cards(self) -> None:
-        answer = card_allocation([nvidia_gpu(0), nvidia_gpu(3)], Presentation(), env={"A": "b"})
+        answer = Allocation(env={"A": "b"}).plus(card_allocation([nvidia_gpu(0), nvidia_gpu(3)], Presentation()))
         assert answer.env == {"A": "b", "NVIDIA_VISIBLE_DEVICES": f"{nvidia_gpu(0).uuid},{nvidia_gpu(3).uuid}"}
         assert (answer.device_nodes, answer.cdi, answer.annotations) == ((), (), {})
 
     def test_no_vocabulary_can_name_other_cards_in_the_variable(self) -> None:
-        answer = card_allocation([nvidia_gpu(1)], Presentation(), env={"NVIDIA_VISIBLE_DEVICES": "all"})
+        named = Allocation(env={"NVIDIA_VISIBLE_DEVICES": "all"})
+        answer = named.plus(card_allocation([nvidia_gpu(1)], Presentation()))
         assert answer.env == {"NVIDIA_VISIBLE_DEVICES": nvidia_gpu(1).uuid}
 
     def test_nodes_that_belong_to_all_cards_are_given_once(self) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from gas.plugin.card_pods import CardPod
+from gas.plugin.devices.allocation import Allocation
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.allocator import IssuedEnvironment, IssuedEnvironments
 from gas.plugin.matching.gpu_pods import GpuPod
+from gas.values.card_facts import CardFacts
 from gas.vocabularies.known import DEFAULT
 from tests.builders import container
 from tests.plugin.gpus import gpu
@@ -139,3 +143,15 @@ def test_cards_are_compared_as_they_were_at_the_reply() -> None:
     wanting = container("c", i915=2, tiles=1)
     both = seen(wanting, name="a", annotations=decided("card0,card1", tiles="card0:gt0,card1:gt2"))
     assert reported(masks_after(answer), both, listing("card0-0", "card1-0")) == []
+
+
+def test_what_a_part_has_added_for_another_pod_is_reported() -> None:
+    """Two pods were mistaken for each other, and each has the limit of the other one."""
+
+    def limit(of: CardPod, _container: int, _cards: Sequence[CardFacts]) -> Allocation:
+        return Allocation(env={"LIMIT": "1" if of.key == "default/a" else "2"})
+
+    masks = IssuedEnvironments(DEFAULT)
+    masks.additions = (limit,)
+    masks.add(I915, IssuedEnvironment(ids("card0-0"), [gpu(0)], {"LIMIT": "2"}, 1.0))
+    assert reported(masks, pod("card0"), listing()) == ["container 'c' was given LIMIT=2 instead of LIMIT=1"]

@@ -1,0 +1,48 @@
+"""Declare the part that gives containers with a share of a card what makes them keep to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from gas.daemon.flags import PartFlags, flag
+from gas.plugin.part import Core, Hooks, Part
+
+
+def preset_or_file(text: str) -> str:
+    """Parse the value of ``--fence``. The file is read when the plugin starts."""
+    from gas.plugin.fences.fence import PRESETS
+
+    if text not in PRESETS and not text.startswith("/"):
+        raise ValueError(f"{', '.join(PRESETS)} or the absolute path of a file")
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceFlags(PartFlags):
+    fence: str | None = flag(
+        "fence",
+        preset_or_file,
+        None,
+        "PRESET|FILE",
+        "What containers with a share of a card get as well, so that they keep to it: mps, hami-core, or what a JSON "
+        "file describes.",
+        group="Use of the cards",
+        unset="nothing",
+    )
+
+
+def _build(core: Core, flags: FenceFlags) -> Hooks:
+    from gas.plugin.fences.fence import read_fence, with_fence
+
+    return Hooks(additions=(partial(with_fence, read_fence(flags.fence or "")),))
+
+
+FENCES = Part(
+    name="fences",
+    flags=FenceFlags,
+    is_on=lambda _core, own: bool(own.fence),
+    build=_build,
+    needs_pods=True,
+    switched_on_by="--fence",
+)

@@ -1,0 +1,54 @@
+"""The plugin with --fence, in a node inside the process."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gas.daemon.flags import UsageError
+from gas.plugin.fences.fence import MalformedFence
+from gas.plugin.flags import parse_flags
+from gas.plugin.nvml.nvml_cards import NvmlCards
+from gas.vocabularies.selection import parse_vocabularies
+from tests.builders import pod_json
+from tests.other_words import sharing
+from tests.plugin.node_of_sandbox import sandbox_node, soon
+from tests.plugin.nvml.nvml_double import GIB, FakeNvml, nvml_card, uuid
+from tests.plugin.pods_for_plugin import decided
+
+KOORDINATOR = parse_vocabularies("koordinator")
+
+
+async def test_a_container_gets_the_fence_beside_its_card() -> None:
+    async with sandbox_node() as node:
+        file = node.directory / "fence.json"
+        file.write_text(json.dumps({"variables": {"L": "{memory}"}, "cdiDevices": ["a.com/b=c"]}), encoding="utf-8")
+        library = FakeNvml([nvml_card(0)])
+        async with node.running_plugin(
+            f"--fence={file}", vocabularies=KOORDINATOR, sources=[NvmlCards(node.tree, library)]
+        ):
+            pod = node.create(pod_json(sharing(shared=1, memory=GIB), name="a", annotations=decided("card0")))
+            await soon(lambda: node.given(pod) is not None)
+            given = node.given(pod)
+            assert given is not None
+            assert given.env == {"L": str(GIB), "NVIDIA_VISIBLE_DEVICES": uuid(0)}
+            assert given.cdi_devices == ("a.com/b=c",)
+
+
+async def test_the_plugin_does_not_start_with_a_file_that_it_cannot_read() -> None:
+    async with sandbox_node() as node:
+        with pytest.raises(MalformedFence, match=r"--fence: /nowhere\.json: the file cannot be read"):
+            async with node.running_plugin("--fence=/nowhere.json"):
+                pass
+
+
+@pytest.mark.parametrize("value", ["", "x", "fence.json"])
+def test_a_value_that_is_neither_preset_nor_path_is_refused(value: str) -> None:
+    with pytest.raises(UsageError, match="expected hami-core, mps or the absolute path of a file"):
+        parse_flags([f"--fence={value}"], environ={}, host_name="n")
+
+
+def test_without_the_pods_there_is_no_fence() -> None:
+    flags = parse_flags(["--fence=mps", "--resource-manager=false"], environ={}, host_name="n")
+    assert flags.warnings == ("ignored: --fence; with --resource-manager=false the plugin does not know the pods",)
