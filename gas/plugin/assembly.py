@@ -13,7 +13,7 @@ from gas.cluster.connection import ApiServer
 from gas.plugin.devices.allocation import Allocation, gpus_of, monitoring_allocation
 from gas.plugin.devices.device_ids import AllocateRequest, short_name
 from gas.plugin.devices.device_lists import monitored, monitoring_resources
-from gas.plugin.discovery.card_source import CardRules, CardSource, read_all
+from gas.plugin.discovery.card_source import CardProcess, CardRules, CardSource, read_all
 from gas.plugin.discovery.render_node import Query, memory_regions
 from gas.plugin.discovery.scanner import IN_A_THREAD, Scanner, ScanOnce
 from gas.plugin.discovery.sysfs import VENDORS, SysfsCards, fake_tree_warning
@@ -112,6 +112,7 @@ class Plugin:
             flags=flags,
             card_rules=_card_rules(flags, environment),
             gpus=self._gpus,
+            processes=self._processes,
             pods=self.node.pods,
             events=self.node.events,
         )
@@ -169,6 +170,10 @@ class Plugin:
 
     def _gpus(self) -> tuple[CardFacts, ...]:
         return self.scanner.scan.gpus
+
+    def _processes(self) -> tuple[Sequence[CardProcess], Sequence[str]]:
+        found = [ask() for hooks in self.hooks for ask in hooks.processes]
+        return [each for processes, _ in found for each in processes], [each for _, faults in found for each in faults]
 
     def _scanned(self, scan: Scan) -> None:
         """Report and publish the cards after a change."""

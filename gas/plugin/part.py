@@ -15,7 +15,7 @@ from gas.daemon.flags import PartFlags
 if TYPE_CHECKING:
     from gas.plugin.card_pods import AddToContainer, CardPods
     from gas.plugin.devices.allocation import EditAllocation
-    from gas.plugin.discovery.card_source import CardRules, CardSource
+    from gas.plugin.discovery.card_source import AskProcesses, CardRules, CardSource
     from gas.plugin.flags import Flags
     from gas.plugin.kubelet.device_server import PreStart
     from gas.plugin.node_writer import Events
@@ -70,11 +70,15 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """The core of the plugin, as far as parts use it. ``gpus`` returns the cards of this node now."""
+    """The core of the plugin, as far as parts use it. ``gpus`` returns the cards of this node now.
+
+    ``processes`` asks the drivers who uses them that do not state it in /proc.
+    """
 
     flags: Flags
     card_rules: CardRules
     gpus: Callable[[], Collection[CardFacts]]
+    processes: AskProcesses
     pods: CardPods
     events: Events
 
@@ -92,6 +96,7 @@ class Hooks:
     tasks           run as long as the plugin does
     documents       by path of the plain port, functions that return JSON
     sources         of cards, after those of the core
+    processes       ask drivers who uses their cards
     additions       what a known container gets in addition to its cards
     edits           change what a container gets
     before_start    awaited before each start of a container with cards
@@ -105,6 +110,7 @@ class Hooks:
     samples: Callable[[], Iterable[Sample]] = tuple
     documents: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
     sources: Sequence[CardSource] = ()
+    processes: Sequence[AskProcesses] = ()
     additions: Sequence[AddToContainer] = ()
     edits: Sequence[EditAllocation] = ()
     before_start: Sequence[PreStart] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gas.values.amounts import MILLICORES_OF_A_CARD
 from gas.values.cards import Card
 
 MOST_MEMORY = 2**50
@@ -33,6 +34,7 @@ class CardFacts:
     uuid           the same wherever the card is plugged in; empty if it is unknown
     numa_node      None if the card belongs to none
     tiles          at least 1
+    millicores     thousandths of a whole card's compute; less than 1000 for an instance of a divided card
     memory         bytes of the whole card that pods may use; None if it is unknown, shared or if none is left
     memory_size    bytes of the whole card, including reserved ones; None if neither sysfs nor the driver states it
     memory_fault   why the memory is unknown and what to do, a sentence without the card's name; empty if it is known
@@ -57,6 +59,7 @@ class CardFacts:
     uuid: str = ""
     numa_node: int | None = None
     tiles: int = 1
+    millicores: int = MILLICORES_OF_A_CARD
     memory: int | None = None
     memory_size: int | None = None
     memory_source: MemorySource = MemorySource.UNKNOWN

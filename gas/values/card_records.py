@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from gas.values.amounts import is_whole
+from gas.values.amounts import MILLICORES_OF_A_CARD, is_whole
 from gas.values.card_facts import MOST_MEMORY, CardFacts
 from gas.values.cards import Card, MalformedCard
 from gas.values.errors import InvalidValue
@@ -69,6 +69,7 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     memory_source: str = ""
     numa_node: int | None = None
     tiles: int = 1
+    millicores: int = MILLICORES_OF_A_CARD
     links: tuple[Card, ...] = ()
     board: int | None = None
     healthy: bool = True
@@ -89,6 +90,7 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         self._check_number("memory", self.memory, 1, MOST_MEMORY)
         self._check_number("numa", self.numa_node, 0, MOST_NUMA_NODES - 1)
         self._check_number("tiles", self.tiles, 1, _MOST_TILES)
+        self._check_number("millicores", self.millicores, 1, MILLICORES_OF_A_CARD)
         self._check_number("board", self.board, 0, _LAST_CARD)
         if self.card in self.links or list(self.links) != sorted(set(self.links)):
             numbers = ", ".join(map(str, self.links))
@@ -103,6 +105,11 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
             raise InvalidValue(
                 f"{self.card}, {name}: expected a whole number from {least} to {most}, found {quoted(number)}"
             )
+
+    @property
+    def is_whole(self) -> bool:
+        """False for an instance of a divided card."""
+        return self.millicores == MILLICORES_OF_A_CARD
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -30,7 +30,9 @@ def recorded_cards(node: Node) -> tuple[CardRecord, ...]:
     return parse_card_records(node.annotations[ANNOTATION])[0] if ANNOTATION in node.annotations else ()
 
 
-def recorded_memory(node: Node) -> tuple[tuple[Card, int], ...] | None:
-    """Return the healthy cards of the node's own records with their bytes of memory, None without records."""
+def recorded_amounts(node: Node) -> tuple[tuple[Card, int, int], ...] | None:
+    """Return the healthy cards of the node's records with bytes of memory and millicores, None without records."""
     records = recorded_cards(node)
-    return tuple((each.card, each.memory or 0) for each in records if each.healthy) if records else None
+    return (
+        tuple((each.card, each.memory or 0, each.millicores) for each in records if each.healthy) if records else None
+    )

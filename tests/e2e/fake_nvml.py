@@ -14,6 +14,10 @@ def uuid(number: int) -> str:
     return f"GPU-00000000-0000-4000-8000-{number:012x}"
 
 
+def mig_uuid(minor: int, gi: int, ci: int) -> str:
+    return f"MIG-00000000-0000-4000-8000-{minor:04x}{gi:04x}{ci:04x}"
+
+
 class FakeNvml:
     """The library in a directory of its own, and the file from which it reads the cards at every call."""
 
@@ -36,6 +40,13 @@ class FakeNvml:
         unfinished = self._file.with_suffix(".new")
         unfinished.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
         unfinished.replace(self._file)
+
+
+def instance(minor: int, *, gi: int, ci: int, **fields: int | str) -> str:
+    """Return the line of an instance of a card, of 40 GiB."""
+    described: dict[str, int | str] = {"of": uuid(minor), "uuid": mig_uuid(minor, gi, ci), "gi": gi, "ci": ci}
+    described |= {"name": "NVIDIA_H100_MIG_3g.40gb", "total": 40 * GIB}
+    return "instance " + " ".join(f"{name}={value}" for name, value in (described | fields).items())
 
 
 def card(minor: int, **fields: int | str) -> str:

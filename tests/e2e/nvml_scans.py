@@ -21,7 +21,9 @@ from gas.plugin.nvml.nvml_library import Nvml
 cards = NvmlCards(Path(sys.argv[1]), Nvml(), within=float(sys.argv[2]))
 for _ in sys.stdin:
     found = cards.read()
-    said = {"gpus": [asdict(gpu) for gpu in found.gpus], "problems": found.problems, "broken": sorted(found.broken)}
+    processes, problems = cards.processes()
+    said = {"gpus": [asdict(gpu) for gpu in found.gpus], "problems": [*found.problems, *problems]}
+    said |= {"broken": sorted(found.broken), "processes": processes}
     print(json.dumps(said, default=sorted), flush=True)
 """
 

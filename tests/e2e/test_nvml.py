@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.fake_nvml import GIB, FakeNvml, card, uuid
+from tests.e2e.fake_nvml import GIB, FakeNvml, card, instance, mig_uuid, uuid
 from tests.e2e.nvml_scans import Scans, has_library
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
@@ -27,6 +28,10 @@ def test_a_card_has_every_fact_that_the_library_states(library: FakeNvml) -> Non
             card(2, switch=1, mig=0),
             card(3, switch=1),
             card(4, mig=1),
+            card(5, mig=1, sms=132),
+            instance(5, gi=1, ci=0, sms=60, total=40 * GIB, reserved=GIB),
+            instance(5, gi=2, ci=0, sms=16, total=20 * GIB, reserved=2 * GIB),
+            instance(5, gi=2, ci=1, sms=16, total=20 * GIB, reserved=2 * GIB),
         ]
     )
     with Scans(library.environment) as scans:
@@ -39,12 +44,40 @@ def test_a_card_has_every_fact_that_the_library_states(library: FakeNvml) -> Non
         "NVIDIA_H100",
     )
     assert (first["pci_address"], first["uuid"]) == ("0000:10:00.0", uuid(0))
-    assert [gpu["memory"] for gpu in found["gpus"]] == [79 * GIB] * 4
-    assert [gpu["memory_size"] for gpu in found["gpus"]] == [80 * GIB, 79 * GIB, 80 * GIB, 80 * GIB]
-    assert [gpu["links"] for gpu in found["gpus"]] == [[1], [0], [3], [2]]
-    assert [gpu["board"] for gpu in found["gpus"]] == [0, 0, None, None]
+    whole, instances = found["gpus"][:4], found["gpus"][4:]
+    assert [gpu["memory"] for gpu in whole] == [79 * GIB] * 4
+    assert [gpu["memory_size"] for gpu in whole] == [80 * GIB, 79 * GIB, 80 * GIB, 80 * GIB]
+    assert [gpu["links"] for gpu in whole] == [[1], [0], [3], [2]]
+    assert [gpu["board"] for gpu in whole] == [0, 0, None, None]
     assert found["broken"] == [4]
-    assert "card4: it is divided into MIG instances" in found["problems"][0]
+    assert "card4: MIG is enabled, and it has no instances" in found["problems"][0]
+    assert [gpu["uuid"] for gpu in instances] == [mig_uuid(5, 1, 0), mig_uuid(5, 2, 0), mig_uuid(5, 2, 1)]
+    assert [gpu["card"] for gpu in instances] == [904, 912, 913]
+    assert [(gpu["memory"], gpu["millicores"]) for gpu in instances] == [
+        (39 * GIB, 454),
+        (9 * GIB, 121),
+        (9 * GIB, 121),
+    ]
+
+
+def test_the_processes_of_a_card_have_their_memory_and_their_time(library: FakeNvml) -> None:
+    at = int(time.time() * 1e6) + 10_000_000
+    library.write(
+        [
+            card(0),
+            card(1, mig=1, sms=132),
+            instance(1, gi=1, ci=0, sms=60),
+            f"process of={uuid(0)} pid=7 memory={GIB} sm=50 at={at}",
+            f"process of={uuid(0)} pid=8 memory=5",
+            f"process of={mig_uuid(1, 1, 0)} pid=9 memory=6",
+        ]
+    )
+    with Scans(library.environment) as scans:
+        found = scans.scan()
+    assert [(pid, card, memory) for pid, card, memory, _ in found["processes"]] == [(7, 0, GIB), (8, 0, 5), (9, 392, 6)]
+    busy = [of_process.get("sm", 0) for *_, of_process in found["processes"]]
+    assert 4e9 < busy[0] <= 5e9
+    assert busy[1:] == [0, 0]
 
 
 def test_errors_of_the_library_are_sentences_and_pass(library: FakeNvml) -> None:

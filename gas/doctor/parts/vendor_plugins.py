@@ -26,7 +26,8 @@ def check_vendor_plugins(snapshot: Snapshot) -> Iterator[Finding]:
     for node in snapshot.checked_nodes:
         capacity = vocabularies.facts(node).inventory.capacity
         for kind in KINDS:
-            if own := [each.card for each in recorded_cards(node) if kind.driver and each.driver == kind.driver]:
+            whole = [each for each in recorded_cards(node) if each.is_whole]
+            if own := [each.card for each in whole if kind.driver and each.driver == kind.driver]:
                 found = _found_by_us(snapshot, node, kind.resource, own)
             else:
                 shared = [

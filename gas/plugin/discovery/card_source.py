@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gas.values.card_facts import CardFacts, Scan
 from gas.values.cards import Card
@@ -39,6 +39,24 @@ class CardRules:
 
 
 ALL_CARDS = CardRules()
+
+
+class CardProcess(NamedTuple):
+    """The use of a card by one process, as its driver states it.
+
+    pid     as in the plugin's /proc
+    memory  bytes of the card's own memory
+    busy    by engine, nanoseconds since the plugin has seen the process
+    """
+
+    pid: int
+    card: Card
+    memory: int
+    busy: Mapping[str, int]
+
+
+AskProcesses = Callable[[], tuple[Sequence[CardProcess], Sequence[str]]]
+"""Asks a driver who uses its cards. Returns the processes, and a sentence about each failure."""
 
 
 class CardSource(Protocol):

@@ -15,7 +15,7 @@ import msgspec
 
 from gas.plugin.card_pods import CardPod
 from gas.plugin.devices.allocation import Allocation, Mount
-from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD
+from gas.values.amounts import MEMORY_MAX, MILLICORES
 from gas.values.card_facts import CardFacts
 from gas.values.errors import GasError
 from gas.values.quoted import quoted
@@ -135,10 +135,10 @@ def with_fence(fence: Fence, pod: CardPod, container: int, gpus: Sequence[CardFa
     smallest: dict[str, int] = {}
     for index, gpu in enumerate(own):
         memory, compute = shares.get(gpu.card, {}).get(MEMORY_MAX, 0), shares.get(gpu.card, {}).get(MILLICORES, 0)
-        if compute >= MILLICORES_OF_A_CARD or memory >= (gpu.memory or memory + 1):
+        if compute >= gpu.millicores or memory >= (gpu.memory or memory + 1):
             continue  # it has the whole card
         amounts = {"memory": memory, "memory_limit": max(memory // _MIB, 1) if memory else 0}
-        amounts["compute_percent"] = max(compute * 100 // MILLICORES_OF_A_CARD, 1) if compute else 0
+        amounts["compute_percent"] = max(compute * 100 // gpu.millicores, 1) if compute else 0
         known = {name: amount for name, amount in amounts.items() if amount}
         cards.append({"index": str(index), "uuid": gpu.uuid, **_texts(known)})
         smallest |= {name: min(amount, smallest.get(name, amount)) for name, amount in known.items()}

@@ -22,7 +22,6 @@ from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.values.amounts import (
     MEMORY_MAX,
     MILLICORES,
-    MILLICORES_OF_A_CARD,
     TILES,
     Amounts,
     MalformedQuantity,
@@ -323,7 +322,7 @@ def _node_facts(gpus: Iterable[CardFacts], vocabularies: Vocabularies) -> NodeFa
 
 
 def _capacity(gpus: Iterable[CardFacts]) -> dict[Card, Amounts]:
-    return {gpu.card: {MEMORY_MAX: gpu.memory or 0, MILLICORES: MILLICORES_OF_A_CARD, TILES: gpu.tiles} for gpu in gpus}
+    return {gpu.card: {MEMORY_MAX: gpu.memory or 0, MILLICORES: gpu.millicores, TILES: gpu.tiles} for gpu in gpus}
 
 
 def _timestamp(pod: Pod) -> int | None:

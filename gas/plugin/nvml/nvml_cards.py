@@ -1,29 +1,33 @@
 """Find NVIDIA's cards through their driver's library: a `CardSource` next to sysfs.
 
 A card is ``cardN`` for N of ``/dev/nvidiaN``. On a node with Intel's cards, which have the kernel's numbers, NVIDIA's
-begin at `FIRST_BESIDE_OTHERS`, so that no number depends on which cards of the other kind are there.
+begin at `FIRST_BESIDE_OTHERS`, so that no number depends on which cards of the other kind are there. Of a card that is
+divided (MIG), each instance is a card in its place, with a number from `INSTANCES` on.
 
 A call of the library may never return when a card fails. So each card is read in a thread of its own, which is waited
 for only so long, and which no further call joins until it returns.
 
 A card that cannot be given to containers reliably is unhealthy or left out, with a sentence: one that is lost, does not
-reply, has reported a failure of its hardware, is divided (MIG), or has the UUID of another.
+reply, has reported a failure of its hardware, is to be divided and has no instance, or has the UUID of another.
 """
 
 from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from gas.plugin.daemon_thread import NoReply, Questions
-from gas.plugin.discovery.card_source import ALL_CARDS, MEMORY_FIELDS, CardRules
+from gas.plugin.discovery.card_source import ALL_CARDS, MEMORY_FIELDS, CardProcess, CardRules
 from gas.plugin.discovery.sysfs_files import UnreadableFile, is_there, read_numa_node
-from gas.plugin.nvml.nvml_library import Nvml, NvmlCard, NvmlFault
+from gas.plugin.nvml.nvml_library import Nvml, NvmlCard, NvmlFault, NvmlUse
 from gas.plugin.nvml.part import Access
+from gas.values.amounts import MILLICORES_OF_A_CARD
 from gas.values.card_facts import MOST_MEMORY, CardFacts, MemorySource, Scan
 from gas.values.card_records import is_model
 from gas.values.cards import Card
@@ -34,6 +38,9 @@ DRIVER = "nvidia"
 
 FIRST_BESIDE_OTHERS = 1000
 """Number of NVIDIA's first card on a node that also offers other cards. The kernel's numbers are smaller."""
+
+INSTANCES = 256
+"""Where the numbers of instances begin, after those of cards: 128 for each card, and of these 8 for a GPU instance."""
 
 REPLY_WITHIN = 2.0
 """Seconds to wait for all cards of a scan together."""
@@ -51,7 +58,8 @@ APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 """Numbers of the driver's messages (Xid) that an application causes: its card is still good."""
 
 _CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
-_UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_DEVICE_MINOR = re.compile(r"^DeviceFileMinor: ([0-9]{1,7})$", re.ASCII | re.MULTILINE)
 _LAST_MINOR = 254
 _MOST_CARDS = 255
 _NVIDIA = 0x10DE
@@ -87,12 +95,16 @@ class NvmlCards:
         self._counts: Questions[int] = Questions("nvml-count")
         self._cards: Questions[NvmlCard] = Questions("nvml-card")
         self._pairs: Questions[dict[tuple[str, str], bool]] = Questions("nvml-switches")
+        self._uses: Questions[NvmlUse] = Questions("nvml-processes")
         self._failures: Questions[dict[str, str]] = Questions("nvml-failures")
         self._must_reopen = False
         self._failed: dict[str, str] = {}
-        self._at_index: dict[int, Card] = {}
+        self._at_index: dict[int, frozenset[Card]] = {}
         self._least_memory: dict[str, int] = {}
         self._near: dict[tuple[str, str], bool] = {}
+        self._uuids: Mapping[Card, str] = {}
+        self._used_at: dict[Card, int] = {}
+        self._busy: dict[tuple[Card, int], Counter[str]] = {}
 
     def read(self) -> Scan:
         """Scan once. Never raises, whatever the library returns, and returns soon, whatever it waits for."""
@@ -111,13 +123,46 @@ class NvmlCards:
         self._failures.ask("failures", self._new_failures)
         found, broken = self._read_cards(range(min(count, _MOST_CARDS)), deadline, problems)
         self._note_failures(deadline, problems)
-        boards = self._boards(found, max(deadline, time.monotonic() + self._within / 4))
+        self._uuids = {card: each.uuid for card, each in found.items()}
+        whole = {card: each for card, each in found.items() if not each.card_uuid}
+        boards = self._boards(whole, max(deadline, time.monotonic() + self._within / 4))
         gpus = [self._facts(card, found, boards, problems) for card in sorted(found)]
         return Scan(gpus=tuple(gpus), problems=tuple(problems), broken=frozenset(broken - found.keys()))
 
+    def processes(self) -> tuple[Sequence[CardProcess], Sequence[str]]:
+        """Return who uses the cards of the last scan. Called in a thread of its own; returns soon, as `read` does."""
+        deadline = time.monotonic() + self._within
+        uuids, now = self._uuids, int(time.time() * 1e6)
+        for card, uuid in uuids.items():
+            since = self._used_at.setdefault(card, now)
+            self._uses.ask(card, partial(self._library.use, uuid, since))
+        found: list[CardProcess] = []
+        problems: list[str] = []
+        for card in uuids:
+            try:
+                use = self._uses.reply(card, deadline)
+            except (NoReply, NvmlFault) as error:
+                problems.append(f"{card}: {_cause(error)}; who uses it is not known")
+                continue
+            self._add_busy(card, use)
+            found += [CardProcess(pid, card, memory, self._busy[card, pid]) for pid, memory in use.memory.items()]
+        self._busy = {(each.card, each.pid): self._busy[each.card, each.pid] for each in found}
+        return found, problems
+
+    def _add_busy(self, card: Card, use: NvmlUse) -> None:
+        """Add the time for which processes kept the card busy: a sample counts for the time since the one before."""
+        for pid in use.memory:
+            self._busy.setdefault((card, pid), Counter())
+        before = self._used_at[card]
+        for sample in use.samples:
+            self._used_at[card] = max(self._used_at[card], sample.at)
+            if (busy := self._busy.get((card, sample.pid))) is not None and sample.at > before:
+                for engine, percent in sample.percent.items():
+                    busy[engine] += percent * (sample.at - before) * 10  # of microseconds, in nanoseconds
+
     @property
     def _known(self) -> frozenset[Card]:
-        return frozenset(self._at_index.values())
+        return frozenset[Card]().union(*self._at_index.values())
 
     def _opened_count(self) -> int:
         if self._must_reopen:
@@ -135,39 +180,51 @@ class NvmlCards:
         found: dict[Card, NvmlCard] = {}
         broken: set[Card] = set()
         for index in indexes:
-            name = str(self._at_index.get(index, f"NVML's card {index}"))
+            known = self._at_index.get(index, frozenset())
+            name = ", ".join(map(str, sorted(known))) or f"NVML's card {index}"
             try:
                 described = self._cards.reply(index, deadline)
                 card = self._number(described)
+                cards = {self._number(each): each for each in described.instances} or {card: described}
             except (NoReply, NvmlFault, InvalidValue) as error:
                 problems.append(f"{name}: {_cause(error)}; it is unhealthy")
-                broken.update({self._at_index[index]} if index in self._at_index else ())
+                broken |= known
                 if isinstance(error, NvmlFault) and error.is_closed:
                     self._must_reopen = True
                 continue
             if not self._rules.admit(_device_id(described)):
                 continue
-            if card in found:
+            if cards.keys() & found.keys():
                 problems.append(f"{card}: two cards are /dev/nvidia{described.minor}; only the first one counts")
                 continue
-            self._at_index[index] = card
-            if described.has_mig:
+            self._at_index[index] = frozenset(cards)
+            if described.has_mig and not described.instances:
                 problems.append(
-                    f"{card}: it is divided into MIG instances, which are not supported; switch MIG off with nvidia-smi"
-                    f" -i {described.uuid} -mig 0, or leave the card to NVIDIA's own plugin; it is not offered"
+                    f"{card}: MIG is enabled, and it has no instances; create some with nvidia-smi mig -cgi, or switch"
+                    f" MIG off with nvidia-smi -i {described.uuid} -mig 0; it is not offered"
                 )
                 broken.add(card)
                 continue
-            found[card] = described
+            found |= cards
         return found, broken
 
     def _number(self, card: NvmlCard) -> Card:
         """Return the number of a card. Raises InvalidValue."""
         if _UUID.fullmatch(card.uuid) is None:
-            raise InvalidValue(f"UUID: expected GPU- and 32 hexadecimal digits in groups, found {quoted(card.uuid)}")
+            raise InvalidValue(
+                f"UUID: expected GPU- or MIG- and 32 hexadecimal digits in groups, found {quoted(card.uuid)}"
+            )
         if not 0 <= card.minor <= _LAST_MINOR:
             raise InvalidValue(f"minor number: expected 0 to {_LAST_MINOR}, found {card.minor}")
-        return Card(self._first_number + card.minor)
+        if not card.card_uuid:
+            return Card(self._first_number + card.minor)
+        of_card, within = card.place
+        if not (0 <= of_card < 16 and 0 <= within < 8 and 0 < card.millicores <= MILLICORES_OF_A_CARD):
+            raise InvalidValue(
+                f"MIG instance {of_card}/{within}: expected numbers below 16 and 8, and a part of the card's compute,"
+                f" found {card.millicores} millicores"
+            )
+        return Card(self._first_number + INSTANCES + 128 * card.minor + 8 * of_card + within)
 
     def _note_failures(self, deadline: float, problems: list[str]) -> None:
         """Record what cards have reported since the last scan; a card that has failed stays so."""
@@ -214,19 +271,18 @@ class NvmlCards:
         faults: list[str] = []
         if same := [other for other in found if other != card and found[other].uuid == described.uuid]:
             faults.append(f"it has the UUID {described.uuid} of {', '.join(map(str, same))}, so neither can be chosen")
-        if (failure := self._failed.get(described.uuid)) is not None:
+        if (failure := self._failed.get(described.card_uuid or described.uuid)) is not None:
             faults.append(f"{failure}; reset it, then restart the plugin")
         nodes: tuple[str, ...] = ()
         if self._access is Access.NODES:
-            nodes = tuple(
-                name for name in (f"nvidia{described.minor}", *_CONTROL_NODES) if is_there(self._root / "dev" / name)
-            )
-            if f"nvidia{described.minor}" not in nodes:
-                faults.append(f"/dev/nvidia{described.minor} is missing")
+            needed = (f"nvidia{described.minor}", *self._capabilities(described))
+            nodes = tuple(name for name in (*needed, *_CONTROL_NODES) if is_there(self._root / "dev" / name))
+            faults += [f"/dev/{name} is missing" for name in needed if name not in nodes]
         problems += [f"{card}: {fault}; it is unhealthy" for fault in faults]
-        peers = {other for other, each in found.items() if other != card and each.pci in described.peers}
+        others = [(other, each) for other, each in found.items() if other != card and not each.card_uuid]
+        peers = {other for other, each in others if each.pci in described.peers}
         if described.on_switch:
-            peers |= {other for other, each in found.items() if other != card and each.on_switch}
+            peers |= {other for other, each in others if each.on_switch}
         is_by_name = self._access is Access.CDI
         facts = CardFacts(
             card=card,
@@ -235,6 +291,7 @@ class NvmlCards:
             model=described.model if is_model(described.model) else "",
             pci_address=_pci_address(described),
             uuid=described.uuid,
+            millicores=described.millicores,
             links=tuple(sorted(peers)),
             board=boards.get(card),
             other_nodes=nodes,
@@ -242,7 +299,15 @@ class NvmlCards:
             cdi_name=f"{CDI_KIND}={described.uuid}" if is_by_name else "",
             healthy=not faults,
         )
-        return self._with_numa_node(self._with_memory(facts, described, problems), problems)
+        facts = self._with_numa_node(self._with_memory(facts, described, problems), problems)
+        return replace(facts, pci_address="") if described.card_uuid else facts  # an address names one card
+
+    def _capabilities(self, card: NvmlCard) -> tuple[str, ...]:
+        """Return the device nodes by which a container may use an instance; none for a whole card."""
+        if not card.card_uuid:
+            return ()
+        instance = self._root / f"proc/driver/nvidia/capabilities/gpu{card.minor}/mig/gi{card.place[0]}"
+        return tuple(_capability(file) for file in (instance / "access", instance / f"ci{card.place[1]}/access"))
 
     def _with_memory(self, facts: CardFacts, described: NvmlCard, problems: list[str]) -> CardFacts:
         """Return the card with its memory. It never grows: if an amount has changed, one of the two was wrong."""
@@ -279,6 +344,14 @@ class NvmlCards:
         except UnreadableFile as error:
             problems.append(f"{facts.card}: {error}; unless it was read before, the card has no NUMA node")
             return replace(facts, unread=facts.unread | {"numa_node"})
+
+
+def _capability(file: Path) -> str:
+    """Return the device node that a file of the driver names, under /dev."""
+    with suppress(OSError, UnicodeError):
+        if (found := _DEVICE_MINOR.search(file.read_text(encoding="ascii"))) is not None:
+            return f"nvidia-caps/nvidia-cap{found[1]}"
+    return "nvidia-caps/nvidia-cap"
 
 
 def _device_id(card: NvmlCard) -> str:

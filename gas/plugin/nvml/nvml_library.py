@@ -5,12 +5,14 @@ Every call may block for as long as the driver does, so callers use threads of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import pynvml
 
+from gas.values.amounts import MILLICORES_OF_A_CARD
 from gas.values.errors import GasError
 
 _MOST_EVENTS = 64
@@ -18,11 +20,13 @@ _MOST_EVENTS = 64
 
 _SUPPLIES_NOTHING = (
     pynvml.NVML_ERROR_NOT_SUPPORTED,
+    pynvml.NVML_ERROR_NOT_FOUND,
+    pynvml.NVML_SUCCESS,  # raised by the bindings for an empty list
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
     pynvml.NVML_ERROR_INVALID_ARGUMENT,
     pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
 )
-"""Errors of optional calls that the card, or the release of the driver, does not support."""
+"""Errors of optional calls about what is not there, or what card or release of the driver do not support."""
 
 _ADVICE = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
@@ -66,7 +70,11 @@ class NvmlCard:
     pci_ids    PCI device id in the upper 16 bits, that of the vendor in the lower ones
     total      bytes of its memory
     reserved   bytes of it that the driver and the firmware keep
-    has_mig    divided into MIG instances
+    has_mig    is, or can be, divided into MIG instances
+    instances  those into which it is divided, described as cards of their own
+    card_uuid  of an instance, that of its card; else empty
+    place      of an instance, the numbers of its GPU instance and compute instance
+    millicores of an instance, its thousandths of the multiprocessors that its card gives to instances
     peers      ``pci`` of the cards at the other ends of its active NVLinks
     on_switch  an active NVLink leads to an NVSwitch
     """
@@ -80,6 +88,10 @@ class NvmlCard:
     total: int
     reserved: int
     has_mig: bool = False
+    instances: tuple[NvmlCard, ...] = ()
+    card_uuid: str = ""
+    place: tuple[int, int] = (0, 0)
+    millicores: int = MILLICORES_OF_A_CARD
     peers: tuple[tuple[int, int, int], ...] = ()
     on_switch: bool = False
 
@@ -97,6 +109,21 @@ class Failure:
     @property
     def sentence(self) -> str:
         return "its memory had an error of two bits" if self.xid is None else f"it reported Xid {self.xid}"
+
+
+class UseSample(NamedTuple):
+    """How busy a process kept a card lately; ``at`` is in microseconds since the epoch, ``percent`` by engine."""
+
+    pid: int
+    at: int
+    percent: Mapping[str, int]
+
+
+class NvmlUse(NamedTuple):
+    """The processes that use a card: bytes of its memory by process id, and samples of those that were busy."""
+
+    memory: Mapping[int, int]
+    samples: Sequence[UseSample] = ()
 
 
 class Nvml:
@@ -138,7 +165,7 @@ class Nvml:
         total, reserved = _memory(device)
         mig = _optional(pynvml.nvmlDeviceGetMigMode, device)
         peers, on_switch = _links(device)
-        return NvmlCard(
+        described = NvmlCard(
             index=index,
             uuid=_call(pynvml.nvmlDeviceGetUUID, device),
             minor=_call(pynvml.nvmlDeviceGetMinorNumber, device),
@@ -151,12 +178,26 @@ class Nvml:
             peers=peers,
             on_switch=on_switch,
         )
+        return replace(described, instances=_instances(device, described)) if described.has_mig else described
 
     def share_a_switch(self, one: str, other: str) -> bool:
         """Return whether data between two cards, by UUID, passes PCIe switches only, not the processor's bridge."""
         devices = [_call(pynvml.nvmlDeviceGetHandleByUUID, uuid) for uuid in (one, other)]
         level = _optional(pynvml.nvmlDeviceGetTopologyCommonAncestor, *devices)
         return level is not None and level <= pynvml.NVML_TOPOLOGY_MULTIPLE
+
+    def use(self, uuid: str, since: int) -> NvmlUse:
+        """Return who uses a card or an instance. ``since`` is the time of the last sample that is known."""
+        device = _call(pynvml.nvmlDeviceGetHandleByUUID, uuid)
+        memory: dict[int, int] = {}
+        for running in (pynvml.nvmlDeviceGetComputeRunningProcesses, pynvml.nvmlDeviceGetGraphicsRunningProcesses):
+            for process in _optional(running, device) or ():
+                memory[process.pid] = max(memory.get(process.pid, 0), process.usedGpuMemory or 0)
+        samples = [
+            UseSample(each.pid, each.timeStamp, {"sm": each.smUtil, "enc": each.encUtil, "dec": each.decUtil})
+            for each in _optional(pynvml.nvmlDeviceGetProcessUtilization, device, since) or ()
+        ]
+        return NvmlUse(memory, samples)
 
     def failures(self) -> Sequence[Failure]:
         """Return what cards have reported since the last call, or since `open`. Does not wait."""
@@ -191,6 +232,38 @@ def _memory(device: Any) -> tuple[int, int]:
     if (memory := _optional(pynvml.nvmlDeviceGetMemoryInfo, device, pynvml.nvmlMemory_v2)) is not None:
         return int(memory.total), int(memory.reserved)
     return int(_call(pynvml.nvmlDeviceGetMemoryInfo, device).total), 0
+
+
+def _instances(device: Any, card: NvmlCard) -> tuple[NvmlCard, ...]:
+    """Return the MIG instances of a card. Those in one GPU instance share its memory, so each has an even part."""
+    profiles = range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT)
+    possible = [_optional(pynvml.nvmlDeviceGetGpuInstanceProfileInfo, device, profile, 1) for profile in profiles]
+    most = max((each.multiprocessorCount for each in possible if each is not None), default=0)
+    count = _optional(pynvml.nvmlDeviceGetMaxMigDeviceCount, device) or 0
+    handles = [_optional(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, device, index) for index in range(count)]
+    found: list[NvmlCard] = []
+    for handle in (each for each in handles if each is not None):
+        total, reserved = _memory(handle)
+        own = _call(pynvml.nvmlDeviceGetAttributes_v2, handle).multiprocessorCount
+        numbers = (pynvml.nvmlDeviceGetGpuInstanceId, pynvml.nvmlDeviceGetComputeInstanceId)
+        instance = replace(
+            card,
+            uuid=_call(pynvml.nvmlDeviceGetUUID, handle),
+            card_uuid=card.uuid,
+            place=tuple(_call(number, handle) for number in numbers),
+            model=_call(pynvml.nvmlDeviceGetName, handle),
+            total=total,
+            reserved=reserved,
+            millicores=MILLICORES_OF_A_CARD * own // most if most else 0,
+            peers=(),
+            on_switch=False,
+        )
+        found.append(instance)
+    shares = Counter(each.place[0] for each in found)
+    return tuple(
+        replace(each, total=each.total // shares[each.place[0]], reserved=each.reserved // shares[each.place[0]])
+        for each in found
+    )
 
 
 def _links(device: Any) -> tuple[tuple[tuple[int, int, int], ...], bool]:

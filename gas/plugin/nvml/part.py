@@ -39,7 +39,7 @@ def _build(core: Core, flags: NvmlFlags) -> Hooks:
 
     first_number = 0 if core.flags.card_sources == {SOURCE.name} else FIRST_BESIDE_OTHERS
     cards = NvmlCards(core.flags.prefix, Nvml(), core.card_rules, access=flags.nvidia_access, first_number=first_number)
-    return Hooks(sources=(cards,))
+    return Hooks(sources=(cards,), processes=(cards.processes,))
 
 
 NVML = Part(

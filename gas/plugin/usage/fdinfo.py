@@ -58,9 +58,10 @@ class EngineTime(NamedTuple):
 class Client:
     """One client of a card.
 
-    id       unique among the clients of the card
-    memory   bytes of the card's own memory that hold its buffers
-    engines  by the driver's name of the class: ``rcs`` (xe), ``render`` (i915)
+    pci_address  of the card; of a client that the driver states in another way, the card's name
+    id           unique among the clients of the card
+    memory       bytes of the card's own memory that hold its buffers
+    engines      by the driver's name of the class: ``rcs`` (xe), ``render`` (i915)
     """
 
     pci_address: str

@@ -67,7 +67,7 @@ def _build(core: Core, _flags: UsageFlags) -> Hooks:
     def report(pod: CardPod, sentence: str) -> None:
         core.events.on_pod(pod, "GPUMemoryOverRequest", sentence)
 
-    monitor = UsageMonitor(core.pods, core.gpus, core.flags.prefix / "proc", report)
+    monitor = UsageMonitor(core.pods, core.gpus, core.flags.prefix / "proc", report, processes=core.processes)
     return Hooks(
         tasks=(monitor.run,),
         samples=lambda: usage_samples(monitor),

@@ -160,6 +160,14 @@ class ProcessWalker:
             raise CannotWalk(f"cannot list the processes of this node: {self._proc}: {error.strerror}") from error
         return Walk(tuple(found.clients), found.processes, tuple(found.problems))
 
+    def pod_of(self, pid: int) -> str | None:
+        """Return the UID of the pod that a process belongs to; None if it belongs to none, or has ended."""
+        try:
+            with _directory(str(self._proc), None, os.O_RDONLY) as root, _directory(str(pid), root) as directory:
+                return pod_of_process(self._content("cgroup", directory, _CGROUP_SIZE))
+        except OSError:
+            return None
+
     def _visit(self, root: int, entry: os.DirEntry[str], pods: Collection[str], found: _Findings) -> None:
         """Read what is due of one process."""
         self._step()

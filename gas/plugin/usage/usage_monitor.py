@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
@@ -17,9 +18,11 @@ import msgspec
 
 from gas.plugin.card_pods import CardPod
 from gas.plugin.daemon_thread import in_a_daemon_thread, wait_while_stuck
+from gas.plugin.discovery.card_source import AskProcesses, CardProcess
 from gas.plugin.part import Sample
+from gas.plugin.usage.fdinfo import Client, EngineTime
 from gas.plugin.usage.pod_usage import CardUse, PodUsages
-from gas.plugin.usage.process_walk import ProcessWalker, Walk
+from gas.plugin.usage.process_walk import ProcessWalker, SeenClient, Walk
 from gas.values.amounts import MEMORY_MAX
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
@@ -65,6 +68,7 @@ class UsageMonitor:
     """Walk over the processes of the node's GPU pods in a thread of its own, at each interval.
 
     proc         normally ``/proc``
+    processes    asks drivers that do not state there who uses their cards
     on_over      called with a pod that uses more memory than it requested, and with a sentence about it; for one pod at
                  most every `REPORT_AGAIN` seconds
     walks        number of walks that have ended
@@ -81,6 +85,7 @@ class UsageMonitor:
         proc: Path,
         on_over: Callable[[CardPod, str], None],
         *,
+        processes: AskProcesses = lambda: ((), ()),
         interval: float = INTERVAL,
         slow: float = SLOW,
         clock: Callable[[], float] = time.monotonic,
@@ -95,6 +100,7 @@ class UsageMonitor:
         self._walker = ProcessWalker(proc, pause=lambda: time.sleep(PAUSE))
         self._usages = PodUsages()
         self._on_over = on_over
+        self._processes = processes
         self._interval = interval
         self._slow = slow
         self._clock = clock
@@ -123,7 +129,7 @@ class UsageMonitor:
         self.walks += 1
         self._walked_at, self.walked = self._clock(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._note_problems(walk, pods.values())
-        cards = {gpu.pci_address: gpu for gpu in self._gpus() if gpu.pci_address}
+        cards = {name: gpu for gpu in self._gpus() for name in (gpu.pci_address, str(gpu.card)) if name}
         self._usages.update(walk.clients, pods=pods.keys(), cards=cards, now=started)
         self._report_pods()
 
@@ -146,7 +152,14 @@ class UsageMonitor:
     def _timed(self, pods: Collection[str]) -> Walk:
         started = time.thread_time()
         try:
-            return self._walker.walk(pods)
+            walk = self._walker.walk(pods)
+            processes, problems = self._processes()
+            of_drivers = (
+                SeenClient(pod, Client(str(each.card), each.pid, each.memory, _engines(each)))
+                for each in processes
+                if (pod := self._walker.pod_of(each.pid)) in pods and pod is not None
+            )
+            return replace(walk, clients=(*walk.clients, *of_drivers), problems=(*walk.problems, *problems))
         finally:
             self.cpu_seconds += time.thread_time() - started
 
@@ -185,6 +198,10 @@ class UsageMonitor:
             pod, sentence = uses[0].pod, _over_sentence(uses)
             logger.warning("%s", sentence, extra={"pod": pod.key})
             self._on_over(pod, sentence)
+
+
+def _engines(process: CardProcess) -> dict[str, EngineTime]:
+    return {engine: EngineTime(nanoseconds) for engine, nanoseconds in process.busy.items()}
 
 
 def _over_sentence(uses: Iterable[PodCardUse]) -> str:

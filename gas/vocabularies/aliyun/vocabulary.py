@@ -21,7 +21,7 @@ from gas.values.card_records import MOST_RECORDS
 from gas.values.cards import Card
 from gas.values.quoted import quoted
 from gas.vocabularies.aliyun import names
-from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_memory
+from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_amounts
 from gas.vocabularies.pod_parts import (
     CARD_NEAR,
     PREFERENCES,
@@ -132,7 +132,7 @@ class AliyunNodes:
         allocatable = allocatable_resources(node)
         if names.GPU_MEM not in allocatable:
             return ()
-        return allocatable[names.GPU_MEM], allocatable.get(names.GPU_COUNT), recorded_memory(node)
+        return allocatable[names.GPU_MEM], allocatable.get(names.GPU_COUNT), recorded_amounts(node)
 
     def facts(self, node: Node) -> NodeFacts | None:
         allocatable = allocatable_resources(node)
@@ -140,7 +140,7 @@ class AliyunNodes:
             return None
         problems: list[str] = []
         total = allocatable_amount(allocatable, names.GPU_MEM, problems)
-        if (recorded := recorded_memory(node)) is not None:
+        if (recorded := recorded_amounts(node)) is not None:
             capacity = self._recorded_capacity(recorded, total, problems)
         else:
             capacity = self._counted_capacity(
@@ -149,7 +149,7 @@ class AliyunNodes:
         return NodeFacts(inventory=Inventory(capacity=capacity), counted=recorded is None, problems=tuple(problems))
 
     def _recorded_capacity(
-        self, recorded: Sequence[tuple[Card, int]], total: int, problems: list[str]
+        self, recorded: Sequence[tuple[Card, int, int]], total: int, problems: list[str]
     ) -> dict[Card, Mapping[str, int]]:
         """Return what each card has by its own record. The node's total shows whether it counts in the same unit."""
         for other in MemoryUnit:
@@ -158,10 +158,12 @@ class AliyunNodes:
                     f"allocatable {names.GPU_MEM}: the device plugin counts in {other} and the extender in {self.unit},"
                     " so pods get no memory of this node; set the same --aliyun-unit for both"
                 )
-                return {card: {} for card, _ in recorded}
+                return {card: {} for card, _, _ in recorded}
         if not total:
-            return {card: {MEMORY_MAX: memory} if memory else {} for card, memory in recorded}
-        return {card: self._amounts(memory // self.unit.bytes, memory) for card, memory in recorded}
+            return {card: {MEMORY_MAX: memory} if memory else {} for card, memory, _ in recorded}
+        return {
+            card: self._amounts(memory // self.unit.bytes, memory, millicores) for card, memory, millicores in recorded
+        }
 
     def _counted_capacity(self, count: int, total: int, problems: list[str]) -> dict[Card, Mapping[str, int]]:
         """Return an equal part of the memory for each card."""
@@ -182,10 +184,10 @@ class AliyunNodes:
             return {}
         return {Card(number): self._amounts(units, units * self.unit.bytes) for number in range(count)}
 
-    def _amounts(self, units: int, memory: int) -> Mapping[str, int]:
+    def _amounts(self, units: int, memory: int, millicores: int = MILLICORES_OF_A_CARD) -> Mapping[str, int]:
         if not units:
             return {}
-        return {names.UNITS: units, MEMORY_MAX: memory, MILLICORES: MILLICORES_OF_A_CARD}
+        return {names.UNITS: units, MEMORY_MAX: memory, MILLICORES: millicores}
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,5 +283,5 @@ def _counted_cards(node: NodeFacts | None) -> list[Card]:
     return having[names.UNITS] or having[MEMORY_MAX]
 
 
-def _units(recorded: Iterable[tuple[Card, int]], unit: MemoryUnit) -> int:
-    return sum(memory // unit.bytes for _, memory in recorded)
+def _units(recorded: Iterable[tuple[Card, int, int]], unit: MemoryUnit) -> int:
+    return sum(memory // unit.bytes for _, memory, _ in recorded)

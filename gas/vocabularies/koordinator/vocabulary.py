@@ -175,7 +175,11 @@ class KoordinatorNodes:
         recorded = recorded_cards(node)
         if recorded:
             shared = allocatable_amount(allocatable, _SHARED, problems)
-            capacity = {each.card: _amounts(each.memory or 0) if shared else {} for each in recorded if each.healthy}
+            capacity = {
+                each.card: _amounts(each.memory or 0, each.millicores) if shared else {}
+                for each in recorded
+                if each.healthy
+            }
         else:
             capacity = _counted_capacity(allocatable, problems)
         return NodeFacts(inventory=Inventory(capacity=capacity), counted=not recorded, problems=tuple(problems))
@@ -198,7 +202,7 @@ class KoordinatorDevices(DeviceOffer):
         whole = rules.OF_A_CARD * len(healthy)
         amounts = {
             names.GPU: whole,
-            names.CORE: whole,
+            names.CORE: sum(card.millicores for card in healthy) // _MILLICORES_OF_CORE,
             names.MEMORY_RATIO: rules.OF_A_CARD * sum(bool(card.memory) for card in healthy),
             names.MEMORY: sum(card.memory or 0 for card in healthy),
         }
@@ -263,8 +267,8 @@ def _container_need(container: ContainerFacts, amounts: Mapping[str, int]) -> Co
     return ContainerNeed(container.name, share.cards, sorted_amounts(per_card), container.role, ratios)
 
 
-def _amounts(memory: int) -> Mapping[str, int]:
-    amounts = {names.SHARED: rules.OF_A_CARD, MILLICORES: MILLICORES_OF_A_CARD}
+def _amounts(memory: int, millicores: int = MILLICORES_OF_A_CARD) -> Mapping[str, int]:
+    amounts = {names.SHARED: rules.OF_A_CARD, MILLICORES: millicores}
     return {**amounts, MEMORY_MAX: memory} if memory else amounts
 
 

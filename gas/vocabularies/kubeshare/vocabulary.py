@@ -11,7 +11,7 @@ from gas.placement.choice import Choice
 from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed, Scope
 from gas.placement.order import CardOrder, NodeScore
-from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD
+from gas.values.amounts import MEMORY_MAX, MILLICORES
 from gas.values.card_facts import CardFacts
 from gas.values.card_records import ANNOTATION
 from gas.values.cards import Card
@@ -27,7 +27,7 @@ from gas.vocabularies.kubeshare.request import (
     share_of,
     stated_share,
 )
-from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_memory
+from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_amounts
 from gas.vocabularies.pod_parts import (
     PREFERENCES,
     card_company,
@@ -133,7 +133,7 @@ class KubeShareNodes:
 
     def source(self, node: Node) -> Hashable:
         allocatable = allocatable_resources(node)
-        return (allocatable[names.VGPU], recorded_memory(node)) if names.VGPU in allocatable else ()
+        return (allocatable[names.VGPU], recorded_amounts(node)) if names.VGPU in allocatable else ()
 
     def facts(self, node: Node) -> NodeFacts | None:
         allocatable = allocatable_resources(node)
@@ -141,7 +141,7 @@ class KubeShareNodes:
             return None
         problems: list[str] = []
         offered = allocatable_amount(allocatable, names.VGPU, problems)
-        recorded = recorded_memory(node) or ()
+        recorded = recorded_amounts(node) or ()
         if offered and not recorded:
             problems.append(
                 f"allocatable {names.VGPU}: expected a card in annotation {ANNOTATION}, found none; pods get no card of"
@@ -150,10 +150,10 @@ class KubeShareNodes:
         capacity: dict[Card, Mapping[str, int]] = {
             card: {
                 names.UNITS: names.IDS_OF_A_CARD,
-                MILLICORES: MILLICORES_OF_A_CARD,
+                MILLICORES: millicores,
                 **({MEMORY_MAX: memory} if memory else {}),
             }
-            for card, memory in recorded
+            for card, memory, millicores in recorded
             if offered
         }
         return NodeFacts(inventory=Inventory(capacity=capacity), problems=tuple(problems))
@@ -172,7 +172,7 @@ class KubeShareDevices(DeviceOffer):
             return NodeDescription()
         return NodeDescription(
             resources={
-                names.MILLICORES: MILLICORES_OF_A_CARD * len(healthy),
+                names.MILLICORES: sum(card.millicores for card in healthy),
                 names.MEMORY: sum(card.memory or 0 for card in healthy),
             }
         )

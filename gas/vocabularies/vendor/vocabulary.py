@@ -100,7 +100,9 @@ class VendorNodes:
         allocatable = allocatable_resources(node)
         stated = tuple((kind.resource, allocatable[kind.resource]) for kind in KINDS if kind.resource in allocatable)
         return (
-            (stated, tuple((each.card, each.driver, each.healthy) for each in recorded_cards(node))) if stated else ()
+            (stated, tuple((each.card, each.driver, each.healthy and each.is_whole) for each in recorded_cards(node)))
+            if stated
+            else ()
         )
 
     def facts(self, node: Node) -> NodeFacts | None:
@@ -112,9 +114,8 @@ class VendorNodes:
         for kind in KINDS:
             if (count := _count(kind, allocatable, problems)) == 0:
                 continue
-            own = [each.card for each in recorded if each.healthy and kind.driver and each.driver == kind.driver][
-                :count
-            ]
+            whole = [each for each in recorded if each.healthy and each.is_whole]
+            own = [each.card for each in whole if kind.driver and each.driver == kind.driver][:count]
             if own and len(own) < count:
                 problems.append(
                     f"allocatable {kind.resource}: expected at most {len(own)}, the healthy cards of driver"
@@ -135,11 +136,13 @@ class VendorNodes:
 
 
 class VendorDevices(DeviceOffer):
-    """Cards whose driver is a vendor's, each as one device. The vendors' plugins offer all others."""
+    """Whole cards whose driver is a vendor's, each as one device. The vendors' plugins offer all others."""
 
     resources = tuple(kind.resource for kind in KINDS if kind.driver)
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
+        if card.millicores < MILLICORES_OF_A_CARD:
+            return {}
         return {kind.resource: 1 for kind in KINDS if kind.driver and kind.driver == card.driver}
 
 

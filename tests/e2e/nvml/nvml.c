@@ -6,13 +6,16 @@
  *     event GPU-... 79            one Xid, returned once: the count of these lines is what was returned so far
  *     near GPU-... GPU-...        two cards that share a PCIe switch
  *     card uuid=GPU-... minor=0 bus=16 id=590352606 name=NVIDIA_H100 total=85899345920 reserved=1073741824
- *          [mig=1] [peer=17] [switch=1] [error=15] [hang=1] [v1=1]
+ *          [mig=1] [sms=132] [peer=17] [switch=1] [error=15] [hang=1] [v1=1]
+ *     instance of=GPU-... uuid=MIG-... gi=1 ci=0 sms=60 name=NVIDIA_H100_MIG_3g.40gb total=... reserved=...
+ *     process of=UUID pid=7 memory=1048576 [sm=50 at=MICROSECONDS]
  *
  * error  every call about the card returns it;  hang  nvmlDeviceGetName never returns while it is set
  * peer   bus of the card at the other end of NVLink 0;  switch  NVLink 0 leads to an NVSwitch
  * v1     the driver does not know nvmlDeviceGetMemoryInfo_v2
+ * sms    multiprocessors that a card gives to its largest instance, or that an instance has
  *
- * A handle is the number of the card, plus one.
+ * A handle is the number of the card plus one, and 1001 and so on for instances.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -24,6 +27,8 @@
 #define INVALID_ARGUMENT 2
 #define NOT_SUPPORTED 3
 #define NOT_FOUND 6
+#define INSUFFICIENT_SIZE 7
+#define FIRST_INSTANCE 1000
 #define TIMEOUT 10
 #define MOST 64
 
@@ -36,6 +41,10 @@ typedef struct {
 typedef struct { unsigned long long total, free, used; } memory_v1;
 typedef struct { unsigned int version; unsigned long long total, reserved, free, used; } memory_v2;
 typedef struct { uintptr_t device; unsigned long long type, data; unsigned int gi, ci; } event_data;
+typedef struct { unsigned int id, p2p, slices, instances, sms, counts[5]; unsigned long long memory; } profile_info;
+typedef struct { unsigned int sms, counts[7]; unsigned long long memory; } attributes;
+typedef struct { unsigned int pid; unsigned long long memory; unsigned int gi, ci; } process_info;
+typedef struct { unsigned int pid; unsigned long long at; unsigned int sm, mem, enc, dec; } process_sample;
 
 static char lines[MOST][512];
 static int events_returned = 0;
@@ -55,17 +64,40 @@ static int load(const char *kind, char found[MOST][512]) {
     return count;
 }
 
-/* Copy the value of a key of a card; return whether it has one. */
-static int value(uintptr_t device, const char *key, char *text, size_t size) {
-    char found[MOST][512], wanted[40];
-    int count = load("card", found);
-    if (device < 1 || (int)device > count) return 0;
+/* Copy the value of a key in a line; return whether it has one. */
+static int value_in(const char *line, const char *key, char *text, size_t size) {
+    char wanted[40];
     snprintf(wanted, sizeof wanted, " %s=", key);
-    char *at = strstr(found[device - 1], wanted);
+    const char *at = strstr(line, wanted);
     if (!at) return 0;
     at += strlen(wanted);
     snprintf(text, size, "%.*s", (int)strcspn(at, " "), at);
     return 1;
+}
+
+/* The same for the line of a card or an instance. */
+static int value(uintptr_t device, const char *key, char *text, size_t size) {
+    char found[MOST][512];
+    int is_instance = device > FIRST_INSTANCE, index = (int)device - 1 - is_instance * FIRST_INSTANCE;
+    return index >= 0 && index < load(is_instance ? "instance" : "card", found) && value_in(found[index], key, text, size);
+}
+
+static unsigned long long number_in(const char *line, const char *key) {
+    char text[40];
+    return value_in(line, key, text, sizeof text) ? strtoull(text, NULL, 10) : 0;
+}
+
+/* Collect the lines of a kind that are about a device; return how many there are. */
+static int lines_of(uintptr_t device, const char *kind, char found[MOST][512], int numbers[MOST]) {
+    char all[MOST][512], uuid[96], of[96];
+    int count = load(kind, all), kept = 0;
+    if (!value(device, "uuid", uuid, sizeof uuid)) return 0;
+    for (int index = 0; index < count; index++)
+        if (value_in(all[index], "of", of, sizeof of) && !strcmp(of, uuid)) {
+            numbers[kept] = index;
+            strcpy(found[kept++], all[index]);
+        }
+    return kept;
 }
 
 static unsigned long long number(uintptr_t device, const char *key) {
@@ -96,6 +128,11 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, uintptr_t *device) {
     int count = load("card", found);
     for (int index = 0; index < count; index++)
         if (value(index + 1, "uuid", own, sizeof own) && !strcmp(own, uuid)) { *device = index + 1; return SUCCESS; }
+    count = load("instance", found);
+    for (int index = 0; index < count; index++) {
+        *device = FIRST_INSTANCE + 1 + index;
+        if (value(*device, "uuid", own, sizeof own) && !strcmp(own, uuid)) return SUCCESS;
+    }
     return NOT_FOUND;
 }
 
@@ -141,6 +178,63 @@ int nvmlDeviceGetMigMode(uintptr_t device, unsigned int *current, unsigned int *
     if (!value(device, "mig", text, sizeof text)) return NOT_SUPPORTED;
     *current = *pending = (unsigned int)atoi(text);
     return SUCCESS;
+}
+
+int nvmlDeviceGetMaxMigDeviceCount(uintptr_t device, unsigned int *count) { (void)device; *count = 7; return SUCCESS; }
+
+int nvmlDeviceGetMigDeviceHandleByIndex(uintptr_t device, unsigned int index, uintptr_t *instance) {
+    char found[MOST][512];
+    int numbers[MOST];
+    if ((int)index >= lines_of(device, "instance", found, numbers)) return NOT_FOUND;
+    *instance = FIRST_INSTANCE + 1 + numbers[index];
+    return SUCCESS;
+}
+
+int nvmlDeviceGetGpuInstanceId(uintptr_t device, unsigned int *id) { *id = (unsigned int)number(device, "gi"); return SUCCESS; }
+int nvmlDeviceGetComputeInstanceId(uintptr_t device, unsigned int *id) { *id = (unsigned int)number(device, "ci"); return SUCCESS; }
+
+int nvmlDeviceGetAttributes_v2(uintptr_t device, attributes *of) {
+    memset(of, 0, sizeof *of);
+    of->sms = (unsigned int)number(device, "sms");
+    return SUCCESS;
+}
+
+int nvmlDeviceGetGpuInstanceProfileInfo(uintptr_t device, unsigned int profile, profile_info *info) {
+    if (profile != 4) return NOT_SUPPORTED;
+    memset(info, 0, sizeof *info);
+    info->sms = (unsigned int)number(device, "sms");
+    return SUCCESS;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(uintptr_t device, unsigned int *count, process_info *infos) {
+    char found[MOST][512];
+    int numbers[MOST], kept = lines_of(device, "process", found, numbers);
+    if (!infos) { *count = (unsigned int)kept; return kept ? INSUFFICIENT_SIZE : SUCCESS; }
+    *count = (unsigned int)kept;
+    for (int index = 0; index < kept; index++)
+        infos[index] = (process_info){(unsigned int)number_in(found[index], "pid"), number_in(found[index], "memory"), 0, 0};
+    return SUCCESS;
+}
+
+int nvmlDeviceGetGraphicsRunningProcesses_v3(uintptr_t device, unsigned int *count, process_info *infos) {
+    (void)device, (void)infos;
+    *count = 0;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetProcessUtilization(uintptr_t device, process_sample *samples, unsigned int *count, unsigned long long since) {
+    char found[MOST][512];
+    int numbers[MOST], kept = lines_of(device, "process", found, numbers), recent = 0;
+    if (device > FIRST_INSTANCE) return NOT_SUPPORTED;
+    for (int index = 0; index < kept; index++) {
+        unsigned long long at = number_in(found[index], "at");
+        if (at <= since) continue;
+        if (samples) samples[recent] = (process_sample){(unsigned int)number_in(found[index], "pid"), at,
+                                                        (unsigned int)number_in(found[index], "sm"), 0, 0, 0};
+        recent++;
+    }
+    *count = (unsigned int)recent;
+    return samples || !recent ? (recent ? SUCCESS : NOT_FOUND) : INSUFFICIENT_SIZE;
 }
 
 int nvmlDeviceGetNvLinkState(uintptr_t device, unsigned int link, unsigned int *active) {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gas.plugin.nvml.nvml_library import Failure, Nvml, NvmlCard, NvmlFault
+from gas.plugin.nvml.nvml_library import Failure, Nvml, NvmlCard, NvmlFault, NvmlUse
 
 GIB = 2**30
 
@@ -30,6 +30,20 @@ def nvml_card(minor: int, **fields: Any) -> NvmlCard:
     return NvmlCard(minor=minor, **(described | fields))
 
 
+def instance(minor: int, gi: int, ci: int = 0, **fields: Any) -> NvmlCard:
+    """Return a MIG instance of a card: 40 GiB, and 3 of 7 parts of its compute."""
+    described: dict[str, Any] = {
+        "uuid": f"MIG-00000000-0000-4000-8000-{minor:04x}{gi:04x}{ci:04x}",
+        "card_uuid": uuid(minor),
+        "place": (gi, ci),
+        "total": 40 * GIB,
+        "reserved": 0,
+        "millicores": 428,
+        "has_mig": True,
+    }
+    return nvml_card(minor, **(described | fields))
+
+
 LOST = NvmlFault("nvmlDeviceGetHandleByIndex: GPU is lost", code=15, is_lost=True)
 
 
@@ -40,6 +54,7 @@ class FakeNvml(Nvml):
     faults   index of a card, ``open``, ``count`` or ``failures`` -> the error of its call
     hanging  the same names, whose calls wait until `released` is set
     near     pairs of UUIDs that share PCIe switches
+    uses     who uses a card, by its UUID
     """
 
     cards: list[NvmlCard]
@@ -47,6 +62,7 @@ class FakeNvml(Nvml):
     hanging: set[int | str] = field(default_factory=set)
     near: set[frozenset[str]] = field(default_factory=set)
     pending: list[Failure] = field(default_factory=list)
+    uses: dict[str, NvmlUse] = field(default_factory=dict)
     opened: int = 0
     is_open: bool = False
     released: threading.Event = field(default_factory=threading.Event)
@@ -71,6 +87,10 @@ class FakeNvml(Nvml):
     def share_a_switch(self, one: str, other: str) -> bool:
         self._called("switches")
         return frozenset((one, other)) in self.near
+
+    def use(self, uuid: str, since: int) -> NvmlUse:
+        self._called(uuid)
+        return self.uses.get(uuid, NvmlUse({}))
 
     def failures(self) -> Sequence[Failure]:
         self._called("failures")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,8 @@ from gas.objects.stored import NewPod
 from gas.plugin.assembly import sysfs_cards
 from gas.plugin.flags import Environment, parse_flags
 from gas.plugin.nvml.nvml_cards import FIRST_BESIDE_OTHERS, NvmlCards
-from gas.plugin.nvml.nvml_library import Failure
+from gas.plugin.nvml.nvml_library import Failure, NvmlUse, UseSample
+from gas.plugin.usage.usage_monitor import UsageMonitor
 from gas.values.card_records import ANNOTATION
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.pod_checks import PodChecks
@@ -29,7 +31,9 @@ from tests.kubeshare_words import share
 from tests.other_words import GPU_COUNT, GPU_MEM, MIB, NVIDIA, asking, sharing
 from tests.plugin.extender_of_sandbox import running_extender, schedule
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node, soon
-from tests.plugin.nvml.nvml_double import GIB, FakeNvml, nvml_card, uuid
+from tests.plugin.nvml.nvml_double import GIB, LOST, FakeNvml, instance, nvml_card, uuid
+from tests.plugin.pods_for_plugin import container_id, decided
+from tests.plugin.usage.processes import Processes
 
 ALL = parse_vocabularies("intel,aliyun,vendor")
 HALF_A_CARD: dict[str, dict[str, Any]] = {
@@ -178,6 +182,62 @@ async def test_with_an_overlays_flags_its_words_and_native_pods_get_the_decided_
                 intel = pod_json(container(i915=1, millicores=500) | {"image": "example/main:1"}, name="intel")
                 intel, _ = await schedule(node, extender, intel)
                 assert await node.got(intel) == ["card0"]
+
+
+async def test_instances_are_shared_and_never_given_as_whole_cards() -> None:
+    spoken = parse_vocabularies("koordinator,aliyun,kubeshare,vendor")
+    parts = (instance(0, 1, total=300 * MIB), instance(0, 2, total=100 * MIB, millicores=142))
+    library = FakeNvml([nvml_card(0, has_mig=True, instances=parts), nvml_card(1, total=300 * MIB, reserved=0)])
+    async with (
+        sandbox_node() as node,
+        node.running_plugin(watched=False, vocabularies=spoken, sources=[nvml(node, library)]),
+    ):
+        await soon(lambda: allocatable(node)[NVIDIA] == "1")
+        await soon(lambda: (allocatable(node)[GPU_COUNT], allocatable(node)["koordinator.sh/gpu-core"]) == ("3", "157"))
+        assert [each.get("millicores") for each in records(node)] == [None, 428, 142]
+        async with running_extender(node, spoken) as extender:
+            whole, _ = await schedule(node, extender, pod_json(asking(nvidia=1), name="whole"))
+            _, none_left = await schedule(node, extender, pod_json(asking(nvidia=1), name="late"))
+            large, _ = await schedule(node, extender, pod_json(asking(gpu_mem=200), name="large"))
+            half = sharing(shared=1, core=50, memory=MIB)
+            _, too_much = await schedule(node, extender, pod_json(half, name="half"))
+            small, _ = await schedule(node, extender, pod_json(sharing(shared=1, core=14, memory=MIB), name="small"))
+            assert await visible(node, whole) == uuid(1)
+            assert none_left
+            assert await visible(node, large) == parts[0].uuid
+            assert "millicores" in too_much
+            assert await visible(node, small) == parts[0].uuid
+
+
+async def test_what_pods_use_of_a_card_is_shown_and_too_much_of_it_is_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = FakeNvml([nvml_card(0), nvml_card(1)])
+    monkeypatch.setattr("gas.plugin.nvml.nvml_library.Nvml", lambda: library)
+    flags = ("--card-sources=nvml", "--usage", "--vocabularies=koordinator")
+    async with sandbox_node() as node, node.running_plugin(*flags) as plugin:
+        wanted = sharing(shared=1, core=50, memory=GIB)
+        pod = node.create(pod_json(wanted, name="greedy", annotations=decided("card1")))
+        assert await visible(node, pod) == uuid(1)
+        processes = Processes(node.tree / "proc")
+        group = f"0::/kubepods/burstable/pod{pod['metadata']['uid']}/{container_id(1)}\n"
+        processes.add(10, None, cgroup_text=group)
+        processes.add(11, None)
+        library.uses[uuid(1)] = NvmlUse({10: 2 * GIB, 11: GIB, 12: GIB})
+        monitor: UsageMonitor = plugin.hooks[-1].tasks[0].__self__  # type: ignore[attr-defined]
+        await monitor.walk_once()
+        used = {"memoryUsed": 2 * GIB, "memoryRequested": GIB, "clients": 1, "engines": {}}
+        (shown,) = json.loads(plugin.documents()["/usage"]())["pods"]
+        assert (shown["name"], shown["cards"]) == ("greedy", {"card1": used})
+        assert node.count("pod_memory_used_bytes", namespace="default", pod="greedy", card="card1") == 2 * GIB
+        await soon(lambda: [reason for reason, _ in node.events("greedy")] == ["GPUMemoryOverRequest"])
+        at = int(time.time() * 1e6) + 1_000_000
+        library.uses[uuid(1)] = NvmlUse({10: GIB}, [UseSample(10, at, {"sm": 100})])
+        library.faults[uuid(0)] = LOST
+        await monitor.walk_once()
+        assert monitor.problems[0].endswith(
+            "the card is lost, its driver no longer reaches it; reset it, or restart the node; who uses it is not known"
+        )
+        (shown,) = json.loads(plugin.documents()["/usage"]())["pods"]
+        assert shown["cards"]["card1"]["engines"].keys() == {"sm"}
 
 
 async def test_near_cards_are_those_that_nvlink_joins() -> None:

@@ -13,11 +13,11 @@ from gas.plugin.discovery.card_source import CardRules
 from gas.plugin.discovery.scanner import CardMemory
 from gas.plugin.flags import parse_flags
 from gas.plugin.nvml.nvml_cards import NvmlCards
-from gas.plugin.nvml.nvml_library import Failure, NvmlFault
+from gas.plugin.nvml.nvml_library import Failure, NvmlCard, NvmlFault, NvmlUse, UseSample
 from gas.plugin.nvml.part import NVML, Access, NvmlFlags
 from gas.values.card_facts import CardFacts, MemorySource, Scan
 from gas.values.cards import Card
-from tests.plugin.nvml.nvml_double import GIB, LOST, FakeNvml, nvml_card, uuid
+from tests.plugin.nvml.nvml_double import GIB, LOST, FakeNvml, instance, nvml_card, uuid
 
 WITHIN = 0.2
 
@@ -215,14 +215,103 @@ def test_nothing_is_left_of_a_card_that_is_reserved_completely() -> None:
     )
 
 
-def test_a_divided_card_is_not_offered() -> None:
+def test_a_card_that_is_to_be_divided_and_has_no_instances_is_not_offered() -> None:
     library = FakeNvml([nvml_card(0), nvml_card(1, has_mig=True)])
     found = cards_of(library).read()
     assert (only(found).card, found.broken) == (Card(0), frozenset({Card(1)}))
     assert found.problems == (
-        f"card1: it is divided into MIG instances, which are not supported; switch MIG off with nvidia-smi -i {uuid(1)}"
-        " -mig 0, or leave the card to NVIDIA's own plugin; it is not offered",
+        "card1: MIG is enabled, and it has no instances; create some with nvidia-smi mig -cgi, or switch MIG off with"
+        f" nvidia-smi -i {uuid(1)} -mig 0; it is not offered",
     )
+
+
+def divided(*instances: NvmlCard, **fields: Any) -> NvmlCard:
+    return nvml_card(1, has_mig=True, instances=instances, **fields)
+
+
+def test_the_instances_of_a_divided_card_are_cards_in_its_place() -> None:
+    library = FakeNvml([nvml_card(0), divided(instance(1, 1), instance(1, 2, 1, total=20 * GIB, millicores=142))])
+    found = cards_of(library).read()
+    assert found.problems == ()
+    shown = [(int(gpu.card), gpu.uuid, gpu.memory, gpu.millicores, gpu.pci_address) for gpu in found.gpus]
+    assert shown == [
+        (0, uuid(0), 79 * GIB, 1000, "0000:10:00.0"),
+        (392, instance(1, 1).uuid, 40 * GIB, 428, ""),
+        (401, instance(1, 2, 1).uuid, 20 * GIB, 142, ""),
+    ]
+    assert found.gpus[1].variables == (("NVIDIA_VISIBLE_DEVICES", instance(1, 1).uuid),)
+
+
+def test_instances_share_the_fate_of_their_card() -> None:
+    library = FakeNvml([divided(instance(1, 1), instance(1, 2))])
+    cards = cards_of(library)
+    assert [gpu.healthy for gpu in cards.read().gpus] == [True, True]
+    library.pending = [Failure(uuid(1), 79)]
+    assert [gpu.healthy for gpu in cards.read().gpus] == [False, False]
+    library.faults[0] = LOST
+    assert cards.read().broken == {Card(392), Card(400)}
+
+
+def test_a_card_that_was_divided_is_forgotten_after_a_while() -> None:
+    memory = CardMemory()
+    library = FakeNvml([nvml_card(1)])
+    cards = cards_of(library)
+    memory.update(cards.read(), 0)
+    library.cards = [divided(instance(1, 1))]
+    assert [(int(gpu.card), gpu.healthy) for gpu in memory.update(cards.read(), 1).gpus] == [(1, False), (392, True)]
+    assert [int(gpu.card) for gpu in memory.update(cards.read(), 100).gpus] == [392]
+
+
+def test_nothing_links_instances() -> None:
+    peers = {"peers": ((0, 0x11, 0),)}
+    library = FakeNvml(
+        [nvml_card(0, **peers), divided(instance(1, 1), instance(1, 2))], near={frozenset((uuid(0), uuid(1)))}
+    )
+    assert [(gpu.links, gpu.board) for gpu in cards_of(library).read().gpus] == [((), None)] * 3
+
+
+@pytest.mark.parametrize("of", [instance(1, 16), instance(1, 1, 8), instance(1, 1, millicores=0)])
+def test_an_impossible_instance_is_a_sentence(of: NvmlCard) -> None:
+    (problem,) = cards_of(FakeNvml([divided(of)])).read().problems
+    gi, ci = of.place
+    assert problem == (
+        f"NVML's card 0: MIG instance {gi}/{ci}: expected numbers below 16 and 8, and a part of the card's compute,"
+        f" found {of.millicores} millicores; it is unhealthy"
+    )
+
+
+def test_with_device_nodes_a_container_gets_those_of_the_instance(tmp_path: Path) -> None:
+    capabilities = tmp_path / "proc/driver/nvidia/capabilities/gpu1/mig/gi1"
+    (capabilities / "ci0").mkdir(parents=True)
+    (tmp_path / "dev/nvidia-caps").mkdir(parents=True)
+    for file, minor in (("access", 12), ("ci0/access", 13)):
+        (capabilities / file).write_text(f"DeviceFileMinor: {minor}\nDeviceFileMode: 292\n")
+        (tmp_path / f"dev/nvidia-caps/nvidia-cap{minor}").touch()
+    (tmp_path / "dev/nvidia1").touch()
+    library = FakeNvml([divided(instance(1, 1), instance(1, 2))])
+    first, second = cards_of(library, tmp_path, access=Access.NODES).read().gpus
+    assert first.other_nodes == ("nvidia1", "nvidia-caps/nvidia-cap12", "nvidia-caps/nvidia-cap13")
+    assert (first.healthy, second.healthy) == (True, False)
+
+
+def test_the_processes_of_each_card_have_their_memory_and_time() -> None:
+    library = FakeNvml([nvml_card(0), nvml_card(1)])
+    cards = cards_of(library)
+    cards.read()
+    assert cards.processes() == ([], [])
+    at = int(time.time() * 1e6) + 1_000_000
+    library.uses[uuid(0)] = NvmlUse({7: GIB, 8: 1}, [UseSample(7, at, {"sm": 50, "enc": 0})])
+    (first, second), problems = cards.processes()
+    assert ((first.pid, first.card, first.memory), (second.pid, second.busy), problems) == ((7, 0, GIB), (8, {}), [])
+    assert 0.4e9 < first.busy["sm"] < 0.7e9
+    library.uses[uuid(0)] = NvmlUse({7: GIB}, [UseSample(7, at + 1_000_000, {"sm": 100})])
+    ((again,), _) = cards.processes()
+    assert 1.4e9 < again.busy["sm"] < 1.7e9
+    library.faults[uuid(1)] = LOST
+    assert cards.processes()[1] == [
+        "card1: the card is lost, its driver no longer reaches it; reset it, or restart the node; who uses it is not"
+        " known"
+    ]
 
 
 def test_two_cards_with_one_uuid_are_both_unhealthy() -> None:
@@ -238,8 +327,8 @@ def test_two_cards_with_one_uuid_are_both_unhealthy() -> None:
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"uuid": "GPU-1"}, "UUID: expected GPU- and 32 hexadecimal digits in groups, found 'GPU-1'"),
-        ({"uuid": "all"}, "UUID: expected GPU- and 32 hexadecimal digits in groups, found 'all'"),
+        ({"uuid": "GPU-1"}, "UUID: expected GPU- or MIG- and 32 hexadecimal digits in groups, found 'GPU-1'"),
+        ({"uuid": "all"}, "UUID: expected GPU- or MIG- and 32 hexadecimal digits in groups, found 'all'"),
         ({"minor": 255}, "minor number: expected 0 to 254, found 255"),
     ],
 )
