@@ -53,7 +53,7 @@ class MadeUpPods(PodReader):
     def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
         if any(requested(container, SLICE) > SLICES_OF_A_CARD for container in facts.containers):
             raise BadNeed(f"{SLICE}: expected at most {SLICES_OF_A_CARD} in a container")
-        return with_preferences(self.booked_need(facts), facts.annotations, options.card_order)
+        return with_preferences(self.booked_need(facts), facts.annotations, options)
 
     def booked_need(self, facts: NeedFacts) -> PodNeed:
         return PodNeed(tuple(map(_need, facts.containers)), count_resources=frozenset({"slice"}))

@@ -91,7 +91,13 @@ def options_of(flags: Flags) -> Options:
     """Return the options that an extender's flags set."""
     return Options(
         vocabularies=Vocabularies(flags.vocabularies),
-        need=NeedOptions(allowlist=flags.allowlist, denylist=flags.denylist, card_order=flags.order_of_cards),
+        need=NeedOptions(
+            allowlist=flags.allowlist,
+            denylist=flags.denylist,
+            card_order=flags.order_of_cards,
+            order_for_all=flags.order_for_all,
+            card_near=flags.card_near,
+        ),
         step_limit=flags.search_steps or DEFAULT_STEP_LIMIT,
     )
 

@@ -130,6 +130,13 @@ class Flags(MeasuredDaemonFlags):
         "gpu.intel.com/. The pod annotation gas-card-order overrides it.",
         unset="natural, or that of --balancedResource",
     )
+    order_for_all: bool = switch(
+        "card-order-for-all", "That order also for the words of Aliyun and KubeShare, which have an order of their own."
+    )
+    card_near: bool = switch(
+        "card-near",
+        "After the first card of a pod, try near cards first. The pod annotation gas-card-near overrides it.",
+    )
     search_steps: int | None = flag(
         "search-steps",
         values.positive,

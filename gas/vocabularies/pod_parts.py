@@ -14,7 +14,7 @@ from gas.placement.order import CARD_ORDERS, NODE_SCORES, CardOrder, parse_card_
 from gas.values.amounts import MAX_AMOUNT, MalformedQuantity, parse_quantity
 from gas.values.errors import InvalidValue
 from gas.values.quoted import quoted
-from gas.vocabularies.protocol import BadNeed, ContainerFacts, NeedFacts, Row
+from gas.vocabularies.protocol import BadNeed, ContainerFacts, NeedFacts, NeedOptions, Row
 
 CARD_ORDER = "gas-card-order"
 CARD_NEAR = "gas-card-near"
@@ -99,15 +99,19 @@ def check_sum(resource: str, amount: int) -> None:
         )
 
 
-def with_preferences(need: PodNeed, annotations: Mapping[str, str], default_order: CardOrder) -> PodNeed:
+def with_preferences(
+    need: PodNeed, annotations: Mapping[str, str], options: NeedOptions, own_order: CardOrder | None = None
+) -> PodNeed:
     """Return the need with the order of cards, near cards and score of nodes that the pod prefers. Raises BadNeed.
 
-    default_order  the order of cards for a pod that does not choose one
+    own_order  the vocabulary's own order of cards, in place of the administrator's
     """
+    default_order = options.card_order if own_order is None or options.order_for_all else own_order
+    near_by_default = options.card_near and not need.scope.is_one_card
     return replace(
         need,
         order=_preference(annotations, CARD_ORDER, parse_card_order, default_order),
-        near=_preference(annotations, CARD_NEAR, _parse_true_or_false, default=False),
+        near=_preference(annotations, CARD_NEAR, _parse_true_or_false, near_by_default),
         node_score=_preference(annotations, NODE_SCORE, parse_node_score, None),
     )
 

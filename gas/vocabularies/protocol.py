@@ -103,11 +103,15 @@ class NeedOptions:
 
     allowlist, denylist  whether annotations that allow or deny single cards count
     card_order           for a pod that does not choose one
+    order_for_all        whether that order counts in vocabularies that have their own
+    card_near            whether near cards are tried first, for a pod that does not say
     """
 
     allowlist: bool = False
     denylist: bool = False
     card_order: CardOrder = DEFAULT_ORDER
+    order_for_all: bool = False
+    card_near: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

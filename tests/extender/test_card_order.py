@@ -13,11 +13,13 @@ import pytest
 
 from gas.extender.decider import Options
 from gas.objects.stored import Node
+from gas.placement.need import Role
 from gas.placement.order import BestFit, CardOrder, FewestContainers
 from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
 from gas.values.cards import Card
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.known import KNOWN
+from gas.vocabularies.protocol import ContainerFacts, NeedFacts, NeedOptions
 from tests.builders import container, node, node_json, pod_json
 from tests.extender.decider import DrivenDecider
 
@@ -200,12 +202,12 @@ def in_words_of(words: str, name: str, cards: int = 1, **fields: Any) -> dict[st
     return pod_json(asking, name=name, uid=name, annotations=annotations, **fields)
 
 
-def of_all_words(loads: Sequence[int]) -> DrivenDecider:
+def of_all_words(loads: Sequence[int], **need: Any) -> DrivenDecider:
     """Return a decider with a node whose cards have so many containers, in the words of each vocabulary in turn.
 
-    The node's records say that cards 0 to 3 are linked, and cards 4 to 7.
+    The node's records say that cards 0 to 3 are linked, and cards 4 to 7. ``need`` are the administrator's options.
     """
-    decider = DrivenDecider(options=Options(vocabularies=Vocabularies(KNOWN)))
+    decider = DrivenDecider(options=Options(vocabularies=Vocabularies(KNOWN), need=NeedOptions(**need)))
     words = cycle(RESOURCES)
     for card, load in enumerate(loads):
         for number in range(load):
@@ -253,3 +255,34 @@ async def test_pods_of_several_cards_stay_near_the_least_loaded_one_in_all_words
         decider = of_all_words(loads)
         assert await cards_in_words_of(decider, words, cards, order="fewest-containers", near="true") == expected
     assert await cards_in_words_of(of_all_words(loads), words, 2, order="fewest-containers") == "card4,card1"
+
+
+# contract D1.21
+@pytest.mark.parametrize(
+    ("words", "own"), [("intel", "card1"), ("aliyun", "card3"), ("kubeshare", "card2"), ("koordinator", "card0")]
+)
+async def test_the_administrators_order_reaches_words_with_an_order_of_their_own_on_request(
+    words: str, own: str
+) -> None:
+    loads = (2, 0, 1, 1)
+    spread = FewestContainers()
+    assert await cards_in_words_of(of_all_words(loads, card_order=spread), words) == own
+    asked = of_all_words(loads, card_order=spread, order_for_all=True)
+    assert await cards_in_words_of(asked, words) == "card1"
+    assert await cards_in_words_of(asked, words, order="used-first") == "card0"
+
+
+# contract D1.21
+@pytest.mark.parametrize("words", [words for words in RESOURCES if words != "aliyun"])
+async def test_near_cards_can_be_the_administrators_default_in_all_words(words: str) -> None:
+    chosen = {"card_order": FewestContainers(), "order_for_all": True, "card_near": True}
+    loads = (3, 1, 2, 2, 0, 4, 4, 4)
+    assert await cards_in_words_of(of_all_words(loads, **chosen), words, 2) == "card4,card5"
+    assert await cards_in_words_of(of_all_words(loads, **chosen), words, 2, near="false") == "card4,card1"
+
+
+def test_near_cards_by_default_do_not_matter_to_pods_of_one_card() -> None:
+    """Their needs stay equal to those of other pods, and their cards in one order."""
+    (aliyun,) = (each for each in KNOWN if each.name == "aliyun")
+    facts = NeedFacts([ContainerFacts("main", Role.APP, {"aliyun.com/gpu-mem": "1"})])
+    assert not aliyun.pods.need(facts, NeedOptions(card_near=True)).near

@@ -69,7 +69,7 @@ class AliyunPods(PodReader):
 
     def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
         preferences = {name: text for name, text in facts.annotations.items() if name in USER_ANNOTATIONS}
-        return with_preferences(self.booked_need(facts), preferences, BEST_FIT)
+        return with_preferences(self.booked_need(facts), preferences, options, BEST_FIT)
 
     def booked_need(self, facts: NeedFacts) -> PodNeed:
         units = sum(requested(each, names.GPU_MEM) for each in facts.containers)

@@ -75,7 +75,7 @@ def read_need(facts: NeedFacts, options: NeedOptions) -> PodNeed:
         named=named,
         count_resources=_COUNT_RESOURCES,
     )
-    return with_preferences(need, annotations, options.card_order)
+    return with_preferences(need, annotations, options)
 
 
 def read_booked_need(facts: NeedFacts) -> PodNeed:

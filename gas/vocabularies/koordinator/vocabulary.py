@@ -120,7 +120,7 @@ class KoordinatorPods(PodReader):
                 raise BadNeed(f"container {quoted(container.name)}: {fault}")
         for name in names.RESOURCES:
             check_sum(names.full_name(name), sum(amounts.get(name, 0) for _, amounts in asked))
-        return with_preferences(_need(asked), facts.annotations, DEFAULT_ORDER)
+        return with_preferences(_need(asked), facts.annotations, options, DEFAULT_ORDER)
 
     def booked_need(self, facts: NeedFacts) -> PodNeed:
         return _need(_asked(facts))

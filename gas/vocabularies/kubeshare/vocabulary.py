@@ -99,7 +99,7 @@ class KubeSharePods(PodReader):
                 f"{names.GPUID}: expected a pod of one card, found a container with {asking[bearer(asking)].cards};"
                 f" remove the annotation or lower {names.VGPU}"
             )
-        need = with_preferences(need, annotations, USED_THEN_BEST_FIT)
+        need = with_preferences(need, annotations, options, USED_THEN_BEST_FIT)
         return replace(
             need,
             node_score=need.node_score or NodeScore.BEST_FIT_CARD,

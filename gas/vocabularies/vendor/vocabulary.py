@@ -1,4 +1,4 @@
-"""The vocabulary of plain device plugins: ``nvidia.com/gpu: 2`` is two whole cards.
+"""The vocabulary of plain device plugins: ``nvidia.com/gpu: 2`` is two whole cards, or two cards that others share.
 
 Where a vendor's own plugin offers these resources it hands out the cards, and gas only reserves as many for them. Where
 the plugin of gas finds the cards itself, it offers them in the vendor's place. Nothing is written except gas's own
@@ -7,9 +7,11 @@ annotations.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from gas.daemon import flag_values as values
+from gas.daemon.flags import CommandFlags, PartFlags, flag
 from gas.objects.stored import Node, Pod, Quantity
 from gas.placement.inventory import Company, Inventory
 from gas.placement.need import ContainerNeed, PodNeed
@@ -52,11 +54,13 @@ class Kind:
     resource  full name
     counted   the resource that counts its cards in ledgers: names are without prefix there, and must differ
     driver    the kernel driver of its cards; empty if records of cards do not have it
+    places    how many containers may share a card; with more than 1 nothing else is booked
     """
 
     resource: str
     counted: str
     driver: str = ""
+    places: int = 1
 
 
 KINDS = (
@@ -64,12 +68,15 @@ KINDS = (
     Kind("dcu.com/gpu", "dcu-gpu"),
 )
 
+_RESOURCES = tuple(kind.resource for kind in KINDS)
 _COUNTS = frozenset(kind.counted for kind in KINDS)
 
 
+@dataclass(frozen=True, slots=True)
 class VendorPods(PodReader):
-    resources = tuple(kind.resource for kind in KINDS)
-    asking = Beginnings(resources=resources)
+    kinds: tuple[Kind, ...]
+    resources: tuple[str, ...] = _RESOURCES
+    asking: Beginnings = field(default_factory=lambda: Beginnings(resources=_RESOURCES))
 
     def matches(self, pod: Pod) -> bool:
         return any(requests_any(pod, kind.resource) for kind in KINDS)
@@ -81,20 +88,22 @@ class VendorPods(PodReader):
             raise BadNeed(f"the pod asks for both {' and '.join(asked)}; use only one of them in all its containers")
         for resource in asked:
             check_sum(resource, amounts[resource])
-        return with_preferences(self.booked_need(facts), facts.annotations, options.card_order)
+        return with_preferences(self.booked_need(facts), facts.annotations, options)
 
     def booked_need(self, facts: NeedFacts) -> PodNeed:
-        containers = tuple(map(_container_need, facts.containers))
-        wants_cards = any(container.count for container in containers)
+        containers = tuple(_container_need(each, self.kinds) for each in facts.containers)
         return PodNeed(
             containers=containers,
-            company=ALONE if wants_cards else Company(),
+            company=ALONE if any(container.ratios for container in containers) else Company(),
             count_resources=_COUNTS,
         )
 
 
+@dataclass(frozen=True, slots=True)
 class VendorNodes:
-    """Nodes on which a vendor's plugin states how many cards they have."""
+    """Nodes on which a vendor's plugin states how many cards they have, or how many places on cards."""
+
+    kinds: tuple[Kind, ...]
 
     def source(self, node: Node) -> Hashable:
         allocatable = allocatable_resources(node)
@@ -111,7 +120,7 @@ class VendorNodes:
         recorded = recorded_cards(node)
         capacity: dict[Card, Mapping[str, int]] = {}
         following = max((record.card for record in recorded), default=-1) + 1
-        for kind in KINDS:
+        for kind in self.kinds:
             if (count := _count(kind, allocatable, problems)) == 0:
                 continue
             whole = [each for each in recorded if each.healthy and each.is_whole]
@@ -124,7 +133,7 @@ class VendorNodes:
             if not own:
                 own = [Card(following + number) for number in range(count)]
                 following += count
-            amounts = {kind.counted: 1, MILLICORES: MILLICORES_OF_A_CARD}
+            amounts = {kind.counted: kind.places, MILLICORES: MILLICORES_OF_A_CARD}
             capacity.update(dict.fromkeys(own, amounts))
         if not capacity and not problems:
             return None
@@ -135,48 +144,79 @@ class VendorNodes:
         )
 
 
+@dataclass(frozen=True, slots=True)
 class VendorDevices(DeviceOffer):
-    """Whole cards whose driver is a vendor's, each as one device. The vendors' plugins offer all others."""
+    """Whole cards whose driver is a vendor's, with a device for each place. The vendors' plugins offer all others."""
 
-    resources = tuple(kind.resource for kind in KINDS if kind.driver)
+    kinds: tuple[Kind, ...]
+    resources: tuple[str, ...] = tuple(kind.resource for kind in KINDS if kind.driver)
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         if card.millicores < MILLICORES_OF_A_CARD:
             return {}
-        return {kind.resource: 1 for kind in KINDS if kind.driver and kind.driver == card.driver}
+        return {kind.resource: kind.places for kind in self.kinds if kind.driver and kind.driver == card.driver}
 
 
-VENDOR = Vocabulary(
-    name="vendor",
-    pods=VendorPods(),
-    nodes=VendorNodes(),
-    devices=VendorDevices(),
-    user_annotations=PREFERENCES,
-    reference=Reference(
-        owner="vendors'",
-        resources=tuple(
-            Row(
-                kind.resource,
-                f"pods ask, the vendor's plugin{' or gas-plugin' * bool(kind.driver)} offers",
-                "whole cards",
-            )
-            for kind in KINDS
-        ),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorFlags(PartFlags):
+    places: int = flag(
+        "vendor-shared-dev-num",
+        values.positive,
+        "1",
+        "N",
+        "How many containers may share one card by nvidia.com/gpu, with the vocabulary vendor. With more than 1 only "
+        "containers are counted. Set the same for gas-extender and gas-plugin.",
+        group="Vocabularies",
+    )
+
+
+_REFERENCE = Reference(
+    owner="vendors'",
+    resources=tuple(
+        Row(
+            kind.resource,
+            f"pods ask, the vendor's plugin{' or gas-plugin' * bool(kind.driver)} offers",
+            "whole cards",
+        )
+        for kind in KINDS
     ),
 )
 
 
-def _container_need(container: ContainerFacts) -> ContainerNeed:
+def vendor(places: int) -> Vocabulary:
+    """Return the vocabulary for a cluster in which each card of a known driver has so many places."""
+    kinds = tuple(replace(kind, places=places) if kind.driver else kind for kind in KINDS)
+    return Vocabulary(
+        name="vendor",
+        pods=VendorPods(kinds),
+        nodes=VendorNodes(kinds),
+        devices=VendorDevices(kinds),
+        user_annotations=PREFERENCES,
+        reference=_REFERENCE,
+        flags=VendorFlags,
+        with_flags=_with_flags,
+    )
+
+
+def _with_flags(flags: CommandFlags) -> Vocabulary:
+    return vendor(flags.of(VendorFlags).places)
+
+
+VENDOR = vendor(VendorFlags().places)
+
+
+def _container_need(container: ContainerFacts, kinds: Sequence[Kind]) -> ContainerNeed:
     """Return the need of a container; of one that asks for two vendors' cards, the first counts."""
-    for kind in KINDS:
+    for kind in kinds:
         if count := requested(container, kind.resource):
-            whole = (Ratio(MILLICORES, PERCENT),)
+            whole = (Ratio(MILLICORES, PERCENT),) if kind.places == 1 else ()
             return ContainerNeed(container.name, count, ((kind.counted, 1),), container.role, whole)
     return ContainerNeed(container.name, role=container.role)
 
 
 def _count(kind: Kind, allocatable: Mapping[str, Quantity], problems: list[str]) -> int:
-    count = allocatable_amount(allocatable, kind.resource, problems)
+    """Return how many cards the node has."""
+    count = -(-allocatable_amount(allocatable, kind.resource, problems) // kind.places)
     if count > MOST_RECORDS:
         problems.append(
             f"allocatable {kind.resource}: expected at most {MOST_RECORDS} cards, found {count}; it is ignored"

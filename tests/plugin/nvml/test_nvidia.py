@@ -209,6 +209,22 @@ async def test_instances_are_shared_and_never_given_as_whole_cards() -> None:
             assert await visible(node, small) == parts[0].uuid
 
 
+# contract D1.22
+async def test_native_pods_share_cards_if_these_have_several_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = FakeNvml([nvml_card(0), nvml_card(1)])
+    monkeypatch.setattr("gas.plugin.nvml.nvml_library.Nvml", lambda: library)
+    words = ("--vocabularies=vendor", "--vendor-shared-dev-num=4")
+    async with sandbox_node() as node, node.running_plugin("--card-sources=nvml", *words):
+        assert allocatable(node)[NVIDIA] == "8"
+        async with running_extender(node, parse_extender_flags(words).vocabularies) as extender:
+            pods = [
+                await schedule(node, extender, pod_json(asking(nvidia=1), name=f"p{number}")) for number in range(4)
+            ]
+            assert [await visible(node, pod) for pod, _ in pods] == [uuid(0)] * 4
+            next_one, _ = await schedule(node, extender, pod_json(asking(nvidia=1), name="next"))
+            assert await visible(node, next_one) == uuid(1)
+
+
 async def test_what_pods_use_of_a_card_is_shown_and_too_much_of_it_is_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
     library = FakeNvml([nvml_card(0), nvml_card(1)])
     monkeypatch.setattr("gas.plugin.nvml.nvml_library.Nvml", lambda: library)

@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 
 from gas.extender.decider import Options
+from gas.placement.order import FewestContainers
 from gas.values.amounts import MEMORY_MAX
 from gas.values.cards import Card
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedOptions
-from gas.vocabularies.selection import parse_vocabularies
+from gas.vocabularies.selection import parse_vocabularies, select
 from tests.builders import container, pod, pod_json
 from tests.extender.decider import DrivenDecider, booked_cards
 from tests.extender.decider import following as decider_following
 from tests.other_words import MIB, asking, decoded, stating
-from tests.plugin.gpus import gpu
+from tests.plugin.gpus import gpu, nvidia_gpu
 
 VOCABULARIES = Vocabularies(parse_vocabularies("intel,aliyun,vendor"))
 following = partial(decider_following, options=Options(vocabularies=VOCABULARIES))
@@ -165,3 +166,39 @@ def test_our_plugin_offers_nothing_for_cards_of_other_drivers_and_writes_nothing
     assert alone.describe([gpu(0)], DeviceOptions()).resources == {}
     assert {"nvidia.com/gpu", "dcu.com/gpu"} <= set(alone.managed_resources)
     assert Card(0) not in alone.facts(decoded(stating(i915=1))).inventory.capacity
+
+
+class TestSharedCards:
+    """With --vendor-shared-dev-num a card has several places, and nothing but them is counted."""
+
+    def decider(self, *pods: dict[str, Any], **node: Any) -> DrivenDecider:
+        (shared,) = select(["--vocabularies=vendor", "--vendor-shared-dev-num=4"])
+        options = Options(vocabularies=Vocabularies([shared]), need=NeedOptions(card_order=FewestContainers()))
+        return decider_following([stating(driver="nvidia", **node)], *pods, options=options)
+
+    # contract D1.2, D1.7, D1.21
+    async def test_containers_spread_over_the_cards_until_no_place_is_left(self) -> None:
+        pods = [wanting(f"p{number}", nvidia=1) for number in range(9)]
+        pods[3] = wanting("p3", nvidia=2)
+        decider = self.decider(*pods, memory=[MIB, MIB], nvidia=8)
+        assert [await decider.bind(each, "n1") for each in pods[:7]] == [""] * 7
+        assert cards_of(decider, "p0", "p1", "p2", "p3") == ["card0", "card1", "card0", "card0,card1"]
+        assert decider.ledger.usage("n1").containers == {Card(0): 4, Card(1): 4}
+        assert "nvidia-gpu" in (await decider.ask(pods[7], "n1"))["FailedNodes"]["n1"]
+
+    async def test_a_node_without_records_has_as_many_cards_as_its_places_need(self) -> None:
+        decider = self.decider(nvidia=9)
+        facts = decider.nodes.facts("n1")
+        assert facts is not None
+        capacity = facts.inventory.capacity
+        assert {card: of["nvidia-gpu"] for card, of in capacity.items()} == {Card(0): 4, Card(1): 4, Card(2): 4}
+
+    def test_each_card_is_offered_as_often_as_it_may_be_shared(self) -> None:
+        (shared,) = select(["--vocabularies=vendor", "--vendor-shared-dev-num=4"])
+        assert shared.devices.ids_per_card(nvidia_gpu(0), DeviceOptions()) == {"nvidia.com/gpu": 4}
+        assert shared.devices.ids_per_card(nvidia_gpu(0, millicores=428), DeviceOptions()) == {}
+
+    async def test_the_other_vendors_cards_stay_whole(self) -> None:
+        decider = self.decider(wanting("p", dcu=1), wanting("q", dcu=1), dcu=1)
+        assert await decider.bind(wanting("p", dcu=1), "n1") == ""
+        assert (await decider.ask(wanting("q", dcu=1), "n1"))["FailedNodes"].keys() == {"n1"}
