@@ -111,14 +111,19 @@ def described_node(
     annotations: Mapping[str, str] | None = None,
     memory: Sequence[int] | None = None,
     driver: str = "i915",
+    uuids: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return a node as JSON with amounts of resources, given by their full names.
 
     memory  bytes of each of its cards, for a node that records them; 0 for an unknown amount
+    uuids   of the same cards; none by default
     """
     texts = dict(annotations or {})
     if memory is not None:
-        records = [CardRecord(card=Card(n), driver=driver, memory=each or None) for n, each in enumerate(memory)]
+        records = [
+            CardRecord(card=Card(n), driver=driver, memory=each or None, uuid=uuid)
+            for n, (each, uuid) in enumerate(zip(memory, uuids or [""] * len(memory), strict=True))
+        ]
         texts = {ANNOTATION: format_card_records(records), **texts}
     written = {resource: str(amount) for resource, amount in amounts.items()}
     return {

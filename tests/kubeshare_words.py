@@ -54,12 +54,18 @@ def sharing(
     return pod_json(*(containers or (with_card(),)), name=name, uid=name, annotations=stated, **fields)
 
 
+def of_the_original(name: str, annotations: Mapping[str, str], uuid: str, node: str = "n1") -> dict[str, Any]:
+    """Return a pod as KubeShare's device manager makes it: no container requests a card, a variable names it."""
+    variables = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": uuid}, {"name": "POD_NAME", "value": name}]
+    return sharing(name, annotations, with_card("main", None) | {"env": variables}, node=node)
+
+
 def sharing_node(name: str = "n1", *, memory: Sequence[int] = (8 * GIB, 8 * GIB), **stated: Any) -> dict[str, Any]:
     """Return a node as our plugin describes it, with a card for each number of bytes.
 
-    stated  labels, annotations, the driver, and amounts by full name, with ``__`` for the slash and ``_`` for a dot
+    stated  labels, annotations, driver, uuids, and amounts by full name, with ``__`` for the slash and ``_`` for a dot
     """
-    fields = {key: stated.pop(key) for key in ("labels", "annotations", "driver") if key in stated}
+    fields = {key: stated.pop(key) for key in ("labels", "annotations", "driver", "uuids") if key in stated}
     amounts = {
         VGPU: 1000 * len(memory),
         "kubeshare/millicores": 1000 * len(memory),

@@ -60,3 +60,18 @@ def test_every_citation_exists() -> None:
 def test_every_clause_is_cited_by_a_test() -> None:
     tested = {clause for file, clause in citations() if file.parts[0] == "tests"}
     assert [clause for clause in stated() if clause not in tested] == []
+
+
+def test_each_line_of_a_guides_comparison_names_clauses() -> None:
+    clauses = set(stated())
+    lines = 0
+    for page in (ROOT / "docs").glob("from-*.md"):
+        _, found, comparison = page.read_text(encoding="utf-8").partition("\n## Line by line\n")
+        for line in (
+            re.findall(r"^\| (?!clauses |---)(.*)", comparison.partition("\n## ")[0], re.MULTILINE) if found else ()
+        ):
+            named = set(re.findall(ID, line.partition("|")[0]))
+            assert named, f"{page.name}: {line}"
+            assert named <= clauses
+            lines += 1
+    assert lines

@@ -38,10 +38,11 @@ _LONGEST_MESSAGE = 1024
 class Involved(NamedTuple):
     """The object that an event is about. ``namespace`` is empty for a node, whose events are in ``default``."""
 
-    kind: Literal["Pod", "Node"]
+    kind: str
     name: str
     uid: str
     namespace: str = ""
+    api_version: str = "v1"
 
     @property
     def event_namespace(self) -> str:
@@ -193,7 +194,7 @@ class Events:
         return {
             "metadata": {"name": record.name, "namespace": involved.event_namespace},
             "involvedObject": {
-                "apiVersion": "v1",
+                "apiVersion": involved.api_version,
                 "kind": involved.kind,
                 "namespace": involved.namespace,
                 "name": involved.name,

@@ -160,7 +160,7 @@ class Decider:
         self.pods = Pods(
             self.ledger,
             options.vocabularies,
-            facts=self.nodes.facts,
+            facts=self.nodes.identified,
             observer=self.observers,
             on_gone=self.refusals.drop,
         )

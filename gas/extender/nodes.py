@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from gas.objects.handler import MirrorByName
 from gas.objects.stored import Node
+from gas.values.cards import Card
 from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.node_parts import recorded_cards
 from gas.vocabularies.protocol import NodeFacts
 
 
@@ -39,6 +41,14 @@ class Nodes(MirrorByName[Node, _Kind]):
         self._kinds: dict[Hashable, _Kind] = {}
         self._last_number = 0
         self._on_change = on_change
+        self._uuids: dict[str, Mapping[str, Card]] = {}
+
+    def changed(self, node: Node) -> None:
+        if uuids := {each.uuid: each.card for each in recorded_cards(node) if each.uuid}:
+            self._uuids[node.name] = uuids
+        else:
+            self._uuids.pop(node.name, None)
+        super().changed(node)
 
     def record(self, node: Node) -> _Kind:
         source = self._vocabularies.source(node)
@@ -50,6 +60,8 @@ class Nodes(MirrorByName[Node, _Kind]):
     def replaced(self, name: str, old: _Kind | None, new: _Kind | None) -> None:
         if new is not None:
             new.nodes += 1
+        else:
+            self._uuids.pop(name, None)
         if old is not None:
             old.nodes -= 1
             if not old.nodes:
@@ -59,6 +71,11 @@ class Nodes(MirrorByName[Node, _Kind]):
     def facts(self, name: str) -> NodeFacts | None:
         kind = self.records.get(name)
         return None if kind is None else kind.facts
+
+    def identified(self, name: str) -> NodeFacts | None:
+        """Return the facts of a node with the UUIDs of its cards, which no other node has."""
+        facts = self.facts(name)
+        return facts if facts is None or name not in self._uuids else replace(facts, uuids=self._uuids[name])
 
     def as_sent(self, nodes: Iterable[Node]) -> dict[str, NodeFacts]:
         """Return the facts of nodes as a request describes them, known here or not; equal descriptions share facts."""

@@ -12,7 +12,7 @@ from cachetools import LRUCache
 from gas.decision.annotations import MalformedAnnotation, MalformedTiles, read_receipt
 from gas.extender.hooks import Observer
 from gas.ledger.ledger import Booking, Ledger, State
-from gas.objects.stored import ObjectId, ObjectMeta, Pod, PodSpec
+from gas.objects.stored import Container, ObjectId, ObjectMeta, Pod, PodSpec
 from gas.placement.choice import Footprint, footprint
 from gas.placement.need import PodNeed
 from gas.values.amounts import TILES
@@ -143,11 +143,12 @@ class Pods:
     def node_changed(self, node: str) -> None:
         """Process a possible change of the cards of a node.
 
-        Pods that take a part of what its cards have are booked again. Pods whose receipt or decision named cards that
-        the node lacked are read again, because the cards may have come back.
+        Pods that take a part of what its cards have are booked again. Pods whose cards the node lacked or could not
+        name are read again, because the cards may have come back.
         """
         for uid, bound in list(self.in_trouble.items()):
-            if bound.object.node_name == node and bound.trouble is not None and bound.trouble.lacks_cards:
+            trouble = bound.trouble
+            if bound.object.node_name == node and trouble and (trouble.lacks_cards or trouble.unannotated):
                 trouble = self._book(uid, bound.object, bound.need, bound.vocabulary)
                 self._keep(uid, replace(bound, trouble=trouble))
         for uid in self._relative:
@@ -216,6 +217,7 @@ class Pods:
             return
         need = self._needs.setdefault(need, need)
         is_requested = any(requests_any(pod, resource) for resource in vocabulary.pods.resources)
+        is_requested = is_requested or vocabulary.choices.is_fixed(pod)
         trouble = self._book(pod.uid, cut, need, vocabulary, is_requested=is_requested)
         if trouble is None and (sentence := vocabulary.contradiction(pod)):
             trouble = Trouble(sentence)
@@ -349,7 +351,10 @@ class Pods:
                 labels={name: text for name, text in (pod.metadata.labels or {}).items() if name in names} or None,
                 annotations={name: text for name, text in pod.annotations.items() if name in names},
             ),
-            spec=PodSpec(node_name=pod.node_name),
+            spec=PodSpec(
+                node_name=pod.node_name,
+                containers=[Container(env=each.env) for each in pod.spec.containers or () if each.env] or None,
+            ),
         )
 
 

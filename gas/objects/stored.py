@@ -3,11 +3,10 @@
 A pod is modelled once, in several views: msgspec decodes only the fields that a struct names, so a program chooses the
 smallest view that has what it reads.
 
-Pod          for the extender, which watches every pod of the cluster
+Pod          for the extender, which watches every pod of the cluster, and for the device plugin
 HostPod      for the extender while it also counts the CPU, memory and pod slots of nodes
 AskedPod     for the extender, when a filter request names the pod
 NewPod       for the extender, when the API server calls a webhook about a new pod
-NodePod      for the device plugin, which watches the pods of its node
 DetailedPod  for the doctor and kubectl gas, which also read how a pod is started and how it fares
 
 Field names are Kubernetes' own, in snake case. A map or list is None where it is absent or ``null``, as Go's clients
@@ -51,12 +50,38 @@ class ResourceRequirements(_Object, frozen=True):
     requests: dict[str, Quantity] | None = None
 
 
+class EnvVar(_Object, frozen=True):
+    """An environment variable. ``value`` is also None where the value comes from elsewhere (``valueFrom``)."""
+
+    name: str = ""
+    value: str | None = None
+
+
+HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"
+"""The variable that says how Intel's libraries number cards and tiles."""
+VISIBLE_CARDS = "NVIDIA_VISIBLE_DEVICES"
+"""The variable that says which cards NVIDIA's runtime gives a container."""
+
+
 class Container(_Object, frozen=True):
-    """A container. ``restart_policy`` matters only where it is ``Always`` on an init container: a sidecar."""
+    """A container. ``restart_policy`` matters only where it is ``Always`` on an init container: a sidecar.
+
+    env  only the variables above: an extender retains many pods, and pods have many variables
+    """
 
     name: str = ""
     resources: ResourceRequirements | None = None
     restart_policy: str | None = None
+    env: Sequence[EnvVar] | None = None
+
+    def __post_init__(self) -> None:
+        if self.env is not None:
+            kept = tuple(each for each in self.env if each.name in (HIERARCHY, VISIBLE_CARDS))
+            msgspec.structs.force_setattr(self, "env", kept or None)
+
+    def variable(self, name: str) -> str | None:
+        """Return the value of a variable, None without one; the last one counts, as for the container's process."""
+        return next((each.value for each in reversed(self.env or ()) if each.name == name), None)
 
     @property
     def requests(self) -> dict[str, Quantity]:
@@ -288,26 +313,6 @@ class PreemptorPod(HostPod, frozen=True):
             or bool(affinity is not None and affinity.required)
             or any(rule.when_unsatisfiable == "DoNotSchedule" for rule in self.spec.topology_spread_constraints or ())
         )
-
-
-class EnvVar(_Object, frozen=True):
-    """An environment variable. ``value`` is also None where the value comes from elsewhere (``valueFrom``)."""
-
-    name: str = ""
-    value: str | None = None
-
-
-class NodeContainer(Container, frozen=True):
-    env: Sequence[EnvVar] | None = None
-
-
-class NodePodSpec(PodSpec, frozen=True):
-    containers: Sequence[NodeContainer] | None = None
-    init_containers: Sequence[NodeContainer] | None = None
-
-
-class NodePod(Pod, frozen=True):
-    spec: NodePodSpec = NodePodSpec()
 
 
 class VolumeMount(_Object, frozen=True):

@@ -12,7 +12,7 @@ from gas.cluster.connection import ApiServer
 from gas.cluster.events import Events as ApiEvents
 from gas.cluster.objects import patch_node_status, patch_pod_metadata
 from gas.cluster.watch import Watch
-from gas.objects.stored import Node, NodePod
+from gas.objects.stored import Node, Pod
 from gas.plugin.card_pods import AddToContainer, CardPods, NoPods
 from gas.plugin.devices.allocation import Allocation, card_allocation, gpus_of
 from gas.plugin.devices.allocation_policy import AllocationPolicy, ids_of_one_card, preferred_ids
@@ -128,7 +128,7 @@ class WatchedNode(OwnNode):
         self._gpu_pods = GpuPods(vocabularies, gpus=gpus, clock=self._clock)
         self.pods = self._matcher = Matcher(self._gpu_pods, one_card=self._one_card)
         selector = f"spec.nodeName={flags.node_name}"
-        self._watch = Watch(api, paths.pods(), NodePod, self._gpu_pods, field_selector=selector, timing=timing)
+        self._watch = Watch(api, paths.pods(), Pod, self._gpu_pods, field_selector=selector, timing=timing)
         metrics.watches.follow("pods", self._watch)
         resolver = PodResolver(self._matcher, resources, is_watching=self._is_watching)
         self._gpu_pods.subscribe(resolver.pods_changed)

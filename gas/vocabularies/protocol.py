@@ -123,6 +123,7 @@ class NodeFacts:
     deschedule_cards  pods that hold one of these should leave; the cards are not disabled by it
     deschedule_tiles  pods that hold one of these tiles should leave; the tiles are closed as well
     unknown_memory    cards of which the plugin does not know how much memory they have
+    uuids             of cards; only where a pod's annotations or variables may name one
     problems          what is invalid on the node, one sentence each, the same for equal nodes
     """
 
@@ -131,6 +132,7 @@ class NodeFacts:
     deschedule_cards: frozenset[Card] = frozenset()
     deschedule_tiles: frozenset[Tile] = frozenset()
     unknown_memory: frozenset[Card] = frozenset()
+    uuids: Mapping[str, Card] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
 
@@ -219,6 +221,10 @@ class ChoiceAnnotations:
         node     the node that was chosen
         """
         return {}
+
+    def is_fixed(self, pod: Pod) -> bool:
+        """Return whether a part of the pod that cannot be edited names its cards, which no container requests."""
+        return False
 
     def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
         """Return the choice written on a pod that the vocabulary's old system bound, None if none is written.

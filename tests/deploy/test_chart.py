@@ -248,6 +248,7 @@ def test_names_are_those_of_the_kustomizations() -> None:
         *names.values(),
         f"{names['plugin']}-own-node-only",
         "sharepods.kubeshare.nthu",
+        "gas-sharepods",
         f"{names['plugin']}-nvidia",
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gas.objects.stored import DetailedNode, DetailedPod, Node, NodePod, Pod
+from gas.objects.stored import HIERARCHY, VISIBLE_CARDS, DetailedNode, DetailedPod, Node, Pod
 
 
 def test_a_pod_as_the_api_server_writes_it() -> None:
@@ -32,19 +32,23 @@ def test_a_pod_as_the_api_server_writes_it() -> None:
     assert resources.requests == {"gpu.intel.com/i915": "1", "gpu.intel.com/tiles": 500}
 
 
-def test_the_view_of_a_pods_node_has_the_environment_and_the_times() -> None:
+def test_a_pod_has_its_times_and_only_the_variables_about_cards() -> None:
     pod = msgspec.json.decode(
         b"""{"metadata": {"name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"},
         "spec": {"containers": [{"name": "main", "image": "x", "restartPolicy": null,
-                                 "env": [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {}}]}]},
+                                 "env": [{"name": "A", "value": "1"},
+                                         {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
+                                         {"name": "ZE_FLAT_DEVICE_HIERARCHY", "valueFrom": {}}]}]},
         "status": {"phase": "Pending", "startTime": "2026-01-01T00:00:01Z"}}""",
-        type=NodePod,
+        type=Pod,
     )
     assert pod.metadata.creation_timestamp == "2026-01-01T00:00:00Z"
     assert pod.status is not None
     assert pod.status.start_time == "2026-01-01T00:00:01Z"
     assert pod.spec.containers is not None
-    assert [(each.name, each.value) for each in pod.spec.containers[0].env or ()] == [("A", "1"), ("B", None)]
+    container = pod.spec.containers[0]
+    assert [container.variable(name) for name in (VISIBLE_CARDS, HIERARCHY, "A")] == ["all", None, None]
+    assert len(container.env or ()) == 2
 
 
 def test_the_detailed_view_has_commands_mounts_and_conditions() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gas.objects.stored import NodePod
+from gas.objects.stored import Pod
 from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Ids, PreferredRequest
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
 from gas.plugin.matching.gpu_pods import GpuPods
@@ -17,7 +17,7 @@ from tests.plugin.pods_for_plugin import I915, WITHOUT_DEVICES, ids
 class Node:
     """A node's plugin, without a kubelet: calls are made by hand."""
 
-    def __init__(self, *pods: NodePod) -> None:
+    def __init__(self, *pods: Pod) -> None:
         self.pods = GpuPods(DEFAULT)
         self.matcher = Matcher(self.pods)
         self.now = 100.0

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gas.objects.stored import NodePod
+from gas.objects.stored import Pod
 from gas.placement.need import Role
 from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
 from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, Ids, PreferredRequest
@@ -21,7 +21,7 @@ from gas.vocabularies.known import DEFAULT
 class Handed:
     """One Allocate: the container that kubelet gave ids to, and the container that the plugin matched."""
 
-    pod: NodePod
+    pod: Pod
     want: Demand
     ids: Ids
     match: Match
@@ -35,7 +35,7 @@ class Plugin:
     pods: GpuPods
     kubelet: Kubelet | None
     policy: AllocationPolicy = AllocationPolicy.NONE
-    catch_up: list[NodePod] = field(default_factory=list)
+    catch_up: list[Pod] = field(default_factory=list)
     """What the watch has not shown yet: it does when the plugin waits for it."""
 
     def __post_init__(self) -> None:
@@ -70,7 +70,7 @@ class Kubelet:
         self.ids = ids
         self.chance = chance
         self.held: dict[str, dict[Demand, Ids]] = {}
-        self.pods: dict[str, NodePod] = {}
+        self.pods: dict[str, Pod] = {}
 
     def free(self, resource: str) -> Ids:
         taken = {id_ for wants in self.held.values() for want, ids in wants.items() for id_ in ids}
@@ -94,7 +94,7 @@ class Kubelet:
         self.pods.pop(uid, None)
         self.held.pop(uid, None)
 
-    def admit(self, pod: NodePod, plugin: Plugin) -> Iterator[Handed | None]:
+    def admit(self, pod: Pod, plugin: Plugin) -> Iterator[Handed | None]:
         """Yield None after GetPreferredAllocation, and the handed out ids after Allocate.
 
         A pod for which there are too few ids is dropped.

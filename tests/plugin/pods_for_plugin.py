@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-from gas.objects.stored import NodePod
+from gas.objects.stored import Pod
 from gas.plugin.devices.device_ids import DeviceId, known_ids
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.gpu_pods import GpuPod, gpu_pod
@@ -19,14 +19,14 @@ I915 = "gpu.intel.com/i915"
 XE = "gpu.intel.com/xe"
 
 
-def node_pod(*containers: Any, created: str = "", started: bool = False, **fields: Any) -> NodePod:
+def node_pod(*containers: Any, created: str = "", started: bool = False, **fields: Any) -> Pod:
     """Return a pod on a node as the plugin decodes it; ``started``: kubelet has written its status."""
     built = pod_json(*containers, node="node-1", **fields)
     if created:
         built["metadata"]["creationTimestamp"] = created
     if started:
         built["status"]["startTime"] = "2026-01-01T00:00:01Z"
-    return msgspec.json.decode(msgspec.json.encode(built), type=NodePod)
+    return msgspec.json.decode(msgspec.json.encode(built), type=Pod)
 
 
 def seen(*containers: Any, **fields: Any) -> GpuPod:

@@ -8,26 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Generic, NoReturn, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Generic, Literal, NoReturn, Protocol, TypeVar
 
 import msgspec
 
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused
-from gas.cluster.objects import MERGE_PATCH, get_object
+from gas.cluster.events import Events, Involved
+from gas.cluster.objects import MERGE_PATCH, get_object, patch_pod_metadata
 from gas.cluster.watch import Watch
 from gas.objects.stored import ObjectId, ObjectMeta
+from gas.values.cards import Card
 from gas.values.errors import GasError
 from gas.vocabularies.kubeshare.sharepod import (
+    API_VERSION,
+    KIND,
     MADE,
     MADE_LABEL,
     MadePod,
     MalformedSharePod,
     SharePod,
     choice_patch,
-    deleted_sentence,
+    ended_sentence,
     merge_patch,
     pod_of,
     status_of,
@@ -81,12 +85,24 @@ class SharePods:
     """The controller of SharePods.
 
     share_watch, pod_watch  of all SharePods, and of the pods that were made for them; to be run by the caller
+    events                  to be run by the caller
     acts                    returns whether this replica decides
+    uuids                   returns those of a node's cards
     """
 
-    def __init__(self, api: ApiServer, *, acts: Callable[[], bool], retry_pause: float = RETRY_PAUSE) -> None:
+    def __init__(
+        self,
+        api: ApiServer,
+        *,
+        events: Events,
+        acts: Callable[[], bool],
+        uuids: Callable[[str], Mapping[str, Card]],
+        retry_pause: float = RETRY_PAUSE,
+    ) -> None:
         self._api = api
+        self._events = events
         self._acts = acts
+        self._uuids = uuids
         self._retry_pause = retry_pause
         self._due: dict[str, None] = {}
         self._paused: set[str] = set()
@@ -146,22 +162,29 @@ class SharePods:
             now = await get_object(self._api, paths.sharepod(*key.split("/")), SharePod)
             if now is None or now.metadata.uid != share.metadata.uid or now.is_deleted:
                 return
-            if now.had_pod:
-                pod = await get_object(self._api, paths.pod(*key.split("/")), MadePod)
-                if pod is None or not pod.belongs_to(now):
-                    await self._say(now, deleted_sentence(now))
-                    return
-                self._add_later(key)  # the pod has lost the label by which it is watched
-            elif (pod := await self._make(now)) is None:
-                return
             share = now
+            if share.had_pod:
+                pod = await get_object(self._api, paths.pod(*key.split("/")), MadePod)
+                if (pod is None or not pod.belongs_to(share)) and not share.restarts_after(share.phase):
+                    await self._say(share, "PodNotMadeAgain", ended_sentence(share))
+                    return
+            if pod is None and (pod := await self._make(share)) is None:
+                return
         if not pod.belongs_to(share):
-            await self._say(share, taken_sentence(share))
+            await self._say(share, "ErrResourceExists", taken_sentence(share))
             self._add_later(key)
             return
+        if not pod.is_watched:
+            # KubeShare has made it, or its label was removed.
+            namespace, _, name = key.partition("/")
+            labels = {MADE_LABEL: MADE}
+            if not await patch_pod_metadata(self._api, namespace, name, pod.metadata.uid or "", {}, labels=labels):
+                self._add_later(key)
         if (patch := choice_patch(share, pod)) is not None:
             await self._patch(share, "", patch)
-        await self._show(share, status_of(pod))
+        await self._show(share, status_of(share, pod, self._uuids(pod.spec.node_name or "")))
+        if pod.was_disrupted and share.restarts_after(pod.phase):
+            await self._delete(pod)
 
     async def _make(self, share: SharePod) -> MadePod | None:
         """Make the pod of a SharePod and return it, or the one that has its name; None if it was refused."""
@@ -173,15 +196,34 @@ class SharePods:
             if isinstance(refused, ApiRefused) and refused.status == 409 and refused.reason == "AlreadyExists":
                 return await get_object(self._api, paths.pod(namespace, name), MadePod)
             why = refused.message if isinstance(refused, ApiRefused) else str(refused)
-            await self._say(share, f"the pod cannot be made: {why}")
+            await self._say(share, "ErrValueError", f"the pod cannot be made: {why}")
             self._add_later(share.key)
             return None
         logger.info("made the pod of a SharePod", extra={"pod": share.key})
+        self._announce(share, "Synced", f"made pod {share.key}" + " again" * share.had_pod)
         return made
 
-    async def _say(self, share: SharePod, sentence: str) -> None:
-        """Write a sentence in the status, next to what it shows of a pod."""
+    async def _delete(self, pod: MadePod) -> None:
+        """Delete a pod that was ended from outside, so that it can be made again. Another pod of its name stays."""
+        body = msgspec.json.encode({"preconditions": {"uid": pod.metadata.uid}})
+        try:
+            await self._api.request("DELETE", paths.pod(*pod.key.split("/")), body=body)
+        except ApiRefused as refused:
+            if refused.status not in (404, 409):
+                raise
+
+    async def _say(self, share: SharePod, reason: str, sentence: str) -> None:
+        """Write a sentence as an event and in the status, next to what it shows of a pod."""
+        self._announce(share, reason, sentence, severity="Warning")
         await self._show(share, {**(share.status or {}), "message": sentence})
+
+    def _announce(
+        self, share: SharePod, reason: str, sentence: str, *, severity: Literal["Normal", "Warning"] = "Normal"
+    ) -> None:
+        """Post an event of a SharePod; KubeShare's own reasons where it has one."""
+        namespace, _, name = share.key.partition("/")
+        involved = Involved(KIND, name, share.metadata.uid or "", namespace, API_VERSION)
+        self._events.post(involved, severity=severity, reason=reason, message=sentence)
 
     async def _show(self, share: SharePod, status: dict[str, object]) -> None:
         if patch := merge_patch(share.status or {}, status):

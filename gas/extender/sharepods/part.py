@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gas.daemon.flags import PartFlags, switch
 from gas.daemon.permissions import Permission, permissions_on
 from gas.extender.flags import Flags
 from gas.extender.part import Additions, Core, Part
+from gas.values.cards import Card
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +32,18 @@ def _warn(flags: Flags) -> str:
 
 
 def _build(core: Core) -> Additions:
+    from gas.cluster.events import Events
     from gas.extender.sharepods.controller import SharePods
 
-    controller = SharePods(core.api, acts=core.may_act)
+    def uuids(node: str) -> Mapping[str, Card]:
+        facts = core.decider.nodes.identified(node)
+        return facts.uuids if facts is not None else {}
+
+    events = Events(core.api, instance=core.identity, timing=core.timing)
+    controller = SharePods(core.api, events=events, acts=core.may_act, uuids=uuids)
     return Additions(
         watches={"sharepods": controller.share_watch},
-        tasks=(controller.pod_watch.run, controller.run),
+        tasks=(controller.pod_watch.run, controller.run, events.run),
         begin=(controller.look_at_all,),
     )
 
@@ -44,7 +52,7 @@ def _permissions(_flags: Flags, _namespace: str) -> frozenset[Permission]:
     """Return those of the controller. Finalizers: to own pods where the API server checks owner references."""
     group = "kubeshare.nthu"
     return (
-        permissions_on("pods", "create")
+        permissions_on("pods", "create", "delete")
         | permissions_on("sharepods", "get", "list", "watch", "patch", group=group)
         | permissions_on("sharepods/status", "patch", group=group)
         | permissions_on("sharepods/finalizers", "update", group=group)

@@ -13,7 +13,7 @@ from cachetools import TTLCache
 
 from gas.decision.annotations import MalformedAnnotation, MalformedTiles, read_choice, read_receipt
 from gas.decision.names import TIMESTAMP
-from gas.objects.stored import Container, NodePod, ObjectId, Pod
+from gas.objects.stored import Container, ObjectId, Pod
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed, Role
@@ -89,7 +89,7 @@ class GpuPod:
     timestamp: int | None
     created: str
     is_admitted: bool
-    raw: NodePod
+    raw: Pod
 
     @cached_property
     def uid(self) -> str:
@@ -206,7 +206,7 @@ class GpuPods:
             self._learn(pod.raw)
         self._changed()
 
-    def listed(self, pods: list[NodePod]) -> None:
+    def listed(self, pods: list[Pod]) -> None:
         for pod in pods:
             self._learn(pod)
         self._changed()
@@ -216,11 +216,11 @@ class GpuPods:
             self._forget(uid)
         self._changed()
 
-    def changed(self, pod: NodePod) -> None:
+    def changed(self, pod: Pod) -> None:
         self._learn(pod)
         self._changed()
 
-    def deleted(self, pod: NodePod) -> None:
+    def deleted(self, pod: Pod) -> None:
         self._forget(pod.uid)
         self._changed()
 
@@ -228,7 +228,7 @@ class GpuPods:
         for on_change in self._subscribers:
             on_change()
 
-    def _learn(self, pod: NodePod) -> None:
+    def _learn(self, pod: Pod) -> None:
         self._keys[pod.uid] = pod.key
         self._uids[pod.key] = pod.uid
         seen = gpu_pod(pod, self._vocabularies, self._gpus())
@@ -248,7 +248,7 @@ class GpuPods:
         self._served.discard(uid)
 
 
-def gpu_pod(pod: NodePod, vocabularies: Vocabularies, gpus: Iterable[CardFacts] = ()) -> GpuPod | None:
+def gpu_pod(pod: Pod, vocabularies: Vocabularies, gpus: Iterable[CardFacts] = ()) -> GpuPod | None:
     """Return what the plugin needs to know of a pod; None if it requests no cards.
 
     gpus  of the node, for decisions that name a card by its position among them

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from gas.decision.annotations import MalformedAnnotation, read_choice
 from gas.decision.names import CONTAINER_TILES, INIT_CONTAINER_TILES
-from gas.objects.stored import NodeContainer, Pod
+from gas.objects.stored import HIERARCHY, Pod
 from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD
 from gas.values.card_facts import CardFacts
 from gas.vocabularies.intel import names
@@ -131,7 +131,6 @@ def _card_amounts(gpu: CardFacts, *, shared_dev_num: int) -> dict[str, int]:
 
 
 AFFINITY_MASK = "ZE_AFFINITY_MASK"
-HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"
 _COMPOSITE = "COMPOSITE"
 
 
@@ -154,7 +153,7 @@ def container_mask(pod: Pod, container: str, cards: Sequence[CardFacts]) -> str 
     tiles_of = {each.card: each.tiles for each in cards}
     if tiles_of.keys() != set(decided.cards):
         return None
-    return affinity_mask(decided.tiles, [tiles_of[card] for card in decided.cards], _hierarchy(started[index]))
+    return affinity_mask(decided.tiles, [tiles_of[card] for card in decided.cards], started[index].variable(HIERARCHY))
 
 
 def affinity_mask(tiles: Sequence[Sequence[int]], tiles_of_cards: Sequence[int], hierarchy: str | None) -> str | None:
@@ -181,9 +180,3 @@ def affinity_mask(tiles: Sequence[Sequence[int]], tiles_of_cards: Sequence[int],
         items += [str(first + tile) for tile in chosen]
         first += count
     return ",".join(items)
-
-
-def _hierarchy(container: object) -> str | None:
-    """Return the variable's value; the last one counts, as for the process in the container."""
-    env = container.env if isinstance(container, NodeContainer) else None
-    return next((each.value for each in reversed(env or ()) if each.name == HIERARCHY), None)

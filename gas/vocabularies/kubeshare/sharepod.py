@@ -14,6 +14,7 @@ import msgspec
 from gas.decision.names import ALLOCATED_CARDS, CONTAINER_CARDS
 from gas.objects.json_patch import applied
 from gas.objects.stored import NewPod, ObjectMeta
+from gas.values.cards import Card
 from gas.values.errors import GasError
 from gas.vocabularies.kubeshare import names
 from gas.vocabularies.kubeshare.request import KubeShareAdmission
@@ -27,7 +28,10 @@ KIND = "SharePod"
 MADE_LABEL = names.PREFIX + "sharepod"
 """Label of the pods that were made for a SharePod."""
 MADE = "true"
+CHOSEN_NODE = names.PREFIX + "chosen-node"
+"""Annotation of a SharePod with the node in its spec if the extender chose it: the next pod may go elsewhere."""
 
+_OWN_STATUS = frozenset(("PodStatus", "PodObjectMeta", "BoundDeviceID", "message"))
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -55,6 +59,16 @@ class SharePod(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
         """True if it shows the pod that was made for it, which may be gone."""
         return bool((self.status or {}).get("PodObjectMeta"))
 
+    @property
+    def phase(self) -> str:
+        """The phase of its pod when that was last shown."""
+        return str(((self.status or {}).get("PodStatus") or {}).get("phase", ""))
+
+    def restarts_after(self, phase: str) -> bool:
+        """Return whether a pod that is gone, or stopped by its node, is made again: KubeShare's rule."""
+        policy = (self.spec or {}).get("restartPolicy") or "Always"
+        return phase not in {"Never": ("Succeeded", "Failed"), "OnFailure": ("Succeeded",)}.get(policy, ())
+
 
 class MadeMeta(ObjectMeta, frozen=True, omit_defaults=True):
     owner_references: Sequence[dict[str, Any]] | None = None
@@ -76,6 +90,22 @@ class MadePod(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     def key(self) -> str:
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
 
+    @property
+    def phase(self) -> str:
+        return str((self.status or {}).get("phase", ""))
+
+    @property
+    def was_disrupted(self) -> bool:
+        """True if it was ended from outside, such as evicted by kubelet, and stays until it is deleted."""
+        conditions = (self.status or {}).get("conditions") or ()
+        return self.phase == "Failed" and any(
+            each.get("type") == "DisruptionTarget" and each.get("status") == "True" for each in conditions
+        )
+
+    @property
+    def is_watched(self) -> bool:
+        return (self.metadata.labels or {}).get(MADE_LABEL) == MADE
+
     def belongs_to(self, share: SharePod) -> bool:
         """Return whether the pod was made for this SharePod, and not for an earlier one of its name."""
         return any(each.get("uid") == share.metadata.uid for each in self.metadata.owner_references or ())
@@ -86,7 +116,11 @@ def pod_of(share: SharePod) -> dict[str, Any]:
 
     Without the webhooks nothing else would refuse a share that cannot be read: kube-scheduler does not ask about it.
     """
-    annotations = {name: text for name, text in (share.metadata.annotations or {}).items() if name != _APPLIED}
+    annotations = dict(share.metadata.annotations or {})
+    annotations.pop(_APPLIED, None)
+    spec = dict(share.spec or {})
+    if annotations.pop(CHOSEN_NODE, None) == spec.get("nodeName"):
+        spec.pop("nodeName", None)
     owner = {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -105,11 +139,11 @@ def pod_of(share: SharePod) -> dict[str, Any]:
             "annotations": annotations,
             "ownerReferences": [owner],
         },
-        "spec": share.spec or {},
+        "spec": spec,
     }
     try:
         msgspec.convert(pod, NewPod)
-        pod["spec"] = _with_requests(share.spec or {})
+        pod["spec"] = _with_requests(spec)
         written = msgspec.convert(pod, NewPod)
     except msgspec.ValidationError as invalid:
         raise MalformedSharePod(f"spec: expected that of a pod: {invalid}; correct it") from None
@@ -124,13 +158,23 @@ def pod_of(share: SharePod) -> dict[str, Any]:
         raise MalformedSharePod("spec.affinity: expected that of a pod; correct it") from None
 
 
-def status_of(pod: MadePod) -> dict[str, Any]:
-    """Return the status of a SharePod with this pod, in the original's names."""
+def status_of(share: SharePod, pod: MadePod, uuids: Mapping[str, Card]) -> dict[str, Any]:
+    """Return the status of a SharePod with this pod, in the original's names. What only the original writes stays.
+
+    uuids  of the cards of the pod's node
+    """
     metadata = msgspec.structs.replace(pod.metadata, resource_version=None)
     annotations = pod.metadata.annotations or {}
     cards = annotations.get(ALLOCATED_CARDS) or annotations.get(CONTAINER_CARDS) or ""
     card = next((each for place in cards.split("|") for each in place.split(",") if each), "")
+    before = share.status or {}
+    if card:
+        card = next((uuid for uuid, each in uuids.items() if str(each) == card), card)
+    elif pod.spec.node_name:
+        card = before.get("BoundDeviceID", "")
+    others = {name: value for name, value in before.items() if name not in _OWN_STATUS}
     return {
+        **others,
         "PodStatus": pod.status or {},
         "PodObjectMeta": msgspec.to_builtins(metadata),
         **({"BoundDeviceID": card} if card else {}),
@@ -139,19 +183,24 @@ def status_of(pod: MadePod) -> dict[str, Any]:
 
 def choice_patch(share: SharePod, pod: MadePod) -> dict[str, Any] | None:
     """Return the merge patch that gives a SharePod the node and the GPU id of its pod; None if it has them."""
-    gpuid = (pod.metadata.annotations or {}).get(names.GPUID, "")
+    annotations = share.metadata.annotations or {}
+    wanted: dict[str, str] = {}
     patch: dict[str, Any] = {}
-    if pod.spec.node_name and (share.spec or {}).get("nodeName") != pod.spec.node_name:
-        patch["spec"] = {"nodeName": pod.spec.node_name}
-    if gpuid and (share.metadata.annotations or {}).get(names.GPUID) != gpuid:
-        patch["metadata"] = {"annotations": {names.GPUID: gpuid}}
+    if (node := pod.spec.node_name) and (share.spec or {}).get("nodeName") != node:
+        patch["spec"] = {"nodeName": node}
+        wanted[CHOSEN_NODE] = node
+    if (gpuid := (pod.metadata.annotations or {}).get(names.GPUID, "")) and annotations.get(names.GPUID) != gpuid:
+        wanted[names.GPUID] = gpuid
+    if wanted:
+        patch["metadata"] = {"annotations": wanted}
     return patch or None
 
 
-def deleted_sentence(share: SharePod) -> str:
-    """Return the sentence about a pod that was deleted by another than its SharePod."""
+def ended_sentence(share: SharePod) -> str:
+    """Return the sentence about a pod that had ended, and then was deleted by another than its SharePod."""
     return (
-        f"pod {share.key} was deleted, and is not made again; to run it again, delete this SharePod and create it again"
+        f"pod {share.key} ended ({share.phase}) and was deleted; it is not made again, by its restartPolicy. To run it"
+        " again, delete this SharePod and create it again"
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gas.objects.stored import Node, Pod
+from gas.objects.stored import VISIBLE_CARDS, Node, Pod
 from gas.placement.candidates import CardUse
-from gas.placement.choice import Choice
+from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed, Scope
 from gas.placement.order import CardOrder, NodeScore
@@ -120,12 +120,23 @@ class KubeSharePods(PodReader):
 
 
 class KubeShareChoices(ChoiceAnnotations):
-    """The name of the pod's card. It is not read back: a name alone does not identify the card."""
+    """The name of the pod's card. It is not read back: a name alone does not identify the card.
+
+    KubeShare's own pods have their card's UUID in a variable of their containers.
+    """
 
     annotations: frozenset[str] = frozenset({names.GPUID})
 
     def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
         return {names.GPUID: need.named} if need.named else {}
+
+    def is_fixed(self, pod: Pod) -> bool:
+        return bool(_uuid(pod)) and not requests_any(pod, names.VGPU)
+
+    def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
+        if node is None or (card := node.uuids.get(_uuid(pod))) is None:
+            return None
+        return Choice(tuple(ContainerChoice((card,) if each.count else ()) for each in need.containers))
 
 
 class KubeShareNodes:
@@ -205,6 +216,11 @@ KUBESHARE = Vocabulary(
     names_cards=True,
     contradiction=contradiction,
 )
+
+
+def _uuid(pod: Pod) -> str:
+    """Return the UUID of the card that KubeShare's device manager gave a pod, empty if it gave none."""
+    return next((text for each in pod.spec.containers or () if (text := each.variable(VISIBLE_CARDS))), "")
 
 
 def _need(asking: Sequence[Asking], share: Share) -> PodNeed:

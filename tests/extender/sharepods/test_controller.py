@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.cluster.connection import connect
+from gas.cluster.events import Events
 from gas.extender.sharepods.controller import SharePods
+from gas.values.cards import Card
 from gas.vocabularies.kubeshare.sharepod import (
     MadePod,
     MalformedSharePod,
@@ -30,7 +32,7 @@ from sandbox.api.patches import merge_patched
 from sandbox.api.server import ApiServer
 from tests.builders import pod_json
 from tests.cluster.scripted_server import write_kubeconfig
-from tests.kubeshare_words import GIB, GPUID, share, with_card
+from tests.kubeshare_words import GIB, GPUID, of_the_original, share, with_card
 from tests.plugin.node_of_sandbox import soon
 
 MERGE = "application/merge-patch+json"
@@ -145,17 +147,52 @@ def test_status_and_metadata_of_the_pod_are_copied_in_the_originals_names() -> N
         {"metadata": metadata | {"annotations": annotations}, "spec": {"nodeName": "n1"}, "status": status}, MadePod
     )
     del metadata["resourceVersion"]
-    assert status_of(pod) == {
-        "PodStatus": status,
-        "PodObjectMeta": metadata | {"annotations": annotations},
-        "BoundDeviceID": "card1",
-    }
-    assert choice_patch(as_share(sharepod()), pod) == {
+    shown = {"PodStatus": status, "PodObjectMeta": metadata | {"annotations": annotations}}
+    share = as_share(sharepod())
+    assert status_of(share, pod, {}) == shown | {"BoundDeviceID": "card1"}
+    assert status_of(share, pod, {"GPU-0": Card(0), "GPU-1": Card(1)}) == shown | {"BoundDeviceID": "GPU-1"}
+    assert choice_patch(share, pod) == {
         "spec": {"nodeName": "n1"},
-        "metadata": {"annotations": {GPUID: "abcde"}},
+        "metadata": {"annotations": {GPUID: "abcde", "kubeshare/chosen-node": "n1"}},
     }
     has_both = sharepod(annotations=WANTED | {GPUID: "abcde"}, nodeName="n1")
     assert choice_patch(as_share(has_both), pod) is None
+
+
+# contract S1.16
+def test_what_only_the_original_writes_stays_as_long_as_its_pod_runs() -> None:
+    share = as_share(sharepod() | {"status": {"BoundDeviceID": "GPU-1", "PodManagerPort": 50051, "message": "x"}})
+    meta = {"name": "s", "namespace": "default", "uid": "p1"}
+    runs, waits = (msgspec.convert({"metadata": meta, "spec": spec}, MadePod) for spec in ({"nodeName": "n"}, {}))
+    shown = {"PodStatus": {}, "PodObjectMeta": meta, "PodManagerPort": 50051}
+    assert status_of(share, runs, {}) == shown | {"BoundDeviceID": "GPU-1"}
+    assert status_of(share, waits, {}) == shown
+
+
+# contract S1.25
+@pytest.mark.parametrize(("node", "is_pinned"), [("n1", False), ("n2", True)])
+def test_the_next_pod_is_bound_to_the_node_only_if_the_user_chose_it(node: str, *, is_pinned: bool) -> None:
+    annotations = WANTED | {GPUID: "abcde", "kubeshare/chosen-node": "n1"}
+    pod = pod_of(as_share(sharepod(annotations=annotations, nodeName=node), uid="u1"))
+    assert pod["metadata"]["annotations"] == WANTED | {GPUID: "abcde"}
+    assert "nodeName" not in pod["spec"]
+    assert ("affinity" in pod["spec"]) == is_pinned
+
+
+# contract S1.25
+@pytest.mark.parametrize(
+    ("policy", "ends"),
+    [("Always", ""), (None, ""), ("OnFailure", "Succeeded"), ("Never", "Succeeded"), ("Never", "Failed")],
+)
+def test_the_rule_of_restart_policies_is_the_originals(policy: str | None, ends: str) -> None:
+    share = as_share(sharepod(restartPolicy=policy))
+    for phase in ("", "Pending", "Running", "Succeeded", "Failed"):
+        assert share.restarts_after(phase) or (policy, phase) in {
+            ("OnFailure", "Succeeded"),
+            ("Never", "Succeeded"),
+            ("Never", "Failed"),
+        }
+    assert not ends or not share.restarts_after(ends)
 
 
 VALUES = st.recursive(
@@ -190,6 +227,13 @@ class Running:
         except ApiFailure:
             return None
 
+    def bind(self) -> dict[str, Any]:
+        """Bind the pod as the extender does, and return it."""
+        annotations = {GPUID: "abcde", "gas-container-cards": "card1"}
+        binding = {"metadata": {"name": "s", "annotations": annotations}, "target": {"kind": "Node", "name": "n1"}}
+        self.server.api.bind("default", "s", binding)
+        return dict(self.server.api.get(PODS, "default", "s").value)
+
     def share(self, name: str = "s") -> dict[str, Any]:
         return dict(self.server.api.get(SHAREPODS, "default", name).value)
 
@@ -199,6 +243,13 @@ class Running:
 
     def message(self, name: str = "s") -> str:
         return str(self.share(name).get("status", {}).get("message", ""))
+
+    def events(self) -> list[tuple[str, str, str]]:
+        """Return (name of the SharePod, reason, message) of all events, oldest first."""
+        written = [each.value for each in self.server.api.storage.objects("events")]
+        about = [(each, each["involvedObject"]) for each in written]
+        assert {of["kind"] + of["apiVersion"] for _, of in about} <= {"SharePodkubeshare.nthu/v1"}
+        return [(of["name"], each["reason"], each["message"]) for each, of in about]
 
     def set_status(self, kind: Kind, name: str, status: dict[str, Any]) -> None:
         body = msgspec.json.encode({"status": status})
@@ -213,10 +264,16 @@ async def running(tmp_path: Path, *before: dict[str, Any]) -> AsyncIterator[Runn
             server.api.create(PODS if each["kind"] == "Pod" else SHAREPODS, "default", each)
         api = await connect(str(write_kubeconfig(tmp_path / "c.conf", server.url, token="t")), explicit=True)
         run = Running(server)
-        run.controller = SharePods(api, acts=lambda: run.leads, retry_pause=0.1)
-        task = asyncio.ensure_future(
-            asyncio.gather(run.controller.share_watch.run(), run.controller.pod_watch.run(), run.controller.run())
+        events = Events(api, per_second=1000)
+        run.controller = SharePods(
+            api,
+            events=events,
+            acts=lambda: run.leads,
+            uuids=lambda node: {"GPU-of-card1": Card(1)} if node == "n1" else {},
+            retry_pause=0.1,
         )
+        watches = run.controller.share_watch.run(), run.controller.pod_watch.run()
+        task = asyncio.ensure_future(asyncio.gather(*watches, run.controller.run(), events.run()))
         try:
             yield run
             assert not task.done()
@@ -242,17 +299,13 @@ async def test_a_sharepod_gets_a_pod_and_shows_what_becomes_of_it(tmp_path: Path
         assert pod is not None
         (owner,) = pod["metadata"]["ownerReferences"]
         assert owner == OWNER | {"uid": created["metadata"]["uid"]}
-        binding = {
-            "metadata": {"name": "s", "annotations": {GPUID: "abcde", "gas-container-cards": "card1"}},
-            "target": {"kind": "Node", "name": "n1"},
-        }
-        run.server.api.bind("default", "s", binding)
+        run.bind()
         run.set_status(PODS, "s", {"phase": "Running", "podIP": "10.0.0.1"})
         await soon(lambda: run.share().get("status", {}).get("PodStatus", {}).get("phase") == "Running")
         await soon(lambda: run.share()["metadata"]["annotations"].get(GPUID) == "abcde")
         shown = run.share()
         assert shown["spec"]["nodeName"] == "n1"
-        assert shown["status"]["BoundDeviceID"] == "card1"
+        assert shown["status"]["BoundDeviceID"] == "GPU-of-card1"
         assert shown["status"]["PodStatus"]["podIP"] == "10.0.0.1"
         assert shown["status"]["PodObjectMeta"]["uid"] == pod["metadata"]["uid"]
         run.set_status(PODS, "s", {"phase": "Succeeded", "podIP": None})
@@ -261,61 +314,122 @@ async def test_a_sharepod_gets_a_pod_and_shows_what_becomes_of_it(tmp_path: Path
 
 
 # contract S1.25
-async def test_a_pod_that_is_deleted_by_hand_is_not_made_again_and_the_sharepod_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("phase", ["Running", "Pending"])
+async def test_a_pod_that_is_lost_is_made_again_with_its_gpu_id(phase: str, tmp_path: Path) -> None:
     async with running(tmp_path) as run:
         run.create(sharepod())
         await run.shown()
+        first = run.bind()
+        run.set_status(PODS, "s", {"phase": phase})
+        await soon(lambda: run.share()["metadata"]["annotations"].get(GPUID) == "abcde")
+        run.server.api.delete(PODS, "default", "s", {}, 0)
+        await soon(lambda: (run.pod() or first)["metadata"]["uid"] != first["metadata"]["uid"])
+        again = run.pod()
+        assert again is not None
+        assert again["metadata"]["annotations"] == WANTED | {GPUID: "abcde"}
+        assert "nodeName" not in again["spec"]
+        await soon(lambda: run.share()["status"]["PodObjectMeta"]["uid"] == again["metadata"]["uid"])
+        assert "BoundDeviceID" not in run.share()["status"]
+        await soon(lambda: ("s", "Synced", "made pod default/s again") in run.events())
+
+
+# contract S1.25
+async def test_a_pod_that_had_ended_is_not_made_again_and_the_sharepod_says_so(tmp_path: Path) -> None:
+    async with running(tmp_path) as run:
+        run.create(sharepod())
+        await run.shown()
+        run.set_status(PODS, "s", {"phase": "Failed"})
+        await soon(lambda: run.share()["status"]["PodStatus"].get("phase") == "Failed")
         run.server.api.delete(PODS, "default", "s", {}, 0)
         await soon(run.message)
         assert run.message() == (
-            "pod default/s was deleted, and is not made again; to run it again, delete this SharePod and create it"
-            " again"
+            "pod default/s ended (Failed) and was deleted; it is not made again, by its restartPolicy. To run it again,"
+            " delete this SharePod and create it again"
         )
         assert run.share()["status"]["PodObjectMeta"]["name"] == "s"
+        await soon(lambda: ("s", "PodNotMadeAgain", run.message()) in run.events())
         await asyncio.sleep(0.3)
         assert run.pod() is None
 
 
+# contract S1.25
+@pytest.mark.parametrize(
+    ("policy", "condition", "is_made_again"),
+    [("Always", "DisruptionTarget", True), ("Always", "Ready", False), ("Never", "DisruptionTarget", False)],
+)
+async def test_a_pod_that_kubelet_evicted_is_deleted_and_made_again(
+    policy: str, condition: str, tmp_path: Path, *, is_made_again: bool
+) -> None:
+    async with running(tmp_path) as run:
+        run.create(sharepod(restartPolicy=policy))
+        await run.shown()
+        evicted = {"phase": "Failed", "reason": "Evicted", "conditions": [{"type": condition, "status": "True"}]}
+        first = run.pod()
+        assert first is not None
+        run.set_status(PODS, "s", evicted)
+        await soon(lambda: run.share()["status"]["PodStatus"].get("phase") == "Failed" or run.pod() != first)
+        await asyncio.sleep(0.3)
+        pod = run.pod()
+        assert pod is not None
+        assert (pod["metadata"]["uid"] != first["metadata"]["uid"]) == is_made_again
+
+
 # contract S1.16
-async def test_a_pod_without_the_label_by_which_it_is_watched_is_shown_until_it_goes(tmp_path: Path) -> None:
+async def test_a_pod_without_the_label_by_which_it_is_watched_gets_it_again(tmp_path: Path) -> None:
     async with running(tmp_path) as run:
         run.create(sharepod())
         await run.shown()
         removed = msgspec.json.encode({"metadata": {"labels": {"kubeshare/sharepod": None}}})
         run.server.api.patch(PODS, "default", "s", (MERGE, removed))
+        await soon(lambda: "kubeshare/sharepod" in (run.pod() or {"metadata": {}})["metadata"].get("labels", {}))
         run.set_status(PODS, "s", {"phase": "Running"})
         await soon(lambda: run.share()["status"].get("PodStatus", {}).get("phase") == "Running")
         assert not run.message()
+
+
+# contract S1.24
+async def test_the_pod_of_the_original_is_followed_and_made_again_by_its_rule(tmp_path: Path) -> None:
+    async with running(tmp_path) as run:
+        run.leads = False
+        created = run.create(sharepod(annotations=WANTED | {GPUID: "zxcvb"}, nodeName="n1", restartPolicy="Always"))
+        old = of_the_original("s", WANTED | {GPUID: "zxcvb"}, "GPU-of-card1")
+        del old["metadata"]["uid"]
+        old["metadata"]["ownerReferences"] = [OWNER | {"uid": created["metadata"]["uid"]}]
+        run.server.api.create(PODS, "default", old)
+        status = {"PodObjectMeta": {"name": "s"}, "BoundDeviceID": "GPU-of-card1", "PodManagerPort": 50051}
+        run.set_status(SHAREPODS, "s", status)
+        run.leads = True
+        run.controller.look_at_all()
+        run.set_status(PODS, "s", {"phase": "Running"})
+        await soon(lambda: run.share()["status"].get("PodStatus", {}).get("phase") == "Running")
+        assert {name: run.share()["status"][name] for name in ("BoundDeviceID", "PodManagerPort")} == {
+            "BoundDeviceID": "GPU-of-card1",
+            "PodManagerPort": 50051,
+        }
+        assert (run.pod() or {})["spec"]["nodeName"] == "n1"
         run.server.api.delete(PODS, "default", "s", {}, 0)
-        await soon(lambda: run.message().startswith("pod default/s was deleted"))
+        await soon(lambda: run.pod() is not None)
+        again = run.pod()
+        assert again is not None
+        assert again["metadata"]["annotations"][GPUID] == "zxcvb"
+        assert "affinity" in again["spec"]
 
 
 # contract S1.25
-async def test_after_a_restart_nothing_is_made_twice_and_what_was_missed_is_made(tmp_path: Path) -> None:
+async def test_a_replica_that_begins_to_decide_makes_what_was_missed_and_nothing_twice(tmp_path: Path) -> None:
     async with running(tmp_path) as run:
-        run.create(sharepod("made"))
-        run.create(sharepod("gone"))
-        await run.shown("made", "gone")
-        before = run.pod("made")
-        run.server.api.delete(PODS, "default", "gone", {}, 0)
-        await soon(lambda: run.message("gone"))
-        kept = [run.share(name) for name in ("made", "gone")]
-    for each in kept:
-        for name in ("uid", "resourceVersion", "creationTimestamp", "generation"):
-            each["metadata"].pop(name, None)
-    assert before is not None
-    async with running(tmp_path) as again:
-        for each in kept:
-            status = each.pop("status")
-            each["spec"].pop("nodeName", None)
-            again.leads = False
-            again.create(each)
-            again.set_status(SHAREPODS, each["metadata"]["name"], status)
-        again.leads = True
-        again.controller.look_at_all()
-        again.create(sharepod("missed"))
-        await soon(lambda: again.pod("missed") is not None)
-        assert (again.pod("made"), again.pod("gone")) == (None, None)
+        run.leads = False
+        for name, phase in {"lost": "Running", "ended": "Succeeded", "missed": ""}.items():
+            run.create(sharepod(name))
+            status = {"PodObjectMeta": {"name": name}, "PodStatus": {"phase": phase}} if phase else {}
+            run.set_status(SHAREPODS, name, status)
+        run.leads = True
+        run.controller.look_at_all()
+        await soon(lambda: run.pod("lost") is not None and run.pod("missed") is not None)
+        before = run.pod("lost")
+        run.controller.look_at_all()
+        await soon(lambda: run.message("ended"))
+        assert (run.pod("lost"), run.pod("ended")) == (before, None)
 
 
 async def test_a_pod_of_the_same_name_is_left_alone_until_it_goes(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import yaml
 from gas.cluster import paths
 from gas.extender.command_line import parse_flags
 from gas.extender.sharepods.part import SHAREPODS
-from gas.vocabularies.kubeshare.sharepod import API_VERSION, KIND, MadePod, status_of
+from gas.vocabularies.kubeshare.sharepod import API_VERSION, KIND, MadePod, SharePod, status_of
 from tests.deploy.manifests import COMPONENTS, DEPLOY, read
 
 
@@ -25,14 +25,15 @@ def test_sharepods_are_switched_on_with_the_rights_that_the_chart_states() -> No
 
 
 def test_the_definition_is_of_the_kind_that_the_controller_serves() -> None:
-    (definition,) = read(COMPONENTS / "sharepods/definition.yaml")
+    definition, *_ = read(COMPONENTS / "sharepods/definition.yaml")
     spec = definition["spec"]
     (version,) = spec["versions"]
     assert f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}" == paths.sharepods()
     assert (f"{spec['group']}/{version['name']}", spec["names"]["kind"]) == (API_VERSION, KIND)
     shown = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
     card = msgspec.convert({"metadata": {"annotations": {"gas-container-cards": "card0"}}}, MadePod)
-    assert {*status_of(card), "message"} == set(shown)
+    share = msgspec.convert({"metadata": {}, "status": {"PodManagerPort": 1}}, SharePod)
+    assert {*status_of(share, card, {}), "message"} == set(shown)
 
 
 def test_sharepods_need_their_vocabulary() -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gas.objects.stored import NodePod
+from gas.objects.stored import Pod
 from gas.plugin.devices.allocation import Allocation
 from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Ids, PreferredRequest
 from gas.plugin.flags import parse_flags
@@ -31,7 +31,7 @@ ONE = container("c", i915=1)
 class Node:
     """Four cards, a kubelet, and the pods that the watch has shown."""
 
-    def __init__(self, kubelet: Kubelet, *pods: NodePod) -> None:
+    def __init__(self, kubelet: Kubelet, *pods: Pod) -> None:
         self.pods = GpuPods(DEFAULT)
         list_all(self.pods, list(pods))
         matcher = Matcher(self.pods)
@@ -67,7 +67,7 @@ class Case(NamedTuple):
     """
 
     listed: str
-    pods: tuple[NodePod, ...]
+    pods: tuple[Pod, ...]
     offered: Ids
     given: str
     reasons: list[str]
@@ -134,7 +134,7 @@ def test_kubelet_takes_any_of_what_init_containers_had_without_asking() -> None:
         pytest.param(node_pod(ONE, init=(container("i"),), annotations=decided("card0")), id="one-without-cards"),
     ],
 )
-def test_kubelet_may_not_ask_for_a_preference(pod: NodePod) -> None:
+def test_kubelet_may_not_ask_for_a_preference(pod: Pod) -> None:
     assert _why(ByHand(pod), "card1-0") == "kubelet did not ask for a preference"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gas.objects.stored import NodePod
+from gas.objects.stored import Pod
 from gas.placement.choice import ContainerChoice
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.placement.ratio import Ratio
@@ -186,7 +186,7 @@ class TestWatch:
         ],
     )
     def test_a_pod_deleted_a_moment_ago_is_not_unwatched(
-        self, gone: NodePod, containers: ContainerIds, *, is_new: bool
+        self, gone: Pod, containers: ContainerIds, *, is_new: bool
     ) -> None:
         pods = GpuPods(DEFAULT)
         assert pods.is_unwatched("default/pod", containers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gas.objects.stored import NodePod
+from gas.objects.stored import Pod
 from gas.placement.choice import ContainerChoice
 from gas.plugin.devices.device_ids import NO_IDS, PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing
@@ -152,7 +152,7 @@ WAITING = [
 # contract P3.1 to P3.3
 @pytest.mark.parametrize(("pods", "expected"), WAITING)
 def test_the_pod_whose_first_container_matches_without_a_listing(
-    pods: list[NodePod], expected: tuple[str, str, str] | None
+    pods: list[Pod], expected: tuple[str, str, str] | None
 ) -> None:
     assert named(Node(*pods).prefer(1, slots(3)).match) == expected
 

@@ -13,7 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from gas.objects.stored import NodePod, PodStatus
+from gas.objects.stored import Pod, PodStatus
 from gas.placement.need import Role
 from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.device_ids import short_name
@@ -54,8 +54,8 @@ class NodeLife(RuleBasedStateMachine):
         self.kubelet = Kubelet(own, self.chance)
         self.policy = policy
         self.names = itertools.count()
-        self.watch: list[NodePod] = []
-        self.api: dict[str, NodePod] = {}
+        self.watch: list[Pod] = []
+        self.api: dict[str, Pod] = {}
         self.untouched: list[str] = []
         self.calls: Iterator[Handed | None] | None = None
         self.admitting = ""
@@ -69,7 +69,7 @@ class NodeLife(RuleBasedStateMachine):
         self.watch.clear()
         list_all(pods, list(self.api.values()))
 
-    def _tell(self, pod: NodePod) -> None:
+    def _tell(self, pod: Pod) -> None:
         self.watch.append(pod)
         if not self.has_listing:
             self._watch_catches_up()
@@ -299,7 +299,7 @@ def _container(name: str, resource: str, size: int, *, always: bool = False) -> 
     return container(name, always=always, **({short_name(resource): size} if size else {}))
 
 
-def _with_status(pod: NodePod, phase: str) -> NodePod:
+def _with_status(pod: Pod, phase: str) -> Pod:
     return msgspec.structs.replace(pod, status=PodStatus(phase=phase, start_time="2026-01-01T00:00:00Z"))
 
 

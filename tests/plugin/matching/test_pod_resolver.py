@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gas.objects.stored import NodePod
+from gas.objects.stored import Pod
 from gas.plugin.devices.device_ids import NO_IDS, PreferredRequest
 from gas.plugin.kubelet.device_server import REPLY_WITHIN, SETTLE_WITHIN
 from gas.plugin.matching import pod_resolver
@@ -28,7 +28,7 @@ B = node_pod(ONE, name="b", annotations=decided("card3", ts=2))
 class Node:
     """Four cards, a kubelet, and the pods that the watch has shown."""
 
-    def __init__(self, kubelet: Kubelet, *pods: NodePod, watches: bool = True) -> None:
+    def __init__(self, kubelet: Kubelet, *pods: Pod, watches: bool = True) -> None:
         self.pods = GpuPods(DEFAULT)
         self.resolver = PodResolver(Matcher(self.pods), kubelet, is_watching=lambda: watches)
         self.pods.subscribe(self.resolver.pods_changed)
@@ -39,7 +39,7 @@ class Node:
         preference = await asyncio.wait_for(self.resolver.resolve(request), PATIENCE)
         return preference.match
 
-    async def resolved_after(self, *shown: NodePod) -> tuple[str, str]:
+    async def resolved_after(self, *shown: Pod) -> tuple[str, str]:
         """Return `resolved`, which waits until the watch has shown the last of these pods."""
         resolving = asyncio.create_task(self.resolved())
         for pod in shown:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gas.cluster.errors import Forbidden
-from gas.objects.stored import NodePod
+from gas.objects.stored import Pod
 from gas.plugin.card_pods import CardPod
 from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, PreferredRequest
 from gas.plugin.kubelet.device_server import CallTracker
@@ -77,7 +77,7 @@ class Node(Events):
     reported  the pods and sentences of all events
     """
 
-    def __init__(self, kubelet: Kubelet, *pods: NodePod, vocabularies: Vocabularies = DEFAULT) -> None:
+    def __init__(self, kubelet: Kubelet, *pods: Pod, vocabularies: Vocabularies = DEFAULT) -> None:
         self.kubelet = kubelet
         self.patched: list[tuple[str, Mapping[str, str | None]]] = []
         self.refuses: GasError | None = None
@@ -387,11 +387,11 @@ class TestAfterAllocate:
 
     VOCABULARIES = Vocabularies([INTEL, MADE_UP])
 
-    def pod(self, **annotations: str) -> NodePod:
+    def pod(self, **annotations: str) -> Pod:
         made_up = {"name": "c", "resources": {"requests": {SLICE: "1"}}}
         return node_pod(made_up, name="a", uid="u", started=True, annotations=decided("card0") | annotations)
 
-    def node(self, pod: NodePod, given: str) -> Node:
+    def node(self, pod: Pod, given: str) -> Node:
         return Node(Kubelet(SLICE, a=given), pod, vocabularies=self.VOCABULARIES)
 
     async def test_it_is_written_once_the_pod_has_its_cards(self) -> None:

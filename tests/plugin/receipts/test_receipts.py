@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.decision.annotations import read_receipt
-from gas.objects.stored import NodePod
+from gas.objects.stored import Pod
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.need import Role
 from gas.plugin.kubelet.pod_resources import ContainerIds
@@ -346,6 +346,6 @@ def test_the_books_hold_the_card_of_a_pod_with_an_amount_that_no_card_can_have()
     assert footprint(need, believed).amounts == {Card(1): (("i915", 1),)}
 
 
-def _with_annotations(pod: NodePod, annotations: Mapping[str, str]) -> NodePod:
+def _with_annotations(pod: Pod, annotations: Mapping[str, str]) -> Pod:
     metadata = msgspec.structs.replace(pod.metadata, annotations={**pod.annotations, **annotations})
     return msgspec.structs.replace(pod, metadata=metadata)

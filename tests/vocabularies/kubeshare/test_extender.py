@@ -25,7 +25,7 @@ from gas.vocabularies.selection import parse_vocabularies
 from tests.builders import container, pod_json
 from tests.extender.decider import DrivenDecider, as_pod, booked_cards
 from tests.extender.decider import following as decider_following
-from tests.kubeshare_words import GIB, GPUID, VGPU, share, sharing, sharing_node, with_card
+from tests.kubeshare_words import GIB, GPUID, VGPU, of_the_original, share, sharing, sharing_node, with_card
 from tests.other_words import asking, decoded
 from tests.plugin.gpus import gpu
 
@@ -493,13 +493,44 @@ async def test_a_waiting_pod_whose_annotations_are_removed_is_forgotten() -> Non
     assert decider.pods.waiting == {}
 
 
+UUIDS = ("GPU-00000000-0000-0000-0000-000000000000", "GPU-11111111-1111-1111-1111-111111111111")
+OLD = of_the_original("old", share("0.6", memory=str(GIB), gpuid="abcde"), UUIDS[1])
+
+
 # contract S1.24
-async def test_a_pod_of_the_original_is_reported_since_its_card_is_not_written_on_it() -> None:
-    old = sharing("old", share("0.5", gpuid="abcde"), with_card("main", None), node="n1")
-    decider = following([sharing_node()], old)
+@pytest.mark.parametrize("shown_later", [False, True])
+async def test_a_pod_of_the_original_holds_the_card_that_its_variable_names(*, shown_later: bool) -> None:
+    node = sharing_node(uuids=UUIDS)
+    decider = following([] if shown_later else [node], OLD)
+    decider.nodes.changed(decoded(node))
+    assert booked(decider) == {1: (600, GIB)}
+    assert decider.pods.in_trouble == {}
+    assert differences(decider.pods, decider.ledger) == []
+    assert await bound(decider, sharing("whole", share("1.0"))) == ("card0", annotations_of(decider, "whole")[GPUID])
+    too_large = sharing("large", share("0.5"))
+    assert "n1" in (await decider.ask(too_large, "n1"))["FailedNodes"]
+    assert await bound(decider, sharing("mate", share("0.4", gpuid="abcde"))) == ("card1", "abcde")
+    decider.cluster.remove("default/old")
+    assert booked(decider) == {0: (1000, 0), 1: (400, 0)}
+
+
+# contract S1.24
+@pytest.mark.parametrize("edited", [{"kubeshare/gpu_request": "0"}, {"gas-container-cards": "card0"}])
+async def test_an_edit_of_a_pod_of_the_original_is_reported_and_moves_nothing(edited: dict[str, str]) -> None:
+    decider = following([sharing_node(uuids=UUIDS)], OLD)
+    edit(decider, "old", edited)
+    assert booked(decider) == {1: (600, GIB)}
+    assert [pod for pod, _ in decider.reports.mismatches] == ["default/old"]
+
+
+# contract S1.24
+@pytest.mark.parametrize("uuid", ["GPU-unknown", ",".join(UUIDS), "all", ""])
+async def test_a_pod_of_the_original_on_no_known_card_is_reported(uuid: str) -> None:
+    decider = following([sharing_node(uuids=UUIDS)], of_the_original("old", share("0.5", gpuid="abcde"), uuid))
     assert decider.reports.mismatches == [
         ("default/old", "it is bound without cards written on it, so its cards are not booked")
     ]
+    assert booked(decider) == {}
 
 
 def test_a_node_without_records_of_its_cards_has_none_for_shares() -> None:
