@@ -278,8 +278,8 @@ def inspect(options: Options, *, node: str) -> int:
 
 
 @_command(
-    "POD is a name, or NAMESPACE/NAME, also after pod/. Each suggestion has been placed before it is made. Of a pod"
-    " that runs, its cards are explained."
+    "POD is a name, or NAMESPACE/NAME, also after pod/, sharepod/ or shp/. Each suggestion has been placed before it is"
+    " made. Of a pod that runs, its cards are explained."
 )
 @click.argument(
     "pod", metavar="POD", shell_complete=_completed(lambda cluster: sorted(pod.key for pod in cluster.gpu_pods))
@@ -287,7 +287,8 @@ def inspect(options: Options, *, node: str) -> int:
 @_form("table", "json", "yaml")
 @_NAMESPACE
 def why(options: Options, *, pod: str) -> int:
-    names = _names(pod, options.own_namespace, "pod/" if pod.startswith("pod/") else "")
+    prefix = next((each for each in ("pod/", "sharepod/", "shp/") if pod.startswith(each)), "")
+    names = _names(pod, options.own_namespace, prefix)
     cluster, notes = _read(options, read_decisions, counts_hosts=True)
     asked = cluster.pod(*names)
     until = time.monotonic() + WHY_TIMEOUT

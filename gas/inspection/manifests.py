@@ -19,6 +19,8 @@ from gas.values.quoted import listed, quoted
 MOST_PODS = 100_000
 """Most replicas of one object. More is a mistake, and would take minutes."""
 
+_PODS = ("Pod", "SharePod")
+"""Kinds with the metadata and the spec of a pod."""
 _TEMPLATES = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet", "Job", "CronJob")
 
 
@@ -55,7 +57,7 @@ def read_manifests(file: str, text: str, namespace: str) -> tuple[list[WantedPod
         kind = built.get("kind")
         name = _name(built, namespace)
         try:
-            if kind == "Pod":
+            if kind in _PODS:
                 wanted.append(WantedPods(name, _pod(built, built, namespace), 1))
             elif kind in _TEMPLATES:
                 wanted.append(_of_template(name, built, namespace))

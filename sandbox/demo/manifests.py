@@ -33,12 +33,14 @@ class Manifest(Generic[T]):
 class Manifests:
     """The objects of a file, in their order.
 
+    sharepods  those that pods are made for
     ignored   number of objects of each other kind
     unusable  a sentence for each object that cannot be used, with its place in the file
     """
 
     nodes: list[Manifest[InspectedNode]] = field(default_factory=list)
     pods: list[Manifest[InspectedPod]] = field(default_factory=list)
+    sharepods: list[Manifest[InspectedPod]] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
     unusable: list[str] = field(default_factory=list)
 
@@ -91,6 +93,8 @@ def _read_document(document: object, where: str, found: Manifests) -> None:
                 found.nodes.append(Manifest(item, msgspec.convert(item, InspectedNode)))
             elif kind == "Pod":
                 found.pods.append(Manifest(item, msgspec.convert(item, InspectedPod)))
+            elif kind == "SharePod":
+                found.sharepods.append(Manifest(item, msgspec.convert(item, InspectedPod)))
             else:
                 found.ignored[kind] += 1
         except msgspec.ValidationError as error:

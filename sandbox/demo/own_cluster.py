@@ -95,6 +95,7 @@ def _are_tried(output: Output, count: int) -> bool:
 
 def _ignored(manifests: Manifests) -> str:
     counts = Counter({f"{kind} object": count for kind, count in manifests.ignored.items()})
+    counts += Counter({"SharePod object": len(manifests.sharepods)})
     counts.update(why for pod in manifests.pods if (why := _kind_if_ignored(pod.typed)))
     named = [counted(count, noun) for noun, count in counts.items()]
     return f"; ignored: {', '.join(named)}" if named else ""

@@ -18,7 +18,7 @@ from gas.extender.command_line import parse_flags
 from gas.plugin.kubelet.plugin_socket import LONGEST_PATH
 from sandbox.api.client import ApiClient, Mirror, Object
 from sandbox.api.failure import ApiFailure
-from sandbox.api.kinds import NAMESPACES, PODS
+from sandbox.api.kinds import NAMESPACES, PODS, SHAREPODS
 from sandbox.api.server import ApiServer
 from sandbox.api.verbs import Api
 from sandbox.demo.output import Output
@@ -224,12 +224,13 @@ def _vocabulary_flags(flags: Sequence[str]) -> list[str]:
 
 
 def create_pod(api: Api, pod: Object) -> None:
-    """Create a pod and, if necessary, its namespace. Raises ApiFailure."""
+    """Create a pod or a SharePod and, if necessary, its namespace. Raises ApiFailure."""
     namespace = (pod.get("metadata") or {}).get("namespace") or "default"
+    kind = SHAREPODS if pod.get("kind") == SHAREPODS.name else PODS
     try:
-        api.create(PODS, namespace, pod)
+        api.create(kind, namespace, pod)
     except ApiFailure as failure:
         if failure.code != 404:
             raise
         api.create(NAMESPACES, None, {"metadata": {"name": namespace}})
-        api.create(PODS, namespace, pod)
+        api.create(kind, namespace, pod)

@@ -278,6 +278,7 @@ def test_the_script_of_a_shell_gets_candidates(
         pytest.param(["top", "--where", "Health==ok"], ["top", "--where", "health=ok"], id="two-equals-signs"),
         pytest.param(["top", "node"], ["top", "nodes"], id="singular"),
         pytest.param(["why", "pod/big"], ["why", "big"], id="kind-of-a-pod"),
+        pytest.param(["why", "shp/big"], ["why", "big"], id="kind-of-a-sharepod"),
         pytest.param(["inspect", "node/gpu-1"], ["inspect", "gpu-1"], id="kind-of-a-node"),
     ],
 )

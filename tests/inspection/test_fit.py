@@ -111,6 +111,16 @@ def test_a_file_that_cannot_be_read_is_refused_in_a_sentence(text: str, words: s
     assert words in str(found.value)
 
 
+def test_a_sharepod_is_its_pod() -> None:
+    annotations = {"kubeshare/gpu_request": "0.5"}
+    metadata = {"name": "train", "namespace": "n", "annotations": annotations}
+    (wanted,) = read(
+        {"kind": "SharePod", "metadata": metadata, "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}}
+    )
+    assert (wanted.name, wanted.count) == ("SharePod n/train", 1)
+    assert (wanted.pod.node_name, wanted.pod.annotations) == ("n1", annotations)
+
+
 def test_replicas_fill_the_cards_that_are_free() -> None:
     (fitted,) = fit_all(
         example_cluster(), read(owner("Deployment", replicas=5, pod=template(i915=1, memory_max=5 * GB)))

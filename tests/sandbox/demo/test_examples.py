@@ -92,6 +92,7 @@ async def test_the_examples_in_the_words_of_kubeshare_get_the_decided_cards() ->
     assert [cards[f"share-{number}"] for number in (1, 2, 3)] == ["card0", "card0", "card1"]
     assert cards["abcde-1"] == cards["abcde-2"]
     assert cards["on-two-cards"] == "card0,card1"
+    assert cards["shared"] in ("card0", "card1")
 
 
 def test_flags_of_examples_are_lines_of_a_file(tmp_path: Path) -> None:
