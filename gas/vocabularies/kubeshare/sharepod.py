@@ -31,7 +31,7 @@ MADE = "true"
 CHOSEN_NODE = names.PREFIX + "chosen-node"
 """Annotation of a SharePod with the node in its spec if the extender chose it: the next pod may go elsewhere."""
 
-_OWN_STATUS = frozenset(("PodStatus", "PodObjectMeta", "BoundDeviceID", "message"))
+_SHOWN = frozenset(("PodStatus", "PodObjectMeta", "message"))
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -159,7 +159,9 @@ def pod_of(share: SharePod) -> dict[str, Any]:
 
 
 def status_of(share: SharePod, pod: MadePod, uuids: Mapping[str, Card]) -> dict[str, Any]:
-    """Return the status of a SharePod with this pod, in the original's names. What only the original writes stays.
+    """Return the status of a SharePod with this pod, in the original's names.
+
+    Of a pod that KubeShare made, the rest of what it wrote stays: its card, and the port that the pod calls.
 
     uuids  of the cards of the pod's node
     """
@@ -167,14 +169,13 @@ def status_of(share: SharePod, pod: MadePod, uuids: Mapping[str, Card]) -> dict[
     annotations = pod.metadata.annotations or {}
     cards = annotations.get(ALLOCATED_CARDS) or annotations.get(CONTAINER_CARDS) or ""
     card = next((each for place in cards.split("|") for each in place.split(",") if each), "")
-    before = share.status or {}
+    kept: dict[str, Any] = {}
     if card:
         card = next((uuid for uuid, each in uuids.items() if str(each) == card), card)
     elif pod.spec.node_name:
-        card = before.get("BoundDeviceID", "")
-    others = {name: value for name, value in before.items() if name not in _OWN_STATUS}
+        kept = {name: value for name, value in (share.status or {}).items() if name not in _SHOWN}
     return {
-        **others,
+        **kept,
         "PodStatus": pod.status or {},
         "PodObjectMeta": msgspec.to_builtins(metadata),
         **({"BoundDeviceID": card} if card else {}),

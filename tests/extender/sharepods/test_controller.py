@@ -164,8 +164,8 @@ def test_what_only_the_original_writes_stays_as_long_as_its_pod_runs() -> None:
     share = as_share(sharepod() | {"status": {"BoundDeviceID": "GPU-1", "PodManagerPort": 50051, "message": "x"}})
     meta = {"name": "s", "namespace": "default", "uid": "p1"}
     runs, waits = (msgspec.convert({"metadata": meta, "spec": spec}, MadePod) for spec in ({"nodeName": "n"}, {}))
-    shown = {"PodStatus": {}, "PodObjectMeta": meta, "PodManagerPort": 50051}
-    assert status_of(share, runs, {}) == shown | {"BoundDeviceID": "GPU-1"}
+    shown = {"PodStatus": {}, "PodObjectMeta": meta}
+    assert status_of(share, runs, {}) == shown | {"BoundDeviceID": "GPU-1", "PodManagerPort": 50051}
     assert status_of(share, waits, {}) == shown
 
 

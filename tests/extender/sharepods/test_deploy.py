@@ -31,9 +31,9 @@ def test_the_definition_is_of_the_kind_that_the_controller_serves() -> None:
     assert f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}" == paths.sharepods()
     assert (f"{spec['group']}/{version['name']}", spec["names"]["kind"]) == (API_VERSION, KIND)
     shown = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
-    card = msgspec.convert({"metadata": {"annotations": {"gas-container-cards": "card0"}}}, MadePod)
-    share = msgspec.convert({"metadata": {}, "status": {"PodManagerPort": 1}}, SharePod)
-    assert {*status_of(share, card, {}), "message"} == set(shown)
+    share = msgspec.convert({"metadata": {}, "status": {"BoundDeviceID": "", "PodManagerPort": 1}}, SharePod)
+    made = msgspec.convert({"metadata": {}, "spec": {"nodeName": "n"}}, MadePod)
+    assert {*status_of(share, made, {}), "message"} == set(shown)
 
 
 def test_sharepods_need_their_vocabulary() -> None:
