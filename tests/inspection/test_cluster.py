@@ -28,6 +28,7 @@ from tests.inspection.example_cluster import (
     running,
     waiting,
 )
+from tests.kubeshare_words import of_the_original, share, sharing_node
 from tests.other_words import asking
 
 
@@ -47,6 +48,15 @@ def test_pods_in_all_words_of_the_extender_are_looked_at(name: str) -> None:
     flags = ("--vocabularies=intel,aliyun", f"--{name}=GiB", "--vocabularies=intel,vendor")
     options, _ = settings_of([decoded_pod(extender_pod(*flags))])
     assert dict(options.vocabularies.booked_need(asked).containers[0].per_card)["memory.max"] == 8 * 2**30
+
+
+# contract S1.24
+def test_a_pod_that_kubeshare_runs_is_shown_on_its_card() -> None:
+    node = sharing_node("n", uuids=("GPU-of-card0", "GPU-of-card1"))
+    old = of_the_original("old", share("0.5", gpuid="abcde"), "GPU-of-card1", "n")
+    cluster = cluster_of([node], [extender_pod("--vocabularies=intel,kubeshare"), old])
+    assert [(row["name"], row["cards"]) for row in pod_report(cluster).rows] == [("old", ("card1",))]
+    assert [row["millicores"] for row in card_report(cluster).rows] == [Booked(0, 1000), Booked(500, 1000)]
 
 
 def test_without_an_extender_its_defaults_are_assumed_and_a_note_says_so() -> None:
