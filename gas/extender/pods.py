@@ -12,7 +12,7 @@ from cachetools import LRUCache
 from gas.decision.annotations import MalformedAnnotation, MalformedTiles, read_receipt
 from gas.extender.hooks import Observer
 from gas.ledger.ledger import Booking, Ledger, State
-from gas.objects.stored import Container, ObjectId, ObjectMeta, Pod, PodSpec
+from gas.objects.stored import VISIBLE_CARDS, ObjectId, ObjectMeta, Pod, PodSpec
 from gas.placement.choice import Footprint, footprint
 from gas.placement.need import PodNeed
 from gas.values.amounts import TILES
@@ -343,6 +343,8 @@ class Pods:
 
     def _cut_down(self, pod: Pod) -> Pod:
         names = self.kept_names
+        containers = pod.spec.containers or ()
+        has_cards = any(each.variable(VISIBLE_CARDS) for each in containers)
         return Pod(
             metadata=ObjectMeta(
                 name=pod.metadata.name,
@@ -351,10 +353,7 @@ class Pods:
                 labels={name: text for name, text in (pod.metadata.labels or {}).items() if name in names} or None,
                 annotations={name: text for name, text in pod.annotations.items() if name in names},
             ),
-            spec=PodSpec(
-                node_name=pod.node_name,
-                containers=[Container(env=each.env) for each in pod.spec.containers or () if each.env] or None,
-            ),
+            spec=PodSpec(node_name=pod.node_name, containers=containers if has_cards else None),
         )
 
 

@@ -134,7 +134,7 @@ class KubeShareChoices(ChoiceAnnotations):
         return bool(_uuid(pod)) and not requests_any(pod, names.VGPU)
 
     def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
-        if node is None or (card := node.uuids.get(_uuid(pod))) is None:
+        if node is None or not self.is_fixed(pod) or (card := node.uuids.get(_uuid(pod))) is None:
             return None
         return Choice(tuple(ContainerChoice((card,) if each.count else ()) for each in need.containers))
 

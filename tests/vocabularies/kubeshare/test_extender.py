@@ -533,6 +533,14 @@ async def test_a_pod_of_the_original_on_no_known_card_is_reported(uuid: str) -> 
     assert booked(decider) == {}
 
 
+# contract S1.24
+async def test_the_variable_of_a_pod_that_requests_a_card_names_none() -> None:
+    asking_too = of_the_original("old", share("0.5"), UUIDS[1])
+    asking_too["spec"]["containers"].append(with_card("other"))
+    decider = following([sharing_node(uuids=UUIDS)], asking_too)
+    assert booked(decider) == {}
+
+
 def test_a_node_without_records_of_its_cards_has_none_for_shares() -> None:
     node = sharing_node()
     node["metadata"]["annotations"] = {}
