@@ -36,6 +36,15 @@ def test_the_definition_is_of_the_kind_that_the_controller_serves() -> None:
     assert {*status_of(share, made, {}), "message"} == set(shown)
 
 
+def test_the_kind_stays_when_gas_is_removed() -> None:
+    definition, *others = read(COMPONENTS / "sharepods/definition.yaml")
+    component = "app.kubernetes.io/component"
+    assert definition["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert definition["metadata"]["labels"][component] not in [each["metadata"]["labels"][component] for each in others]
+    guide = (DEPLOY.parent / "docs/from-kubeshare.md").read_text(encoding="utf-8")
+    assert f"-l {component}!={definition['metadata']['labels'][component]}`" in guide
+
+
 def test_sharepods_need_their_vocabulary() -> None:
     assert not SHAREPODS.is_on(parse_flags([]))
     assert SHAREPODS.is_on(parse_flags(["--sharepods", "--vocabularies=intel,kubeshare"]))
