@@ -133,7 +133,9 @@ def _option(
     show_default=True,
     help="Format of the report.",
 )
-@click.option("--all", "show_all", is_flag=True, help="Also show each passed check in the text.")
+@click.option(
+    "--verbose", "--all", "show_all", is_flag=True, help="Show every finding by itself, and each passed check."
+)
 @version_option(PROGRAM)
 def doctor(
     *, kubeconfig: str, context: str, node: str | None, no_dry_pod: bool, output: str, show_all: bool, **others: Any

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shlex
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.e2e.accounts import DOCTOR_RULES, FULL_RULES, add_account
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig
-from tests.e2e.kubectl import Kubectl
+from tests.e2e.kubectl import follow
 from tests.e2e.pods import cards_of, container, get_pod, pod
 from tests.e2e.scheduler import extender_entry
 from tests.e2e.waiting import wait_for
@@ -89,21 +89,19 @@ def changed_role(api: KubeApi, rules: tuple[Object, ...]) -> Iterator[None]:
     finally:
         api.merge(ROLE, {"rules": list(FULL_RULES)})
         for kind in ("clusterroles", "clusterrolebindings"):  # what mending has made
-            api.delete(f"{RBAC}/{kind}/gas-extender-create-pods-binding")
+            api.delete(f"{RBAC}/{kind}/gas-extender-needs")
 
 
 def test_a_healthy_cluster_has_exit_code_0_and_each_fault_is_reported(
     gpu_node: GpuNode, doctor: Doctor, binaries: Path, tmp_path: Path
 ) -> None:
     api = gpu_node.api
-    kubectl = Kubectl(binaries / "kubectl", write_kubeconfig(tmp_path / "admin.kubeconfig", api))
+    kubeconfig = write_kubeconfig(tmp_path / "admin.kubeconfig", api)
 
     def mend(found: list[Object]) -> None:
         """Run the suggested commands unchanged, with an administrator's kubeconfig."""
-        for command in found[0]["mend"]:
-            program, *arguments = shlex.split(command, comments=True)
-            assert program == "kubectl"
-            kubectl.run(*arguments)
+        env = {"PATH": f"{binaries}:{os.environ['PATH']}", "KUBECONFIG": str(kubeconfig)}
+        follow("\n".join(found[0]["mend"]), tmp_path, env)
 
     gpu_node.start(CARDS, "--shared-dev-num=10")
     gpu_node.cluster.restart_scheduler(ignorable=False)
@@ -132,7 +130,7 @@ def test_a_healthy_cluster_has_exit_code_0_and_each_fault_is_reported(
         code, found, _ = wait_for("the role is read", lambda: told if (told := doctor())[0] else None)
         assert code == 1
         (message,) = [each["message"] for each in found]
-        assert message == "gas-extender lacks the permission to create pods/binding in the whole cluster"
+        assert message == "gas-extender lacks permissions in the whole cluster: create pods/binding"
         mend(found)
         doctor.wait_until_well()
 

@@ -13,7 +13,9 @@ from gas.cluster.objects import decode_object, get_object
 from gas.daemon.flags import UsageError
 from gas.daemon.permissions import Permission, permissions_on
 from gas.doctor.check import Check, Sources
-from gas.doctor.findings import Finding, Unseen, about, kubectl, ok, probe, problem, unknown, warning
+from gas.doctor.checks.extender import INSTALL
+from gas.doctor.checks.plugins import INSTALL_PLUGIN
+from gas.doctor.findings import Finding, Unseen, about, command, kubectl, ok, probe, problem, unknown, warning
 from gas.doctor.objects import AccessReview, AnyObject
 from gas.doctor.programs import EXTENDER, PLUGIN, Program, flag_value, flag_values, is_on
 from gas.doctor.snapshot import Snapshot
@@ -130,31 +132,44 @@ def _one(account: Account) -> Iterator[Finding]:
     unseen = next((allowed for allowed in account.allowed.values() if isinstance(allowed, Unseen)), None)
     if unseen is not None:
         yield unknown(f"its permissions are unknown: {unseen.why}", unseen.fix)
-    yield from (_missing(account, permission) for permission, allowed in account.allowed.items() if allowed is False)
+    lacking = [permission for permission, allowed in account.allowed.items() if allowed is False]
+    for namespace in sorted({each.namespace for each in lacking}):
+        yield _lacking(account, namespace, [each for each in lacking if each.namespace == namespace])
     yield ok(f"it has all permissions that {account.program} needs", summary_of="object")
 
 
-def _missing(account: Account, permission: Permission) -> Finding:
-    scope = f"in namespace {permission.namespace}" if permission.namespace else "in the whole cluster"
-    group = f" of API group {permission.group}" if permission.group else ""
-    role, binding = ("role", "rolebinding") if permission.namespace else ("clusterrole", "clusterrolebinding")
-    name = f"{account.name}-{permission.verb}-{permission.resource.replace('/', '-')}"
-    create = [f"--verb={permission.verb}", f"--resource={_for_kubectl(permission)}"]
-    bind = [f"--{role}={name}", f"--serviceaccount={account.namespace}:{account.name}"]
-    commands = (
-        kubectl("create", role, name, *create, namespace=permission.namespace),
-        kubectl("create", binding, name, *bind, namespace=permission.namespace),
+def _lacking(account: Account, namespace: str, lacking: list[Permission]) -> Finding:
+    """Report the permissions that are missing in one namespace, or in the whole cluster."""
+    verbs: dict[tuple[str, str, str], list[str]] = {}
+    for each in lacking:
+        verbs.setdefault((each.group, each.resource, each.name), []).append(each.verb)
+    named = "; ".join(
+        f"{', '.join(found)} {resource}" + (f" of API group {group}" if group else "")
+        for (group, resource, _), found in verbs.items()
     )
-    sentence = f"{account.program} lacks the permission to {permission.verb} {permission.resource}{group} {scope}"
-    if permission.needed:
-        return problem(sentence, *commands)
-    return warning(f"{sentence}, so it reports less", *commands)
-
-
-def _for_kubectl(permission: Permission) -> str:
-    """Return the resource in the form of ``kubectl create role``: RESOURCE.GROUP/SUBRESOURCE."""
-    name, slash, subresource = permission.resource.partition("/")
-    return f"{name}.{permission.group}{slash}{subresource}" if permission.group else permission.resource
+    scope = f"in namespace {namespace}" if namespace else "in the whole cluster"
+    report = problem if any(each.needed for each in lacking) else warning
+    effect = "" if any(each.needed for each in lacking) else ", so it reports less"
+    if account.name == "default":
+        sentence = (
+            f"{account.program} runs without a service account of its own, and the account of all such pods lacks"
+            f" permissions {scope} that it needs: {named}{effect}"
+        )
+        install = INSTALL if account.program is EXTENDER else INSTALL_PLUGIN
+        return report(sentence, install, expected="serviceAccountName in the spec of its pods", found="none")
+    rules = [
+        {"apiGroups": [group], "resources": [resource], "verbs": found} | ({"resourceNames": [name]} if name else {})
+        for (group, resource, name), found in verbs.items()
+    ]
+    kind = "Role" if namespace else "ClusterRole"
+    metadata = {"name": f"{account.name}-needs"} | ({"namespace": namespace} if namespace else {})
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules}
+    bind = [f"--{kind.lower()}={account.name}-needs", f"--serviceaccount={account.namespace}:{account.name}"]
+    return report(
+        f"{account.program} lacks permissions {scope}: {named}{effect}",
+        f"{command('echo', msgspec.json.encode(role).decode())} | kubectl apply --filename=-",
+        kubectl("create", f"{kind.lower()}binding", f"{account.name}-needs", *bind, namespace=namespace),
+    )
 
 
 CHECKS = (Check(name="permissions", title="permissions in the cluster", findings=check_accounts, gather=_gather),)

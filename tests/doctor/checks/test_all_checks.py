@@ -41,6 +41,23 @@ def test_long_texts_are_cut() -> None:
         assert "\x1b" not in shown
 
 
+def test_findings_that_say_the_same_of_several_objects_are_one_block() -> None:
+    nodes = tuple(seen_node(f"gpu-{number}", resources={"i915": "0"}) for number in range(56))
+    seen = snapshot(nodes=nodes, pods=(), calls=(), schedulers=())
+    found = all_findings(seen)
+    short, long = (as_text(seen, found, show_all=each, colours=False, width=500) for each in (False, True))
+    fault = "node gpu-0, node gpu-1, node gpu-2 and 53 more: it has labels about cards, but kubelet does not offer any"
+    assert fault in " ".join(short.split())
+    assert short.count("it has labels about cards, but kubelet does not offer any") == 1
+    assert long.count("it has labels about cards, but kubelet does not offer any") == 56
+    assert len(short.splitlines()) < 60 < len(long.splitlines())
+    total = f"{sum(each.level is Level.PROBLEM for each in found)} problems, "
+    assert total in short
+    assert total in long
+    assert "gas doctor --verbose shows each" in short
+    assert "--verbose" not in long
+
+
 TEXTS = st.text(max_size=80) | st.sampled_from(
     ["0.1", "Z1", "card0", "card0=i915:1", "-1", "9" * 40, "1e400", "\x1b[2J"]
 )
