@@ -86,12 +86,17 @@ def test_every_alert_says_what_is_wrong_and_where_to_look() -> None:
     for rule in read(ALERTS)[0]["spec"]["groups"]:
         for alert in rule["rules"]:
             assert alert["labels"]["severity"] in ("critical", "warning", "info")
-            assert alert["annotations"].keys() == {"summary", "description"}
+            assert alert["annotations"].keys() == {"summary", "description", "runbook_url"}
 
 
-def test_the_page_on_operation_has_exactly_the_alerts() -> None:
+def test_the_page_on_operation_has_exactly_the_alerts_and_their_runbooks() -> None:
     page = (ROOT / "docs/operate.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `(GAS\w+)`", page, re.MULTILINE)) == {rule["alert"] for rule in _rules()}
+    rows = dict(re.findall(r"^\| `(GAS\w+)` \|.*\|(.*)\|$", page, re.MULTILINE))
+    links = {name: re.search(r"\]\((.*)\)", cell) for name, cell in rows.items()}
+    runbooks = {name: f"docs/{link[1] if link else 'operate.md#alerts'}" for name, link in links.items()}
+    (rule,) = read(ALERTS)
+    alerts = [alert for group in rule["spec"]["groups"] for alert in group["rules"]]
+    assert {alert["alert"]: alert["annotations"]["runbook_url"] for alert in alerts} == runbooks
 
 
 def test_panels_do_not_cover_each_other() -> None:

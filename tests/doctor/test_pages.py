@@ -1,12 +1,10 @@
-"""The pages on the doctor, security and operation keep up with the code and with what is deployed."""
+"""The page on the doctor keeps up with the code and with what is deployed."""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
-
-import yaml
 
 from gas.doctor.all_parts import TITLES
 from gas.doctor.findings import Level
@@ -15,8 +13,6 @@ from tests.doctor.snapshots import configuration, entry, findings, gpu_pod, sche
 
 ROOT = Path(__file__).parents[2]
 DOCTOR = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
-OPERATE = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
-ALERTS = yaml.safe_load((ROOT / "deploy/components/monitoring/alerts.yaml").read_text(encoding="utf-8"))
 
 
 def first_cells(page: str) -> list[str]:
@@ -57,11 +53,6 @@ def test_the_examples_on_the_page_are_real_findings() -> None:
         found[-1].message
         in json.loads(re.findall(r"```json\n(.*?)```", DOCTOR, re.DOTALL)[0])["findings"][0]["message"]
     )
-
-
-def test_the_page_on_operation_has_exactly_the_alerts_that_are_deployed() -> None:
-    deployed = {rule["alert"] for group in ALERTS["spec"]["groups"] for rule in group["rules"]}
-    assert {each for each in first_cells(OPERATE) if each.startswith("GAS")} == deployed
 
 
 def test_the_doctor_recommends_only_overlays_that_exist() -> None:

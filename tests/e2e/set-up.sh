@@ -31,6 +31,7 @@ debian_programs=(
     "nsenter util-linux"
     "buildah buildah"
     "debootstrap debootstrap"
+    "shellcheck shellcheck"
     "gcc gcc"
     "chromium chromium"
     "/usr/lib/cni/loopback containernetworking-plugins"
@@ -150,7 +151,7 @@ fetch_files() {
 # Without the version flags, the programs of Kubernetes report v0.0.0-master. Go ignores flags for variables that a program
 # does not have. Programs of this repository have no version.
 build_component() {
-    local name=$1 directory=$2 packages version major minor versions= kubernetes=k8s.io/component-base/version
+    local name=$1 directory=$2 packages version major minor versions='' kubernetes=k8s.io/component-base/version
     local unfinished=$directory.unfinished
     rm -rf "$unfinished"
     mkdir "$unfinished"
@@ -185,7 +186,7 @@ build_base() {
     root=$(mktemp -d)
     run_step "making the base of the image, Debian $suite (a minute)" debootstrap --variant=minbase "$suite" "$root"
     rm -rf "$root"/var/cache/apt/*.bin "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/* \
-        "$root"/var/log/* "$root"/usr/share/{man,info,locale}/* "$root"/dev/*
+        "${root:?}"/var/log/* "$root"/usr/share/{man,info,locale}/* "${root:?}"/dev/*
     find "$root/usr/share/doc" ! -type d ! -name copyright -delete
     find "$root/usr/share/doc" -type d -empty -delete
     run_step "packing it" tar --directory "$root" --numeric-owner --create --file "$archive.unfinished" .
@@ -197,6 +198,7 @@ build_base() {
 fetch_prometheus() {
     local aside
     aside=$(mktemp -d)
+    # shellcheck disable=SC2016 # sh expands it
     run_step "fetching Prometheus" sh -c 'cd "$1" && apt-get download prometheus && dpkg-deb --extract prometheus_*.deb .' \
         - "$aside"
     mv "$aside"/usr/bin/{promtool,prometheus} "$cache"
@@ -210,6 +212,7 @@ fetch_drm_headers() {
     package=$(apt-cache search --names-only '^linux-headers-[0-9].*-common$' | cut -d' ' -f1 | sort -V | tail -n 1)
     [ -n "$package" ] || fail "no package linux-headers-*-common is known; run apt-get update"
     aside=$(mktemp -d)
+    # shellcheck disable=SC2016 # sh expands it
     run_step "fetching the headers of graphics drivers from $package" \
         sh -c 'cd "$1" && apt-get download "$2" && dpkg-deb --extract ./*.deb .' - "$aside" "$package"
     mv "$aside"/usr/src/linux-headers-*/include/uapi/drm "$cache/drm-headers"
@@ -267,4 +270,4 @@ done
 [ -e "$cache/prometheus" ] || fetch_prometheus
 [ -e "$cache/drm-headers" ] || fetch_drm_headers
 directory=$(where_it_is)
-say "ready: $(ls "$directory" | paste -sd' ') in $directory"
+say "ready: $(find "$directory" -mindepth 1 -printf '%f\n' | sort | paste -sd' ') in $directory"

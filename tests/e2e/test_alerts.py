@@ -47,6 +47,7 @@ HEALTHY = [
     series("gas_extender_ready", "0x120", pod="b"),
     series("gas_extender_leader", "1x120", pod="a"),
     series("gas_extender_leader", "0x120", pod="b"),
+    series("gas_extender_longest_wait_seconds", "0+30x120", namespace="a", reason="amount-does-not-fit"),
     series("gas_extender_unannotated_gpu_pods", "0x120", pod="a"),
     series("gas_extender_unreadable_annotations", "0x120", pod="a"),
     series("gas_extender_search_limit_hits_total", "5x120", pod="a"),
@@ -73,6 +74,10 @@ HEALTHY = [
 
 FAULTS: list[tuple[str, dict[str, str]]] = [
     ("GASExtenderDecidesNothing", series("gas_extender_ready", "0x120", pod="a")),
+    (
+        "GASPodsWaitLong",
+        series("gas_extender_longest_wait_seconds", "3590+60x120", namespace="a", reason="amount-does-not-fit"),
+    ),
     ("GASTwoExtendersDecide", series("gas_extender_leader", "1x120", pod="b")),
     ("GASPodsWithoutCards", series("gas_extender_unannotated_gpu_pods", "2x120", pod="a")),
     ("GASBooksAndAnnotationsDiffer", series("gas_extender_unreadable_annotations", "1x120", pod="a")),
