@@ -4,7 +4,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: demo test e2e check format bench simulate lock protos reference manifest picture screenshots clean
+# For `make image` and `make release`.
+IMAGE ?= gas:0.1.0
+REGISTRY ?= registry.example
+URL ?= https://$(REGISTRY)/kubectl-gas.tar.gz
+
+.PHONY: build image release demo test e2e check format bench simulate lock protos reference manifest picture screenshots clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/python -m sandbox $(ARGS)
@@ -60,6 +65,20 @@ screenshots: $(VENV)/.dev
 # Write deploy/gas.yaml, the one file to apply, from the overlay `both`.
 manifest: $(VENV)/.runtime
 	@$(BIN)/python -m scripts.manifest
+
+# Build the wheel, in dist/.
+build: $(VENV)/.runtime
+	@$(BIN)/python -m pip wheel --quiet --no-index --no-deps --no-build-isolation --wheel-dir dist .
+
+# Build the image with buildah, podman or docker. TO=push pushes it to the registry in IMAGE, TO=load imports it into the
+# containerd of this machine, and TO=gas.tar writes an archive.
+image:
+	@$(PYTHON) -m scripts.image $(IMAGE) $(TO)
+
+# Write image, chart, wheel and what krew needs into dist/release. Nothing is pushed.
+release: $(VENV)/.runtime
+	@rm -rf dist/release
+	@$(BIN)/python -m scripts.release $(REGISTRY) $(URL) dist/release
 
 # Generate the code of kubelet's gRPC interfaces from the proto files beside it.
 protos: $(VENV)/.dev

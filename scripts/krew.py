@@ -11,6 +11,7 @@ import hashlib
 import io
 import sys
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from gas.daemon.command import own_version
@@ -19,13 +20,12 @@ ROOT = Path(__file__).parents[1]
 FILES = {"kubectl-gas": (ROOT / "deploy/krew/kubectl-gas", 0o755), "LICENSE": (ROOT / "LICENSE", 0o644)}
 
 
-def archive() -> bytes:
-    """Return the archive: the same bytes for the same files."""
+def archive(files: Mapping[str, tuple[bytes, int]]) -> bytes:
+    """Return an archive of these contents and modes by name: the same bytes for the same files."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for name, (file, mode) in FILES.items():
+        for name, (text, mode) in sorted(files.items()):
             entry = tarfile.TarInfo(name)
-            text = file.read_bytes()
             entry.size, entry.mode = len(text), mode
             tar.addfile(entry, io.BytesIO(text))
     return gzip.compress(content.getvalue(), mtime=0)
@@ -66,7 +66,11 @@ def main() -> None:
         sys.exit("python -m scripts.krew: expected a URL that begins with https:// and a directory")
     url, directory = sys.argv[1], Path(sys.argv[2])
     directory.mkdir(parents=True, exist_ok=True)
-    content = archive()
+    write(url, directory)
+
+
+def write(url: str, directory: Path) -> None:
+    content = archive({name: (file.read_bytes(), mode) for name, (file, mode) in FILES.items()})
     (directory / "kubectl-gas.tar.gz").write_bytes(content)
     (directory / "gas.yaml").write_text(manifest(url, hashlib.sha256(content).hexdigest()), encoding="utf-8")
 

@@ -24,7 +24,7 @@ from tests.e2e.programs import ProgramError
 from tests.e2e.release import selected_release
 from tests.e2e.waiting import wait_for
 
-NAMESPACE = "gpu"
+NAMESPACE = "gas-system"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 _NOT_THE_CHARTS = ("Event", "Lease")

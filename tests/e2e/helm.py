@@ -32,7 +32,7 @@ class Helm:
     def __init__(self, program: Path, kubeconfig: Path, directory: Path) -> None:
         self._program = program
         self._kubeconfig = kubeconfig
-        self._directory = directory
+        self.directory = directory
         homes = {f"HELM_{name}_HOME": str(directory / f"helm-{name.lower()}") for name in ("CACHE", "CONFIG", "DATA")}
         self._env = {**os.environ, **homes}
 
@@ -43,7 +43,7 @@ class Helm:
         """
         command = [str(self._program), f"--kubeconfig={self._kubeconfig}", *arguments]
         if values is not None:
-            file = self._directory / "values.yaml"
+            file = self.directory / "values.yaml"
             file.write_text(values)
             command.append(f"--values={file}")
         done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=self._env)

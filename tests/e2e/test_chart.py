@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shlex
 import shutil
@@ -17,18 +18,19 @@ import yaml
 from cryptography import x509
 
 from configurator.flags import parse_flags
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, write_tree
 from tests.deploy.manifests import arguments
 from tests.e2e.chart_cluster import NAMESPACE, PODS, ChartCluster
-from tests.e2e.deployed import DEPLOY, refused
+from tests.e2e.deployed import DEPLOY, plugin_with_cards, refused
 from tests.e2e.helm import CHART, PAGE, documented_values, objects
-from tests.e2e.images import write_program_image
+from tests.e2e.images import BUSYBOX, write_program_image
 from tests.e2e.kube_api import KubeApi, Object, RefusedError, refusal
 from tests.e2e.kubectl import follow
 from tests.e2e.node_cell import NodeCell, running_node
-from tests.e2e.pods import cards_of, container, pod
+from tests.e2e.pods import cards_of, container, get_pod, pod
 from tests.e2e.ports import free_port
 from tests.e2e.programs import ProgramError, running
-from tests.e2e.project_image import built_image
+from tests.e2e.project_image import REPOSITORY, built_image
 from tests.e2e.release import pinned_version
 from tests.e2e.waiting import wait_for
 
@@ -62,6 +64,8 @@ def machine(chart: ChartCluster) -> Iterator[NodeCell]:
     """A real node with the images of the project and of kube-scheduler, by the names that the chart gives them."""
     with running_node(chart.binaries, chart.api) as node:
         node.containerd.import_image(built_image(chart.binaries).archive)
+        node.containerd.tag_image("docker.io/library/gas:0.1.0", "registry.example/gas:0.1.0")
+        node.containerd.tag_image(BUSYBOX.name, "docker.io/library/busybox:1.37")
         version = chart.api.get("/version")["gitVersion"]
         archive = node.directory / "kube-scheduler.tar"
         write_program_image(archive, f"registry.k8s.io/kube-scheduler:{version}", chart.binaries / "kube-scheduler")
@@ -251,7 +255,7 @@ def test_a_secret_that_exists_already_is_not_overwritten(chart: ChartCluster) ->
     secrets = f"/api/v1/namespaces/{NAMESPACE}/secrets"
     chart.api.create(secrets, {"metadata": {"name": "extender-secret"}, "data": {"tls.crt": "bm9uZQ=="}})
     before = chart.everything()
-    with pytest.raises(ProgramError, match='Secret "extender-secret" in namespace "gpu" exists and cannot be imported'):
+    with pytest.raises(ProgramError, match='Secret "extender-secret" in namespace "gas-system" exists and cannot'):
         chart.install("install", values=DOCUMENTED["job"])
     assert chart.secret("extender-secret") == {"tls.crt": b"none"}
     assert chart.everything() == before
@@ -271,11 +275,12 @@ def test_the_commands_of_the_page(chart: ChartCluster, tmp_path: Path) -> None:
     before = chart.everything()
 
     assert "gas-configurator --url=" in follow(install, checkout, env)
-    plugin = chart.api.get("/apis/apps/v1/namespaces/default/daemonsets/gas-plugin")
+    daemonset = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/gas-plugin"
+    plugin = chart.api.get(daemonset)
     (running,) = plugin["spec"]["template"]["spec"]["containers"]
     assert (running["image"], running["args"]) == ("registry.example/gas:0.1.0", ["--shared-dev-num=10"])
     assert "Rollback was a success" in follow(go_on, checkout, env)
-    with _rolled_out(chart.api, "/apis/apps/v1/namespaces/default/daemonsets/gas-plugin"):
+    with _rolled_out(chart.api, daemonset):
         assert 'release "gas" uninstalled' in follow(uninstall, checkout, env)
     assert chart.everything() == before
 
@@ -287,6 +292,8 @@ def test_the_commands_of_the_page(chart: ChartCluster, tmp_path: Path) -> None:
     uid = chart.api.get(deployment)["metadata"]["uid"]
     with pytest.raises(ProgramError, match="exists and cannot be imported into the current release"):
         chart.helm.run("install", "gas", str(CHART), "--namespace=default")
+    with pytest.raises(ProgramError, match="exists and cannot be imported into the current release"):
+        follow(install, checkout, env)  # a new user's namespace: no second extender beside the first one
     follow(take_over, checkout, env)
     taken = chart.api.get(deployment)
     assert (taken["metadata"]["uid"], taken["spec"]["replicas"]) == (uid, 1)
@@ -330,6 +337,13 @@ def test_the_notes_bring_made_certificates_to_a_static_pod(chart: ChartCluster, 
     _look_at_commands(chart.install("install", "--dry-run=server", values=DOCUMENTED[name]))
 
 
+def three_commands() -> list[str]:
+    """Return the commands that take a new user from a clone to a pod on its card."""
+    page = (REPOSITORY / "docs/install.md").read_text().partition("## Three commands\n")[2]
+    (block,) = re.findall(r"^```sh\n(.*?)^```$", page.partition("\n## ")[0], re.DOTALL | re.MULTILINE)
+    return [each.strip() for each in re.split(r"^(?=make |helm |kubectl )", block, flags=re.MULTILINE) if each]
+
+
 class Running:
     """The release with a second scheduler, its pods running on the node."""
 
@@ -345,15 +359,33 @@ class Running:
             }
         )
         self.seconds: dict[str, float] = {}
+        programs = chart.helm.directory / "bin"
+        programs.mkdir()
+        for program in ("helm", "kubectl"):
+            (programs / program).symlink_to(chart.binaries / program)
+        buildah = programs / "buildah"
+        buildah.write_text('#!/bin/sh\necho "not run, because there is no registry: buildah $*"\n')
+        buildah.chmod(0o755)
+        self.env = {
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "KUBECONFIG": str(chart.kubectl.kubeconfig),
+            "HOME": str(chart.helm.directory),
+        }
 
     def start(self) -> None:
         """Extender and scheduler first, so that they have to wait for their certificates."""
         chart, machine = self.chart, self.machine
         self.before = chart.everything()
-        notes = chart.install("install", values=self.values)
+        values = chart.helm.directory / "ports.yaml"
+        values.write_text(self.values)
+        _, install, _ = three_commands()
+        notes = follow(f"{install} --values={values}", REPOSITORY, self.env)
         assert "schedulerName: gas-scheduler" in notes
         started = time.monotonic()
-        for name, hosts in (("gpu-aware-scheduling", ()), ("gas-scheduler", ("gas-service.gpu.svc.cluster.local",))):
+        for name, hosts in (
+            ("gpu-aware-scheduling", ()),
+            ("gas-scheduler", ("gas-service.gas-system.svc.cluster.local",)),
+        ):
             template = chart.workload("deployments", name)["spec"]["template"]
             chart.run(chart.runnable(template, name, hosts=hosts), machine)
         wait_for("kubelet looks for the certificates", lambda: self._misses("gpu-aware-scheduling"))
@@ -406,7 +438,7 @@ def test_the_certificates_are_for_the_service_and_for_the_scheduler_alone(releas
     names = x509.load_pem_x509_certificate(serving["tls.crt"]).extensions.get_extension_for_class(
         x509.SubjectAlternativeName
     )
-    assert "gas-service.gpu.svc.cluster.local" in names.value.get_values_for_type(x509.DNSName)
+    assert "gas-service.gas-system.svc.cluster.local" in names.value.get_values_for_type(x509.DNSName)
     assert serving["ca.crt"] == client["ca.crt"] == authority["tls.crt"]
     assert release.said.count("a new") == 3
 
@@ -460,12 +492,38 @@ def test_the_plugin_may_change_its_own_node_only_in_this_namespace_too(release: 
         stolen.merge("/api/v1/nodes/n1/status", {"metadata": {"labels": {"gpu.intel.com/cards": "card0"}}})
 
 
+def test_three_commands_lead_to_a_pod_on_its_card(release: Running) -> None:
+    """The second one has installed the release. There is no controller, so the test makes the plugin's pod."""
+    chart, machine = release.chart, release.machine
+    image, _, create = three_commands()
+    assert "buildah push registry.example/gas:0.1.0" in follow(image, REPOSITORY, release.env)
+    cards = machine.directory / "tree"
+    write_tree(cards, fake_gpus(FLEX_170, 1), character_devices=True)
+    started = time.monotonic()
+    plugin = chart.runnable(chart.workload("daemonsets", "gas-plugin")["spec"]["template"], "plugin")
+    chart.run(plugin_with_cards(plugin, free_port(), machine, cards), machine)
+    chart.wait_until_ready("plugin", machine, since=started)
+    ready = time.monotonic() - started
+    follow(create, REPOSITORY, release.env)
+    placed = wait_for(
+        "the pod has run",
+        lambda: found if (found := get_pod(chart.api, "with-a-card"))["status"]["phase"] == "Succeeded" else None,
+        seconds=60,
+        every=0.05,
+    )
+    print(f"the plugin is ready after {ready:.1f} s, the pod has run after {time.monotonic() - started:.1f} s")
+    assert placed["spec"]["nodeName"] == machine.name
+    assert machine.log(placed, "main").split() == ["by-path", "card0", "renderD128"]
+    for path in ("/api/v1/namespaces/default/pods/with-a-card", f"{PODS}/plugin"):
+        chart.api.delete(path, gracePeriodSeconds="0")
+
+
 def test_clean_up_takes_off_the_node_what_the_plugin_has_written(release: Running) -> None:
     chart, machine = release.chart, release.machine
     path = f"/api/v1/nodes/{machine.name}"
     chart.api.merge(f"{path}/status", {"metadata": {"labels": {"gpu.intel.com/gpu-numbers": "0.1", "other": "stays"}}})
     notes = chart.install("upgrade", "--set", "plugin.cleanUp=true", values=release.values)
-    assert "helm uninstall --namespace=gpu gas" in notes
+    assert "helm uninstall --namespace=gas-system gas" in notes
     cleaning = chart.runnable(chart.workload("daemonsets", "gas-plugin")["spec"]["template"], "cleaning")
     # The machine may have no /dev/dri, and shall not be given any.
     cleaning["spec"]["volumes"] = [each for each in cleaning["spec"]["volumes"] if each["name"] != "dri"]

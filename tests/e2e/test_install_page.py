@@ -1,4 +1,4 @@
-"""The install page, from its first command to its last, as an administrator of a kubeadm control plane follows it.
+"""The install page, step by step to its end, as an administrator of a kubeadm control plane follows it.
 
 The commands are read from the page and run in the page's order, in one shell, on a node whose ``/etc`` and ``/opt`` are
 its own. kube-apiserver, kubelet, containerd, and the kube-scheduler of the manifest that kubeadm wrote are real. What
@@ -40,7 +40,7 @@ from tests.e2e.ports import own_address
 from tests.e2e.programs import running
 from tests.e2e.project_image import REPOSITORY, built_image
 
-PAGE = (REPOSITORY / "docs/install.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs/install.md").read_text(encoding="utf-8").partition("\n## Step by step")[2]
 SERVICE = "gas-service.default.svc.cluster.local"
 IMAGE = "registry.example/gas:0.1.0"
 CHECKOUT = (

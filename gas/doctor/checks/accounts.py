@@ -27,7 +27,11 @@ from gas.plugin.flags import WriteNode
 
 ACCOUNTS = "accounts"
 
-EXTENDER_ACCOUNTS = (("default", "gas-extender"), ("default", "gpu-aware-scheduling-service-account"))
+EXTENDER_ACCOUNTS = (
+    ("default", "gas-extender"),
+    ("default", "gpu-aware-scheduling-service-account"),
+    ("gas-system", "gpu-aware-scheduling-service-account"),
+)
 """Namespace and name of the accounts that the installations create.
 
 Without an extender's pod, the first that exists is checked.

@@ -51,7 +51,7 @@ def check_extender(snapshot: Snapshot) -> Iterator[Finding]:
     for call in snapshot.calls:
         if isinstance(call.service, ServiceSeen):
             yield from about(f"service {call.service.namespace}/{call.service.name}", _service_behind(call.service))
-        yield from about(call.entry.url_prefix, _response(call))
+        yield from about(call.entry.url_prefix, _response(call, kubectl_extender(snapshot, "logs")))
 
 
 def _pods(snapshot: Snapshot) -> Iterator[Finding]:
@@ -98,7 +98,15 @@ def _service_behind(service: ServiceSeen) -> Iterator[Finding]:
         )
 
 
-def _response(call: Call) -> Iterator[Finding]:
+def kubectl_extender(snapshot: Snapshot, *words: str) -> str:
+    """Return a kubectl command about the extender's Deployment, whose name is its pod's without the last two parts."""
+    namespace, name = "default", "gpu-aware-scheduling"
+    for pod, _ in snapshot.running(EXTENDER)[:1]:
+        namespace, name = pod.metadata.namespace or "default", pod.metadata.name.rsplit("-", 2)[0]
+    return kubectl(*words, f"deployment/{name}", namespace=namespace)
+
+
+def _response(call: Call, logs: str) -> Iterator[Finding]:
     """Judge the call. Without a connection, the extender may still be reachable from the scheduler's machine."""
     if not call.connected:
         sentence = f"the extender cannot be reached: {call.failure}"
@@ -116,7 +124,7 @@ def _response(call: Call) -> Iterator[Finding]:
     elif call.reply.error:
         yield problem(
             f"reached at {call.connected}, but it does not decide",
-            "kubectl --namespace=default logs deployment/gpu-aware-scheduling",
+            logs,
             expected="a decision about a filter request",
             found=call.reply.error,
         )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 
 from gas.doctor.check import Check
+from gas.doctor.checks.extender import kubectl_extender
 from gas.doctor.checks.rebuilt_ledger import RebuiltLedger, rebuild_ledger
 from gas.doctor.findings import Finding, Unseen, about, kubectl_pod, not_seen, ok, problem, unknown, warning
 from gas.doctor.gpus import DryPod, dry_pod_for
@@ -156,7 +157,8 @@ def _decisions(snapshot: Snapshot, count: int, room: int) -> Iterator[Finding]:
     for call in snapshot.calls:
         if call.reply is not None and not call.reply.error:
             is_decided = True
-            yield _decision(call.reply, call.entry.url_prefix, count, room)
+            restart = kubectl_extender(snapshot, "rollout", "restart")
+            yield _decision(call.reply, call.entry.url_prefix, count, room, restart)
     if not is_decided:
         is_here = any(call.scheduler.is_here for call in snapshot.calls)
         yield unknown(
@@ -166,7 +168,7 @@ def _decisions(snapshot: Snapshot, count: int, room: int) -> Iterator[Finding]:
         )
 
 
-def _decision(reply: Reply, extender: str, count: int, room: int) -> Finding:
+def _decision(reply: Reply, extender: str, count: int, room: int, restart: str) -> Finding:
     if reply.passed:
         return ok(f"{len(reply.passed)} of {count} nodes pass the filter of {extender}")
     reasons = Counter(reply.failed.values()).most_common(3)
@@ -180,7 +182,7 @@ def _decision(reply: Reply, extender: str, count: int, room: int) -> Finding:
         )
     return problem(
         f"the extender refuses every node, although by the annotations in the cluster {room} have room",
-        "kubectl --namespace=default rollout restart deployment gpu-aware-scheduling",
+        restart,
         expected="a node that passes",
         found=listed or "no reason",
     )
