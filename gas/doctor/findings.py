@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Generic, Literal, TypeVar
 
 from gas.cluster.errors import Forbidden
-from gas.objects.stored import Pod
 from gas.values.errors import GasError
 
 T = TypeVar("T")
@@ -116,27 +114,3 @@ async def probe(request: Awaitable[T]) -> T | Unseen:
         return Unseen(str(error), "gas doctor --kubeconfig=FILE   # of a user with this permission")
     except GasError as error:
         return Unseen(str(error), "gas doctor   # again, once the API server responds")
-
-
-def command(*words: str, note: str = "") -> str:
-    """Return a command to copy into a shell, with every word quoted. ``note`` is a step that no command can do."""
-    return shlex.join(words) + (f"   # {note}" if note else "")
-
-
-def kubectl(*words: str, namespace: str | None = None, note: str = "") -> str:
-    return command("kubectl", *((f"--namespace={namespace}",) if namespace else ()), *words, note=note)
-
-
-def kubectl_pod(pod: Pod, *words: str, note: str = "") -> str:
-    """Return a kubectl command about a pod, its name at the end: ``kubectl --namespace=NS delete pod NAME``."""
-    return kubectl(*words, pod.metadata.name, namespace=pod.metadata.namespace or "default", note=note)
-
-
-def kubectl_daemonset(pod: Pod, *words: str, note: str = "") -> str:
-    """Return a kubectl command about the DaemonSet that owns a pod, whose name is the pod's without the last part."""
-    name = pod.metadata.name.rpartition("-")[0] or pod.metadata.name
-    return kubectl(*words, "daemonset", name, namespace=pod.metadata.namespace or "default", note=note)
-
-
-def kubectl_pods_on(node: str, note: str = "") -> str:
-    return kubectl("get", "pods", "--all-namespaces", f"--field-selector=spec.nodeName={node}", note=note)

@@ -11,7 +11,8 @@ from pathlib import Path, PurePosixPath
 
 from gas.cluster.credentials import DEFAULT_KUBECONFIG, Credentials, find_credentials, is_in_a_cluster
 from gas.cluster.errors import NoCluster
-from gas.doctor.findings import Unseen, command
+from gas.doctor import fix
+from gas.doctor.findings import Unseen
 
 ETC_KUBERNETES = PurePosixPath("/etc/kubernetes")
 LARGEST_FILE = 1024 * 1024
@@ -60,7 +61,7 @@ class HostFiles:
         try:
             mode = os.fstat(descriptor).st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
-                return Unseen(f"{file}: expected a file, found {kind_of(mode)}", command("ls", "-ld", str(file)))
+                return Unseen(f"{file}: expected a file, found {kind_of(mode)}", fix.command("ls", "-ld", str(file)))
             content = _all_of(descriptor, time.monotonic() + self._patience)
         except OSError as error:
             return Unseen(f"{file} cannot be read: {error.strerror}", AS_ROOT)
@@ -68,10 +69,11 @@ class HostFiles:
             os.close(descriptor)
         if content is None:
             return Unseen(
-                f"{file} is a pipe whose writer did not finish in {self._patience:g} s", command("ls", "-l", str(file))
+                f"{file} is a pipe whose writer did not finish in {self._patience:g} s",
+                fix.command("ls", "-l", str(file)),
             )
         if len(content) > LARGEST_FILE:
-            return Unseen(f"{file} is larger than {LARGEST_FILE} bytes", command("ls", "-l", str(file)))
+            return Unseen(f"{file} is larger than {LARGEST_FILE} bytes", fix.command("ls", "-l", str(file)))
         return content
 
 

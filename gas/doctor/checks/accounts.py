@@ -12,10 +12,11 @@ from gas.cluster.connection import ApiServer
 from gas.cluster.objects import decode_object, get_object
 from gas.daemon.flags import UsageError
 from gas.daemon.permissions import Permission, permissions_on
+from gas.doctor import fix
 from gas.doctor.check import Check, Sources
 from gas.doctor.checks.extender import INSTALL
 from gas.doctor.checks.plugins import INSTALL_PLUGIN
-from gas.doctor.findings import Finding, Unseen, about, command, kubectl, ok, probe, problem, unknown, warning
+from gas.doctor.findings import Finding, Unseen, about, ok, probe, problem, unknown, warning
 from gas.doctor.objects import AccessReview, AnyObject
 from gas.doctor.programs import EXTENDER, PLUGIN, Program, flag_value, flag_values, is_on
 from gas.doctor.snapshot import Snapshot
@@ -171,8 +172,8 @@ def _lacking(account: Account, namespace: str, lacking: list[Permission]) -> Fin
     bind = [f"--{kind.lower()}={account.name}-needs", f"--serviceaccount={account.namespace}:{account.name}"]
     return report(
         f"{account.program} lacks permissions {scope}: {named}{effect}",
-        f"{command('echo', msgspec.json.encode(role).decode())} | kubectl apply --filename=-",
-        kubectl("create", f"{kind.lower()}binding", f"{account.name}-needs", *bind, namespace=namespace),
+        f"{fix.command('echo', msgspec.json.encode(role).decode())} | kubectl apply --filename=-",
+        fix.kubectl("create", f"{kind.lower()}binding", f"{account.name}-needs", *bind, namespace=namespace),
     )
 
 

@@ -20,20 +20,9 @@ from configurator.certificates import (
     read_first_certificate,
     serves,
 )
+from gas.doctor import fix
 from gas.doctor.check import Check
-from gas.doctor.findings import (
-    Finding,
-    Unseen,
-    about,
-    command,
-    kubectl,
-    kubectl_pod,
-    not_seen,
-    ok,
-    problem,
-    unknown,
-    warning,
-)
+from gas.doctor.findings import Finding, Unseen, about, not_seen, ok, problem, unknown, warning
 from gas.doctor.programs import EXTENDER, ORIGINAL_EXTENDER
 from gas.doctor.snapshot import Call, ServiceSeen, Snapshot
 
@@ -63,8 +52,8 @@ def _pods(snapshot: Snapshot) -> Iterator[Finding]:
         pod = ours[0][0]
         yield problem(
             "an extender is running, but none is ready, so no GPU pod is placed",
-            kubectl_pod(pod, "describe", "pod"),
-            kubectl_pod(pod, "logs"),
+            fix.pod(pod, "describe", "pod"),
+            fix.pod(pod, "logs"),
             where=f"pod {pod.key}",
             expected="condition Ready",
             found=f"phase {pod.status.phase if pod.status else 'unknown'}, not ready",
@@ -76,7 +65,7 @@ def _pods(snapshot: Snapshot) -> Iterator[Finding]:
         place = "runs beside gas-extender, but only one of them may decide" if ours else "runs instead of gas-extender"
         yield warning(
             f"Intel's GPU Aware Scheduling {place}",
-            kubectl(*scale, namespace=pod.metadata.namespace) if ours else INSTALL,
+            fix.kubectl(*scale, namespace=pod.metadata.namespace) if ours else INSTALL,
             where=f"pod {pod.key}",
         )
 
@@ -92,7 +81,7 @@ def _service_behind(service: ServiceSeen) -> Iterator[Finding]:
     elif not service.ready:
         yield problem(
             "kube-scheduler calls this Service, but it has no ready extender behind it",
-            kubectl("describe", "service", service.name, namespace=service.namespace),
+            fix.kubectl("describe", "service", service.name, namespace=service.namespace),
             expected="at least one ready endpoint",
             found="none",
         )
@@ -103,7 +92,7 @@ def kubectl_extender(snapshot: Snapshot, *words: str) -> str:
     namespace, name = "default", "gpu-aware-scheduling"
     for pod, _ in snapshot.running(EXTENDER)[:1]:
         namespace, name = pod.metadata.namespace or "default", pod.metadata.name.rsplit("-", 2)[0]
-    return kubectl(*words, f"deployment/{name}", namespace=namespace)
+    return fix.kubectl(*words, f"deployment/{name}", namespace=namespace)
 
 
 def _response(call: Call, logs: str) -> Iterator[Finding]:
@@ -181,7 +170,7 @@ def _client_certificate(call: Call, certificate: x509.Certificate) -> Iterator[F
     if call.key_mode is not None and call.key_mode & 0o077:
         yield warning(
             "users other than its owner can read kube-scheduler's key, and with it bind pods",
-            command("sudo", "chmod", "0600", key_file),
+            fix.command("sudo", "chmod", "0600", key_file),
             where=key_file,
             expected="mode 0600",
             found=f"mode {call.key_mode:04o}",
@@ -193,7 +182,7 @@ def _server_certificate(call: Call, now: float) -> Iterator[Finding]:
     if certificate is None:
         yield unknown(
             "the server presented no certificate that can be read",
-            command("openssl", "s_client", "-connect", call.connected),
+            fix.command("openssl", "s_client", "-connect", call.connected),
         )
         return
     tls = call.entry.tls_config

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from configurator.scheduler_configuration import CARD_RESOURCES
+from gas.doctor import fix
 from gas.doctor.check import Check
 from gas.doctor.checks.plugins import INSTALL_PLUGIN
-from gas.doctor.findings import Finding, Unseen, about, kubectl, kubectl_pods_on, not_seen, ok, problem, warning
+from gas.doctor.findings import Finding, Unseen, about, not_seen, ok, problem, warning
 from gas.doctor.gpus import gpu_amounts, gpu_nodes, label_writers
 from gas.doctor.snapshot import Snapshot
 from gas.objects.stored import DetailedNode
@@ -49,13 +50,13 @@ def _labels_of(node: DetailedNode, facts: NodeFacts) -> Iterator[Finding]:
         yield problem(
             "no label names its cards, so pods cannot get any of them",
             INSTALL_PLUGIN,
-            kubectl(*label, note="its card numbers, if no plugin writes them"),
+            fix.kubectl(*label, note="its card numbers, if no plugin writes them"),
             expected=f"label {names.GPU_NUMBERS}",
             found="; ".join(facts.problems) or "none",
         )
         return
     for sentence in facts.problems:
-        show = kubectl("get", "node", node.name, "--output=yaml", note="and correct it at its source")
+        show = fix.kubectl("get", "node", node.name, "--output=yaml", note="and correct it at its source")
         yield warning(sentence, show)
     writers = label_writers(node)
     by = ", ".join(sorted(writers)) or "a client that the API server has not recorded"
@@ -90,7 +91,7 @@ def _resources_of(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]
 
 def _counts(node: DetailedNode) -> Iterator[Finding]:
     has, could = gpu_amounts(node), gpu_amounts(node, capacity=True)
-    look = kubectl_pods_on(node.name, "is there a device plugin, is it ready, and what does its log say?")
+    look = fix.pods_on(node.name, "is there a device plugin, is it ready, and what does its log say?")
     resources = {name.removeprefix(names.PREFIX): name for name in CARD_RESOURCES}
     counted = [name for name in resources if has.get(name) or could.get(name)]
     if not counted:
@@ -151,14 +152,16 @@ def _memory(node: DetailedNode, without_memory: dict[str, list[Card]]) -> Iterat
         yield _missing_memory(
             cards,
             unknown,
-            kubectl("describe", "node", node.name, note="the event GPUMemoryUnknown says why"),
+            fix.kubectl("describe", "node", node.name, note="the event GPUMemoryUnknown says why"),
             "# let the plugin open render nodes, see docs/plugin.md, or set GPU_MEMORY_OVERRIDE",
         )
     if cards := without_memory.get(""):
         yield _missing_memory(
             cards,
             f"{unknown}, or they are integrated GPUs, which have none of their own; nothing is wrong with those",
-            kubectl("describe", "node", node.name, note="the event GPUMemoryUnknown names the cards of unknown memory"),
+            fix.kubectl(
+                "describe", "node", node.name, note="the event GPUMemoryUnknown names the cards of unknown memory"
+            ),
             "# if it names a card: let the plugin open render nodes, see docs/plugin.md, or set GPU_MEMORY_OVERRIDE",
             "# if it names none: no step is needed; --deny-ids of gas-plugin leaves integrated GPUs out",
         )
@@ -205,14 +208,14 @@ def _old_label(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
     if others := sorted(set(by_name) - set(inventory.cards)):
         yield warning(
             f"the labels {names.GPU_NUMBERS} and {names.CARDS} disagree; {names.GPU_NUMBERS} counts",
-            kubectl("label", "node", node.name, f"{names.CARDS}-", note="removes the old label"),
+            fix.kubectl("label", "node", node.name, f"{names.CARDS}-", note="removes the old label"),
             expected=", ".join(map(str, inventory.cards)),
             found=", ".join(map(str, others)),
         )
 
 
 def _show(node: DetailedNode, note: str) -> str:
-    return kubectl("get", "node", node.name, "--output=yaml", note=note)
+    return fix.kubectl("get", "node", node.name, "--output=yaml", note=note)
 
 
 CHECKS = (

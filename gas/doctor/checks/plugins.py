@@ -12,21 +12,9 @@ from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiUnavailable, Forbidden
 from gas.cluster.objects import decode_object
+from gas.doctor import fix
 from gas.doctor.check import Check, Sources
-from gas.doctor.findings import (
-    Finding,
-    Unseen,
-    about,
-    kubectl,
-    kubectl_daemonset,
-    kubectl_pod,
-    kubectl_pods_on,
-    not_seen,
-    ok,
-    probe,
-    problem,
-    unknown,
-)
+from gas.doctor.findings import Finding, Unseen, about, not_seen, ok, probe, problem, unknown
 from gas.doctor.gpus import gpu_nodes, is_labelled_by_plugin
 from gas.doctor.objects import KubeletSettings
 from gas.doctor.programs import (
@@ -105,7 +93,7 @@ def _several(plugins: list[NodePlugin]) -> Iterator[Finding]:
         yield problem(
             f"{len(plugins)} device plugins serve the same cards; kubelet uses the one that registered last, so cards"
             " appear and disappear",
-            *(kubectl_daemonset(plugin.pod, "delete") for plugin in plugins[1:]),
+            *(fix.daemonset(plugin.pod, "delete") for plugin in plugins[1:]),
             expected=f"one plugin for {' and '.join(CARD_RESOURCES)}",
             found=", ".join(plugin.pod.key for plugin in plugins),
         )
@@ -120,7 +108,7 @@ def _none(node: DetailedNode) -> Iterator[Finding]:
     yield unknown(
         "a device plugin offers its cards, but none is known among the pods of the node, so it is unknown whether it"
         " obeys annotations",
-        kubectl_pods_on(node.name),
+        fix.pods_on(node.name),
     )
 
 
@@ -130,14 +118,14 @@ def _one(plugin: NodePlugin) -> Finding:
     if not plugin.obeys_annotations:
         return problem(
             "gas-plugin does not obey annotations, so pods get other cards than are booked for them",
-            kubectl_daemonset(plugin.pod, "edit", note="remove --resource-manager=false"),
+            fix.daemonset(plugin.pod, "edit", note="remove --resource-manager=false"),
             expected="--resource-manager=true, the default",
             found="--resource-manager=false",
         )
     if not plugin.pod.is_ready:
         return problem(
             "gas-plugin runs, but is not ready, so kubelet may not be able to allocate every card",
-            kubectl_pod(plugin.pod, "logs"),
+            fix.pod(plugin.pod, "logs"),
         )
     return ok("gas-plugin obeys the annotations of pods")
 
@@ -155,7 +143,7 @@ def _of_intel(plugin: NodePlugin) -> Finding:
         return problem(
             f"Intel's GPU device plugin {release} ignores annotations and writes no labels, so pods get other cards"
             " than are booked for them",
-            kubectl_daemonset(plugin.pod, "delete"),
+            fix.daemonset(plugin.pod, "delete"),
             INSTALL_PLUGIN,
             expected="gas-plugin, or Intel's up to v0.32.1 with -resource-manager",
             found=plugin.container.image or release,
@@ -163,7 +151,7 @@ def _of_intel(plugin: NodePlugin) -> Finding:
     if not plugin.obeys_annotations:
         return problem(
             f"Intel's GPU device plugin {release} obeys annotations only with -resource-manager",
-            kubectl_daemonset(plugin.pod, "edit", note="add -resource-manager to its arguments"),
+            fix.daemonset(plugin.pod, "edit", note="add -resource-manager to its arguments"),
             INSTALL_PLUGIN,
             expected="-resource-manager",
             found=" ".join(plugin.container.args or ()) or "no arguments",
@@ -183,7 +171,7 @@ def check_vocabularies(snapshot: Snapshot) -> Iterator[Finding]:
             reported.add((flag, value))
             yield problem(
                 f"--{flag} is not that of the extender, so pods wait for resources that no node has, or get no cards",
-                kubectl_pod(pod, "describe", "pod", note=f"its owner needs --{flag}={wanted[flag]}"),
+                fix.pod(pod, "describe", "pod", note=f"its owner needs --{flag}={wanted[flag]}"),
                 where=f"pod {pod.key}",
                 expected=wanted[flag],
                 found=value,
@@ -265,22 +253,20 @@ def _with_hints(node: DetailedNode, plugin: NodePlugin, policy: str | Unseen) ->
         return ok(f"{hints}, but all cards are on the same NUMA node")
     if policy == "none":
         return ok(f"{hints}, and the Topology Manager's policy none ignores them")
-    if plugin.program is PLUGIN:
-        fix = kubectl_daemonset(plugin.pod, "edit", note="remove --topology-hints")
-    else:
-        fix = INSTALL_PLUGIN
+    own = plugin.program is PLUGIN
+    remove = fix.daemonset(plugin.pod, "edit", note="remove --topology-hints") if own else INSTALL_PLUGIN
     if isinstance(policy, Unseen):
         path = f"/api/v1/nodes/{node.name}/proxy/configz"
         return unknown(
             f"{hints}, so pods may get other cards than are booked for them, unless the Topology Manager's policy is"
             f" none; the policy could not be read: {policy.why}",
-            kubectl("get", "--raw", path, note="topologyManagerPolicy is the policy"),
-            fix,
+            fix.kubectl("get", "--raw", path, note="topologyManagerPolicy is the policy"),
+            remove,
         )
     return problem(
         f"{hints}, and with them kubelet gives containers only cards of the NUMA node that it chooses, so pods get"
         " other cards than are booked for them, or are rejected",
-        fix,
+        remove,
         expected="no NUMA hints, or the Topology Manager's policy none",
         found=f"NUMA hints, and the policy {policy}",
     )

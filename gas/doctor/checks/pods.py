@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import combinations
 
+from gas.doctor import fix
 from gas.doctor.check import Check
 from gas.doctor.checks.extender import kubectl_extender
 from gas.doctor.checks.rebuilt_ledger import RebuiltLedger, rebuild_ledger
-from gas.doctor.findings import Finding, Unseen, about, kubectl_pod, not_seen, ok, problem, unknown, warning
+from gas.doctor.findings import Finding, Unseen, about, not_seen, ok, problem, unknown, warning
 from gas.doctor.gpus import DryPod, dry_pod_for
 from gas.doctor.snapshot import Reply, Snapshot
 from gas.extender.verdicts import at_once
@@ -64,7 +65,7 @@ def check_pods(snapshot: Snapshot, *, scores_nodes: bool) -> Iterator[Finding]:
         about_pod = checks.pod(pod)
         sentences = [f"no node can ever run it: {about_pod.bad_need}"] if about_pod.bad_need else []
         sentences += [*about_pod.faults, *about_pod.warnings, *at_once(checks.in_cluster(pod, nodes))]
-        found = [warning(sentence, kubectl_pod(pod, "describe", "pod")) for sentence in sentences]
+        found = [warning(sentence, fix.pod(pod, "describe", "pod")) for sentence in sentences]
         yield from about(f"pod {pod.key}", found if about_pod.bad_need else [*found, _waits(pod, names)])
     if len(waiting) > MOST:
         yield ok(f"{len(waiting) - MOST} more wait", where="waiting pods")
@@ -75,10 +76,10 @@ def _bound(count: int, rebuilt: RebuiltLedger, is_checked: Callable[[DetailedPod
     for fault in faults[:MOST]:
         where = f"pod {fault.pod.key} on node {fault.pod.node_name}"
         if fault.is_unbooked:
-            delete = kubectl_pod(fault.pod, "delete", "pod", note="its owner creates a new one")
+            delete = fix.pod(fault.pod, "delete", "pod", note="its owner creates a new one")
             yield problem(fault.sentence, delete, where=where)
         else:
-            yield warning(fault.sentence, kubectl_pod(fault.pod, "describe", "pod"), where=where)
+            yield warning(fault.sentence, fix.pod(fault.pod, "describe", "pod"), where=where)
     if len(faults) > MOST:
         yield problem(
             f"{len(faults) - MOST} more pods have invalid annotations", "gas doctor --node=NAME   # node by node"
@@ -95,7 +96,7 @@ def _overbooked(node: str, rebuilt: RebuiltLedger) -> Iterator[Finding]:
         if over and card in capacity:
             yield problem(
                 "pods hold more than the card has",
-                *(kubectl_pod(pod, "delete", "pod", note="one of them") for pod in rebuilt.holders.get(node, ())[:3]),
+                *(fix.pod(pod, "delete", "pod", note="one of them") for pod in rebuilt.holders.get(node, ())[:3]),
                 where=f"{card} of node {node}",
                 expected=", ".join(f"at most {has.get(name, 0)} {name}" for name in over),
                 found=", ".join(f"{amount} {name}" for name, amount in over.items()),
@@ -114,7 +115,7 @@ def _wrong_company(node: str, rebuilt: RebuiltLedger) -> Iterator[Finding]:
             pods = [pod for pod in rebuilt.holders[node] if pod.key in (one.pod, other.pod)]
             yield warning(
                 f"the exclusion or anti-affinity of the pods {one.pod} and {other.pod} forbids that they share it",
-                *(kubectl_pod(pod, "delete", "pod", note="one of them") for pod in pods),
+                *(fix.pod(pod, "delete", "pod", note="one of them") for pod in pods),
                 where=f"{shared[0]} of node {node}",
             )
 
@@ -124,14 +125,14 @@ def _waits(pod: DetailedPod, names: set[str]) -> Finding:
     if names and scheduler not in names:
         return problem(
             "its scheduler does not call the extender",
-            kubectl_pod(pod, "describe", "pod", note="and give it another schedulerName"),
+            fix.pod(pod, "describe", "pod", note="and give it another schedulerName"),
             expected=" or ".join(sorted(names)),
             found=scheduler,
         )
     scheduled = pod.condition("PodScheduled")
     message = (scheduled.message if scheduled is not None else None) or "no scheduler has reported on it yet"
     if any(words in message for words in NOT_ASKED):
-        return problem(f"the extender could not decide about it: {message}", kubectl_pod(pod, "describe", "pod"))
+        return problem(f"the extender could not decide about it: {message}", fix.pod(pod, "describe", "pod"))
     return ok(f"waits: {message}")
 
 

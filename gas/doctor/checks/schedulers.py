@@ -7,23 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from configurator.scheduler_configuration import CARD_RESOURCES, ExtenderEntry
+from gas.doctor import fix
 from gas.doctor.check import Check
-from gas.doctor.findings import (
-    Finding,
-    Level,
-    Rule,
-    Unseen,
-    about,
-    broken,
-    command,
-    kubectl,
-    kubectl_pod,
-    not_seen,
-    ok,
-    problem,
-    unknown,
-    warning,
-)
+from gas.doctor.findings import Finding, Level, Rule, Unseen, about, broken, not_seen, ok, problem, unknown, warning
 from gas.doctor.programs import EXTENDER, SCHEDULER
 from gas.doctor.snapshot import SeenScheduler, Snapshot
 from gas.objects.stored import DetailedContainer
@@ -41,8 +27,8 @@ def check_schedulers(snapshot: Snapshot) -> Iterator[Finding]:
         if not pod.is_ready:
             yield problem(
                 "this kube-scheduler is not ready; it does not start if it cannot read its configuration",
-                kubectl_pod(pod, "logs"),
-                kubectl_pod(pod, "describe", "pod"),
+                fix.pod(pod, "logs"),
+                fix.pod(pod, "describe", "pod"),
                 where=f"pod {pod.key}",
             )
     if not snapshot.schedulers:
@@ -234,8 +220,8 @@ def edit(scheduler: SeenScheduler, what: str) -> str:
     note = f"{what}; then restart kube-scheduler"
     if scheduler.config_map is not None:
         namespace, name = scheduler.config_map
-        return kubectl("edit", "configmap", name, namespace=namespace, note=note)
-    return command("sudoedit", scheduler.file, note=note)
+        return fix.kubectl("edit", "configmap", name, namespace=namespace, note=note)
+    return fix.command("sudoedit", scheduler.file, note=note)
 
 
 CHECKS = (Check(name=CHECK, title="kube-scheduler's configuration", findings=check_schedulers),)

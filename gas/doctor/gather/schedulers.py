@@ -20,7 +20,8 @@ from configurator.scheduler_configuration import (
 from configurator.scheduler_container import CONFIG, Mounts, SchedulerFlags
 from gas.cluster.connection import ApiServer
 from gas.cluster.objects import get_object
-from gas.doctor.findings import Unseen, command, kubectl, probe
+from gas.doctor import fix
+from gas.doctor.findings import Unseen, probe
 from gas.doctor.host_files import AS_ROOT, HostFiles
 from gas.doctor.objects import ConfigMap
 from gas.doctor.programs import SCHEDULER, containers_with
@@ -81,7 +82,7 @@ def _of_manifest(files: HostFiles, manifest: Path | None) -> SeenScheduler | Non
         documents = [each for each in parse_yaml(content) if each is not None]
         pod = msgspec.convert(documents[0] if documents else None, DetailedPod)
     except (InvalidYaml, msgspec.ValidationError) as error:
-        check = command("kubectl", "create", "--dry-run=client", "-f", str(file))
+        check = fix.command("kubectl", "create", "--dry-run=client", "-f", str(file))
         return _here(str(file), Unseen(f"{file} is not the manifest of a pod: {error}", check))
     containers = containers_with(pod, SCHEDULER)
     if not containers:
@@ -147,10 +148,10 @@ async def _of_config_map(api: ApiServer, seen: SeenScheduler, namespace: str, na
     if isinstance(config_map, Unseen):
         found = config_map
     elif config_map is None:
-        list_all = kubectl("get", "configmaps", namespace=namespace)
+        list_all = fix.kubectl("get", "configmaps", namespace=namespace)
         found = Unseen(f"ConfigMap {namespace}/{name} does not exist", list_all)
     elif (text := (config_map.data or {}).get(key)) is None:
-        found = Unseen(f"{where}: the key does not exist", kubectl("edit", "configmap", name, namespace=namespace))
+        found = Unseen(f"{where}: the key does not exist", fix.kubectl("edit", "configmap", name, namespace=namespace))
     else:
         found = _parsed(text.encode(), where)
     return replace(seen, file=where, configuration=found, config_map=(namespace, name))

@@ -25,27 +25,14 @@ from configurator.certificates import (
 from configurator.errors import BadCertificate
 from gas.cluster.connection import ApiServer
 from gas.cluster.listing import Lister
+from gas.doctor import fix
 from gas.doctor.check import Check, Sources
 from gas.doctor.checks.accounts import ACCOUNTS, Account
 from gas.doctor.checks.extender import SOON, dates
 from gas.doctor.checks.plugins import VOCABULARIES
 from gas.doctor.checks.schedulers import CHECK as SCHEDULER_CHECK
 from gas.doctor.checks.schedulers import edit as edit_scheduler
-from gas.doctor.findings import (
-    Finding,
-    Level,
-    Rule,
-    Unseen,
-    about,
-    broken,
-    command,
-    kubectl,
-    ok,
-    probe,
-    problem,
-    unknown,
-    warning,
-)
+from gas.doctor.findings import Finding, Level, Rule, Unseen, about, broken, ok, probe, problem, unknown, warning
 from gas.doctor.gather.calls import ClientFiles, find_service, reach
 from gas.doctor.objects import RegisteredWebhook, WebhookConfiguration
 from gas.doctor.programs import API_SERVER, EXTENDER, flag_value
@@ -143,7 +130,7 @@ class Webhook(Contact):
         return [each for each in self.conditions if _LIMITED.match(each)]
 
     def edit(self, note: str) -> str:
-        return kubectl("edit", self.kind, self.configuration, note=note)
+        return fix.kubectl("edit", self.kind, self.configuration, note=note)
 
 
 # Gathering
@@ -232,7 +219,7 @@ def _not_served(webhooks: tuple[Webhook, ...]) -> Finding:
     return (problem if strict else warning)(
         f"the API server calls it, but no pod runs an extender with --admission-port, so {effect}",
         INSTALL_WEBHOOKS,
-        kubectl("delete", webhook.kind, webhook.configuration, note="to do without the webhooks"),
+        fix.kubectl("delete", webhook.kind, webhook.configuration, note="to do without the webhooks"),
         where=webhook.where,
     )
 
@@ -298,7 +285,7 @@ def _service(webhook: Webhook) -> Iterator[Finding]:
     if not service.exists:
         yield problem(f"{calls}, but it does not exist", INSTALL_WEBHOOKS, where=where)
     elif not service.ready:
-        describe = kubectl("describe", "service", service.name, namespace=service.namespace)
+        describe = fix.kubectl("describe", "service", service.name, namespace=service.namespace)
         yield problem(f"{calls}, but it has no extender behind it", describe, where=where)
     elif service.has_not_ready == webhook.is_for_bindings:
         leads = webhook.is_for_bindings
@@ -306,7 +293,7 @@ def _service(webhook: Webhook) -> Iterator[Finding]:
         setting = f"publishNotReadyAddresses: {str(not leads).lower()}"
         yield warning(
             f"{wanted}, but this Service of webhook {webhook.name} leads to others",
-            kubectl("edit", "service", service.name, namespace=service.namespace, note=setting),
+            fix.kubectl("edit", "service", service.name, namespace=service.namespace, note=setting),
             where=where,
             expected=setting,
             found=f"publishNotReadyAddresses: {str(service.has_not_ready).lower()}",
@@ -470,7 +457,7 @@ def _api_servers(snapshot: Snapshot) -> Iterator[Finding]:
             yield problem(
                 "it presents no certificate to webhooks, but the extender demands one (--admission-client-ca), so every"
                 " call fails",
-                command("sudo", "gas-configurator", "--api-server", "--apply-secret", note=f"on {pod.node_name}"),
+                fix.command("sudo", "gas-configurator", "--api-server", "--apply-secret", note=f"on {pod.node_name}"),
                 where=f"pod {pod.key}",
                 expected="--admission-control-config-file",
                 found="it is not set",

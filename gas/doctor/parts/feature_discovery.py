@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from gas.cluster.errors import ApiRefused
 from gas.cluster.listing import Lister
+from gas.doctor import fix
 from gas.doctor.check import Check, Sources
 from gas.doctor.checks.nodes import LABELS, first_cards
 from gas.doctor.checks.plugins import INSTALL_PLUGIN, NodePlugin, plugins_on
-from gas.doctor.findings import Finding, Unseen, about, kubectl_daemonset, not_seen, ok, probe, problem, warning
+from gas.doctor.findings import Finding, Unseen, about, not_seen, ok, probe, problem, warning
 from gas.doctor.gpus import gpu_nodes, is_labelled_by_plugin, label_writers
 from gas.doctor.objects import AnyObject
 from gas.doctor.programs import LAST_WITH_ANNOTATIONS, PLUGIN, Program, flag_value, image_name, image_version, starts
@@ -75,7 +76,7 @@ def _of_cluster(snapshot: Snapshot) -> Finding:
         return problem(
             f"the plugin on {nodes} describes its cards through Node Feature Discovery, but no pod of that runs, so the"
             " node's labels are no longer updated",
-            kubectl_daemonset(next(iter(fed.values())).pod, "edit", note="remove --write-node=nfd, or install NFD"),
+            fix.daemonset(next(iter(fed.values())).pod, "edit", note="remove --write-node=nfd, or install NFD"),
             expected="a pod of node-feature-discovery",
             found="none",
         )
@@ -110,7 +111,7 @@ def _labels(snapshot: Snapshot, node: DetailedNode, inventory: Inventory) -> Ite
     if is_labelled_by_plugin(node) and plugins:
         yield warning(
             "both the plugin and Node Feature Discovery write its labels; use only one of them",
-            kubectl_daemonset(plugins[0].pod, "edit", note="its arguments: --write-node=nfd to use NFD alone"),
+            fix.daemonset(plugins[0].pod, "edit", note="its arguments: --write-node=nfd to use NFD alone"),
             found=", ".join(sorted(writers)),
             expected="one writer",
         )

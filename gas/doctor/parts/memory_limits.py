@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 
 from configurator.scheduler_container import Mounts
+from gas.doctor import fix
 from gas.doctor.check import Check
 from gas.doctor.checks.plugins import NodePlugin, own_plugins
-from gas.doctor.findings import Finding, about, kubectl_daemonset, ok, problem, warning
+from gas.doctor.findings import Finding, about, ok, problem, warning
 from gas.doctor.programs import flag_value
 from gas.doctor.snapshot import Snapshot
 from gas.objects.stored import DetailedNode
@@ -31,11 +32,11 @@ def check_limits(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _one(node: DetailedNode, plugin: NodePlugin) -> Finding:
     no_limits = "gas-plugin has --memory-limits=pod, but pods of this node run without limits: "
-    remove = kubectl_daemonset(plugin.pod, "edit", note="or remove --memory-limits=pod for these nodes")
+    remove = fix.daemonset(plugin.pod, "edit", note="or remove --memory-limits=pod for these nodes")
     if not _can_write_cgroups(plugin):
         return problem(
             f"{no_limits}it cannot write in the node's /{_CGROUP}",
-            kubectl_daemonset(plugin.pod, "edit", note="or apply the component memory-limits: docs/deploy.md, 3"),
+            fix.daemonset(plugin.pod, "edit", note="or apply the component memory-limits: docs/deploy.md, 3"),
             where=plugin.where,
             expected=f"a mount of the node's /{_CGROUP} that is not read-only",
             found="none",

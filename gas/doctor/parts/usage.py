@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gas.doctor import fix
 from gas.doctor.check import Check
 from gas.doctor.checks.plugins import NodePlugin, own_plugins
-from gas.doctor.findings import Finding, about, kubectl_daemonset, ok, problem
+from gas.doctor.findings import Finding, about, ok, problem
 from gas.doctor.programs import is_on
 from gas.doctor.snapshot import Snapshot
 
@@ -29,7 +30,7 @@ def _one(plugin: NodePlugin) -> Finding:
         return ok("gas-plugin measures what pods use of the cards")
     return problem(
         "gas-plugin has --usage, but cannot read the processes of other pods, so it shows no use of the cards",
-        kubectl_daemonset(plugin.pod, "edit", note="or apply the component usage: docs/deploy.md, 3"),
+        fix.daemonset(plugin.pod, "edit", note="or apply the component usage: docs/deploy.md, 3"),
         expected="hostPID: true and the capability SYS_PTRACE",
         found=f"without {' and '.join(lacking)}",
     )

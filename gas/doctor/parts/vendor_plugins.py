@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gas.doctor import fix
 from gas.doctor.check import Check
 from gas.doctor.checks.plugins import VOCABULARIES, entries_of
-from gas.doctor.findings import Finding, about, kubectl, kubectl_pod, problem
+from gas.doctor.findings import Finding, about, problem
 from gas.doctor.programs import EXTENDER, PLUGIN, Program, image_name, starts, vocabulary_flags
 from gas.doctor.snapshot import Snapshot
 from gas.objects.stored import DetailedNode
@@ -47,7 +48,7 @@ def _found_by_us(snapshot: Snapshot, node: DetailedNode, resource: str, cards: l
     for pod, _ in snapshot.running(NVIDIA_PLUGIN):
         if pod.node_name == node.name:
             note = "keep its DaemonSet away from this node, docs/nvidia.md"
-            yield _two_plugins(cards, f"pod {pod.key}", kubectl_pod(pod, "describe", "pod", note=note))
+            yield _two_plugins(cards, f"pod {pod.key}", fix.pod(pod, "describe", "pod", note=note))
             return
     programs = [each for each in snapshot.running(PLUGIN) if each[0].node_name == node.name]
     containers = [container for _, container in programs or snapshot.running(EXTENDER)[:1]]
@@ -58,7 +59,7 @@ def _found_by_us(snapshot: Snapshot, node: DetailedNode, resource: str, cards: l
         yield _two_plugins(
             cards,
             f"{offered} {resource}, which gas-plugin does not offer without {VENDOR.name} among --vocabularies",
-            kubectl(*pods, note="and remove its plugin"),
+            fix.kubectl(*pods, note="and remove its plugin"),
         )
 
 
@@ -78,7 +79,7 @@ def _handed_out_twice(node: DetailedNode, resource: str, shared: list[Card]) -> 
         yield problem(
             f"the vendor's own plugin hands out {resource} on cards that pods share; it chooses cards without knowing"
             " the extender's decisions, so a pod with a whole card may get a card that others use",
-            kubectl(*label, note="and keep the vendor's plugin away from this node by it"),
+            fix.kubectl(*label, note="and keep the vendor's plugin away from this node by it"),
             expected=f"{resource} on other nodes than shared cards",
             found=f"{resource} and shares on {', '.join(map(str, shared[:8]))}",
         )
