@@ -55,7 +55,6 @@ def _pods(snapshot: Snapshot) -> Iterator[Finding]:
             fix.pod(pod, "describe", "pod"),
             fix.pod(pod, "logs"),
             where=f"pod {pod.key}",
-            expected="condition Ready",
             found=f"phase {pod.status.phase if pod.status else 'unknown'}, not ready",
         )
     elif not original and not isinstance(snapshot.pods, Unseen) and not any(map(_is_conclusive, snapshot.calls)):
@@ -82,8 +81,6 @@ def _service_behind(service: ServiceSeen) -> Iterator[Finding]:
         yield problem(
             "kube-scheduler calls this Service, but it has no ready extender behind it",
             fix.kubectl("describe", "service", service.name, namespace=service.namespace),
-            expected="at least one ready endpoint",
-            found="none",
         )
 
 
@@ -111,12 +108,7 @@ def _response(call: Call, logs: str) -> Iterator[Finding]:
     elif call.reply is None:
         yield ok(f"reached at {call.connected}; {call.not_asked}")
     elif call.reply.error:
-        yield problem(
-            f"reached at {call.connected}, but it does not decide",
-            logs,
-            expected="a decision about a filter request",
-            found=call.reply.error,
-        )
+        yield problem(f"reached at {call.connected}, but it does not decide", logs, found=call.reply.error)
     else:
         yield ok(f"reached at {call.connected}; it decides")
 
@@ -214,10 +206,7 @@ def dates(name: str, certificate: x509.Certificate, now: float) -> Iterator[Find
         yield problem(f"{name} has expired", RENEW, expected="a date in the future", found=day(end))
     elif begin > today:
         yield problem(
-            f"{name} is not valid yet; a clock may be wrong",
-            "timedatectl status",
-            expected="a date in the past",
-            found=f"{begin:%Y-%m-%d %H:%M} UTC",
+            f"{name} is not valid yet; a clock may be wrong", "timedatectl status", found=f"{begin:%Y-%m-%d %H:%M} UTC"
         )
     elif end - today < min(SOON, (end - begin) / 3):
         yield warning(f"{name} expires in {(end - today).days} days, on {day(end)}", RENEW)

@@ -178,13 +178,11 @@ def _decision(reply: Reply, extender: str, count: int, room: int, restart: str) 
         return warning(
             "no node has room for it now, neither by the extender nor by the annotations in the cluster",
             "kubectl get pods --all-namespaces --output=wide   # which pods hold the cards",
-            expected="room on a card of some node",
             found=listed,
         )
     return problem(
         f"the extender refuses every node, although by the annotations in the cluster {room} have room",
         restart,
-        expected="a node that passes",
         found=listed or "no reason",
     )
 

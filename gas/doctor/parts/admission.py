@@ -459,8 +459,6 @@ def _api_servers(snapshot: Snapshot) -> Iterator[Finding]:
                 " call fails",
                 fix.command("sudo", "gas-configurator", "--api-server", "--apply-secret", note=f"on {pod.node_name}"),
                 where=f"pod {pod.key}",
-                expected="--admission-control-config-file",
-                found="it is not set",
             )
 
 
@@ -509,13 +507,7 @@ def check_completion(snapshot: Snapshot) -> Iterator[Finding]:
         return
     for vocabulary in snapshot.vocabularies:
         if (effect := _WITHOUT_DEFAULTS.get(vocabulary.name)) is not None:
-            yield warning(
-                f"no webhook completes pods, so those {effect}",
-                INSTALL_WEBHOOKS,
-                where="admission webhooks",
-                expected="the webhook complete.pods.gas",
-                found="none with the path /complete",
-            )
+            yield warning(f"no webhook completes pods, so those {effect}", INSTALL_WEBHOOKS, where="admission webhooks")
 
 
 CHECKS = (

@@ -68,7 +68,6 @@ def _two_plugins(cards: list[Card], found: str, fix: str) -> Finding:
         f"NVIDIA's own plugin hands out {', '.join(map(str, cards[:8]))} as well as gas-plugin, without knowing the"
         " extender's decisions",
         fix,
-        expected="one plugin for these cards",
         found=found,
     )
 

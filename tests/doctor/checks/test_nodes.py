@@ -38,14 +38,14 @@ NFD = {"nfd.node.kubernetes.io/feature-labels": "gpu.intel.com/gpu-numbers,cpu-m
         case(
             "nfd-labels-without-a-source",
             "warning",
-            "outdated labels",
+            "no plugin on the node reports cards to that any more",
             nodes=(seen_node(writer="nfd-master"),),
             pods=(),
         ),
         case(
             "labels-of-an-old-plugin-that-a-new-one-leaves",
             "warning",
-            "outdated labels",
+            "no plugin on the node reports cards to that any more",
             nodes=(seen_node(writer="nfd-master"),),
             pods=(intel_pod("0.34.1", "-resource-manager"),),
         ),

@@ -9,7 +9,7 @@ import pytest
 from tests.doctor.snapshots import CASE, assert_case, case, fine, own_plugin, plugin_pod
 
 PTRACE = {"capabilities": {"add": ["SYS_PTRACE"]}}
-NO_USE = "so it shows no use of the cards | hostPID: true and the capability SYS_PTRACE | without "
+NO_USE = "so it shows no use of the cards |  | without "
 
 
 def measuring(context: dict[str, Any], **spec: Any) -> dict[str, Any]:
