@@ -7,6 +7,7 @@ import atexit
 import fcntl
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -61,8 +62,8 @@ def built_image(binaries: Path) -> BuiltImage:
         before = buildah.image_id(NAME)
         started = time.monotonic()
         buildah.run(
-            "build", "--format=docker", "--isolation=chroot", "--network=host", "--pull-never", "--layers",
-            *_pip_arguments(), f"--tag={NAME}", f"--file={REPOSITORY / 'Containerfile'}", str(REPOSITORY),
+            "build", "--format=docker", *_without_registry(),
+            f"--tag={NAME}", f"--file={REPOSITORY / 'Containerfile'}", str(REPOSITORY),
         )  # fmt: skip
         seconds = time.monotonic() - started
         if before not in (None, buildah.image_id(NAME)):
@@ -110,10 +111,32 @@ def _content(archive: tarfile.TarFile, member: str | tarfile.TarInfo) -> IO[byte
     return found
 
 
+@contextmanager
+def buildah_without_registry(binaries: Path, directory: Path) -> Iterator[None]:
+    """Put a ``buildah`` into a directory that builds as here, on the base that is in the same storage."""
+    buildah = _Buildah(binaries.parent / "buildah")
+    command = shlex.join(["exec", *buildah.command])
+    program = directory / "buildah"
+    build = f'shift; {command} build {shlex.join(_without_registry())} "$@"'
+    program.write_text(f'#!/bin/sh\nPATH=/usr/bin:/bin\nif [ "$1" = build ]; then {build}; fi\n{command} "$@"\n')
+    program.chmod(0o755)
+    with buildah.alone():
+        yield
+
+
+def _without_registry() -> list[str]:
+    return ["--isolation=chroot", "--network=host", "--pull-never", "--layers", *_pip_arguments()]
+
+
 class _Buildah:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         directory.mkdir(exist_ok=True)
+
+    @property
+    def command(self) -> list[str]:
+        storage = ("--root", str(self._directory / "storage"), "--runroot", str(self._directory / "run"))
+        return ["buildah", "--storage-driver=overlay", *storage]
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -124,8 +147,7 @@ class _Buildah:
 
     def run(self, *arguments: str) -> str:
         """Run buildah and return its output. Raises ProgramError."""
-        storage = ("--root", str(self._directory / "storage"), "--runroot", str(self._directory / "run"))
-        command = ["buildah", "--storage-driver=overlay", *storage, *arguments]
+        command = [*self.command, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
             last = "\n".join((done.stdout + done.stderr).splitlines()[-60:])

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import re
 import stat
+import subprocess
+import sys
+import tarfile
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.project_image import REPOSITORY, BuiltImage, built_image, contents_of, files_of
+from tests.e2e.helm import Helm
+from tests.e2e.project_image import REPOSITORY, BuiltImage, buildah_without_registry, built_image, contents_of, files_of
+from tests.e2e.release import pinned_version
 
 LARGEST = 250_000_000
 LICENCE = re.compile(rb"licen[cs]e|copyright|permission", re.IGNORECASE)
@@ -119,3 +127,27 @@ def test_no_program_is_setuid_or_setgid(image: BuiltImage) -> None:
     """In a container's view: the base's layer has some, and the next one hides them."""
     seen = {entry.name: entry.mode for entry in files_of(image.archive) if entry.isfile()}
     assert [name for name, mode in seen.items() if mode & (stat.S_ISUID | stat.S_ISGID)] == []
+
+
+def test_a_release_has_this_image_and_a_chart_that_names_it_by_its_digest(
+    image: BuiltImage, binaries: Path, tmp_path: Path
+) -> None:
+    folder, programs = tmp_path / "release", tmp_path / "bin"
+    programs.mkdir()
+    command = [sys.executable, "-m", "scripts.release", "registry.example", "https://x.example/gas.tar.gz", str(folder)]
+    with buildah_without_registry(binaries, programs):
+        done = subprocess.run(
+            command, cwd=REPOSITORY, env={**os.environ, "PATH": str(programs)}, capture_output=True, text=True
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (archive,), (chart,) = folder.glob("*-image.tar"), folder.glob("*.tgz")
+    with tarfile.open(archive) as tar:
+        blobs = {entry.name: content.read() for entry in tar if (content := tar.extractfile(entry)) is not None}
+    (listed,) = json.loads(blobs["index.json"])["manifests"]
+    name = listed["digest"].replace("sha256:", "blobs/sha256/")
+    assert hashlib.sha256(blobs[name]).hexdigest() == Path(name).name
+    configuration = json.loads(blobs[f"blobs/sha256/{json.loads(blobs[name])['config']['digest'][7:]}"])
+    assert configuration["config"]["User"] == image.configuration["User"]
+    helm = Helm(binaries / "helm", tmp_path / "none", tmp_path)
+    rendered = helm.run("template", "gas", str(chart), f"--kube-version={pinned_version()}")
+    assert set(re.findall(r"image: (\S+)", rendered)) == {f"registry.example/gas@{listed['digest']}"}
