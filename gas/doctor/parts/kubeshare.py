@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gas.doctor import fix
 from gas.doctor.check import Check
 from gas.doctor.checks.plugins import VOCABULARIES
-from gas.doctor.findings import Finding, kubectl_pod, warning
+from gas.doctor.findings import Finding, warning
 from gas.doctor.programs import Program, image_name
 from gas.doctor.snapshot import Snapshot
 from gas.vocabularies.kubeshare.vocabulary import KUBESHARE
@@ -35,7 +36,7 @@ def check_leftovers(snapshot: Snapshot) -> Iterator[Finding]:
         for pod, _ in snapshot.running(program):
             yield warning(
                 f"{program} still runs; {effect}",
-                kubectl_pod(pod, "delete", "pod", note="or the DaemonSet that owns it, docs/from-kubeshare.md"),
+                fix.pod(pod, "delete", "pod", note="or the DaemonSet that owns it, docs/from-kubeshare.md"),
                 where=f"pod {pod.key}",
             )
 
