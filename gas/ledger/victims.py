@@ -419,7 +419,10 @@ class _CardSets:
 
     def _search_each_alone(self, usable: Sequence[Card]) -> None:
         """Find the bound of each card, for the container that wants the most cards."""
-        need = replace(self._need, containers=(replace(self._largest, count=1),), same_card=frozenset(), linked=False)
+        one = (replace(self._largest, count=1),)
+        need = replace(
+            self._need, containers=one, same_card=frozenset(), apart=frozenset(), linked=False, partition=None
+        )
         for at, card in enumerate(usable):
             steps = max(self._limits.victim_steps // 2 - self._search.steps, 0) // (len(usable) - at)
             alone = _Search(

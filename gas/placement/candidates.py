@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gas.placement.card_rules import NO_CARDS, closed_cards
 from gas.placement.free_capacity import FreeCapacity, Pick, Picks
-from gas.placement.inventory import Inventory, Link, Usage, free_amount, free_amounts
-from gas.placement.need import PodNeed, Scope
+from gas.placement.inventory import UNUSED, Inventory, Link, Partition, Usage, free_amount, free_amounts
+from gas.placement.need import PartitionRule, PodNeed, Scope
 from gas.placement.order import Natural
 from gas.placement.plan import Plan, Request
 from gas.values.amounts import Amounts
@@ -55,13 +55,42 @@ def affine_cards(need: PodNeed, usage: Usage) -> frozenset[Card]:
     )
 
 
-def card_groups(need: PodNeed, inventory: Inventory, usable: Sequence[Card]) -> Sequence[tuple[Card, ...]]:
+def card_groups(
+    need: PodNeed, inventory: Inventory, usable: Sequence[Card], usage: Usage = UNUSED
+) -> Sequence[tuple[Card, ...]]:
     """Return the sets of cards of which one must serve the whole pod, in the order in which they are tried.
 
     A pod of one card has a set for each card, or for each card of a NUMA group. A pod that needs a single NUMA node
-    (contract E7.8) has one set for each of the node's groups, with the cards in the order of ``usable``. Otherwise, and
-    if the node has no groups, all usable cards are one set.
+    (contract E7.8) has one set for each of the node's groups, with the cards in the order of ``usable``, and one that
+    needs a single board has one for each board. Otherwise, and if the node has no NUMA groups, all usable cards are one
+    set. Partitions come before all these, or in their place.
     """
+    if need.partition is None:
+        return _groups(need, inventory, usable)
+    partitions = _partitions(need.partition, need.cards, inventory, usage)
+    groups = [tuple(card for card in usable if card in cards) for cards in partitions if cards.issubset(usable)]
+    only = need.partition.required or inventory.partitioned
+    return groups if only else [*groups, *_groups(need, inventory, usable)]
+
+
+def _partitions(rule: PartitionRule, size: int, inventory: Inventory, usage: Usage) -> list[frozenset[Card]]:
+    """Return the partitions of this size for a pod: those with the best score first.
+
+    Of equal ones the first is the one that leaves the largest partitions of idle cards.
+    """
+    of_size = [each for each in inventory.partitions if len(each.cards) == size]
+    least = max((each.score for each in of_size), default=0) if rule.best else 0
+    idle = frozenset(filter(usage.is_idle, inventory.capacity))
+
+    def left(taken: Partition) -> list[int]:
+        rest = idle - taken.cards
+        return sorted((len(each.cards) for each in inventory.partitions if each.cards <= rest), reverse=True)
+
+    fitting = [each for each in of_size if each.score >= least and each.bandwidth >= rule.bandwidth]
+    return [each.cards for each in sorted(fitting, key=lambda each: (each.score, left(each)), reverse=True)]
+
+
+def _groups(need: PodNeed, inventory: Inventory, usable: Sequence[Card]) -> Sequence[tuple[Card, ...]]:
     groups = inventory.numa_groups
     if need.scope is Scope.NUMA_CARD and groups is not None:
         return [(card,) for card in usable if any(card in group for group in groups)]
@@ -69,6 +98,9 @@ def card_groups(need: PodNeed, inventory: Inventory, usable: Sequence[Card]) -> 
         return [(card,) for card in usable]
     if need.scope is Scope.NUMA and groups is not None:
         return [tuple(card for card in usable if card in group) for group in groups]
+    if need.scope is Scope.BOARD:
+        boards = [tuple(card for card in usable if card in board) for board in inventory.boards]
+        return [*boards, *((card,) for card in usable if not any(card in board for board in boards))]
     return (tuple(usable),)
 
 
@@ -166,7 +198,7 @@ class CardUse:
 
     def containers(self, card: Card) -> int:
         of_pod = sum(
-            len(request.positions)
+            1 if request.apart else len(request.positions)
             for request in self._of.plan.requests
             if self._moment in request.moments
             for pick in self._picks.get(request.index, ())

@@ -51,12 +51,24 @@ class Link(NamedTuple):
     other: Tile
 
 
+class Partition(NamedTuple):
+    """Cards that the node's administrator gives out together, to one pod.
+
+    score      how good it is; the best is tried first
+    bandwidth  between its cards, in bytes; 0 if none is stated
+    """
+
+    cards: frozenset[Card]
+    score: int = 0
+    bandwidth: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
     """The cards of one node.
 
     Raises InvalidValue for a capacity that is negative or fractional, and for a field that names a card or a tile that
-    the node does not have. Only ``disabled`` and ``preferred_card`` may name cards that the node does not have.
+    the node does not have. Only ``disabled``, ``preferred_card`` and ``partitions`` may name others.
 
     capacity         in natural order of the cards; the amount of ``tiles`` is the number of a card's tiles
     disabled         cards on which nothing new may start
@@ -66,6 +78,8 @@ class Inventory:
     numa_groups      cards by NUMA node, each card once; None if the node states no NUMA nodes
     links            in the node's own order; their tiles are not checked, as cards without tiles may be linked, too
     boards           the cards that share a board, board by board, each card once
+    partitions       for pods of whole cards, see `PartitionRule`; they may name cards that the node does not have
+    partitioned      whether such pods get partitions only
     other_names      cards by other names that a need may use in place of a card, such as a model or a PCI address
     """
 
@@ -77,6 +91,8 @@ class Inventory:
     numa_groups: tuple[tuple[Card, ...], ...] | None = None
     links: tuple[Link, ...] = ()
     boards: tuple[tuple[Card, ...], ...] = ()
+    partitions: tuple[Partition, ...] = ()
+    partitioned: bool = False
     other_names: Mapping[str, frozenset[Card]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

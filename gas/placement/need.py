@@ -32,12 +32,14 @@ class Scope(enum.Enum):
     """Where all cards of a pod come from.
 
     NUMA       from one NUMA group; from any cards if the node does not state its groups
+    BOARD      from one board; a card of which the node states no board is one of its own
     CARD       all containers get the same card
     NUMA_CARD  all containers get the same card, one of a NUMA group; any card if the node does not state its groups
     """
 
     ANYWHERE = "anywhere"
     NUMA = "numa"
+    BOARD = "board"
     CARD = "card"
     NUMA_CARD = "numa-card"
 
@@ -98,6 +100,20 @@ class ContainerNeed:
         return next((amount for name, amount in self.per_card if name == TILES), 0)
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionRule:
+    """How a pod of whole cards uses the partitions of a node, see `Inventory.partitions`.
+
+    required   only partitions will do; otherwise, and unless the node demands them, they are tried before other cards
+    best       only those with the best score of all partitions of this size
+    bandwidth  the least that the partition must state, 0 if any will do
+    """
+
+    required: bool = False
+    best: bool = False
+    bandwidth: int = 0
+
+
 @dataclass(frozen=True)
 class PodNeed:
     """A pod's need. Raises InvalidValue for a combination that no choice can meet.
@@ -109,8 +125,10 @@ class PodNeed:
                      `Inventory.other_names`
     denied           cards that may not be used, named in the same way
     same_card        positions in ``containers`` of app containers that share one card; each has count 1 and no tiles
+    apart            positions of app containers that equally take of their cards, none of which two of them share
     linked           cards are given in pairs joined by a link, one tile of each; every count is even, tiles is 1
     scope            a pod of one card has containers of at most one card
+    partition        None if partitions do not matter to the pod
     near             after the first card, the closest ones are tried first (`Inventory.closeness`)
     node_score       how nodes are scored for the pod; None leaves that to the cluster
     company          labels that decide with which other pods the pod shares a card
@@ -124,8 +142,10 @@ class PodNeed:
     allowed: frozenset[Card | str] | None = None
     denied: frozenset[Card | str] = frozenset()
     same_card: frozenset[int] = frozenset()
+    apart: frozenset[int] = frozenset()
     linked: bool = False
     scope: Scope = Scope.ANYWHERE
+    partition: PartitionRule | None = None
     order: CardOrder = DEFAULT_ORDER
     near: bool = False
     node_score: NodeScore | None = None
@@ -154,6 +174,7 @@ class PodNeed:
         self._check_wholes()
         if self.named and not self.scope.is_one_card:
             raise InvalidValue(f"named card {self.named!r}: expected a pod of one card, found scope {self.scope.value}")
+        self._check_apart()
         for position in sorted(self.same_card):
             if not 0 <= position < len(self.containers):
                 raise InvalidValue(f"same card: the pod has no container at position {position}")
@@ -163,6 +184,22 @@ class PodNeed:
                     f"container {container.name!r}: expected an app container with 1 card and no tiles, because it"
                     " shares its card"
                 )
+
+    def _check_apart(self) -> None:
+        if self.apart and (self.linked or self.scope.is_one_card or self.apart & self.same_card):
+            raise InvalidValue("apart: expected containers that need neither links nor one card")
+        if not self.apart <= set(range(len(self.containers))):
+            raise InvalidValue(f"apart: expected positions of the pod's containers, found {sorted(self.apart)}")
+        apart = [self.containers[position] for position in self.apart]
+        if any(each.role is not Role.APP or not each.count or each.tiles for each in apart) or (
+            len({(each.per_card, each.ratios) for each in apart}) > 1
+        ):
+            raise InvalidValue("apart: expected app containers with cards, no tiles and equal amounts of each card")
+
+    @cached_property
+    def cards(self) -> int:
+        """How many cards the containers that stay until the pod ends ask for together."""
+        return sum(container.count for container in self.containers if container.role is not Role.INIT)
 
     @cached_property
     def most_slots(self) -> int:

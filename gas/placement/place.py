@@ -101,8 +101,11 @@ def _choice(need: PodNeed, inventory: Inventory, usage: Usage, picks: Picks) -> 
     plan = plan_of(need)
     for request in plan.requests:
         picked = picks[request.index]
+        left = [card for pick in picked for card in pick.cards]
         for position in request.positions:
-            cards[position] = tuple(card for pick in picked for card in pick.cards)
+            own = need.containers[position].count if request.apart else len(left)
+            cards[position] = tuple(left[:own])
+            left = left[own:] if request.apart else left
             linked_tiles[position] = tuple((tile,) for pick in picked for tile in pick.tiles)
     preferred = preferred_card(need, inventory)
     wants_any_tiles = TILES in plan.names and not need.linked

@@ -24,10 +24,11 @@ LARGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One container, or all the containers that share a card.
+    """One container, or all the containers that share a card, or all those that have their cards apart.
 
     index      position in ``Plan.requests``
     positions  of its containers in the pod's need
+    apart      whether each of its cards is that of one container only; otherwise all its containers have all of them
     count      how many different cards
     per_card   what it takes of each card
     ratios     what it takes of each card as a part of what the card has
@@ -38,6 +39,7 @@ class Request:
 
     index: int
     positions: tuple[int, ...]
+    apart: bool
     count: int
     per_card: SortedAmounts
     ratios: tuple[Ratio, ...]
@@ -112,7 +114,8 @@ def _plan_of(need: PodNeed) -> Plan:
 
     def request(index: int, positions: tuple[int, ...]) -> Request:
         first = containers[positions[0]]
-        per_card, ratios = shared_need([containers[position] for position in positions])
+        apart = positions[0] in need.apart
+        per_card, ratios = shared_need([containers[position] for position in positions[: 1 if apart else None]])
         moments = _moments(positions[0], first, init_moments)
 
         def slots(amounts: Iterable[tuple[str, int]]) -> tuple[tuple[int, int], ...]:
@@ -121,7 +124,8 @@ def _plan_of(need: PodNeed) -> Plan:
         return Request(
             index=index,
             positions=positions,
-            count=first.count,
+            apart=apart,
+            count=sum(containers[position].count for position in positions) if apart else first.count,
             per_card=per_card,
             ratios=ratios,
             role=first.role,
@@ -130,12 +134,12 @@ def _plan_of(need: PodNeed) -> Plan:
             moments=moments,
         )
 
-    ordered = [tuple(sorted(need.same_card))] if need.same_card else []
+    ordered = [tuple(sorted(each)) for each in (need.same_card, need.apart) if each]
     for role in (Role.APP, Role.SIDECAR, Role.INIT):
         ordered += [
             (position,)
             for position in with_cards
-            if containers[position].role is role and position not in need.same_card
+            if containers[position].role is role and position not in need.same_card | need.apart
         ]
     requests = tuple(request(index, positions) for index, positions in enumerate(ordered))
     by_position = {position: request for request in requests for position in request.positions}

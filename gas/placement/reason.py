@@ -14,10 +14,12 @@ from gas.placement.plan import Plan, Request, plan_of
 from gas.placement.ratio import Wanted, name_of
 from gas.placement.refusal import (
     FewerCardsThanWanted,
+    NoBoard,
     NoCardForAll,
     NoCards,
     NoLinkedPairs,
     NoNumaGroup,
+    NoPartition,
     NoRoom,
     NotTogether,
     Refusal,
@@ -85,9 +87,10 @@ def _impossible(need: PodNeed, inventory: Inventory) -> Refusal | None:
     for name in plan.names:
         if not any(amounts.get(name, 0) > 0 for amounts in inventory.capacity.values()):
             return ResourceNotOnNode(name)
-    largest = max(need.containers, key=lambda container: container.count)
+    largest = max(plan.requests, key=lambda request: request.count)
     if largest.count > len(inventory.capacity):
-        return FewerCardsThanWanted(largest.name, largest.count, len(inventory.capacity))
+        names = ", ".join(need.containers[position].name for position in largest.positions)
+        return FewerCardsThanWanted(names, largest.count, len(inventory.capacity))
     return None
 
 
@@ -176,20 +179,28 @@ def _no_card_for_all(question: _Question) -> Refusal:
     return NoCardForAll(together.containers, together.amounts)
 
 
-def _on_any_numa_groups(question: _Question) -> _Question | None:
-    eased = {Scope.NUMA: Scope.ANYWHERE, Scope.NUMA_CARD: Scope.CARD}
-    if question.need.scope not in eased or question.inventory.numa_groups is None:
+def _on_any_groups(question: _Question) -> _Question | None:
+    eased = {Scope.NUMA: Scope.ANYWHERE, Scope.NUMA_CARD: Scope.CARD, Scope.BOARD: Scope.ANYWHERE}
+    scope = question.need.scope
+    if scope not in eased or (scope is not Scope.BOARD and question.inventory.numa_groups is None):
         return None
-    return replace(question, need=replace(question.need, scope=eased[question.need.scope]))
+    return replace(question, need=replace(question.need, scope=eased[scope]))
 
 
-def _no_numa_group(question: _Question) -> Refusal:
+def _no_group(question: _Question) -> Refusal:
     plan = plan_of(question.need)
     usable = usable_cards(question.need, question.inventory, question.usage)
     free = FreeCapacity(plan, question.inventory, question.usage, usable)
     groups = card_groups(question.need, question.inventory, usable)
     found = (_shortage(plan, request, groups, free) for request in plan.requests)
-    return NoNumaGroup(next((short for short in found if short is not None), None))
+    refusal = NoBoard if question.need.scope is Scope.BOARD else NoNumaGroup
+    return refusal(next((short for short in found if short is not None), None))
+
+
+def _without_partitions(question: _Question) -> _Question | None:
+    rule = question.need.partition
+    is_bound = rule is not None and (rule.required or question.inventory.partitioned)
+    return replace(question, need=replace(question.need, partition=None)) if is_bound else None
 
 
 def _without_links(question: _Question) -> _Question | None:
@@ -223,7 +234,8 @@ def _only(need: PodNeed, position: int) -> PodNeed:
 _OBSTACLES = (
     *map(_card_rule_obstacle, CARD_RULES),
     _Obstacle(_on_several_cards, _no_card_for_all),
-    _Obstacle(_on_any_numa_groups, _no_numa_group),
+    _Obstacle(_on_any_groups, _no_group),
+    _Obstacle(_without_partitions, lambda question: NoPartition(question.need.cards)),
     _Obstacle(_without_links, _no_linked_pairs),
 )
 

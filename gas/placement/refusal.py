@@ -155,14 +155,32 @@ class NoNumaGroup(Refusal, kind="numa"):
     ``short`` is None if every container fits some group alone and only all of them together do not.
     """
 
+    group: ClassVar[str] = "NUMA group"
     short: Shortage | None
 
     def __str__(self) -> str:
         if self.short is None:
-            return "no NUMA group has room for all containers together"
+            return f"no {self.group} has room for all containers together"
         each = in_words(self.short.amounts)
         cards = "a card" if self.short.wanted == 1 else f"{self.short.wanted} cards"
-        return f"no NUMA group has {cards} with {each} free{'' if self.short.wanted == 1 else ' each'}"
+        return f"no {self.group} has {cards} with {each} free{'' if self.short.wanted == 1 else ' each'}"
+
+
+@dataclass(frozen=True)
+class NoBoard(NoNumaGroup, kind="board"):
+    """The pod would fit, but not on the cards of one board."""
+
+    group: ClassVar[str] = "board"
+
+
+@dataclass(frozen=True)
+class NoPartition(Refusal, kind="partition"):
+    """The pod would fit, but not on one of the node's partitions."""
+
+    cards: int
+
+    def __str__(self) -> str:
+        return f"no partition of {self.cards} card(s) that the pod may use is free"
 
 
 @dataclass(frozen=True)

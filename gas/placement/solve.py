@@ -39,7 +39,7 @@ def solve(need: PodNeed, inventory: Inventory, usage: Usage, step_limit: int) ->
     free = FreeCapacity(plan, inventory, usage, usable, by_tile=need.linked)
     candidates = Candidates(need, inventory, usage, plan, free)
     in_order = candidates.of(plan.requests[0], usable, {}) if need.scope.is_one_card else usable
-    groups = card_groups(need, inventory, in_order)
+    groups = card_groups(need, inventory, in_order, usage)
     steps = StepBudget(step_limit)
     search = partial(Search, candidates=candidates, steps=steps)
     searches = 3 * len(groups)

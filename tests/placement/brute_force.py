@@ -34,6 +34,7 @@ def check(need: PodNeed, inventory: Inventory, usage: Usage, choice: Choice) -> 
     assert model.in_scope(need, inventory, hands)
     assert model.disjoint_while_together(need, choice)
     assert len({choice.containers[at].cards for at in need.same_card}) <= 1
+    assert model.are_apart(need, hands)
     if need.linked:
         ends = [[(card, tile) for card, tile in hand] for hand in hands]
         joined = {frozenset(link) for link in inventory.links}
@@ -66,7 +67,7 @@ def agrees_with_brute_force(node: Node, need: PodNeed) -> None:
     check(need, inventory, usage, answer)
     check_booking(need, inventory, usage, answer)
     hands = model.hands_in(need, answer)
-    if not model.as_kubelet_hands_on(need, hands):
+    if not need.apart and not model.as_kubelet_hands_on(need, hands):
         better = model.first(
             model.every_answer(need, inventory, usage), lambda other: model.as_kubelet_hands_on(need, other)
         )

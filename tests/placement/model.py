@@ -108,9 +108,16 @@ def in_scope(need: PodNeed, inventory: Inventory, hands: Sequence[Hand]) -> bool
         return False
     if need.scope is Scope.CARD:
         return True
+    if need.scope is Scope.BOARD:
+        return len(used) <= 1 or any(used <= set(board) for board in inventory.boards)
     if need.scope is Scope.ANYWHERE or inventory.numa_groups is None:
         return True
     return not used or any(used <= set(group) for group in inventory.numa_groups)
+
+
+def are_apart(need: PodNeed, hands: Sequence[Hand]) -> bool:
+    of_each = [card for at in need.apart for card, _ in hands[at]]
+    return len(of_each) == len(set(of_each))
 
 
 def as_kubelet_hands_on(need: PodNeed, hands: Sequence[Hand]) -> bool:
@@ -158,7 +165,8 @@ def every_answer(
         for hand in hands_of(need, inventory, cards, position):
             if position in need.same_card and any(hands[at] != hand for at in need.same_card & hands.keys()):
                 continue
-            yield from extend(done + 1, {**hands, position: hand})
+            if are_apart(need, [*({**hands, position: hand}.get(at, ()) for at in range(len(need.containers)))]):
+                yield from extend(done + 1, {**hands, position: hand})
 
     return extend(0, {})
 

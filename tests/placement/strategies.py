@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import strategies as st
 
@@ -118,6 +119,7 @@ def needs(
     soft_rules: bool = True,
     company: bool = True,
     ratios: bool = True,
+    grouped: bool = True,
 ) -> PodNeed:
     roles = sorted(
         draw(
@@ -127,18 +129,28 @@ def needs(
         ),
         key=lambda role: role is Role.APP,
     )
-    scope = draw(st.sampled_from([Scope.ANYWHERE, Scope.NUMA] if linked else Scope))
+    scopes = [Scope.ANYWHERE, Scope.NUMA] if linked else [each for each in Scope if grouped or each is not Scope.BOARD]
+    scope = draw(st.sampled_from(scopes))
     counts = [0, 2, 2, 4] if linked else [0, 1, 1, 1] if scope.is_one_card else [0, 1, 1, 1, 2, 2, 3]
     of = draw(st.sampled_from(["", "i915"])) if ratios and draw(yes_or_no) else None
     containers = tuple(draw(_containers(role, counts, linked=linked, of=of)) for role in roles)
     single = [at for at, one in enumerate(containers) if one.role is Role.APP and one.count == 1 and not one.tiles]
     share = same_card and not linked and len(single) > 1 and draw(yes_or_no)
+    apart = frozenset[int]()
+    if grouped and single and not (share or linked or scope.is_one_card) and draw(yes_or_no):
+        like = containers[single[0]]
+        containers = tuple(
+            replace(each, per_card=like.per_card, ratios=like.ratios) if at in single else each
+            for at, each in enumerate(containers)
+        )
+        apart = frozenset(single)
     named = st.integers(0, 14).map(Card) | st.sampled_from(["x", "y", "no card"])
     return PodNeed(
         containers,
         allowed=draw(st.none() | st.none() | st.frozensets(named, max_size=15)),
         denied=draw(st.just(frozenset()) | st.frozensets(named, max_size=3)),
         same_card=frozenset(single[:2]) if share else frozenset(),
+        apart=apart,
         linked=linked,
         scope=scope,
         order=draw(orders) if soft_rules else NATURAL,

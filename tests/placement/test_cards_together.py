@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gas.placement.inventory import Inventory, Usage
-from gas.placement.need import PodNeed, Scope
+from gas.placement.inventory import Inventory, Partition, Usage
+from gas.placement.need import PartitionRule, PodNeed, Scope
 from gas.values.cards import Card
 from tests.placement.builders import amounts, booked, case, container, init, link, node, placed, pod, sidecar
 
@@ -74,6 +74,126 @@ TWO_DEVICES = amounts(i915=2, millicores=1000)
     ],
 )
 def test_same_card(need: PodNeed, inventory: Inventory, usage: Usage, expected: str) -> None:
+    assert placed(need, inventory, usage) == expected
+
+
+HALF = amounts(i915=1, millicores=500)
+APART = frozenset({0, 1})
+PARTITIONS = tuple(
+    Partition(frozenset(map(Card, cards)), score, bandwidth)
+    for cards, score, bandwidth in (((0, 1), 1, 200), ((2, 3), 1, 400), ((4, 5), 1, 0), ((0, 1, 2, 3), 1, 0))
+)
+
+
+@pytest.mark.parametrize(
+    ("need", "inventory", "usage", "expected"),
+    [
+        case(
+            "no-card-is-that-of-two-containers",
+            pod(container(millicores=300), container(2, millicores=300), apart=APART),
+            node(TWO_DEVICES, like=4),
+            "0 | 1,2",
+        ),
+        case(
+            "too-few-cards",
+            pod(container(millicores=300), container(millicores=300), apart=APART),
+            node(TWO_DEVICES),
+            "container 'container, container' asks for 2 cards, but the node has 1",
+        ),
+        case(
+            "too-little-room",
+            pod(container(millicores=600), container(millicores=600), apart=APART),
+            node(TWO_DEVICES, HALF),
+            "needs 2 cards with 600 millicores free each, found 1",
+        ),
+    ],
+)
+def test_apart(need: PodNeed, inventory: Inventory, usage: Usage, expected: str) -> None:
+    assert placed(need, inventory, usage) == expected
+
+
+@pytest.mark.parametrize(
+    ("need", "inventory", "usage", "expected"),
+    [
+        case(
+            "the-cards-of-one-board",
+            pod(container(2), scope=Scope.BOARD),
+            node(HALF, like=4, boards=((Card(0),), (Card(1), Card(3)))),
+            "1,3",
+        ),
+        case(
+            "a-card-without-a-board-is-one-of-its-own",
+            pod(container(), scope=Scope.BOARD),
+            node(HALF, like=2),
+            "0",
+        ),
+        case(
+            "no-board-has-enough",
+            pod(container(2, millicores=500), scope=Scope.BOARD),
+            node(HALF, like=2),
+            "no board has 2 cards with 500 millicores free each",
+        ),
+    ],
+)
+def test_one_board(need: PodNeed, inventory: Inventory, usage: Usage, expected: str) -> None:
+    assert placed(need, inventory, usage) == expected
+
+
+@pytest.mark.parametrize(
+    ("need", "inventory", "usage", "expected"),
+    [
+        case(
+            "of-equal-partitions-the-one-that-leaves-the-largest",
+            pod(container(), container(), partition=PartitionRule()),
+            node(HALF, like=6, partitions=PARTITIONS),
+            "4 | 5",
+        ),
+        case(
+            "the-best-score-first",
+            pod(container(2), partition=PartitionRule()),
+            node(HALF, like=6, partitions=(*PARTITIONS, Partition(frozenset({Card(1), Card(2)}), 2))),
+            "1,2",
+        ),
+        case(
+            "other-cards-if-no-partition-is-free",
+            pod(container(3), partition=PartitionRule()),
+            node(HALF, like=6, partitions=PARTITIONS),
+            "0,1,2",
+        ),
+        case(
+            "partitions-only-if-the-node-demands-it",
+            pod(container(3), partition=PartitionRule()),
+            node(HALF, like=6, partitions=PARTITIONS, partitioned=True),
+            "no partition of 3 card(s) that the pod may use is free",
+        ),
+        case(
+            "partitions-only-if-the-pod-demands-it",
+            pod(container(2), partition=PartitionRule(required=True)),
+            node(HALF, like=2),
+            "no partition of 2 card(s) that the pod may use is free",
+        ),
+        case(
+            "only-the-best",
+            pod(container(2), partition=PartitionRule(required=True, best=True)),
+            node(HALF, like=6, partitions=(*PARTITIONS, Partition(frozenset({Card(1), Card(2)}), 2))),
+            "no partition of 2 card(s) that the pod may use is free",
+            usage=booked({}, HALF),
+        ),
+        case(
+            "the-bandwidth-is-a-minimum",
+            pod(container(2), partition=PartitionRule(required=True, bandwidth=300)),
+            node(HALF, like=6, partitions=PARTITIONS),
+            "2,3",
+        ),
+        case(
+            "a-pod-to-which-partitions-do-not-matter",
+            pod(container(2)),
+            node(HALF, like=6, partitions=PARTITIONS, partitioned=True),
+            "0,1",
+        ),
+    ],
+)
+def test_partitions(need: PodNeed, inventory: Inventory, usage: Usage, expected: str) -> None:
     assert placed(need, inventory, usage) == expected
 
 

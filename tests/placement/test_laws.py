@@ -30,7 +30,7 @@ def test_a_linked_pod_is_placed_if_and_only_if_it_fits(node: Node, need: PodNeed
 
 # contract E6.7
 @law
-@given(node=nodes(), need=needs(init_containers=False, ratios=False))
+@given(node=nodes(), need=needs(init_containers=False, ratios=False, grouped=False))
 def test_a_pod_that_the_original_places_gets_the_same_cards(node: Node, need: PodNeed) -> None:
     as_the_original(node, need)
 
@@ -57,7 +57,10 @@ def as_the_original(node: Node, need: PodNeed) -> None:
 
 
 @law
-@given(node=nodes(), need=needs(init_containers=False, soft_rules=False, company=False, ratios=False))
+@given(
+    node=nodes(),
+    need=needs(init_containers=False, soft_rules=False, company=False, ratios=False, grouped=False),
+)
 def test_the_search_finds_the_first_choice_in_the_order_of_candidates(node: Node, need: PodNeed) -> None:
     inventory, usage = node
     if not need.wants_cards or model.FirstFit(need, inventory, usage).first_fit() is not None:
