@@ -111,6 +111,11 @@ class ApiServer:
     def url(self) -> str:
         return self._credentials.address.url
 
+    @property
+    def authority(self) -> str | None:
+        """The file of the authorities that verify the API server; None if those of the system do."""
+        return self._credentials.address.authority
+
     async def close(self) -> None:
         await self._transport.close()
 

@@ -40,12 +40,14 @@ class Address:
     tls              verifies the server, and holds the client certificate if there is one
     server_hostname  name to verify in the server's certificate, if it differs from the URL's
     proxy            from the kubeconfig, or from HTTPS_PROXY and the like
+    authority        file of the authorities that verify the server; None if those of the system do
     """
 
     url: str
     tls: ssl.SSLContext
     server_hostname: str | None
     proxy: str | None
+    authority: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,13 @@ class Login:
 
 
 def make_address(
-    where: str, url: str, tls: ssl.SSLContext, *, server_hostname: str | None = None, proxy: str | None = None
+    where: str,
+    url: str,
+    tls: ssl.SSLContext,
+    *,
+    authority: str | None,
+    server_hostname: str | None = None,
+    proxy: str | None = None,
 ) -> Address:
     """Return an address, with the environment's proxy if no other is given. ``where`` the URL was read is for errors.
 
@@ -75,7 +83,8 @@ def make_address(
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
         raise NoCluster(f"{where}: expected a server such as https://host:6443, found {url[:200]!r}")
-    return Address(url, tls, server_hostname, proxy or _environment_proxy(parts.scheme, parts.hostname))
+    proxy = proxy or _environment_proxy(parts.scheme, parts.hostname)
+    return Address(url, tls, server_hostname, proxy, authority)
 
 
 def header_value(text: str, what: str = "the token for the API server") -> str:
@@ -209,7 +218,7 @@ async def _load_service_account(environ: Mapping[str, str], token_file: str, ca_
     host = environ[HOST]
     url = f"https://[{host}]:{environ[PORT]}" if ":" in host else f"https://{host}:{environ[PORT]}"
     try:
-        address = make_address(_SERVICE_ACCOUNT, url, ssl.create_default_context(cafile=ca_file))
+        address = make_address(_SERVICE_ACCOUNT, url, ssl.create_default_context(cafile=ca_file), authority=ca_file)
     except OSError as error:  # the file, or TLS about its content
         raise NoCluster(f"{_SERVICE_ACCOUNT}: cannot be used: {ca_file}: {describe(error)}") from error
     except ValueError as error:

@@ -70,6 +70,7 @@ async def _login(where: str, configuration: Configuration, loader: KubeConfigLoa
             where,
             str(configuration.host),
             RESTClientObject(configuration).ssl_context,
+            authority=configuration.ssl_ca_cert,
             server_hostname=configuration.tls_server_name,
             proxy=configuration.proxy,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from gas.cluster.connection import connect
 from gas.daemon.command import stop_on_signals
@@ -22,6 +23,10 @@ from gas.values.timing import SYSTEM_TIMING
 
 logger = logging.getLogger(__name__)
 
+KUBE_SCHEDULERS = frozenset({"kubernetes", "kube-scheduler"})
+"""Names in certificates of kube-scheduler that the cluster's authority signs. The original's configurator gives it the
+authority's own, which kubeadm names kubernetes."""
+
 BODY_TIMEOUT = 10.0
 """Most seconds from the headers of a request to the end of its body, which a scheduler sends at once."""
 
@@ -29,16 +34,16 @@ BODY_TIMEOUT = 10.0
 async def run_extender(flags: Flags, version: str) -> None:
     """Serve until SIGTERM or SIGINT, then finish the requests in progress. Raises GasError if it cannot start."""
     metrics = Metrics(version)
-    certificates = ServingCertificates(
-        CertificateFiles(flags.cert, flags.key, flags.cacert), metrics, allowed_names=flags.allowed_names
-    )
     async with AsyncExitStack() as stack:
+        api = await connect(flags.kube_config, explicit=flags.kube_config is not None, qps=flags.qps, burst=flags.burst)
+        stack.push_async_callback(api.close)
+        cacert, allowed_names = clients(flags, api.authority)
+        files = CertificateFiles(flags.cert, flags.key, cacert)
+        certificates = ServingCertificates(files, metrics, allowed_names=allowed_names)
         scheduler_socket = stack.enter_context(
             listen(flags.bind_address, flags.port, flag="port", most=MOST_SCHEDULER_CONNECTIONS)
         )
         plain_socket = stack.enter_context(listen(flags.metrics_address, flags.metrics_port, flag="metrics-port"))
-        api = await connect(flags.kube_config, explicit=flags.kube_config is not None, qps=flags.qps, burst=flags.burst)
-        stack.push_async_callback(api.close)
         extender = Extender(api, flags, metrics)
 
         def stop(signal_name: str) -> None:
@@ -108,6 +113,30 @@ async def run_extender(flags: Flags, version: str) -> None:
             finish=lambda: extender.finish(flags.shutdown_timeout),
         )
     logger.info("stopped")
+
+
+def clients(flags: Flags, cluster_authority: str | None) -> tuple[Path, frozenset[str]]:
+    """Return the file of the authorities of kube-scheduler's certificate, and the names in it that may call.
+
+    Where --cacert is missing, as in a Secret of ``kubectl create secret tls``, it is the cluster's authority. That also
+    signs the certificate of every kubelet, so without --allowed-names only kube-scheduler may call.
+    """
+    try:
+        flags.cacert.stat()
+    except FileNotFoundError:
+        if cluster_authority is not None:
+            names = flags.allowed_names or KUBE_SCHEDULERS
+            logger.warning(
+                "--cacert %s is missing: clients need a certificate of the cluster's authority, and one of the names"
+                " %s in it; better give kube-scheduler's certificate an authority of its own: gas-configurator",
+                flags.cacert,
+                ", ".join(sorted(names)),
+                extra={"authority": cluster_authority},
+            )
+            return Path(cluster_authority), names
+    except OSError:
+        pass  # reading it says why it cannot be used
+    return flags.cacert, flags.allowed_names
 
 
 def admission_files(flags: Flags) -> CertificateFiles:

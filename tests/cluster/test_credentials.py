@@ -75,6 +75,7 @@ async def test_a_pod_uses_its_service_account_and_other_programs_a_kubeconfig(ma
     machine.has_default_kubeconfig()
     credentials = await machine.find()
     assert credentials.address.url == "https://10.96.0.1:443"
+    assert str(credentials.address.authority).endswith("ca.crt")
     assert (await credentials.authorization() or "").lower() == "bearer account"
     assert [ca["subject"] for ca in credentials.address.tls.get_ca_certs()] == [((("commonName", "test-ca"),),)]
     assert credentials.address.tls.verify_mode == ssl.CERT_REQUIRED

@@ -4,16 +4,21 @@ import asyncio
 import os
 import shutil
 import ssl
+from base64 import b64encode
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from gas.cluster.credentials import find_credentials
 from gas.daemon.logs import LIMITED_LINES
+from gas.extender.command_line import parse_flags
 from gas.extender.metrics import Metrics
+from gas.extender.program import clients
 from gas.extender.tls import CertificateFiles, CertificateFlags, ServingCertificates
 from gas.values.errors import GasError
+from tests.cluster.scripted_server import write_kubeconfig
 from tests.extender.authority import Authority, Pair, client_context, encrypted, shake_hands
 
 VERSIONS = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda v: v.name)
@@ -328,3 +333,35 @@ class TestAtTheStart:
     def test_key_and_certificate_swapped(self, port: TlsPort) -> None:
         with pytest.raises(GasError, match=r"^--cert .* has no PEM certificate in it"):
             ServingCertificates(replace(port.files, cert=port.files.key, key=port.files.cert), port.metrics)
+
+
+class TestClusterAuthority:
+    """A Secret of ``kubectl create secret tls`` has no ca.crt."""
+
+    @pytest.mark.parametrize("form", ["file", "data"])
+    async def test_without_ca_crt_the_clusters_authority_and_two_names_count(
+        self, port: TlsPort, tmp_path: Path, caplog: pytest.LogCaptureFixture, form: str
+    ) -> None:
+        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "https://h:6443", ca=port.authority.cert, token="any")
+        if form == "data":
+            encoded = b64encode(port.authority.cert.read_bytes()).decode()
+            file = f'"certificate-authority": "{port.authority.cert}"'
+            kubeconfig.write_text(kubeconfig.read_text().replace(file, f'"certificate-authority-data": "{encoded}"'))
+        address = (await find_credentials(str(kubeconfig), explicit=True)).address
+        missing = tmp_path / "ca.crt"
+        cacert, names = clients(parse_flags([f"--cacert={missing}"]), address.authority)
+        assert f"--cacert {missing} is missing" in caplog.text
+        assert names == {"kubernetes", "kube-scheduler"}
+        context = ServingCertificates(replace(port.files, cacert=cacert), port.metrics, allowed_names=names)
+        for name in ("kubernetes", "kube-scheduler"):
+            shake_hands(context, client_context(port.authority, port.authority.issue(name)))
+        with pytest.raises(ssl.SSLError, match="it may not call"):
+            shake_hands(context, client_context(port.authority, port.authority.issue("system:node:n1")))
+
+    def test_names_that_are_given_count(self, tmp_path: Path) -> None:
+        flags = parse_flags([f"--cacert={tmp_path / 'ca.crt'}", "--allowed-names=own"])
+        assert clients(flags, "/cluster/ca.crt") == (Path("/cluster/ca.crt"), frozenset({"own"}))
+
+    def test_a_ca_crt_that_is_there_counts_alone(self, port: TlsPort) -> None:
+        cacert, names = clients(parse_flags([f"--cacert={port.files.cacert}"]), "/cluster/ca.crt")
+        assert (cacert, names) == (port.files.cacert, frozenset())
