@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gas.plugin.discovery.render_node import DRM_MAJOR
-from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, write_tree
+from sandbox.hardware.fake_sysfs import ARC_A770, fake_gpus, write_tree
 from tests.e2e import original
 from tests.e2e.deployed import (
     DEPLOY,
@@ -285,7 +285,7 @@ def test_the_components_usage_memory_limits_and_render_nodes_give_the_rights_tha
     for each in api.items(PODS):
         installed.deployed.delete(each["metadata"]["name"])
     shutil.rmtree(installed.tree)
-    write_tree(installed.tree, fake_gpus(replace(FLEX_170, memory=None), 2), character_devices=True)
+    write_tree(installed.tree, fake_gpus(replace(ARC_A770, memory=None), 2), character_devices=True)
     for node_file in (installed.tree / "dev/dri").glob(
         "renderD*"
     ):  # the tree's own device may be opened by every container

@@ -22,6 +22,8 @@ from gas.placement import (
     place,
     sorted_amounts,
 )
+from gas.placement.refusal import Refusal
+from gas.plugin.discovery.local_memory import MEMORY_OF_MODELS
 from gas.plugin.discovery.render_node import CannotAsk, Query
 from gas.plugin.discovery.sysfs import SysfsCards
 from gas.values.amounts import parse_quantity
@@ -80,7 +82,10 @@ async def test_the_memory_that_the_driver_states_can_be_requested(kernel: StockK
         assert {card: dict(amounts)["memory.max"] for card, amounts in capacity.items()} == {0: 8 * GB, 1: 8 * GB}
 
 
-@BY_KERNEL
+@pytest.mark.parametrize(
+    "kernel",
+    [pytest.param(each, id=each.name) for each in STOCK_KERNELS if each.model.device_id not in MEMORY_OF_MODELS],
+)
 async def test_without_any_source_the_node_the_pod_and_the_doctor_say_why(
     kernel: StockKernel, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -118,6 +123,15 @@ async def test_without_any_source_the_node_the_pod_and_the_doctor_say_why(
             " have"
         )
         assert finding.fix[0].endswith("the event GPUMemoryUnknown says why")
+
+
+@pytest.mark.parametrize("name", ["6.12-xe-0xe20b", "7.0-xe-0xe20b"])
+async def test_the_worked_example_fits_with_no_source_but_the_table_of_models(name: str) -> None:
+    (kernel,) = (each for each in STOCK_KERNELS if each.name == name)
+    async with stock_node(kernel, nothing) as node:
+        await eventually(lambda: "memory.max" in node.allocatable())
+        assert node.count("card_memory_bytes", card="card0", source="table") == 12165 * 2**20
+        assert not isinstance(place(need(kernel.model.driver), inventory_of(node), Usage()), Refusal)
 
 
 async def test_a_driver_that_does_not_reply_hides_no_card_and_its_late_reply_counts() -> None:

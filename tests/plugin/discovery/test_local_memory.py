@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gas.plugin.discovery.card_models import is_integrated, model_of
+from gas.plugin.discovery.local_memory import MEMORY_OF_MODELS
 from gas.plugin.discovery.render_node import CannotAsk
 from gas.plugin.discovery.sysfs import SysfsCards
 from gas.plugin.discovery.sysfs_files import UnreadableFile
@@ -16,6 +18,7 @@ from gas.values.card_facts import MemorySource, Scan
 from sandbox.hardware.fake_sysfs import (
     ARC_A770,
     ARC_B580,
+    FLEX_140,
     FLEX_170,
     MAX_1550,
     MAX_1550_XE,
@@ -290,7 +293,7 @@ class TestStockKernels:
     def test_a_late_failure_is_reported_and_the_driver_asked_again(
         self, tmp_path: Path, tree: Callable[[Model], FakeGpu]
     ) -> None:
-        tree(ARC_B580)
+        tree(STOCK_A770)
         drivers = HangingDrivers("renderD128", reply=CannotAsk(NOT_OPENED))
         cards = SysfsCards(tmp_path, query=drivers, within=0.05)
         cards.read()
@@ -307,7 +310,7 @@ class TestStockKernels:
 
 class TestWithoutADriverThatCanBeAsked:
     def test_an_unknown_amount_says_why_and_what_to_do(self, tmp_path: Path, tree: Callable[[Model], FakeGpu]) -> None:
-        tree(ARC_B580)
+        tree(STOCK_A770)
         scan = read_gpus(tmp_path, query=CLOSED)
         assert known(scan) == (None, MemorySource.UNKNOWN)
         assert scan.gpus[0].memory_fault == UNKNOWN
@@ -315,7 +318,7 @@ class TestWithoutADriverThatCanBeAsked:
         assert scan.gpus[0].unread == frozenset()
 
     def test_a_card_without_a_render_node(self, tmp_path: Path, tree: Callable[[Model], FakeGpu]) -> None:
-        tree(ARC_B580)
+        tree(STOCK_A770)
         (tmp_path / "dev/dri/renderD128").unlink()
         (problem,) = read_gpus(tmp_path, query=CLOSED).problems
         assert "sysfs does not state it, and it has no render node under /dev/dri; pods" in problem
@@ -325,6 +328,34 @@ class TestWithoutADriverThatCanBeAsked:
         scan = read_gpus(tmp_path, query=CLOSED, memory_override=12 * GIB, memory_reserved=GIB)
         assert known(scan) == (12 * GIB, MemorySource.OVERRIDE)
         assert (scan.problems, scan.gpus[0].memory_fault) == ((), "")
+
+
+class TestModels:
+    """The memory that all cards of a model have, the last source."""
+
+    # contract P1.8
+    @pytest.mark.parametrize(("model", "mib"), [(ARC_B580, 12165), (STOCK_FLEX, 14090), (FLEX_140, 5283)])
+    def test_a_model_with_one_size_of_memory_has_that(
+        self, tmp_path: Path, tree: Callable[[Model], FakeGpu], model: Model, mib: int
+    ) -> None:
+        tree(replace(model, memory=None))
+        scan = read_gpus(tmp_path, query=CLOSED, memory_reserved=1)
+        assert known(scan) == (mib * 2**20 - 1, MemorySource.TABLE)
+        assert (scan.problems, scan.gpus[0].memory_fault) == ((), "")
+
+    def test_every_model_of_the_table_has_its_own_memory_and_a_name(self) -> None:
+        assert all(model_of(each) and not is_integrated(each) for each in MEMORY_OF_MODELS)
+
+    def test_a_window_counts_before_it(self, tmp_path: Path, tree: Callable[[Model], FakeGpu]) -> None:
+        found = TestWindow().read(tmp_path, tree(STOCK_FLEX), 16 * GIB, UP_TO_16_GIB)
+        assert found == (16 * GIB * 99 // 100, MemorySource.BAR)
+
+    def test_a_virtual_function_has_a_part_of_it(self, tmp_path: Path) -> None:
+        (physical,) = fake_gpus(ARC_B580, 1)
+        gpus = with_virtual_functions(physical, 1, first=1)
+        write_tree(tmp_path, gpus)
+        (device_directory(tmp_path, gpus[1]) / "physfn").symlink_to(device_directory(tmp_path, physical))
+        assert known(read_gpus(tmp_path, query=CLOSED)) == (None, MemorySource.UNKNOWN)
 
 
 WINDOWS = (
@@ -356,7 +387,6 @@ class TestWindow:
             pytest.param(STOCK_A770, GIB // 4, UP_TO_16_GIB, id="a-small-window"),
             pytest.param(STOCK_A770, 8 * GIB, UP_TO_16_GIB, id="half-of-it"),
             pytest.param(STOCK_A770, 16 * GIB, None, id="a-kernel-that-does-not-list-sizes"),
-            pytest.param(ARC_B580, 16 * GIB, UP_TO_16_GIB, id="12-GiB-behind-a-window-of-16"),
         ],
     )
     def test_any_other_says_nothing(
@@ -410,7 +440,7 @@ class TestIntegratedGpus:
         assert known(scan) == (None, MemorySource.SHARED)
         assert (scan.problems, scan.gpus[0].memory_fault) == ((), "")
 
-    @pytest.mark.parametrize("model", [ARC_B580, STOCK_A770, STOCK_FLEX, STOCK_MAX, OF_NO_KNOWN_MODEL])
+    @pytest.mark.parametrize("model", [STOCK_A770, STOCK_MAX, OF_NO_KNOWN_MODEL])
     def test_the_address_alone_makes_no_gpu_integrated(self, tmp_path: Path, model: Model) -> None:
         write_tree(tmp_path, (integrated(model),))
         scan = read_gpus(tmp_path, query=CLOSED)
