@@ -19,6 +19,7 @@ class MemorySource(StrEnum):
     QUERY = "query"  # the driver, asked through the card's render node
     BAR = "bar"  # the size of the PCI memory window through which the processor sees all of the card's memory
     OVERRIDE = "override"  # the administrator
+    TABLE = "table"  # what cards of its model have
     SHARED = "shared"  # none: an integrated GPU uses the memory of the node
     UNKNOWN = "unknown"
 
@@ -28,6 +29,7 @@ class CardFacts:
     """The facts about one card. Paths and names are those of the node itself, without any prefix.
 
     driver         ``i915``, ``xe`` or ``nvidia``; it picks the resource
+    driver_version its version; empty if it is unknown or that of the kernel
     device_id      PCI device id, ``0x56c0``
     model          name of the model; empty if it is unknown
     pci_address    ``0000:4d:00.0``; empty if it is unknown
@@ -54,6 +56,7 @@ class CardFacts:
     card: Card
     driver: str
     device_id: str
+    driver_version: str = ""
     model: str = ""
     pci_address: str = ""
     uuid: str = ""

@@ -117,11 +117,16 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
         UUIDs are not among them: with these no two nodes would be alike, and verdicts are remembered for nodes alike.
         """
-        return self.pci_address, self.device_id, self.model.lower()
+        return self.pci_address, self.device_id, self.model.lower(), model_label(self.model).lower()
 
 
 def is_model(text: str) -> bool:
     return 0 < len(text) <= _LONGEST_MODEL and text.isprintable() and "," not in text and text == " ".join(text.split())
+
+
+def model_label(model: str) -> str:
+    """Return a model as the value of a label: ``Arc B580`` -> ``Arc-B580``."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", model)[:63].strip("-_.")
 
 
 def card_name(text: str) -> Card | str:

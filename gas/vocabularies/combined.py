@@ -60,7 +60,9 @@ class Vocabularies:
     """
 
     def __init__(self, vocabularies: Iterable[Vocabulary], *, most_needs: int = MOST_NEEDS) -> None:
-        self._all = tuple(vocabularies)
+        every = tuple(vocabularies)
+        guests = {each.name: tuple(other for other in every if each.name in other.joins) for each in every}
+        self._all = tuple(replace(each, guests=guests[each.name]) if guests[each.name] else each for each in every)
         self._needs: LRUCache[Hashable, PodNeed] = LRUCache(most_needs)
         self.annotations = frozenset(WRITTEN_ANNOTATIONS).union(*(each.choices.annotations for each in self._all))
         """Every annotation that a choice or a receipt is written in."""
@@ -106,8 +108,11 @@ class Vocabularies:
             raise BadNeed(f"the pod asks for GPUs in the words of {first} and of {second}; use only one of them")
         if not matching:
             return PodNeed(())
-        _check_size(pod, matching[0].user_annotations)
-        need = matching[0].pods.need(facts, options)
+        vocabulary = matching[0]
+        _check_size(pod, {name for each in (vocabulary, *vocabulary.guests) for name in each.user_annotations})
+        need = vocabulary.pods.need(facts, options)
+        for guest in vocabulary.guests:
+            need = guest.pods.with_rules(need, facts.annotations)
         _check_containers(need)
         return need
 
@@ -124,7 +129,8 @@ class Vocabularies:
         """
         fresh = choice_annotations(need, choice, timestamp_ns=time_ns)
         if need.wants_cards and (vocabulary := self.vocabulary_of(pod)) is not None:
-            fresh |= vocabulary.choices.write(pod, need, choice, time_ns, node)
+            for each in (vocabulary, *vocabulary.guests):
+                fresh |= each.choices.write(pod, need, choice, time_ns, node)
         outdated = {name: "" for name in self.annotations if pod.annotations.get(name) and name not in fresh}
         return outdated | fresh
 
@@ -163,6 +169,11 @@ class Vocabularies:
     def one_card_resources(self) -> frozenset[str]:
         """The `resources` of which a pod gets ids of one card only."""
         return frozenset(resource for each in self._all if each.devices.one_card for resource in each.devices.resources)
+
+    @cached_property
+    def together_resources(self) -> frozenset[str]:
+        """The `resources` of which each app container of a pod gets the cards of all of them."""
+        return frozenset(resource for each in self._all if each.devices.together for resource in each.devices.resources)
 
     @cached_property
     def managed_resources(self) -> tuple[str, ...]:
@@ -358,6 +369,8 @@ def merged_facts(facts: Sequence[NodeFacts]) -> NodeFacts:
             numa_groups=next((each.numa_groups for each in inventories if each.numa_groups is not None), None),
             links=tuple(dict.fromkeys(link for inventory in inventories for link in inventory.links)),
             boards=next((each.boards for each in inventories if each.boards), ()),
+            partitions=tuple(partition for each in inventories for partition in each.partitions),
+            partitioned=any(each.partitioned for each in inventories),
         ),
         deschedule_cards=frozenset().union(*(each.deschedule_cards for each in facts)),
         deschedule_tiles=frozenset().union(*(each.deschedule_tiles for each in facts)),

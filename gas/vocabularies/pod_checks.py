@@ -113,7 +113,8 @@ class PodChecks:
         warnings = (*self._annotation_warnings(pod, vocabulary), *_written_annotations(pod))
         if not self.scores_nodes and NODE_SCORE in vocabulary.user_annotations and pod.annotations.get(NODE_SCORE):
             warnings += (f"annotation {NODE_SCORE} has no effect, because the extender runs without --node-score",)
-        warnings += tuple(vocabulary.admission.warnings(pod, self.options))
+        for each in (vocabulary, *vocabulary.guests):
+            warnings += tuple(each.admission.warnings(pod, self.options))
         if need is not None and need.wants_cards and pod.node_name:
             where = f"the pod names its node itself, {quoted(pod.node_name)}"
             warnings = (*warnings, f"{where}, so no cards are chosen for it; use a nodeSelector instead")

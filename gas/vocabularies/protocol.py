@@ -203,6 +203,13 @@ class PodReader(Protocol):
         What other pods depend on counts, such as affinity labels.
         """
 
+    def with_rules(self, need: PodNeed, annotations: Mapping[str, str]) -> PodNeed:
+        """Return a need that another vocabulary, one of ``Vocabulary.joins``, has read, with rules of this one.
+
+        Raises BadNeed.
+        """
+        return need
+
 
 class ChoiceAnnotations:
     """Turn a choice into the vocabulary's own annotations, in addition to those of `gas.decision`, and back.
@@ -251,10 +258,12 @@ class DeviceOffer(Protocol):
     resources  all that give cards to a container
     written    the names that `describe` and `after_allocate` write: the plugin's admission policy allows these
     one_card   whether all ids that the containers of a pod get are of one card
+    together   whether each app container of a pod gets the cards of all of them
     """
 
     resources: tuple[str, ...]
     one_card: bool = False
+    together: bool = False
     written: WrittenNames = WrittenNames()
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
@@ -334,6 +343,8 @@ class Vocabulary:
     user_annotations  the annotations with gas's prefix that users write and needs obey
     names_cards       whether the card of a pod that has one card, and no name for it, gets a name when it is chosen:
                       the name that it has, or else a new one
+    joins             names of other vocabularies to whose pods its rules, annotations and warnings apply as well
+    guests            those that are switched on and join this one
     contradiction     returns how the annotations of a bound pod contradict what is booked for it, as a sentence; empty
                       if they do not
     flags             the vocabulary's own flags, in extender and plugin alike; None if it has none
@@ -349,6 +360,8 @@ class Vocabulary:
     admission: AdmissionChecks = _NO_CHECKS
     user_annotations: frozenset[str] = frozenset()
     names_cards: bool = False
+    joins: frozenset[str] = frozenset()
+    guests: tuple[Vocabulary, ...] = ()
     contradiction: Callable[[Pod], str] = _no_contradiction
     flags: type[PartFlags] | None = None
     with_flags: Callable[[CommandFlags], Vocabulary] | None = None
@@ -360,5 +373,5 @@ class Vocabulary:
 
         Raises MalformedAnnotation if what is written cannot be a choice for this need.
         """
-        choice = read_choice(pod, need)
-        return self.choices.read(pod, need, node) if choice is None else choice
+        written = (each.choices.read(pod, need, node) for each in (self, *self.guests))
+        return read_choice(pod, need) or next((choice for choice in written if choice is not None), None)

@@ -13,7 +13,7 @@ from gas.placement.ratio import Ratio
 from gas.values.cards import Card
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.intel.vocabulary import INTEL
-from gas.vocabularies.protocol import NeedFacts, NeedOptions
+from gas.vocabularies.protocol import NeedFacts, NeedOptions, PodReader
 from tests.builders import container, node, pod_json
 from tests.extender.decider import DrivenDecider
 from tests.listed import list_all
@@ -22,7 +22,7 @@ GB = 10**9
 PERCENT = "percent"
 
 
-class PercentPods:
+class PercentPods(PodReader):
     """Intel's pods, except that the amount of ``gpu.intel.com/percent`` is percent of the card's memory."""
 
     metadata = INTEL.pods.metadata

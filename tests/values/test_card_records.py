@@ -233,6 +233,7 @@ def test_a_model_names_all_its_cards() -> None:
         "0000:4e:00.0": {Card(1)},
         "0x56c0": {Card(0)},
         "data center gpu flex 170": {Card(0), Card(1)},
+        "data-center-gpu-flex-170": {Card(0), Card(1)},
     }
 
 

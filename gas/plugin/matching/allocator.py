@@ -49,6 +49,7 @@ class Allocator:
         self._environments = environments
         self._metrics = metrics
         self._flags = flags
+        self._together = Vocabularies(flags.vocabularies).together_resources
         self._gpus = gpus
         self._clock = clock
 
@@ -69,9 +70,18 @@ class Allocator:
         now = self._clock()
         match = self._matcher.allocate(request, now=now)
         self._report(request, match)
-        gpus = gpus_of(request.ids, self._gpus())
+        gpus = gpus_of(request.ids, self._gpus(), self._shared_cards(request, match.target))
         added = self._environments.issue(request, gpus, match.target, at=now)
         return added.plus(card_allocation(gpus, self._flags.presentation))
+
+    def _shared_cards(self, request: AllocateRequest, target: Target | None) -> Iterator[Card]:
+        """Yield the decided cards of the pod's other app containers, if its vocabulary gives them to each."""
+        is_shared = request.resource in self._together and target is not None and target.demand.role is Role.APP
+        if target is None or not is_shared or target.pod.decided is None:
+            return
+        for role, chosen in zip(target.pod.roles, target.pod.decided.containers, strict=True):
+            if role is Role.APP:
+                yield from chosen.cards
 
     def _report(self, request: AllocateRequest, match: Match) -> None:
         resource = short_name(request.resource)

@@ -287,6 +287,7 @@ class NvmlCards:
         facts = CardFacts(
             card=card,
             driver=DRIVER,
+            driver_version=described.version,
             device_id=_device_id(described),
             model=described.model if is_model(described.model) else "",
             pci_address=_pci_address(described),

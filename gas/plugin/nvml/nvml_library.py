@@ -70,6 +70,7 @@ class NvmlCard:
     pci_ids    PCI device id in the upper 16 bits, that of the vendor in the lower ones
     total      bytes of its memory
     reserved   bytes of it that the driver and the firmware keep
+    version    of the driver; empty if it is unknown
     has_mig    is, or can be, divided into MIG instances
     instances  those into which it is divided, described as cards of their own
     card_uuid  of an instance, that of its card; else empty
@@ -87,6 +88,7 @@ class NvmlCard:
     model: str
     total: int
     reserved: int
+    version: str = ""
     has_mig: bool = False
     instances: tuple[NvmlCard, ...] = ()
     card_uuid: str = ""
@@ -174,6 +176,7 @@ class Nvml:
             model=_call(pynvml.nvmlDeviceGetName, device),
             total=total,
             reserved=reserved,
+            version=_optional(pynvml.nvmlSystemGetDriverVersion) or "",
             has_mig=mig is not None and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
             peers=peers,
             on_switch=on_switch,

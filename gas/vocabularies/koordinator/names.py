@@ -28,13 +28,30 @@ VENDORS = ("nvidia.com/gpu", "dcu.com/gpu")
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 """Pod annotation, written with the Binding: the cards of the pod and what it takes of each, as JSON."""
 
-_SCHEDULING = "scheduling.koordinator.sh/"
-WITHOUT_EFFECT = (
-    _SCHEDULING + "device-allocate-hint",
-    _SCHEDULING + "device-joint-allocate",
-    _SCHEDULING + "gpu-partition-spec",
-)
-"""Pod annotations in which Koordinator takes preferences about cards."""
+MINORS = "scheduling.koordinator.sh/gpu-minors"
+"""Pod annotation, written with the Binding: the numbers in ALLOCATED, for templates that refer to them."""
+
+HINT = "scheduling.koordinator.sh/device-allocate-hint"
+PARTITION_SPEC = "scheduling.koordinator.sh/gpu-partition-spec"
+"""Pod annotations with rules for the pod's cards, as JSON."""
+
+PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
+"""Node annotation: sets of cards that are given out together, as JSON. Koordinator has it on its Device objects."""
+PARTITION_POLICY = "node.koordinator.sh/gpu-partition-policy"
+"""Node label: ``Honor`` if pods of whole cards get partitions only."""
+
+MODEL = "node.koordinator.sh/gpu-model"
+VENDOR = "node.koordinator.sh/gpu-vendor"
+DRIVER = "node.koordinator.sh/gpu-driver-version"
+"""Node labels that describe its cards, if these are alike."""
+
+WITHOUT_EFFECT = ("scheduling.koordinator.sh/device-joint-allocate",)
+"""Pod annotations that have no effect."""
+LABELS_WITHOUT_EFFECT = ("koordinator.sh/gpu-isolation-provider",)
+QUOTA = "quota.scheduling.koordinator.sh/name"
+SCHEDULER = "koord-scheduler"
+OTHER_DEVICES = (PREFIX + "rdma", PREFIX + "fpga")
+"""Resources of devices that are not cards."""
 
 
 def full_name(resource: str) -> str:
@@ -43,7 +60,9 @@ def full_name(resource: str) -> str:
 
 
 ASKING = Beginnings(resources=(BEGINNING,))
-WRITTEN = WrittenNames(resources=tuple(full_name(each) for each in (GPU, CORE, MEMORY, MEMORY_RATIO)))
+WRITTEN = WrittenNames(
+    labels=(MODEL, VENDOR, DRIVER), resources=tuple(full_name(each) for each in (GPU, CORE, MEMORY, MEMORY_RATIO))
+)
 REFERENCE = Reference(
     owner="Koordinator's",
     page="from-koordinator.md",
@@ -56,8 +75,18 @@ REFERENCE = Reference(
         Row(full_name(CORE), "pods ask, the plugin writes", "hundredths of a card's compute, of all cards together"),
         Row(full_name(GPU), "pods ask, the plugin writes", "the two above in one; the webhook rewrites it"),
     ),
+    node_labels=(
+        Row(MODEL, "the plugin", "the model of the cards, if they are alike; `Arc-B580`"),
+        Row(VENDOR, "the plugin", "`nvidia` or `intel`"),
+        Row(DRIVER, "the plugin", "the version of NVIDIA's driver"),
+        Row(PARTITION_POLICY, "you", "`Honor`: pods of whole cards get partitions only"),
+    ),
+    node_annotations=(Row(PARTITIONS, "you", "JSON: sets of cards that are given out together"),),
     pod_annotations=(
         Row(ALLOCATED, "the extender", "JSON: the number (`minor`) of each card, and what the pod has of it"),
+        Row(MINORS, "the extender", "these numbers, divided by commas"),
+        Row(HINT, "you", "JSON: rules for the pod's cards"),
+        Row(PARTITION_SPEC, "you", "JSON: the pod gets one of the node's partitions"),
     ),
 )
 COMPONENT = Component(

@@ -1,4 +1,4 @@
-"""Koordinator's rules for what one container requests, and the defaults of new pods by these rules.
+"""Koordinator's rules for what containers request together, and the defaults of new pods by these rules.
 
 Every need is read by the rules, so they hold without the webhooks as well. Amounts are by the resources of
 `gas.vocabularies.koordinator.names`. Except for the number of cards, an amount of 0 means the same as none.
@@ -14,6 +14,7 @@ from gas.objects.stored import Container, NewContainer, Pod, Quantity
 from gas.values.amounts import MalformedQuantity, parse_quantity
 from gas.values.quoted import did_you_mean, quoted
 from gas.vocabularies.koordinator import names
+from gas.vocabularies.koordinator.hints import without_effect
 from gas.vocabularies.koordinator.names import CORE, GPU, MEMORY, MEMORY_RATIO, SHARED, full_name
 from gas.vocabularies.protocol import AdmissionChecks, NeedOptions
 
@@ -26,7 +27,7 @@ _DIVIDED = (CORE, MEMORY_RATIO)
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The share of each of its cards that a container takes; ``memory`` or ``memory_ratio`` is 0."""
+    """The share of each of their cards that containers take; ``memory`` or ``memory_ratio`` is 0."""
 
     cards: int
     core: int
@@ -36,7 +37,7 @@ class Share:
 
 def completed(asked: Mapping[str, int]) -> dict[str, int]:
     """Return the amounts in the current form, with a number of cards. Complete amounts stay as they are."""
-    amounts = _rewritten(asked)
+    amounts = rewritten(asked)
     if amounts:
         amounts.setdefault(SHARED, _default_cards(amounts))
     return amounts
@@ -46,7 +47,7 @@ def fault(asked: Mapping[str, int]) -> str:
     """Return the rule that the amounts break, as a sentence with what to do; empty if they break none."""
     if GPU in asked and (other := next((name for name in (CORE, MEMORY_RATIO, MEMORY) if name in asked), None)):
         return f"{full_name(GPU)} states compute and memory already; remove it or {full_name(other)}"
-    amounts = _rewritten(asked)
+    amounts = rewritten(asked)
     stated = [name for name in (MEMORY, MEMORY_RATIO) if amounts.get(name)]
     if len(stated) > 1:
         return f"{full_name(MEMORY)} and {full_name(MEMORY_RATIO)} both state memory; use only one of them"
@@ -87,12 +88,23 @@ def share(asked: Mapping[str, int]) -> Share | None:
     return Share(cards, -(-amounts.get(CORE, 0) // cards), -(-memory // cards), -(-ratio // cards))
 
 
-def _rewritten(asked: Mapping[str, int]) -> dict[str, int]:
+def rewritten(asked: Mapping[str, int]) -> dict[str, int]:
     """Return the amounts with the old form rewritten, unless they have the current form as well."""
     amounts = dict(asked)
     if GPU in amounts and amounts.keys() <= {GPU, SHARED}:
         amount = amounts.pop(GPU)
         amounts |= {CORE: amount, MEMORY_RATIO: amount}
+    return amounts
+
+
+def total(each: Sequence[Mapping[str, int]]) -> Mapping[str, int]:
+    """Return the amounts of several containers together."""
+    if len(each) == 1:
+        return each[0]
+    amounts: dict[str, int] = {}
+    for asked in map(rewritten, each):
+        for name, amount in asked.items():
+            amounts[name] = amounts.get(name, 0) + amount
     return amounts
 
 
@@ -114,11 +126,7 @@ class KoordinatorAdmission(AdmissionChecks):
         return list(_misspelt(pod))
 
     def warnings(self, pod: Pod, options: NeedOptions) -> Sequence[str]:
-        return [
-            f"annotation {name} has no effect; docs/from-koordinator.md lists what has"
-            for name in names.WITHOUT_EFFECT
-            if name in pod.annotations
-        ]
+        return list(without_effect(pod))
 
     def complete(self, pod: Pod) -> Patch:
         return tuple(

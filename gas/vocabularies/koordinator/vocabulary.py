@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -15,10 +16,10 @@ from gas.placement.order import DEFAULT_ORDER
 from gas.placement.ratio import PERCENT, Ratio
 from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD, Amounts, sorted_amounts
 from gas.values.card_facts import MOST_MEMORY, CardFacts
-from gas.values.card_records import MOST_RECORDS
+from gas.values.card_records import MOST_RECORDS, model_label
 from gas.values.cards import Card
 from gas.values.quoted import quoted
-from gas.vocabularies.koordinator import names, rules
+from gas.vocabularies.koordinator import hints, names, rules
 from gas.vocabularies.koordinator.rules import KoordinatorAdmission
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
 from gas.vocabularies.pod_parts import (
@@ -68,7 +69,8 @@ def format_allocated(amounts: Mapping[Card, Amounts], capacity: Mapping[Card, Am
     """
     devices = []
     for card, taken in sorted(amounts.items()):
-        memory, has = taken.get(MEMORY_MAX, 0), capacity.get(card, {}).get(MEMORY_MAX, 0)
+        has = capacity.get(card, {}).get(MEMORY_MAX, 0)
+        memory = taken.get(MEMORY_MAX, has)  # a whole card in the words of a vendor does not state it
         resources = {
             names.full_name(names.CORE): taken.get(MILLICORES, 0) // _MILLICORES_OF_CORE,
             names.full_name(names.MEMORY): memory,
@@ -108,6 +110,7 @@ class KoordinatorPods(PodReader):
 
     resources = RESOURCES
     asking = names.ASKING
+    metadata = frozenset({names.HINT})
 
     def matches(self, pod: Pod) -> bool:
         return requests_under(pod, names.BEGINNING)
@@ -115,37 +118,47 @@ class KoordinatorPods(PodReader):
     def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
         asked = _asked(facts)
         _check_vendors(facts)
-        for container, amounts in asked:
-            if amounts and (fault := rules.fault(amounts)):
-                raise BadNeed(f"container {quoted(container.name)}: {fault}")
+        for positions in _groups(asked):
+            each = [asked[position][1] for position in positions]
+            for position in positions:
+                container, amounts = asked[position]
+                if not amounts.get(names.SHARED) and (fault := rules.fault(amounts)):
+                    raise BadNeed(f"container {quoted(container.name)}: {fault}")
+            if fault := rules.fault(rules.total(each)):
+                others = f" and {len(each) - 1} more together" if len(each) > 1 else ""
+                raise BadNeed(f"container {quoted(asked[positions[0]][0].name)}{others}: {fault}")
         for name in names.RESOURCES:
             check_sum(names.full_name(name), sum(amounts.get(name, 0) for _, amounts in asked))
-        return with_preferences(_need(asked), facts.annotations, options, DEFAULT_ORDER)
+        need = self.with_rules(_need(asked), facts.annotations)
+        return with_preferences(need, facts.annotations, options, DEFAULT_ORDER)
 
     def booked_need(self, facts: NeedFacts) -> PodNeed:
-        return _need(_asked(facts))
+        return replace(_need(_asked(facts)), company=hints.company(facts.annotations))
+
+    def with_rules(self, need: PodNeed, annotations: Mapping[str, str]) -> PodNeed:
+        return hints.with_rules(need, annotations)
 
 
 class KoordinatorChoices(ChoiceAnnotations):
     """The annotation that Koordinator's scheduler writes on a pod, and its node agent and its users read."""
 
-    annotations: frozenset[str] = frozenset({names.ALLOCATED})
+    annotations: frozenset[str] = frozenset({names.ALLOCATED, names.MINORS})
 
     def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
         capacity = node.inventory.capacity if node is not None else {}
         taken = {card: dict(amounts) for card, amounts in footprint(need, choice, capacity).amounts.items()}
-        return {names.ALLOCATED: format_allocated(taken, capacity)}
+        minors = ",".join(str(int(card)) for card in sorted(taken))
+        return {names.ALLOCATED: format_allocated(taken, capacity), names.MINORS: minors}
 
     def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
         """Return the cards that Koordinator allocated.
 
-        It allocates the sum of all containers, and shows all these cards to each of them. The containers are taken to
-        have them one after the other if there are as many as they request, and otherwise all.
+        The containers are taken to have them one after the other if there are as many as they request, and otherwise
+        all.
         """
         if not (text := pod.annotations.get(names.ALLOCATED)) or not (cards := parse_allocated(text)):
             return None
-        staying = sum(each.count for each in need.containers if each.role is not Role.INIT)
-        following = iter(cards) if staying == len(cards) else None
+        following = iter(cards) if need.cards == len(cards) else None
         chosen: list[ContainerChoice] = []
         for each in need.containers:
             if not each.count:
@@ -165,7 +178,8 @@ class KoordinatorNodes:
     def source(self, node: Node) -> Hashable:
         allocatable = allocatable_resources(node)
         stated = tuple(allocatable.get(name) for name in RESOURCES)
-        return (stated, recorded_cards(node)) if any(each is not None for each in stated) else ()
+        partitions = node.annotations.get(names.PARTITIONS), node.labels.get(names.PARTITION_POLICY)
+        return (stated, partitions, recorded_cards(node)) if any(each is not None for each in stated) else ()
 
     def facts(self, node: Node) -> NodeFacts | None:
         allocatable = allocatable_resources(node)
@@ -182,13 +196,19 @@ class KoordinatorNodes:
             }
         else:
             capacity = _counted_capacity(allocatable, problems)
-        return NodeFacts(inventory=Inventory(capacity=capacity), counted=not recorded, problems=tuple(problems))
+        inventory = Inventory(
+            capacity=capacity,
+            partitions=hints.partitions(node, problems),
+            partitioned=node.labels.get(names.PARTITION_POLICY) == "Honor",
+        )
+        return NodeFacts(inventory=inventory, counted=not recorded, problems=tuple(problems))
 
 
 class KoordinatorDevices(DeviceOffer):
     """Cards as ``koordinator.sh/gpu.shared``, with 100 device ids each; the other resources are sums of the node."""
 
     resources: tuple[str, ...] = (_SHARED,)
+    together = True
     written = names.WRITTEN
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
@@ -206,7 +226,15 @@ class KoordinatorDevices(DeviceOffer):
             names.MEMORY_RATIO: rules.OF_A_CARD * sum(bool(card.memory) for card in healthy),
             names.MEMORY: sum(card.memory or 0 for card in healthy),
         }
-        return NodeDescription(resources={names.full_name(name): amount for name, amount in amounts.items() if amount})
+        stated = {
+            names.MODEL: {model_label(card.model) for card in healthy},
+            names.VENDOR: {"nvidia" if card.driver == "nvidia" else "intel" for card in healthy},
+            names.DRIVER: {model_label(card.driver_version) for card in healthy},
+        }
+        return NodeDescription(
+            labels={name: min(texts) for name, texts in stated.items() if len(texts) == 1 and min(texts)},
+            resources={names.full_name(name): amount for name, amount in amounts.items() if amount},
+        )
 
 
 KOORDINATOR = Vocabulary(
@@ -215,7 +243,8 @@ KOORDINATOR = Vocabulary(
     choices=KoordinatorChoices(),
     nodes=KoordinatorNodes(),
     devices=KoordinatorDevices(),
-    user_annotations=PREFERENCES,
+    user_annotations=PREFERENCES | {names.HINT, names.PARTITION_SPEC},
+    joins=frozenset({"vendor"}),
     admission=KoordinatorAdmission(),
     reference=names.REFERENCE,
     component=names.COMPONENT,
@@ -248,23 +277,43 @@ def _check_vendors(facts: NeedFacts) -> None:
                 )
 
 
+def _groups(asked: Sequence[_Asked]) -> list[list[int]]:
+    """Return the positions of the containers that ask for cards: app containers together, any other alone."""
+    asking = [position for position, (_, amounts) in enumerate(asked) if amounts]
+    apps = [position for position in asking if asked[position][0].role is Role.APP]
+    return [*([position] for position in asking if position not in apps), *([apps] if apps else [])]
+
+
 def _need(asked: Sequence[_Asked]) -> PodNeed:
-    containers = tuple(_container_need(container, amounts) for container, amounts in asked)
-    return PodNeed(containers=containers, count_resources=frozenset({names.SHARED}))
+    """Return the need of a pod; a part of a card's memory becomes bytes when the card is chosen.
+
+    App containers take what they request together in equal parts of as many cards as they request together, and each
+    has as many of these cards as it has device ids. Pods from before there was a number of cards have no such ids.
+    """
+    containers = [ContainerNeed(container.name, role=container.role) for container, _ in asked]
+    apart: list[int] = []
+    for positions in _groups(asked):
+        share = rules.share(rules.total([asked[position][1] for position in positions]))
+        if share is None:
+            continue
+        counts = [asked[position][1].get(names.SHARED, 0) for position in positions]
+        if sum(counts) != share.cards:
+            counts = [share.cards, *(0 for _ in counts[1:])]
+        with_cards = [(position, count) for position, count in zip(positions, counts, strict=True) if count]
+        for position, count in with_cards:
+            containers[position] = _container_need(asked[position][0], count, share)
+        apart += [position for position, _ in with_cards] if len(with_cards) > 1 else []
+    return PodNeed(tuple(containers), apart=frozenset(apart), count_resources=frozenset({names.SHARED}))
 
 
-def _container_need(container: ContainerFacts, amounts: Mapping[str, int]) -> ContainerNeed:
-    """Return the need of a container; a part of a card's memory becomes bytes when the card is chosen."""
-    share = rules.share(amounts)
-    if share is None:
-        return ContainerNeed(container.name, role=container.role)
+def _container_need(container: ContainerFacts, count: int, share: rules.Share) -> ContainerNeed:
     per_card = {names.SHARED: 1}
     if share.core:
         per_card[MILLICORES] = share.core * _MILLICORES_OF_CORE
     if share.memory:
         per_card[MEMORY_MAX] = share.memory
     ratios = (Ratio(MEMORY_MAX, share.memory_ratio),) if share.memory_ratio else ()
-    return ContainerNeed(container.name, share.cards, sorted_amounts(per_card), container.role, ratios)
+    return ContainerNeed(container.name, count, sorted_amounts(per_card), container.role, ratios)
 
 
 def _amounts(memory: int, millicores: int = MILLICORES_OF_A_CARD) -> Mapping[str, int]:

@@ -87,7 +87,7 @@ async def test_amounts_are_divided_evenly_between_different_cards() -> None:
     assert allocated(decider) == [(card, "50", str(2 * GIB), "25") for card in (0, 1)]
 
 
-# contract O1.10, O1.18
+# contract O1.10, O1.18, O1.32
 async def test_whole_cards_of_a_vendor_take_all_of_as_many_cards() -> None:
     node = koordinator_node(8 * GIB, 8 * GIB, 8 * GIB, driver="nvidia", nvidia=3)
     whole = pod_json(asking(nvidia=2), name="whole", uid="whole")
@@ -96,7 +96,8 @@ async def test_whole_cards_of_a_vendor_take_all_of_as_many_cards() -> None:
     )
     assert [await decider.bind(each, "n1") for each in (whole, shares)] == ["", ""]
     assert booked(decider, "whole") == {card: {"nvidia-gpu": 1, "millicores": 1000} for card in (0, 1)}
-    assert ALLOCATED not in written(decider, "whole")
+    assert allocated(decider, "whole") == [(card, "100", str(8 * GIB), "100") for card in (0, 1)]
+    assert written(decider, "whole")["scheduling.koordinator.sh/gpu-minors"] == "0,1"
     assert booked_cards(decider, "pod") == "card2 on n1, held"
     assert (await decider.ask(late, "n1"))["FailedNodes"].keys() == {"n1"}
 
@@ -123,18 +124,171 @@ async def test_one_write_binds_the_pod_and_carries_every_annotation() -> None:
         "koordinator.sh/gpu-memory-ratio": "25",
     }
     assert json.loads(binding["annotations"].pop(ALLOCATED)) == {"gpu": [{"minor": 0, "resources": amounts}]}
+    assert binding["annotations"].pop("scheduling.koordinator.sh/gpu-minors") == "0"
     assert binding["annotations"].keys() == {"gas-ts", "gas-container-cards"}
 
 
-async def test_containers_have_cards_of_their_own_and_the_annotation_has_their_sum() -> None:
+# contract O1.27
+async def test_the_total_of_the_app_containers_is_divided_over_as_many_cards_as_they_request() -> None:
     init = (sharing("prepare", ratio=100, shared=1),)
-    apps = (sharing("a", ratio=60, shared=1), sharing("b", memory="2Gi", core=20, shared=1))
-    asked = pod_json(*apps, sharing("c", ratio=60, shared=1), init=init, name="pod", uid="pod")
-    decider = following([koordinator_node(10 * GIB, 10 * GIB)], asked)
+    apps = (sharing("a", ratio=75, core=30, shared=1), container("none"), sharing("b", ratio=45, shared=2))
+    asked = pod_json(*apps, init=init, name="pod", uid="pod")
+    full = wanting("full", ratio=70, shared=1)
+    decider = following([koordinator_node(*[10 * GIB] * 4)], asked, full)
+    assert [await decider.bind(each, "n1") for each in (full, asked)] == ["", ""]
+    assert written(decider)["gas-container-cards"] == "card1||card2,card3"
+    assert written(decider)["gas-init-container-cards"] == "card1"
+    ratios = [(1, "10", str(10 * GIB), "100"), *((card, "10", str(4 * GIB), "40") for card in (2, 3))]
+    assert allocated(decider) == ratios
+
+
+# contract O1.27
+async def test_a_pod_of_two_containers_with_a_card_each_waits_for_two_cards() -> None:
+    asked = pod_json(sharing("a", ratio=10, shared=1), sharing("b", ratio=10, shared=1), name="pod", uid="pod")
+    decider = following([koordinator_node(8 * GIB)], asked)
+    assert (await decider.ask(asked, "n1"))["FailedNodes"] == {
+        "n1": "container 'a, b' asks for 2 cards, but the node has 1"
+    }
+
+
+# contract O1.25
+@pytest.mark.parametrize("vocabularies", ["intel,koordinator,vendor", "intel,vendor"])
+def test_whole_cards_that_koordinator_decided_are_booked(vocabularies: str) -> None:
+    node = koordinator_node(8 * GIB, 8 * GIB, driver="nvidia", nvidia=2)
+    text = '{"gpu":[{"minor":1,"resources":{"koordinator.sh/gpu-core":"100"}}]}'
+    options = Options(vocabularies=Vocabularies(parse_vocabularies(vocabularies)))
+    decider = decider_following([node], of_koordinator(text, asking(nvidia=1)), options=options)
+    assert list(decider.booked()) == (["pod"] if "koordinator" in vocabularies else [])
+    if "koordinator" in vocabularies:
+        assert list(booked(decider)) == [1]
+
+
+def hinted(*containers: Mapping[str, Any], name: str = "pod", spec: str = "", **hint: Any) -> dict[str, Any]:
+    annotations = {HINT: json.dumps({"gpu": hint})} if hint else {}
+    return pod_json(*containers, name=name, uid=name, annotations=annotations | ({SPEC: spec} if spec else {}))
+
+
+HINT = "scheduling.koordinator.sh/device-allocate-hint"
+SPEC = "scheduling.koordinator.sh/gpu-partition-spec"
+PLACES = [
+    {"card": card, "driver": "nvidia", "memory": 8 * GIB, "numa": card // 4, "board": card // 2, "model": f"A {card}"}
+    for card in range(8)
+]
+
+
+def placed_node(**rest: Any) -> dict[str, Any]:
+    """Return a node of 8 cards, 4 of each NUMA node and 2 behind each switch."""
+    annotations = {"gas-cards": json.dumps(PLACES)} | rest.pop("annotations", {})
+    return koordinator_node(*[8 * GIB] * 8, driver="nvidia", nvidia=8, annotations=annotations, **rest)
+
+
+# contract O1.28
+@pytest.mark.parametrize(
+    ("count", "hint", "cards"),
+    [
+        (4, {"requiredTopologyScope": "NUMANode"}, "card4,card5,card6,card7"),
+        (2, {"requiredTopologyScope": "PCIe"}, "card2,card3"),
+        (2, {"requiredTopologyScope": "Node"}, "card1,card2"),
+        (1, {"requiredTopologyScope": "Device"}, "card1"),
+        (1, {"selector": {"matchLabels": {"node.koordinator.sh/gpu-model": "A-6"}}}, "card6"),
+        (
+            2,
+            {
+                "selector": {
+                    "matchExpressions": [
+                        {"key": "node.koordinator.sh/gpu-model", "operator": "In", "values": ["A-3", "A-5", "B"]}
+                    ]
+                }
+            },
+            "card3,card5",
+        ),
+    ],
+)
+@pytest.mark.parametrize("words", ["koordinator", "vendor"])
+async def test_hints_are_rules_for_the_cards_of_a_pod(words: str, count: int, hint: dict[str, Any], cards: str) -> None:
+    asked = hinted(asking(nvidia=count) if words == "vendor" else sharing(ratio=100 * count, shared=count), **hint)
+    taken = hinted(asking(nvidia=1), name="taken")
+    decider = following([placed_node()], taken, asked)
+    assert [await decider.bind(each, "n1") for each in (taken, asked)] == ["", ""]
+    assert written(decider)["gas-container-cards"] == cards
+
+
+# contract O1.28
+@pytest.mark.parametrize(
+    ("hint", "sentence"),
+    [
+        ({"requiredTopologyScope": "Rack"}, "requiredTopologyScope: expected one of Node, NUMANode, PCIe, Device"),
+        ({"requiredTopologyScope": "Device"}, "requiredTopologyScope Device means one card, and the pod asks for 2"),
+        ({"selector": {"matchLabels": {"zone": "a"}}}, "selector: expected label node.koordinator.sh/gpu-model"),
+        ({"selector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}, "operator in selector: expected In"),
+        ({"selector": 5}, 'expected JSON such as {"gpu":{"requiredTopologyScope":"NUMANode"}}'),
+    ],
+)
+async def test_a_hint_that_no_card_can_meet_is_refused_with_a_sentence(hint: dict[str, Any], sentence: str) -> None:
+    asked = hinted(sharing(ratio=200, shared=2), **hint)
+    reasons = (await following([placed_node()], asked).ask(asked, "n1"))["FailedNodes"]
+    assert reasons["n1"].startswith(f"{HINT}: {sentence}")
+    assert len(reasons["n1"]) <= 200
+
+
+# contract O1.28
+async def test_an_exclusive_pod_shares_its_card_with_no_other() -> None:
+    exclusive = [hinted(sharing(ratio=10), name=name, exclusivePolicy="DeviceLevel") for name in ("a", "b")]
+    pods = [*exclusive, wanting("c", ratio=10)]
+    for pod in pods:
+        pod["spec"]["containers"][0]["resources"]["requests"]["koordinator.sh/gpu.shared"] = "1"
+    decider = following([koordinator_node(8 * GIB, 8 * GIB, 8 * GIB)], *pods)
+    assert [await decider.bind(each, "n1") for each in pods] == ["", "", ""]
+    assert [list(booked(decider, name)) for name in "abc"] == [[0], [1], [2]]
+
+
+TABLE = {
+    "1": [{"minors": [card]} for card in range(8)],
+    "2": [{"minors": [0, 1], "ringBusBandwidth": "100Gi"}, {"minors": [6, 7], "ringBusBandwidth": "400Gi"}],
+    "4": [{"minors": [0, 1, 2, 3], "allocationScore": 1}],
+}
+
+
+# contract O1.29
+@pytest.mark.parametrize(
+    ("policy", "spec", "count", "expected"),
+    [
+        ("Prefer", "", 2, "card6,card7"),
+        ("Prefer", "", 3, "card0,card1,card2"),
+        ("Honor", "", 3, "no partition of 3 card(s) that the pod may use is free"),
+        ("Honor", "", 4, "card0,card1,card2,card3"),
+        ("Prefer", "{}", 3, "no partition of 3 card(s) that the pod may use is free"),
+        ("Prefer", '{"ringBusBandwidth":"200Gi"}', 2, "card6,card7"),
+        ("Prefer", '{"allocatePolicy":"Restricted","ringBusBandwidth":"500Gi"}', 2, "no partition of 2 card(s)"),
+        ("Prefer", '{"allocatePolicy":"Best"}', 2, f"{SPEC}: allocatePolicy: expected BestEffort or Restricted"),
+        ("Prefer", '{"ringBusBandwidth":"x"}', 2, f"{SPEC}: ringBusBandwidth: expected a quantity"),
+    ],
+)
+@pytest.mark.parametrize("words", ["koordinator", "vendor"])
+async def test_partitions_of_a_node_are_honored_or_preferred(
+    words: str, policy: str, spec: str, count: int, expected: str
+) -> None:
+    asked = hinted(asking(nvidia=count) if words == "vendor" else sharing(ratio=100 * count, shared=count), spec=spec)
+    node = placed_node(
+        annotations={"scheduling.koordinator.sh/gpu-partitions": json.dumps(TABLE)},
+        labels={"node.koordinator.sh/gpu-partition-policy": policy},
+    )
+    decider = following([node], asked)
+    if reasons := (await decider.ask(asked, "n1"))["FailedNodes"]:
+        assert reasons["n1"].startswith(expected)
+        return
     assert await decider.bind(asked, "n1") == ""
-    assert written(decider)["gas-container-cards"] == "card0|card0|card1"
-    assert written(decider)["gas-init-container-cards"] == "card0"
-    assert allocated(decider) == [(0, "20", str(10 * GIB), "100"), (1, "0", str(6 * GIB), "60")]
+    assert written(decider)["gas-container-cards"] == expected
+
+
+# contract O1.29
+async def test_a_share_of_a_card_needs_no_partition() -> None:
+    node = placed_node(
+        annotations={"scheduling.koordinator.sh/gpu-partitions": json.dumps({"2": TABLE["2"]})},
+        labels={"node.koordinator.sh/gpu-partition-policy": "Honor"},
+    )
+    decider = following([node], asked := wanting(ratio=50, shared=1))
+    assert await decider.bind(asked, "n1") == ""
 
 
 def of_koordinator(text: str, *containers: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,9 +304,9 @@ def of_koordinator(text: str, *containers: Mapping[str, Any]) -> dict[str, Any]:
         pytest.param([sharing(ratio=200)], [2, 0], {0: 8 * GIB, 2: 8 * GIB}, id="before-the-number-of-cards"),
         pytest.param([sharing(gpu=50)], [1], {1: 4 * GIB}, id="the-form-of-before"),
         pytest.param(
-            [sharing("a", memory=5, shared=1), sharing("b", ratio=50, shared=1)],
+            [sharing("a", memory=5, shared=1), sharing("b", memory=2, shared=1)],
             [2, 1],
-            {1: 4 * GIB, 2: 5},
+            {1: 4, 2: 4},
             id="a-card-for-each-container",
         ),
         pytest.param(
@@ -248,6 +402,13 @@ class TestNodes:
         capacity, (problem,) = self.facts(counted_node(**stated))
         assert capacity == {}
         assert problem.startswith(sentence)
+
+    # contract O1.29
+    @pytest.mark.parametrize("text", ["x", '{"2":[{"minors":[-1]}]}', '{"2":[{"minors":[0],"ringBusBandwidth":"x"}]}'])
+    def test_partitions_that_cannot_be_read_are_a_sentence(self, text: str) -> None:
+        node = placed_node(annotations={"scheduling.koordinator.sh/gpu-partitions": text})
+        _, (problem,) = self.facts(node)
+        assert problem.startswith("annotation scheduling.koordinator.sh/gpu-partitions: expected JSON such as")
 
     def test_equal_sources_have_equal_facts_and_others_have_others(self) -> None:
         one, other = koordinator_node(8 * GIB), koordinator_node(9 * GIB)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from gas.values.card_facts import CardFacts
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.protocol import DeviceOptions
 from gas.vocabularies.selection import parse_vocabularies
@@ -57,6 +58,39 @@ async def test_a_pod_that_koordinator_decided_gets_its_cards() -> None:
             pod = node.create(pod_json(share, name=name, annotations=annotations))
             assert await node.got(pod) == [f"card{minor}"]
         assert node.count("allocations_total", resource="gpu.shared", outcome="as-decided") == 3
+
+
+# contract O1.27
+async def test_each_app_container_sees_all_cards_of_its_pod() -> None:
+    allocated = json.dumps({"gpu": [{"minor": 0}, {"minor": 1}]})
+    decisions = (
+        {"scheduling.koordinator.sh/device-allocated": allocated},
+        {"gas-container-cards": "card1|card0", "gas-ts": "1"},
+    )
+    async with sandbox_node(*CARDS) as node, node.running_plugin(vocabularies=BOTH):
+        await soon(lambda: stated(node) == ALL)
+        for number, annotations in enumerate(decisions):
+            share = [sharing(name, shared=1, ratio=10) for name in ("a", "b")]
+            pod = node.create(pod_json(*share, name=f"p{number}", annotations=annotations))
+            for container in ("a", "b"):
+                assert await node.got(pod, container) == ["card0", "card1"]
+        assert node.count("allocations_total", resource="gpu.shared", outcome="as-decided") == 4
+
+
+# contract O1.31
+def test_labels_describe_cards_that_are_alike() -> None:
+    arc = gpu(0, model="Arc B580")
+    nvidia = gpu(1, driver="nvidia", driver_version="550.54.15", model="NVIDIA H800")
+    prefix = "node.koordinator.sh/gpu-"
+
+    def labels(*cards: CardFacts) -> dict[str, str]:
+        described = ALONE.describe(cards, DeviceOptions()).labels
+        assert all(map(ALONE.owns_label, described))
+        return {name.removeprefix(prefix): text for name, text in described.items()}
+
+    assert labels(arc, arc) == {"model": "Arc-B580", "vendor": "intel"}
+    assert labels(nvidia) == {"model": "NVIDIA-H800", "vendor": "nvidia", "driver-version": "550.54.15"}
+    assert labels(arc, nvidia) == {}
 
 
 # contract O1.21

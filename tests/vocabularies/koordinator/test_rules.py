@@ -25,6 +25,8 @@ from tests.other_words import asking, sharing
 VOCABULARIES = Vocabularies(parse_vocabularies("intel,koordinator"))
 CHECKS = PodChecks(VOCABULARIES, NeedOptions())
 GIB = 2**30
+SCHEDULING = "scheduling.koordinator.sh"
+HINT = f"{SCHEDULING}/device-allocate-hint"
 
 Cards = tuple[int, int, int, int]
 """Number of cards, and millicores, bytes and percent of memory of each."""
@@ -237,10 +239,86 @@ def test_a_misspelt_resource_is_a_fault_with_the_one_that_is_meant() -> None:
     )
 
 
-def test_wishes_of_koordinator_that_have_no_effect_are_a_warning() -> None:
-    hint = "scheduling.koordinator.sh/device-allocate-hint"
-    (warning,) = CHECKS.pod(new(pod_json(sharing(memory=8, shared=1), annotations={hint: "{}"}))).warnings
-    assert warning == f"annotation {hint} has no effect; docs/from-koordinator.md lists what has"
+# contract O1.30
+@pytest.mark.parametrize("words", ["koordinator", "vendor"])
+@pytest.mark.parametrize(
+    ("metadata", "requests", "warnings"),
+    [
+        ({"annotations": {f"{SCHEDULING}/device-joint-allocate": "{}"}}, {}, [f"{SCHEDULING}/device-joint-allocate"]),
+        ({"annotations": {HINT: '{"rdma":{},"gpu":{"vfSelector":{}}}'}}, {}, ["rdma in", "vfSelector in"]),
+        (
+            {"annotations": {HINT: '{"gpu":{"allocateStrategy":"ApplyForAll","exclusivePolicy":"PCIeLevel"}}'}},
+            {},
+            ["allocateStrategy in", "exclusivePolicy 'PCIeLevel' in"],
+        ),
+        ({"annotations": {HINT: '{"gpu":{"requiredTopologyScope":"NUMANode"}}'}}, {}, []),
+        (
+            {"labels": {"koordinator.sh/gpu-isolation-provider": "HAMi-core"}},
+            {},
+            ["gpu-isolation-provider has no effect"],
+        ),
+        ({"labels": {"quota.scheduling.koordinator.sh/name": "team"}}, {}, ["which only koord-scheduler reads"]),
+        ({}, {"koordinator.sh/rdma": "1"}, ["koordinator.sh/rdma is not given by gas"]),
+    ],
+)
+def test_each_word_without_effect_is_a_warning(
+    words: str, metadata: dict[str, Any], requests: dict[str, str], warnings: list[str]
+) -> None:
+    document = pod_json(asking(nvidia=1) if words == "vendor" else sharing(memory=8, shared=1))
+    document["metadata"] |= metadata
+    document["spec"]["containers"][0]["resources"]["requests"] |= requests
+    checks = PodChecks(Vocabularies(parse_vocabularies("koordinator,vendor")), NeedOptions())
+    found = checks.pod(new(document)).warnings
+    assert len(found) == len(warnings)
+    assert all(part in sentence for part, sentence in zip(warnings, found, strict=True))
+
+
+def test_koord_scheduler_reads_the_label_of_a_quota() -> None:
+    document = pod_of(memory=8, shared=1)
+    document["metadata"]["labels"] = {"quota.scheduling.koordinator.sh/name": "team"}
+    document["spec"]["schedulerName"] = "koord-scheduler"
+    assert CHECKS.pod(new(document)).warnings == ()
+
+
+# contract O1.27
+@pytest.mark.parametrize(
+    ("containers", "expected"),
+    [
+        ([{"ratio": 75, "shared": 2}, {"ratio": 75, "shared": 1}], [(2, 0, 0, 50), (1, 0, 0, 50)]),
+        ([{"memory": 9, "core": 30, "shared": 1}, {"core": 10, "shared": 1}], [(1, 200, 5, 0), (1, 200, 5, 0)]),
+        ([{"gpu": 50, "shared": 1}, {"ratio": 50, "shared": 1}], [(1, 250, 0, 50), (1, 250, 0, 50)]),
+        (
+            [{"memory": 9, "shared": 1}, {"ratio": 50, "shared": 1}],
+            "container 'c0' and 1 more together: koordinator.sh/gpu-memory and koordinator.sh/gpu-memory-ratio",
+        ),
+        (
+            [{"memory": 9, "core": 25, "shared": 1}, {"memory": 9, "shared": 1}],
+            "container 'c0' and 1 more together: koordinator.sh/gpu-core: expected a multiple of gpu.shared",
+        ),
+        ([{"memory": 9, "shared": 1}, {"memory": 9}], "container 'c1': koordinator.sh/gpu-memory needs koordinator"),
+        (
+            [{"memory": 9, "shared": 1}, {"memory": 9, "shared": 0}],
+            "container 'c1': koordinator.sh/gpu.shared: expected",
+        ),
+    ],
+)
+def test_the_rules_are_about_what_the_app_containers_request_together(
+    containers: list[dict[str, Any]], expected: list[Cards] | str
+) -> None:
+    document = new(pod_json(*(sharing(f"c{at}", **asked) for at, asked in enumerate(containers))))
+    if isinstance(expected, str):
+        assert str(read_need(document)).startswith(expected)
+        return
+    need = VOCABULARIES.need(document, NeedOptions())
+    assert [cards_of(need, at) for at in range(len(containers))] == expected
+    assert need.apart == set(range(len(containers)))
+
+
+def read_need(pod: NewPod) -> PodNeed | BadNeed:
+    try:
+        return VOCABULARIES.need(pod, NeedOptions())
+    except BadNeed as bad:
+        return bad
 
 
 def oracle(asked: Mapping[str, int], *, webhook: bool) -> Cards | None:
