@@ -22,6 +22,7 @@ from benchmarks.results import Figure, Results
 from benchmarks.traces import Run, Trace, run_of
 from gas.cluster import paths
 from gas.cluster.connection import connect
+from gas.cluster.listing import Lister
 from gas.cluster.watch import Watch
 from gas.objects.stored import HostPod, ObjectId
 
@@ -140,7 +141,7 @@ async def _replay(run: Run, cluster: RealCluster) -> Curve:
 async def _watching(cluster: RealCluster) -> AsyncIterator[Outcomes]:
     outcomes = Outcomes()
     api = await connect(str(cluster.kubeconfig), explicit=True)
-    watching = asyncio.create_task(Watch(api, paths.pods(), HostPod, outcomes).run())
+    watching = asyncio.create_task(Watch(Lister(api, paths.pods(), HostPod), outcomes).run())
     try:
         yield outcomes
     finally:

@@ -18,6 +18,7 @@ from benchmarks.real_cluster import RealCluster, Scheduler, binaries
 from benchmarks.results import Figure, Goal, Results
 from gas.cluster import paths
 from gas.cluster.connection import connect
+from gas.cluster.listing import Lister
 from gas.cluster.watch import Watch
 from gas.objects.stored import ObjectId, Pod
 from tests.e2e.programs import Program
@@ -197,7 +198,7 @@ async def _round(
     """Create pods at once for a scheduler that is ready; measure from the first that is bound to the last."""
     bound = _Bound(PODS)
     api = await connect(str(cluster.kubeconfig), explicit=True)
-    watching = asyncio.create_task(Watch(api, paths.pods(), Pod, bound, keep=bound.is_new).run())
+    watching = asyncio.create_task(Watch(Lister(api, paths.pods(), Pod, keep=bound.is_new), bound).run())
     try:
         scheduler.start()
         await asyncio.sleep(1)

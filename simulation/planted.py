@@ -47,7 +47,9 @@ _FAULTS = (
     ),
     PlantedFault("a lost 410", "Watch.run", "(401, 429)", "(401, 410, 429)", 30),
     PlantedFault("settled at the first read", "settled_pod", "P.node_name or X or Y >= Z", "True", 190),
-    PlantedFault("settled without changing the pod's version", "settled_pod", "await change_version(*A)", "None", 300),
+    PlantedFault(
+        "settled without changing the pod's version", "settled_pod", "await R.change_version(*A)", "None", 300
+    ),
     PlantedFault(
         "a Binding without a response counts as failed",
         "Binder._write",

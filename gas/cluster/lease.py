@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import msgspec
 
@@ -18,6 +19,23 @@ from gas.values.timing import SYSTEM_TIMING, Timing
 logger = logging.getLogger(__name__)
 
 _FORBIDDEN_PAUSE = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTimes:
+    """Seconds, each longer than the next.
+
+    duration        after which another replica may take a Lease that has not changed
+    renew_deadline  after which a leader that cannot renew the Lease stops
+    retry_period    between two attempts
+    """
+
+    duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+
+LEASE_TIMES = LeaseTimes()
 
 
 class _Spec(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
@@ -48,14 +66,13 @@ class LeaderElection:
            ^------------(not renewed for renew_deadline)------'
 
     A replica measures how long a Lease has not changed by its own monotonic clock, from the moment it first saw that
-    state, so the clocks of machines are never compared. A leader stops ``lease_duration - renew_deadline`` seconds
+    state, so the clocks of machines are never compared. A leader stops ``duration - renew_deadline`` seconds
     before another replica may start.
 
-    identity        name of this process, unique among all that ever run; a host's name alone is not enough
-    lease_duration, renew_deadline, retry_period  seconds, each longer than the next
-    on_change       called with the new value whenever `leads` has changed
-    refused         what permission is missing, as a sentence, while the API server forbids the Lease; else None
-    holder          identity of the holder when the Lease was last read; empty if there is none
+    identity   name of this process, unique among all that ever run; a host's name alone is not enough
+    on_change  called with the new value whenever `leads` has changed
+    refused    what permission is missing, as a sentence, while the API server forbids the Lease; else None
+    holder     identity of the holder when the Lease was last read; empty if there is none
     """
 
     def __init__(
@@ -65,9 +82,7 @@ class LeaderElection:
         name: str = "gas-extender",
         *,
         identity: str,
-        lease_duration: float = 15.0,
-        renew_deadline: float = 10.0,
-        retry_period: float = 2.0,
+        times: LeaseTimes = LEASE_TIMES,
         on_change: Callable[[bool], None] = lambda leads: None,
         timing: Timing = SYSTEM_TIMING,
     ) -> None:
@@ -78,9 +93,7 @@ class LeaderElection:
         self._path = paths.lease(namespace, name)
         self._collection = paths.leases(namespace)
         self._metadata = msgspec.Raw(msgspec.json.encode({"name": name, "namespace": namespace}))
-        self._duration = lease_duration
-        self._deadline = renew_deadline
-        self._retry_period = retry_period
+        self._times = times
         self._on_change = on_change
         self._timing = timing
         self._clock = timing.monotonic
@@ -94,11 +107,11 @@ class LeaderElection:
 
     @property
     def leads(self) -> bool:
-        return self._renewed is not None and self._clock() - self._renewed < self._deadline
+        return self._renewed is not None and self._clock() - self._renewed < self._times.renew_deadline
 
     async def run(self) -> None:
         while not self._released:
-            pause = self._retry_period
+            pause = self._times.retry_period
             try:
                 async with self._lock:
                     if not self._released:
@@ -154,7 +167,7 @@ class LeaderElection:
         state = bytes(lease.metadata)
         if state != self._seen:
             self._seen, self._seen_at = state, self._clock()
-        return self._clock() - self._seen_at >= (lease.spec.lease_duration_seconds or self._duration)
+        return self._clock() - self._seen_at >= (lease.spec.lease_duration_seconds or self._times.duration)
 
     async def _take(self, method: str, path: str, lease: _Lease) -> None:
         now = self._timing.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -162,7 +175,7 @@ class LeaderElection:
         spec = msgspec.structs.replace(
             lease.spec,
             holder_identity=self.identity,
-            lease_duration_seconds=math.ceil(self._duration),
+            lease_duration_seconds=math.ceil(self._times.duration),
             acquire_time=(lease.spec.acquire_time or now) if ours else now,
             renew_time=now,
             lease_transitions=(lease.spec.lease_transitions or 0) + (not ours and method == "PUT"),
@@ -181,11 +194,11 @@ class LeaderElection:
         self._announce()
         if self._expiry is not None:
             self._expiry.cancel()
-        self._expiry = asyncio.get_running_loop().call_later(self._deadline, self._announce)
+        self._expiry = asyncio.get_running_loop().call_later(self._times.renew_deadline, self._announce)
 
     async def _read(self) -> _Lease | None:
         try:
-            body = await self._api.request("GET", self._path, timeout=self._deadline / 2, urgent=True)
+            body = await self._api.request("GET", self._path, timeout=self._times.renew_deadline / 2, urgent=True)
         except ApiRefused as error:
             if error.status == 404:
                 return None
@@ -197,7 +210,7 @@ class LeaderElection:
 
     async def _write(self, method: str, path: str, lease: _Lease) -> None:
         body = msgspec.json.encode(lease)
-        await self._api.request(method, path, body=body, timeout=self._deadline / 2, urgent=True)
+        await self._api.request(method, path, body=body, timeout=self._times.renew_deadline / 2, urgent=True)
 
     def _announce(self) -> None:
         leads = self.leads

@@ -45,12 +45,6 @@ class Listing(Generic[K]):
     undecodable: int = 0
 
 
-def selection(field_selector: str | None, label_selector: str | None) -> dict[str, str]:
-    """Return the part of a query that selects objects by their fields and labels; None selects all."""
-    selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
-    return {name: text for name, text in selectors.items() if text}
-
-
 class Lister(Generic[T]):
     """List the objects of one kind.
 
@@ -58,6 +52,7 @@ class Lister(Generic[T]):
     field_selector  in the API's syntax, ``spec.nodeName!=``
     label_selector  in the API's syntax, ``app=web``
     keep            selects objects; the others are dropped page by page, so that they never fill the memory
+    selection       the part of a query that selects by fields and labels
     """
 
     def __init__(
@@ -71,11 +66,13 @@ class Lister(Generic[T]):
         label_selector: str | None = None,
         keep: Callable[[T], bool] | None = None,
     ) -> None:
-        self._api = api
-        self._path = path
+        self.api = api
+        self.path = path
+        self.object_type = object_type
+        self.keep = keep
+        selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
+        self.selection = {name: text for name, text in selectors.items() if text}
         self._page_size = page_size
-        self._keep = keep
-        self._query = selection(field_selector, label_selector)
         self._page = msgspec.json.Decoder(_Page[object_type])  # type: ignore[valid-type]  # a type of run time
         self._raw_page = msgspec.json.Decoder(_Page[msgspec.Raw])
         self._object = msgspec.json.Decoder(object_type)
@@ -100,16 +97,16 @@ class Lister(Generic[T]):
                 if error.status != 410 or not page_size:
                     raise
                 expired += 1
-                logger.info("the list of %s expired before its last page; it is requested again", self._path)
+                logger.info("the list of %s expired before its last page; it is requested again", self.path)
 
     async def _fetch_all(self, page_size: int, take: Callable[[list[T]], list[K]]) -> Listing[K]:
         remembered: list[K] = []
         undecodable = 0
-        query = self._query | ({"limit": str(page_size)} if page_size else {})
+        query = self.selection | ({"limit": str(page_size)} if page_size else {})
         while True:
-            body = await self._api.request("GET", self._path, query=query, timeout=_PAGE_TIMEOUT)
+            body = await self.api.request("GET", self.path, query=query, timeout=_PAGE_TIMEOUT)
             metadata, items, unread = self._decode(body)
-            remembered += take(items if self._keep is None else list(filter(self._keep, items)))
+            remembered += take(items if self.keep is None else list(filter(self.keep, items)))
             undecodable += unread
             if not metadata.continue_:
                 return Listing(metadata.resource_version, remembered, undecodable)
@@ -127,7 +124,7 @@ class Lister(Generic[T]):
         try:
             page = self._raw_page.decode(body)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise ApiUnavailable(f"expected a list from GET {self._path}, found something else: {error}") from error
+            raise ApiUnavailable(f"expected a list from GET {self.path}, found something else: {error}") from error
         items: list[T] = []
         unread = 0
         for raw in page.items or []:
@@ -135,5 +132,5 @@ class Lister(Generic[T]):
                 items.append(self._object.decode(raw))
             except (msgspec.DecodeError, RecursionError) as error:
                 unread += 1
-                logger.warning("an object in the list of %s cannot be decoded and is left out: %s", self._path, error)
+                logger.warning("an object in the list of %s cannot be decoded and is left out: %s", self.path, error)
         return page.metadata, items, unread

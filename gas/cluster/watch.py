@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from gas.cluster.backoff import Backoff
-from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
-from gas.cluster.listing import PAGE_SIZE, Lister, selection
+from gas.cluster.listing import Lister
 from gas.cluster.watch_events import EndlessLine, EventDecoder, KubernetesObject, LineSplitter, Unreadable
 from gas.objects.handler import Handler
 from gas.objects.stored import ObjectId
@@ -49,8 +48,8 @@ class Watch(Generic[T]):
           ^        |
           `--------`--(the server no longer has that version: 410)
 
-    While the API server is unavailable, requests are repeated without end, after pauses that grow to 10 s. With
-    ``keep`` the handler sees only the objects that it selects. What it returns for an object must not change.
+    While the API server is unavailable, requests are repeated without end, after pauses that grow to 10 s. The handler
+    sees only the objects that the lister keeps. What its ``keep`` returns for an object must not change.
 
     synced        set once the handler has the first complete list
     last_contact  time of the API server's last response, by the monotonic clock; the time of construction before that
@@ -64,15 +63,9 @@ class Watch(Generic[T]):
 
     def __init__(
         self,
-        api: ApiServer,
-        path: str,
-        object_type: type[T],
+        lister: Lister[T],
         handler: Handler[T],
         *,
-        page_size: int = PAGE_SIZE,
-        field_selector: str | None = None,
-        label_selector: str | None = None,
-        keep: Callable[[T], bool] | None = None,
         silence: float = _SILENCE,
         forbidden_pause: float = _FORBIDDEN_PAUSE,
         backoff: Backoff | None = None,
@@ -86,21 +79,10 @@ class Watch(Generic[T]):
         self.undecodable = 0
         self.faults = 0
         self.refused: str | None = None
-        self._api = api
-        self._path = path
+        self._lister = lister
+        self._path = lister.path
         self._handler = handler
-        self._keep = keep
-        self._lister = Lister(
-            api,
-            path,
-            object_type,
-            page_size=page_size,
-            field_selector=field_selector,
-            label_selector=label_selector,
-            keep=keep,
-        )
-        self._decoder = EventDecoder(object_type, f"the watch of {path}")
-        self._selector = selection(field_selector, label_selector)
+        self._decoder = EventDecoder(lister.object_type, f"the watch of {lister.path}")
         self._silence = silence
         self._forbidden_pause = forbidden_pause
         self._backoff = backoff or Backoff(timing=timing)
@@ -157,13 +139,13 @@ class Watch(Generic[T]):
         return [ObjectId(obj.metadata.name, obj.metadata.uid or "") for obj in objects]
 
     async def _watch(self) -> None:
-        query = self._selector | {
+        query = self._lister.selection | {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version or "",
             "timeoutSeconds": str(round(self._spread(*_LIFE))),
         }
-        async with self._api.stream(self._path, query=query, silence=self._silence) as chunks:
+        async with self._lister.api.stream(self._path, query=query, silence=self._silence) as chunks:
             self._report_success()
             lines = LineSplitter()
             async for chunk in chunks:
@@ -180,7 +162,8 @@ class Watch(Generic[T]):
         if isinstance(event, Unreadable):
             self._skip(event)
             return
-        if event.type != "BOOKMARK" and (self._keep is None or self._keep(event.object)):
+        keep = self._lister.keep
+        if event.type != "BOOKMARK" and (keep is None or keep(event.object)):
             self._call(self._handler.deleted if event.type == "DELETED" else self._handler.changed, event.object)
         self._version = event.object.metadata.resource_version or self._version
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.events import Events
+from gas.cluster.listing import Lister
 from gas.cluster.objects import bind_pod, get_pod, patch_pod_metadata
 from gas.cluster.watch import Watch
 from gas.decision.names import EXPIRED_BINDING
@@ -19,7 +20,7 @@ from gas.extender.bind import Binder
 from gas.extender.decider import Decider, options_of, random_name
 from gas.extender.filter import Filter, PendingBinds, in_turns
 from gas.extender.flags import Flags
-from gas.extender.late_bindings import ChangeVersion, end_earlier_bindings
+from gas.extender.late_bindings import ChangeVersion, PodRequests, end_earlier_bindings
 from gas.extender.metrics import Metrics
 from gas.extender.part import Additions, Core, Part
 from gas.extender.parts import PARTS
@@ -197,11 +198,12 @@ class Extender:
 def watch_pods(api: ApiServer, decider: Decider, timing: Timing = SYSTEM_TIMING) -> Watch[Any]:
     """Return the watch of the pods that a handler needs; it decodes no others, since many pods ask for no cards."""
     kind = HostPod if decider.counts_hosts else Pod
-    return Watch(api, paths.pods(), kind, decider.pod_handlers, keep=decider.must_see, timing=timing)
+    lister: Lister[Any] = Lister(api, paths.pods(), kind, keep=decider.must_see)
+    return Watch(lister, decider.pod_handlers, timing=timing)
 
 
 def watch_nodes(api: ApiServer, decider: Decider, timing: Timing = SYSTEM_TIMING) -> Watch[Node]:
-    return Watch(api, paths.nodes(), Node, decider.node_handlers, timing=timing)
+    return Watch(Lister(api, paths.nodes(), Node), decider.node_handlers, timing=timing)
 
 
 def _built(part: Part, core: Core) -> Additions:
@@ -235,8 +237,7 @@ def _binder(core: Core) -> Binder:
         core.pending_binds,
         core.metrics,
         bind_pod=partial(bind_pod, core.api),
-        get_pod=partial(get_pod, core.api),
-        change_version=core.change_version,
+        requests=PodRequests(partial(get_pod, core.api), core.change_version),
         why_not_ready=core.why_not_ready,
         timing=core.timing,
     )

@@ -13,7 +13,7 @@ from gas.decision.names import CONTAINER_CARDS
 from gas.extender.decider import CannotBind, Decider
 from gas.extender.filter import PendingBinds
 from gas.extender.hooks import Observer
-from gas.extender.late_bindings import ChangeVersion, GetPod, settled_pod
+from gas.extender.late_bindings import PodRequests, settled_pod
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady, check_ready
 from gas.extender.wire import BadRequest, BindingArgs, Unreadable, decode_binding, encode_binding_result
@@ -66,8 +66,7 @@ class Binder(Observer):
         metrics: Metrics,
         *,
         bind_pod: BindPod,
-        get_pod: GetPod,
-        change_version: ChangeVersion,
+        requests: PodRequests,
         why_not_ready: Callable[[], str | None],
         times: BindTimes = BIND_TIMES,
         timing: Timing = SYSTEM_TIMING,
@@ -77,8 +76,7 @@ class Binder(Observer):
         self._pending_binds = pending_binds
         self._metrics = metrics
         self._bind_pod = bind_pod
-        self._get_pod = get_pod
-        self._change_version = change_version
+        self._requests = requests
         self._why_not_ready = why_not_ready
         self._times = times
         self._in_progress: dict[str, asyncio.Future[None]] = {}
@@ -174,7 +172,7 @@ class Binder(Observer):
 
     async def _read(self, args: BindingArgs) -> Pod:
         """Return the pod as the API server has it now. Raises CannotBind if it does not exist."""
-        if (pod := await self._get_pod(args.pod_namespace, args.pod_name)) is None:
+        if (pod := await self._requests.get(args.pod_namespace, args.pod_name)) is None:
             raise CannotBind(f"pod {args.key} no longer exists")
         return pod
 
@@ -237,8 +235,7 @@ class Binder(Observer):
             namespace,
             name,
             uid,
-            get_pod=self._get_pod,
-            change_version=self._change_version,
+            requests=self._requests,
             retry_pause=self._times.settle_pause,
             clock=self._timing.monotonic,
         )

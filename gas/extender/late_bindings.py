@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from gas.objects.stored import Pod
 from gas.values.errors import GasError
@@ -35,13 +36,20 @@ ChangeVersion = Callable[[str, str, str], Awaitable[bool]]
 """(namespace, name, UID) -> whether the pod still exists. Changes the pod's resource version. Raises GasError."""
 
 
+@dataclass(frozen=True, slots=True)
+class PodRequests:
+    """Requests to the API server about one pod."""
+
+    get: GetPod
+    change_version: ChangeVersion
+
+
 async def settled_pod(
     namespace: str,
     name: str,
     uid: str,
     *,
-    get_pod: GetPod,
-    change_version: ChangeVersion,
+    requests: PodRequests,
     retry_pause: float = RETRY_PAUSE,
     clock: Callable[[], float] = time.monotonic,
 ) -> Pod | None:
@@ -53,12 +61,12 @@ async def settled_pod(
     is_final = False
     while True:
         try:
-            pod = await get_pod(namespace, name)
+            pod = await requests.get(namespace, name)
             if pod is None or pod.uid != uid or pod.is_over:
                 return None
             if pod.node_name or is_final or clock() >= until:
                 return pod
-            await change_version(namespace, name, uid)
+            await requests.change_version(namespace, name, uid)
             is_final = True
             continue
         except GasError as error:

@@ -115,8 +115,9 @@ async def following(
     pods = await Lister(api, paths.pods(), InspectedPod, keep=matters).fetch()
     await api.request("GET", paths.nodes(), query={"limit": "1"})
     cluster = Cluster(settings or settings_of(pods.objects), observer, counts_hosts=counts_hosts)
-    node_watch = Watch(api, paths.nodes(), InspectedNode, cluster.watched_nodes)
-    pod_watch = Watch(api, paths.pods(), InspectedPod, cluster.watched_pods, keep=_keep(counts_hosts=counts_hosts))
+    node_watch = Watch(Lister(api, paths.nodes(), InspectedNode), cluster.watched_nodes)
+    pod_lister = Lister(api, paths.pods(), InspectedPod, keep=_keep(counts_hosts=counts_hosts))
+    pod_watch = Watch(pod_lister, cluster.watched_pods)
     tasks = [asyncio.create_task(node_watch.run())]
     try:
         await node_watch.synced.wait()

@@ -126,16 +126,7 @@ class Plugin:
         self._kubelet: FileIdentity | None = None
         self.registrations = {server: self._register(server, interfaces) for server in self._servers()}
         self.readiness = Readiness(self.scanner, self.registrations)
-        options = DeviceOptions(shared_dev_num=flags.shared_dev_num, pci_grouping_level=environment.pci_grouping_level)
-        self.publisher = Publisher(
-            self.scanner,
-            self.node,
-            self._vocabularies,
-            flags,
-            options,
-            servers=self.registrations.keys(),
-            describe=(self.node.describe, *(hooks.on_description for hooks in self.hooks)),
-        )
+        self.publisher = self._publisher(environment)
         self.node.subscribe(on_pods=self._pods_changed, on_links=self.publisher.publish)
         metrics.read(self._samples)
 
@@ -213,6 +204,18 @@ class Plugin:
                 calls=self._calls,
             )
 
+    def _publisher(self, environment: Environment) -> Publisher:
+        flags = self._flags
+        return Publisher(
+            self.scanner,
+            self.node,
+            self._vocabularies,
+            flags,
+            DeviceOptions(shared_dev_num=flags.shared_dev_num, pci_grouping_level=environment.pci_grouping_level),
+            servers=self.registrations.keys(),
+            describe=(self.node.describe, *(hooks.on_description for hooks in self.hooks)),
+        )
+
     def _register(self, server: DeviceServer, interfaces: NodeInterfaces) -> Registration:
         return interfaces.registration(
             server,
@@ -254,7 +257,6 @@ class Plugin:
 
     def _warn_of_fake_tree(self) -> None:
         if (warning := fake_tree_warning(self._flags.prefix)) is not None:
-            self._metrics.fake.set(1)
             logger.warning("%s", warning)
             self.node.events.set_states("FakeGPUs", [warning])
 
@@ -272,6 +274,7 @@ class Plugin:
             resource = (short_name(server.resource),)
             yield "gas_plugin_registrations_total", resource, registration.registrations
             yield "gas_plugin_registered", resource, registration.state is State.WATCHED
+        yield "gas_plugin_fake_gpus", (), fake_tree_warning(self._flags.prefix) is not None
         yield "gas_plugin_ready", (), self.readiness.why_not() is None
         yield from self.node.samples()
         for hooks in self.hooks:

@@ -49,6 +49,7 @@ ROWS = (
         "1 while kubelet watches the devices of a resource, else 0.",
         ("resource",),
     ),
+    MetricRow("gas_plugin_fake_gpus", "1 if the cards are simulated, for demonstrations and tests, else 0."),
     MetricRow(
         "gas_plugin_ready",
         "1 while /readyz returns ok: kubelet can allocate every card of this node; else 0.",
@@ -128,11 +129,6 @@ class Metrics(Collector):
         self.tile_mismatches = Counter(
             "gas_plugin_tile_mismatches_total",
             "Containers that were given another tile mask than the one that was decided.",
-            registry=registry,
-        )
-        self.fake = Gauge(
-            "gas_plugin_fake_gpus",
-            "1 if the cards are simulated, for demonstrations and tests, else 0.",
             registry=registry,
         )
         Gauge(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gas.cluster.connection import ApiServer
-from gas.cluster.lease import LeaderElection
+from gas.cluster.lease import LeaderElection, LeaseTimes
 from gas.values.timing import Timing
 from tests.cluster.moved_clock import Clock
 from tests.cluster.scripted_server import ScriptedServer, Seen, Step, answer, connected, hang_up, refuse, until
@@ -78,9 +78,7 @@ class Candidate:
             api,
             "default",
             identity=identity,
-            lease_duration=15,
-            renew_deadline=10,
-            retry_period=0.01,
+            times=LeaseTimes(duration=15, renew_deadline=10, retry_period=0.01),
             on_change=self.changes.append,
             timing=Timing(monotonic=clock),
         )
@@ -226,9 +224,7 @@ async def test_the_end_of_leading_is_announced_in_time_while_a_request_hangs(
             api,
             "default",
             identity="a",
-            lease_duration=1.5,
-            renew_deadline=1.0,
-            retry_period=0.05,
+            times=LeaseTimes(duration=1.5, renew_deadline=1.0, retry_period=0.05),
             on_change=changes.append,
         )
         task = asyncio.create_task(election.run())

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gas.cluster.backoff import Backoff
+from gas.cluster.listing import Lister
 from gas.cluster.watch import Watch
 from gas.objects.stored import ObjectId, Pod
 from tests.cluster.scripted_server import (
@@ -96,13 +97,8 @@ async def watching(
     async with connected(server, directory) as api:
         recorder = handler or Recorder()
         watch = Watch(
-            api,
-            PATH,
-            Pod,
+            Lister(api, PATH, Pod, page_size=page_size, field_selector=field_selector, keep=keep),
             recorder,
-            page_size=page_size,
-            field_selector=field_selector,
-            keep=keep,
             silence=silence,
             forbidden_pause=0.05,
             backoff=backoff or Backoff(first=0.01, longest=0.05),

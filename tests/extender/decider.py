@@ -13,7 +13,7 @@ from gas.extender.decider import Decider, Options
 from gas.extender.decisions import PodRefusal
 from gas.extender.filter import Filter, PendingBinds
 from gas.extender.hooks import Observer
-from gas.extender.late_bindings import ChangeVersion, GetPod
+from gas.extender.late_bindings import ChangeVersion, GetPod, PodRequests
 from gas.extender.metrics import Metrics
 from gas.objects.stored import Node, Pod
 from gas.placement.order import DEFAULT_ORDER, CardOrder
@@ -105,8 +105,7 @@ class DrivenDecider(Decider):
             self.pending_binds,
             self.metrics,
             bind_pod=self._bind_pod,
-            get_pod=self._get_pod,
-            change_version=self._change_version,
+            requests=PodRequests(self._get_pod, self._change_version),
             why_not_ready=lambda: self.not_ready,
             times=BindTimes(settle_pause=0.0, review_patience=0.02),
         )

@@ -16,6 +16,7 @@ from gas.cluster.connection import ApiServer as Connection
 from gas.cluster.connection import connect
 from gas.cluster.errors import ApiRefused, Forbidden, OutcomeUnknown
 from gas.cluster.events import Events, Involved
+from gas.cluster.listing import Lister
 from gas.cluster.objects import patch_node_status
 from gas.cluster.watch import Watch
 from gas.objects.stored import Node
@@ -76,8 +77,8 @@ class Cluster:
     @asynccontextmanager
     async def running(self, writer: NodeWriter) -> AsyncIterator[Watch[Node]]:
         """Run the writer with a watch of the node."""
-        selector = "metadata.name=n1"
-        watch = Watch(self.connection, paths.nodes(), Node, writer, field_selector=selector, backoff=SOON)
+        lister = Lister(self.connection, paths.nodes(), Node, field_selector="metadata.name=n1")
+        watch = Watch(lister, writer, backoff=SOON)
         tasks = [asyncio.create_task(each.run()) for each in (watch, writer)]
         try:
             yield watch

@@ -21,13 +21,13 @@ REVIEWED_BINDINGS = CounterMetric(
 def _build(core: Core) -> Additions:
     from gas.cluster.objects import get_pod
     from gas.extender.binding_reviews.reviews import BindReviews
+    from gas.extender.late_bindings import PodRequests
 
     reviews = BindReviews(
         core.decider,
         core.pending_binds,
         core.metrics,
-        get_pod=partial(get_pod, core.api, urgent=True),
-        change_version=core.change_version,
+        requests=PodRequests(partial(get_pod, core.api, urgent=True), core.change_version),
         why_not_ready=core.why_not_ready,
         timing=core.timing,
     )

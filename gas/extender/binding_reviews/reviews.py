@@ -25,7 +25,7 @@ from gas.extender.binding_reviews.part import REVIEWED_BINDINGS
 from gas.extender.binding_reviews.unbound_pods import UnboundPod, UnboundPods
 from gas.extender.decider import CannotBind, Decider
 from gas.extender.filter import PendingBinds
-from gas.extender.late_bindings import ChangeVersion, GetPod, settled_pod
+from gas.extender.late_bindings import PodRequests, settled_pod
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady, check_ready
 from gas.objects.json_patch import Operation, Patch
@@ -92,8 +92,7 @@ class BindReviews:
         pending_binds: PendingBinds,
         metrics: Metrics,
         *,
-        get_pod: GetPod,
-        change_version: ChangeVersion,
+        requests: PodRequests,
         why_not_ready: Callable[[], str | None],
         times: ReviewTimes = REVIEW_TIMES,
         timing: Timing = SYSTEM_TIMING,
@@ -103,8 +102,7 @@ class BindReviews:
         self._pending_binds = pending_binds
         self._metrics = metrics
         self._bindings = REVIEWED_BINDINGS.register(metrics.registry)
-        self._get_pod = get_pod
-        self._change_version = change_version
+        self._requests = requests
         self._why_not_ready = why_not_ready
         self._times = times
         self._timing = timing
@@ -238,7 +236,7 @@ class BindReviews:
             if (pod := self._unchanged(uid, binding)) is None:
                 self._reviewed.check_patience(uid, binding.key, clock=self._clock())
                 async with self._reads_of_known if known is not None else self._reads_of_unknown:
-                    pod = await self._get_pod(binding.namespace, binding.name)
+                    pod = await self._requests.get(binding.namespace, binding.name)
             check_ready(self._why_not_ready)  # another replica may lead by now
             uid = pod.uid if pod is not None else uid
             if not self._must_settle(uid, binding, dry_run=dry_run):
@@ -276,8 +274,7 @@ class BindReviews:
                 binding.namespace,
                 binding.name,
                 uid,
-                get_pod=self._get_pod,
-                change_version=self._change_version,
+                requests=self._requests,
                 retry_pause=self._times.settle_pause,
                 clock=self._clock,
             )

@@ -21,6 +21,7 @@ class PreemptionFlags(PartFlags):
 
 def _build(core: Core) -> Additions:
     from gas.cluster import paths
+    from gas.cluster.listing import Lister
     from gas.cluster.watch import Watch
     from gas.extender.preemption.preemption import Preempt, Preemption
     from gas.extender.preemption.wire import encode_preempt_result
@@ -28,7 +29,9 @@ def _build(core: Core) -> Additions:
     from gas.objects.stored import DisruptionBudget
 
     preemption = Preemption(core.decider)
-    watch = Watch(core.api, paths.disruption_budgets(), DisruptionBudget, preemption.budgets, timing=core.timing)
+    watch = Watch(
+        Lister(core.api, paths.disruption_budgets(), DisruptionBudget), preemption.budgets, timing=core.timing
+    )
 
     def why_not_ready() -> str | None:
         if watch.refused is not None:

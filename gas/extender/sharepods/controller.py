@@ -17,6 +17,7 @@ from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused
 from gas.cluster.events import Events, Involved
+from gas.cluster.listing import Lister
 from gas.cluster.objects import MERGE_PATCH, get_object, patch_pod_metadata
 from gas.cluster.watch import Watch
 from gas.objects.stored import ObjectId, ObjectMeta
@@ -109,10 +110,8 @@ class SharePods:
         self._woken = asyncio.Event()
         self._shares: _Mirror[SharePod] = _Mirror(self._add)
         self._pods: _Mirror[MadePod] = _Mirror(self._add)
-        self.share_watch: Watch[SharePod] = Watch(api, paths.sharepods(), SharePod, self._shares)
-        self.pod_watch: Watch[MadePod] = Watch(
-            api, paths.pods(), MadePod, self._pods, label_selector=f"{MADE_LABEL}={MADE}"
-        )
+        self.share_watch = Watch(Lister(api, paths.sharepods(), SharePod), self._shares)
+        self.pod_watch = Watch(Lister(api, paths.pods(), MadePod, label_selector=f"{MADE_LABEL}={MADE}"), self._pods)
 
     def look_at_all(self) -> None:
         """Compare every SharePod with its pod: this replica has just begun to decide."""

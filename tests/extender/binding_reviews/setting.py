@@ -13,7 +13,7 @@ import msgspec
 from gas.extender.admission.review import Review, ReviewResult
 from gas.extender.binding_reviews.reviews import BindReviews, ReviewTimes
 from gas.extender.hooks import Hooks
-from gas.extender.late_bindings import end_earlier_bindings
+from gas.extender.late_bindings import PodRequests, end_earlier_bindings
 from gas.extender.readiness import read_bound_pods
 from gas.objects.stored import Pod
 from gas.values.timing import Timing
@@ -47,8 +47,7 @@ class ReviewingDecider(DrivenDecider):
             self,
             self.pending_binds,
             self.metrics,
-            get_pod=self._get_pod,
-            change_version=self._change_version,
+            requests=PodRequests(self._get_pod, self._change_version),
             why_not_ready=lambda: self.not_ready,
             times=ReviewTimes(
                 binding=binding, settle_pause=0.0, watch_patience=watch_patience, read_timeout=read_timeout
