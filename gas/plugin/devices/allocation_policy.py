@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
-from operator import itemgetter
+from operator import attrgetter
 from types import MappingProxyType
 
-from gas.plugin.devices.device_ids import NO_IDS, DeviceId, Ids, PreferredRequest
+from gas.plugin.devices.device_ids import NO_IDS, DeviceId, Ids, PreferredRequest, in_order
 from gas.values.cards import Card
 
 
@@ -33,7 +33,7 @@ def preferred_ids(
     different card as long as there are enough cards: a second id of the same card gives a container nothing. Source:
     contract P2.7.
     """
-    chosen = [*dict.fromkeys([*sorted(request.must_include), *decided])][: request.size]
+    chosen = [*dict.fromkeys([*sorted(request.must_include, key=in_order), *decided])][: request.size]
     if len(chosen) == request.size:
         return tuple(chosen)
     taken = set(chosen)  # a container may want thousands of ids
@@ -45,7 +45,7 @@ def preferred_ids(
 
 def ids_for_cards(cards: Iterable[Card], per_card: int, request: PreferredRequest) -> tuple[DeviceId, ...]:
     """Return the ids kubelet insists on, then free ids of these cards, ``per_card`` of each; at most ``size``."""
-    ids = sorted(request.must_include)
+    ids = sorted(request.must_include, key=in_order)
     wanted = dict.fromkeys(cards, per_card)
     for id_ in ids:
         if id_.card in wanted:
@@ -87,11 +87,12 @@ def _free_ids(card: Card, number: int, request: PreferredRequest) -> Iterable[De
     """Return up to ``number`` offered ids of a card, lowest slots first, without those that kubelet insists on."""
     if number <= 0:
         return ()
-    free = (id_ for id_ in request.by_card.get(card, ()) if id_ not in request.must_include)
-    return sorted(free, key=_slot)[:number]
+    ids = request.by_card.get(card, [])
+    ids.sort(key=_slot)  # in place: a call may ask twice
+    return [id_ for id_ in ids if id_ not in request.must_include][:number] if request.must_include else ids[:number]
 
 
-_slot = itemgetter(1)
+_slot = attrgetter("slot")
 
 
 def _fill_up(chosen: list[DeviceId], ids: Iterable[DeviceId], size: int, order: _Order) -> None:
@@ -100,7 +101,7 @@ def _fill_up(chosen: list[DeviceId], ids: Iterable[DeviceId], size: int, order: 
     for id_ in ids:
         free.setdefault(id_.card, []).append(id_)
     for of_card in free.values():
-        of_card.sort(reverse=True)
+        of_card.sort(key=_slot, reverse=True)
     given = Counter(id_.card for id_ in chosen)
     while len(chosen) < size and free:
         # Of equal cards the first wins; `free` has them in kubelet's order.

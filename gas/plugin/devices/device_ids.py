@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from operator import itemgetter
-from typing import NamedTuple
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from operator import attrgetter
 
 from gas.values.cards import Card
 
@@ -18,15 +17,22 @@ ALL_CARDS = "all"
 _DEVICE_ID = re.compile(r"card(0|[1-9][0-9]{0,8})-(0|[1-9][0-9]{0,8})", re.ASCII)
 
 
-class DeviceId(NamedTuple):
-    """One slot of a card, counted from 0. Ids sort by card, in natural order, then by slot."""
+class DeviceId(str):
+    """One slot of a card, counted from 0. A string, so that sets of thousands of ids are fast; sort by `in_order`."""
+
+    __slots__ = ("card", "slot")
 
     card: Card
     slot: int
 
-    def __str__(self) -> str:
-        return f"card{int(self.card)}-{self.slot}"
+    def __new__(cls, card: Card, slot: int) -> DeviceId:
+        id_ = super().__new__(cls, f"card{int(card)}-{slot}")
+        id_.card, id_.slot = card, slot
+        return id_
 
+
+in_order = attrgetter("card", "slot")
+"""Sort key of ids: by card, in natural order, then by slot."""
 
 Ids = frozenset[DeviceId]
 NO_IDS: Ids = frozenset()
@@ -34,22 +40,22 @@ NO_IDS: Ids = frozenset()
 
 def known_ids(texts: Iterable[str]) -> tuple[DeviceId, ...]:
     """Parse device ids of cards, in their order. Other texts, such as ``all``, are left out."""
-    return tuple(id_ for text in texts if (id_ := _known_id(text)) is not None)
+    return tuple(filter(None, map(_known_id, texts)))
 
 
-@lru_cache(maxsize=2**18)  # kubelet names the same ids in every call; with memory as ids up to 170,000
+@cache  # kubelet names the same ids in every call: those that were offered, up to 170,000 if they are memory
 def _known_id(text: str) -> DeviceId | None:
     match = _DEVICE_ID.fullmatch(text)
     return None if match is None else DeviceId(_card(match[1]), int(match[2]))
 
 
-@lru_cache(maxsize=1024)
+@cache
 def _card(number: str) -> Card:
     """Return one object for all ids of a card, of which there may be thousands."""
     return Card(int(number))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AllocateRequest:
     """Allocate: kubelet has chosen these ids for one container.
 
@@ -60,17 +66,17 @@ class AllocateRequest:
 
     resource: str
     ids: Ids
-    counts: Mapping[Card, int] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "counts", Counter(map(_card_of, self.ids)))
+    @cached_property
+    def counts(self) -> Mapping[Card, int]:
+        return Counter(map(_card_of, self.ids))
 
     @property
     def size(self) -> int:
         return len(self.ids)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PreferredRequest:
     """GetPreferredAllocation: kubelet asks which ids one container should get.
 
@@ -79,7 +85,7 @@ class PreferredRequest:
     must_include  ids that the container gets in any case: those that the pod's init containers had
     size          number of ids that the container gets, including ``must_include``
     available     ``offered`` as a set
-    by_card       ``offered`` by card, not sorted, because sorting takes time
+    by_card       ``offered`` by card, in no order; may be sorted in place
     counts        number of offered ids of each card
     """
 
@@ -87,18 +93,23 @@ class PreferredRequest:
     offered: tuple[DeviceId, ...]
     must_include: Ids
     size: int
-    available: Ids = field(init=False, repr=False, compare=False)
-    by_card: Mapping[Card, Sequence[DeviceId]] = field(init=False, repr=False, compare=False)
-    counts: Mapping[Card, int] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        # Made once, because a call may be compared with every pod that waits, and may offer 170,000 ids.
-        by_card: dict[Card, list[DeviceId]] = {}
+    # Each is made once, because a call may be compared with every pod that waits, and may offer 170,000 ids.
+
+    @cached_property
+    def available(self) -> Ids:
+        return frozenset(self.offered)
+
+    @cached_property
+    def by_card(self) -> Mapping[Card, list[DeviceId]]:
+        by_card: defaultdict[Card, list[DeviceId]] = defaultdict(list)
         for id_ in self.offered:
-            by_card.setdefault(id_[0], []).append(id_)
-        object.__setattr__(self, "available", frozenset(self.offered))
-        object.__setattr__(self, "by_card", by_card)
-        object.__setattr__(self, "counts", {card: len(ids) for card, ids in by_card.items()})
+            by_card[id_.card].append(id_)
+        return dict(by_card)
+
+    @cached_property
+    def counts(self) -> Mapping[Card, int]:
+        return {card: len(ids) for card, ids in self.by_card.items()}
 
     def can_lead_to(self, call: AllocateRequest) -> bool:
         """Return whether this Allocate can follow the question."""
@@ -109,7 +120,7 @@ class PreferredRequest:
         )
 
 
-_card_of = itemgetter(0)
+_card_of = attrgetter("card")
 
 Call = PreferredRequest | AllocateRequest
 

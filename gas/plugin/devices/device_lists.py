@@ -65,7 +65,7 @@ def device_lists(
                 continue
             lists[resource] = lists.get(resource, ()) + tuple(
                 Device(
-                    id=str(DeviceId(gpu.card, slot)),
+                    id=DeviceId(gpu.card, slot),
                     healthy=gpu.healthy,
                     numa_node=gpu.numa_node if topology_hints else None,
                 )
@@ -97,7 +97,7 @@ def too_long(
 
 def list_bytes(gpu: CardFacts, ids: int, *, has_hint: bool) -> int:
     """Return the bytes that a card's devices take in kubelet's list, at most."""
-    of_id = len(str(DeviceId(gpu.card, 0))) - 1
+    of_id = len(DeviceId(gpu.card, 0)) - 1
     of_health = len("Healthy" if gpu.healthy else "Unhealthy")
     beside_slot = of_id + of_health + _BYTES_OF_FIELDS + (_BYTES_OF_HINT if has_hint else 0)
     return ids * beside_slot + sum(len(str(slot)) for slot in range(ids))

@@ -204,7 +204,7 @@ class DeviceServer:
         """Return the ids that a container should get; none lets kubelet choose."""
         started = time.perf_counter()
         outcome = Outcome.DECIDED
-        ids: list[str] = []
+        ids: Sequence[str] = ()
         try:
             if self._prefer is not None:
                 request = PreferredRequest(
@@ -214,7 +214,7 @@ class DeviceServer:
                     size=asked.allocation_size,
                 )
                 with self._calls.call():
-                    ids = [str(id_) for id_ in await _in_time(self._prefer(request))]
+                    ids = await _in_time(self._prefer(request))
         except Exception:
             outcome = Outcome.FELL_BACK
             logger.exception("no preference for a container of %s: kubelet chooses its devices", self.resource)
@@ -227,9 +227,7 @@ class DeviceServer:
         outcome = Outcome.REFUSED
         try:
             ids = frozenset(known_ids(asked.devices_ids))
-            if len(ids) < len(asked.devices_ids) and (
-                unknown := set(asked.devices_ids) - set(map(str, ids)) - {ALL_CARDS}
-            ):
+            if len(ids) < len(asked.devices_ids) and (unknown := set(asked.devices_ids) - ids - {ALL_CARDS}):
                 logger.warning("kubelet allocates %s, which this plugin never offered", ", ".join(sorted(unknown)))
             request = AllocateRequest(resource=self.resource, ids=ids)
             try:

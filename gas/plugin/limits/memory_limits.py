@@ -15,7 +15,7 @@ from functools import partial
 
 from gas.plugin.card_pods import CardPod, CardPods
 from gas.plugin.daemon_thread import in_a_daemon_thread
-from gas.plugin.devices.device_ids import AllocateRequest
+from gas.plugin.devices.device_ids import AllocateRequest, in_order
 from gas.plugin.limits.limit_files import LimitFiles, Limits, Outcome, regions_of
 from gas.values.amounts import MEMORY_MAX
 from gas.values.card_facts import CardFacts
@@ -114,7 +114,7 @@ class MemoryLimits:
             except TimeoutError:
                 logger.warning(
                     "a container starts whose pod is not known; its memory limit follows when the pod is known",
-                    extra={"ids": ",".join(map(str, sorted(request.ids)))},
+                    extra={"ids": ",".join(sorted(request.ids, key=in_order))},
                 )
                 return
 

@@ -14,7 +14,7 @@ from gas.placement.need import Role
 from gas.plugin.card_pods import AddToContainer
 from gas.plugin.devices.allocation import Allocation, card_allocation, gpus_of
 from gas.plugin.devices.allocation_policy import preferred_ids
-from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, DeviceId, Ids, PreferredRequest, short_name
+from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, DeviceId, Ids, PreferredRequest, in_order, short_name
 from gas.plugin.flags import Flags
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import Demand, GpuPod
@@ -91,7 +91,7 @@ class Allocator:
             outcome, level = "unknown", logging.WARNING
         elif decided is None:
             outcome, level = "undecided", VERBOSE
-        elif {id_.card for id_ in request.ids} == set(decided.cards):
+        elif request.counts.keys() == set(decided.cards):
             outcome, level = "as-decided", VERBOSE
         else:
             outcome, level = "otherwise", logging.WARNING
@@ -128,7 +128,7 @@ _MOST_IDS_LOGGED = 64
 def _joined(ids: Collection[DeviceId]) -> str:
     """List the ids; if there are very many, which stand for memory, only their number for each card."""
     if len(ids) <= _MOST_IDS_LOGGED:
-        return ",".join(map(str, sorted(ids)))
+        return ",".join(sorted(ids, key=in_order))
     return ",".join(f"{number} of {card}" for card, number in sorted(Counter(id_.card for id_ in ids).items()))
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.plugin.devices.device_ids import DeviceId, known_ids
+from gas.plugin.devices.device_ids import DeviceId, in_order, known_ids
 from gas.values.cards import Card
 
 ids = st.builds(DeviceId, st.integers(0, 999_999_999).map(Card), st.integers(0, 999_999_999))
@@ -21,9 +21,9 @@ def test_the_text_is_card_and_slot() -> None:
     assert isinstance(known_ids(["card10-2"])[0].card, Card)
 
 
-def test_ids_sort_in_natural_order() -> None:
+def test_in_order_sorts_ids_naturally() -> None:
     texts = ["card10-0", "card2-10", "card2-9"]
-    assert [str(each) for each in sorted(known_ids(texts))] == ["card2-9", "card2-10", "card10-0"]
+    assert sorted(known_ids(texts), key=in_order) == ["card2-9", "card2-10", "card10-0"]
 
 
 @pytest.mark.parametrize(

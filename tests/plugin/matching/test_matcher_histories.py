@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from gas.objects.stored import Pod, PodStatus
 from gas.placement.need import Role
 from gas.plugin.devices.allocation_policy import AllocationPolicy
-from gas.plugin.devices.device_ids import short_name
+from gas.plugin.devices.device_ids import DeviceId, short_name
 from gas.plugin.matching.gpu_pods import GpuPod, GpuPods, gpu_pod
 from gas.plugin.matching.progress import Confidence
 from gas.values.cards import Card
@@ -49,7 +49,7 @@ class NodeLife(RuleBasedStateMachine):
         self.chance = random.Random(seed)
         own = {
             I915: slots(cards, shared),
-            XE: frozenset(id_._replace(card=Card(id_.card + 10)) for id_ in slots(2, shared)),
+            XE: frozenset(DeviceId(Card(id_.card + 10), id_.slot) for id_ in slots(2, shared)),
         }
         self.kubelet = Kubelet(own, self.chance)
         self.policy = policy
