@@ -57,7 +57,9 @@ _FAULTS = (
         "except OutcomeUnknown:\n    X._decider.cancel(U)\n    raise",
         130,
     ),
-    PlantedFault("two leaders for a second", "LeaderElection.leads", "X < Y._deadline", "X < Y._duration + 1.0", 600),
+    PlantedFault(
+        "two leaders for a second", "LeaderElection.leads", "X < Y.renew_deadline", "X < Y.duration + 1.0", 600
+    ),
     PlantedFault("a Lease that expires too early", "LeaderElection._has_expired", "X >= (Y or Z)", "X >= 7.0", 30),
     PlantedFault(
         "a new leader that does not catch up",
