@@ -51,7 +51,7 @@ OTHERS_FLAGS = {
     "kube-apiserver": {"admission-control-config-file"},
     "kubelet": {"root-dir"},
     "kubectl": {"grace-period"},
-    "helm": {"force-conflicts"},
+    "helm": {"server-side"},
 }
 """Flags of other programs that the pages name, by program."""
 COMMAND = re.compile(rf"(?:sudo )?(?:/\S*/)?({'|'.join(OWN_FLAGS)})(?![\w.-])([^#|;]*)")
