@@ -6,50 +6,35 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from decimal import Decimal
 from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 
+from gas.extender.host_resources import PODS as SLOTS
+from gas.extender.host_resources import node_allocatable, pod_requests
 from gas.inspection.objects import InspectedNode, InspectedPod, exclusion
+from gas.objects.stored import HostPod, Node
 from sandbox.api.client import API_FAILURES, ApiRequests, EventRecorder, Mirror, Object
 from sandbox.api.kinds import is_over, system_time, timestamp
-from sandbox.api.quantities import exact_amount
 from sandbox.scheduler.extender_client import ExtenderClient, ExtenderFailed
 from sandbox.scheduler.queue import SchedulingQueue
 
-Sums = dict[str, Decimal]
 
-
-def pod_requests(pod: Mapping[str, Any]) -> Sums:
-    """Return what a pod takes of a node: the sum of containers and sidecars, or more if an init container needs it."""
-    spec = pod["spec"]
-    sidecars: Sums = {}
-    peak: Sums = {}
-    for container in spec.get("initContainers") or []:
-        requests = _container_requests(container)
-        if container.get("restartPolicy") == "Always":
-            _add(sidecars, requests)
-            requests = dict(sidecars)
-        else:
-            _add(requests, sidecars)
-        peak = _larger(peak, requests)
-    running = dict(sidecars)
-    for container in spec["containers"]:
-        _add(running, _container_requests(container))
-    return _larger(running, peak)
+def requests_of(pod: Mapping[str, Any]) -> dict[str, int]:
+    """Return what a pod takes of a node, apart from its slot: CPU in thousandths, the rest in whole units."""
+    return {name: amount for name, amount in pod_requests(msgspec.convert(pod, HostPod)) if name != SLOTS}
 
 
 def requested_by_node(
     nodes: Iterable[str], pods: Mapping[str, Mapping[str, Any]], assumed: Mapping[str, str]
-) -> dict[str, Sums]:
+) -> dict[str, Counter[str]]:
     """Return the sums of what each node's pods that have not ended take, including just bound ones (``assumed``)."""
-    sums: dict[str, Sums] = {name: {} for name in nodes}
+    sums = {name: Counter[str]() for name in nodes}
     for uid, pod in pods.items():
         node = pod["spec"].get("nodeName") or assumed.get(uid)
         if node in sums and not is_over(pod):
-            _add(sums[node], pod_requests(pod))
+            sums[node].update(requests_of(pod))
     return sums
 
 
@@ -61,7 +46,7 @@ _RULES = {
 """A word of what `exclusion` returns -> kube-scheduler's reason."""
 
 
-def reasons_against(pod: Mapping[str, Any], node: Mapping[str, Any], used: Sums) -> list[str]:
+def reasons_against(pod: Mapping[str, Any], node: Mapping[str, Any], used: Mapping[str, int]) -> list[str]:
     """Return kube-scheduler's reasons why the pod does not fit the node; empty if it fits."""
     spec, on_node = pod["spec"], node.get("spec") or {}
     if on_node.get("unschedulable") or on_node.get("taints") or spec.get("nodeSelector") or spec.get("affinity"):
@@ -69,35 +54,21 @@ def reasons_against(pod: Mapping[str, Any], node: Mapping[str, Any], used: Sums)
         if rule:
             return [next(reason for words, reason in _RULES.items() if words in rule)]
     free = free_amounts(node, used)
-    requests = pod_requests(pod)
+    requests = requests_of(pod)
     return [f"Insufficient {name}" for name, amount in sorted(requests.items()) if amount > free.get(name, 0)]
 
 
-def free_share(pod: Mapping[str, Any], node: Mapping[str, Any], used: Sums) -> Decimal:
+def free_share(pod: Mapping[str, Any], node: Mapping[str, Any], used: Mapping[str, int]) -> float:
     """Return the share of the pod's requests that would stay free on the node, from 0 to 1."""
-    free, requests = free_amounts(node, used), pod_requests(pod)
+    free, requests = free_amounts(node, used), requests_of(pod)
     total = {name: free[name] + used.get(name, 0) for name in requests if free.get(name)}
     shares = [(free[name] - requests[name]) / total[name] for name in total]
-    return sum(shares, Decimal(0)) / len(shares) if shares else Decimal(0)
+    return sum(shares) / len(shares) if shares else 0.0
 
 
-def free_amounts(node: Mapping[str, Any], used: Sums) -> Sums:
-    allocatable = (node.get("status") or {}).get("allocatable") or {}
-    return {name: exact_amount(str(amount)) - used.get(name, 0) for name, amount in allocatable.items()}
-
-
-def _container_requests(container: Mapping[str, Any]) -> Sums:
-    requests = (container.get("resources") or {}).get("requests") or {}
-    return {name: exact_amount(str(amount)) for name, amount in requests.items()}
-
-
-def _add(sums: Sums, more: Sums) -> None:
-    for name, amount in more.items():
-        sums[name] = sums.get(name, Decimal(0)) + amount
-
-
-def _larger(one: Sums, other: Sums) -> Sums:
-    return {name: max(one.get(name, Decimal(0)), other.get(name, Decimal(0))) for name in one | other}
+def free_amounts(node: Mapping[str, Any], used: Mapping[str, int]) -> dict[str, int]:
+    allocatable = node_allocatable(msgspec.convert(node, Node))
+    return {name: amount - used.get(name, 0) for name, amount in allocatable.items()}
 
 
 def waiting_sentence(nodes: int, reasons: Iterable[str]) -> str:
@@ -157,14 +128,14 @@ class StatusReports:
         await self._client.patch(f"{_path(pod)}/status", patch)
 
 
-Choose = Callable[[Sequence[str], Callable[[str], Decimal]], str]
+Choose = Callable[[Sequence[str], Callable[[str], float]], str]
 """Returns one of the nodes that fit; the function returns a node's score."""
 
 Evicting = Callable[[Object, str, list[str], bool], None]
 """Called with a pod, its node, the UIDs of pods that are evicted for it, and whether pods are being bound there."""
 
 
-def _best(nodes: Sequence[str], score: Callable[[str], Decimal]) -> str:
+def _best(nodes: Sequence[str], score: Callable[[str], float]) -> str:
     return max(nodes, key=score)
 
 
@@ -306,7 +277,7 @@ class Scheduler:
         try:
             names = [node["metadata"]["name"] for node in self._nodes.objects.values()]
             found = await self._extender.preempt(pod, names)
-            node = self._choose(sorted(found), lambda name: Decimal(-len(found[name]))) if found else None
+            node = self._choose(sorted(found), lambda name: -len(found[name])) if found else None
             if node is not None:
                 self._evicting(pod, node, found[node], node in self._assumed.values())
             if node is not None or nominated:
