@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import NamedTuple, NoReturn
 
 from cachetools import TTLCache
 
@@ -26,23 +24,11 @@ MOST_REFUSED = 10_000
 """Pods and reasons that are remembered for that."""
 
 
-class Announcement(NamedTuple):
-    """A warning event: ``reason`` for programs, ``message`` for people.
-
-    is_lasting  whether it is about a state that `Announcer.announce_all` announces as well
-    """
-
-    involved: Involved
-    reason: str
-    message: str
-    is_lasting: bool = False
-
-
 class Announcer(Observer):
     """Write events about what the decider reports, while this replica decides.
 
-    acts       returns whether this replica decides; while it does not, announcements are dropped
-    has_begun  returns whether `announce_all` was called as well; lasting announcements are dropped until then
+    acts       returns whether this replica decides; while it does not, nothing is announced
+    has_begun  returns whether `announce_all` was called as well, which announces states that last
     """
 
     def __init__(
@@ -55,7 +41,6 @@ class Announcer(Observer):
         has_begun: Callable[[], bool],
     ) -> None:
         self._events = events
-        self._announcements: asyncio.Queue[Announcement] = asyncio.Queue()
         self._decider = decider
         self._metrics = metrics
         self._acts = acts
@@ -63,33 +48,29 @@ class Announcer(Observer):
         self._announced: TTLCache[tuple[str, frozenset[str]], None] = TTLCache(MOST_REFUSED, REPEAT)
 
     def node_is_invalid(self, node: str, problems: tuple[str, ...]) -> None:
-        self._announcements.put_nowait(_invalid_labels(node, problems))
+        if self._has_begun():
+            self._post_invalid(node, problems)
 
     def allocation_corrected(self, pod: Pod) -> None:
         self._metrics.corrections.inc()
-        sentence = "kubelet gave the pod other cards than were decided; the extender's ledger now follows the receipt"
-        self._announcements.put_nowait(Announcement(_involved(pod), "GPUAllocationCorrected", sentence))
+        if self._acts():
+            sentence = (
+                "kubelet gave the pod other cards than were decided; the extender's ledger now follows the receipt"
+            )
+            self._post_on(pod, "GPUAllocationCorrected", sentence)
 
     def booking_mismatch(self, pod: Pod, sentence: str) -> None:
-        self._announcements.put_nowait(_mismatch(pod, sentence))
-
-    async def run(self) -> NoReturn:
-        while True:
-            announcement = await self._announcements.get()
-            if self._has_begun() if announcement.is_lasting else self._acts():
-                self._post(announcement)
+        if self._has_begun():
+            self._post_on(pod, "GPUBookingMismatch", sentence)
 
     def announce_all(self) -> None:
         """Announce all current mismatches and invalid nodes, when this replica starts to decide."""
-        while not self._announcements.empty():
-            if not (queued := self._announcements.get_nowait()).is_lasting:
-                self._post(queued)
         for bound in self._decider.pods.in_trouble.values():
             if bound.trouble is not None:
-                self._post(_mismatch(bound.object, bound.trouble.sentence))
+                self._post_on(bound.object, "GPUBookingMismatch", bound.trouble.sentence)
         for name, facts in self._decider.nodes:
             if facts.problems:
-                self._post(_invalid_labels(name, facts.problems))
+                self._post_invalid(name, facts.problems)
 
     def pod_refused(self, pod: Pod, refusal: PodRefusal) -> None:
         """Announce that no node has room for a pod, if the reason can only be seen card by card."""
@@ -97,31 +78,22 @@ class Announcer(Observer):
         # A question may be about a pod that does not exist.
         if refusal.only_seen_by_cards and key not in self._announced and pod.uid in self._decider.pods.waiting:
             self._announced[key] = None
-            self._post(Announcement(_involved(pod), "NoGPUCardFits", refusal.summary()))
+            self._post_on(pod, "NoGPUCardFits", refusal.summary())
 
     def announce_unknown_memory(self, waiting: Iterable[tuple[Pod, str]]) -> None:
         """Announce some pods that wait because the memory of cards is unknown, each with its sentence."""
         new = ((pod, sentence) for pod, sentence in waiting if (pod.uid, frozenset((sentence,))) not in self._announced)
         for pod, sentence in islice(new, MOST_AT_ONCE):
             self._announced[pod.uid, frozenset((sentence,))] = None
-            self._post(Announcement(_involved(pod), "GPUMemoryUnknown", sentence))
+            self._post_on(pod, "GPUMemoryUnknown", sentence)
 
-    def _post(self, announcement: Announcement) -> None:
-        self._events.post(
-            announcement.involved, severity="Warning", reason=announcement.reason, message=announcement.message
-        )
+    def _post_invalid(self, node: str, problems: tuple[str, ...]) -> None:
+        # kubectl describe looks for a node's events under its name as UID, as kubelet writes them.
+        self._post(Involved(kind="Node", name=node, uid=node), "InvalidGPULabels", "; ".join(problems))
 
+    def _post_on(self, pod: Pod, reason: str, message: str) -> None:
+        namespace = pod.metadata.namespace or "default"
+        self._post(Involved(kind="Pod", name=pod.metadata.name, uid=pod.uid, namespace=namespace), reason, message)
 
-def _invalid_labels(node: str, problems: tuple[str, ...]) -> Announcement:
-    # kubectl describe looks for a node's events under its name as UID, as kubelet writes them.
-    return Announcement(
-        Involved(kind="Node", name=node, uid=node), "InvalidGPULabels", "; ".join(problems), is_lasting=True
-    )
-
-
-def _mismatch(pod: Pod, sentence: str) -> Announcement:
-    return Announcement(_involved(pod), "GPUBookingMismatch", sentence, is_lasting=True)
-
-
-def _involved(pod: Pod) -> Involved:
-    return Involved(kind="Pod", name=pod.metadata.name, uid=pod.uid, namespace=pod.metadata.namespace or "default")
+    def _post(self, involved: Involved, reason: str, message: str) -> None:
+        self._events.post(involved, severity="Warning", reason=reason, message=message)

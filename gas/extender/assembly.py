@@ -104,7 +104,6 @@ class Extender:
             runs: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
                 self.node_watch.run,
                 self._watch_pods,
-                self._announcer.run,
                 self._events.run,
                 self._look_ahead,
                 self._announce_unknown_memory,

@@ -11,7 +11,6 @@ from gas.extender.decisions import PodRefusal
 from gas.extender.metrics import Metrics
 from tests.builders import container, node, pod
 from tests.extender.decider import OPTIONS
-from tests.extender.eventually import beside, turns
 
 WAITING = pod(container(i915=1), uid="u1")
 
@@ -47,15 +46,13 @@ def refusal(*reasons: str, **fields: Any) -> PodRefusal:
     )
 
 
-async def test_only_a_replica_that_decides_writes_events() -> None:
+def test_only_a_replica_that_decides_writes_events() -> None:
     announcing = Announcing()
     announcing.acts = False
-    async with beside(announcing.announcer.run()):
-        announcing.announcer.booking_mismatch(WAITING, "first")
-        await turns()
-        announcing.acts = True
-        announcing.announcer.node_is_invalid("n1", ("one", "two"))
-        await turns()
+    announcing.announcer.booking_mismatch(WAITING, "first")
+    announcing.announcer.allocation_corrected(WAITING)
+    announcing.acts = True
+    announcing.announcer.node_is_invalid("n1", ("one", "two"))
     assert announcing.events == [("InvalidGPULabels", "n1", "one; two")]
 
 
@@ -70,20 +67,13 @@ def test_a_replica_that_begins_to_decide_announces_everything_that_is_wrong() ->
     ]
 
 
-async def test_what_was_queued_before_a_replica_begins_to_decide_is_announced_once() -> None:
+def test_until_everything_that_is_wrong_was_announced_only_what_does_not_last_is() -> None:
     announcing = Announcing()
-    announcing.decider.nodes.changed(node("bad", labels={"gpu.intel.com/gpu-numbers": "0.x"}))
     announcing.has_begun = False
-    async with beside(announcing.announcer.run()):
-        announcing.announcer.node_is_invalid("bad", ("dropped",))
-        announcing.announcer.allocation_corrected(WAITING)
-        await turns()
-        assert announcing.reasons() == ["GPUAllocationCorrected"]
-        announcing.announcer.node_is_invalid("bad", ("still queued",))
-        announcing.announcer.allocation_corrected(WAITING)
-        announcing.announcer.announce_all()
-        await turns()
-    assert announcing.reasons() == ["GPUAllocationCorrected", "GPUAllocationCorrected", "InvalidGPULabels"]
+    announcing.announcer.node_is_invalid("bad", ("announced later",))
+    announcing.announcer.booking_mismatch(WAITING, "announced later")
+    announcing.announcer.allocation_corrected(WAITING)
+    assert announcing.reasons() == ["GPUAllocationCorrected"]
 
 
 def test_a_refused_pod_is_announced_once_for_the_same_reasons() -> None:
