@@ -21,8 +21,7 @@ class PemFiles:
 class Authority:
     """A certificate authority that writes files. Two authorities of the same name differ: each has a key of its own.
 
-    In all methods ``now`` is when a certificate begins, by default the current time, and ``life`` how long it is valid;
-    with a negative ``life`` it has already expired. A certificate goes to ``NAME.crt``, its key to ``NAME.key``.
+    A certificate goes to ``NAME.crt``, its key to ``NAME.key``.
     """
 
     def __init__(self, name: str = "sandbox-ca") -> None:
@@ -39,11 +38,9 @@ class Authority:
         name: str = "server",
         *,
         hosts: Sequence[str] = ("localhost", "127.0.0.1"),
-        now: datetime | None = None,
-        life: timedelta = LIFE,
     ) -> PemFiles:
         """Write a server certificate for ``hosts``, names or addresses, and its key."""
-        return _write(mint_server(self._pair, hosts, now or datetime.now(UTC), life=life), directory, name)
+        return _write(mint_server(self._pair, hosts, datetime.now(UTC)), directory, name)
 
     def write_client(
         self,
@@ -54,6 +51,7 @@ class Authority:
         now: datetime | None = None,
         life: timedelta = LIFE,
     ) -> PemFiles:
+        """Write a client certificate from ``now`` on, and its key; with a negative ``life`` it has already expired."""
         return _write(mint_client(self._pair, now or datetime.now(UTC), name=common_name, life=life), directory, name)
 
 

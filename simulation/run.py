@@ -69,12 +69,12 @@ def run_seed(seed: int) -> Outcome:
     return run_plan(make_plan(seed))
 
 
-def shorten(plan: Plan, fails: Callable[[Plan], bool], patience: float = PATIENCE) -> Plan:
-    """Return a plan with as few steps as possible that still fails, after at most ``patience`` seconds.
+def shorten(plan: Plan, fails: Callable[[Plan], bool]) -> Plan:
+    """Return a plan with as few steps as possible that still fails, after at most `PATIENCE`.
 
     Parts of the plan are left out, halves at first and single steps at the end.
     """
-    until = time.monotonic() + patience
+    until = time.monotonic() + PATIENCE
     steps: tuple[Step, ...] = plan.steps
     size = max(len(steps) // 2, 1)
     while True:

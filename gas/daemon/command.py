@@ -33,13 +33,10 @@ def run_command(
     *,
     parse: Callable[[Sequence[str]], F],
     run: Callable[[F], int],
-    unwritten: int = 1,
 ) -> int:
     """Parse the command line; then print the help or the version, or run the program. Return the exit code.
 
     A command line that cannot be parsed is a sentence on stderr and the exit code 2.
-
-    unwritten  the exit code if help or version cannot be written to standard output
     """
     from gas.daemon.flags import UsageError, help_text
 
@@ -49,9 +46,9 @@ def run_command(
         sys.stderr.write(f"{declaration.program}: {error}\n")
         return error.exit_code
     if flags.show_help:
-        return print_text(flags.program, help_text(declaration), unwritten=unwritten)
+        return print_text(flags.program, help_text(declaration))
     if flags.show_version:
-        return print_text(flags.program, f"{flags.program} {own_version()}", unwritten=unwritten)
+        return print_text(flags.program, f"{flags.program} {own_version()}")
     return run(flags)
 
 

@@ -27,10 +27,9 @@ class EarlyResponses:
     patience  most seconds to wait for the rest of a body on HTTP/2, from the start of the response
     """
 
-    def __init__(self, app: ASGIApp, *, patience: float, linger: float = LINGER) -> None:
+    def __init__(self, app: ASGIApp, *, patience: float) -> None:
         self._app = app
         self._patience = patience
-        self._linger = linger
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -62,8 +61,8 @@ class EarlyResponses:
                 await send(message)
                 return
             await send({**message, "more_body": True})
-            await exchange.drop_rest(self._linger)
-            dropping = asyncio.create_task(exchange.drop_rest(self._linger))
+            await exchange.drop_rest(LINGER)
+            dropping = asyncio.create_task(exchange.drop_rest(LINGER))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             dropping.cancel()
 

@@ -119,34 +119,13 @@ KLOG_FLAGS = IgnoredFlags(
 """The flags of klog, the logging library of Go programs, that have no meaning here."""
 
 
-def flag(
-    name: str,
-    parse: Callable[[str], T],
-    default: str | None,
-    placeholder: str,
-    description: str,
-    *,
-    group: str = "",
-    unset: str = "",
-    joined: bool = False,
-    other_name: str = "",
-) -> T:
+def flag(name: str, parse: Callable[[str], T], default: str | None, placeholder: str, text: str, **more: Any) -> T:
     """Declare a flag that takes a value, as a field of a Flags class; see `Flag` for the arguments.
 
     The field has the type of `parse`'s result, or None without a default. A flag without `group` belongs to the group
     of the flag before it.
     """
-    declared = Flag(
-        name,
-        parse,
-        default,
-        placeholder,
-        description,
-        group=group,
-        unset=unset,
-        joined=joined,
-        other_name=other_name,
-    )
+    declared = Flag(name, parse, default, placeholder, text, **more)
     return cast(T, _field(None if default is None else parse(default), declared))
 
 

@@ -33,7 +33,7 @@ class ApiServer:
     The state is in ``server.api``, also while the server is paused. Everything runs on the event loop that started it;
     other threads use HTTP.
 
-    Port 0 chooses a free one. ``history`` is the number of writes that watches and pages can look back; the other
+    ``history`` is the number of writes that watches and pages can look back; the other
     arguments are those of `sandbox.api.routes.Settings`.
 
     ``server.settings.authorize`` and ``server.settings.intercept`` may be replaced while it runs.
@@ -42,7 +42,6 @@ class ApiServer:
     def __init__(
         self,
         *,
-        port: int = 0,
         history: int = 10_000,
         tokens: Mapping[str, str] | None = None,
         authorize: Authorize = everything_allowed,
@@ -53,7 +52,7 @@ class ApiServer:
         self.settings = Settings(
             tokens=tokens, authorize=authorize, intercept=intercept, bookmark_seconds=bookmark_seconds
         )
-        self._port = port
+        self._port = 0
         self._serving: asyncio.Task[None] | None = None
         self._app = api_app(self.api, self.settings)
 

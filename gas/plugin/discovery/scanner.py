@@ -48,7 +48,6 @@ class Scanner:
         read: Callable[[], Scan],
         on_change: Callable[[Scan], None],
         *,
-        memory: CardMemory | None = None,
         interval: float = INTERVAL,
         slow: float = SLOW,
         clock: Callable[[], float] = time.monotonic,
@@ -60,7 +59,7 @@ class Scanner:
         self.stuck: str | None = None
         self._read = read
         self._on_change = on_change
-        self._memory = memory or CardMemory()
+        self._memory = CardMemory()
         self._interval = interval
         self._slow = slow
         self._clock = clock
@@ -119,8 +118,7 @@ class CardMemory:
     card to no further pod, and leaves pods that have it alone.
     """
 
-    def __init__(self, forget_after: float = FORGET_AFTER) -> None:
-        self._forget_after = forget_after
+    def __init__(self) -> None:
         self._known: dict[Card, _Known] = {}
 
     def update(self, scan: Scan, now: float) -> Scan:
@@ -167,4 +165,4 @@ class CardMemory:
             known.missing_since = None
         elif known.missing_since is None:
             known.missing_since = now
-        return known.missing_since is None or now - known.missing_since < self._forget_after
+        return known.missing_since is None or now - known.missing_since < FORGET_AFTER
