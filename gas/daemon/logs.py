@@ -25,7 +25,7 @@ VERBOSE = 15
 
 LIMITED_LINES = 10
 LIMITED_SECONDS = 60.0
-"""So many lines of a kind are logged in so many seconds by `LimitedLog`."""
+"""Lines of a kind that `LimitedLog` logs within the seconds."""
 
 LogFormat = Literal["text", "json"]
 

@@ -103,14 +103,14 @@ def decisions_json(decisions: Decisions) -> bytes:
 def differences(pods: Pods, ledger: Ledger) -> list[str]:
     """Return a sentence for each held booking that a ledger rebuilt from the pods' objects would not have."""
     held = {uid: booking for uid, booking in ledger.bookings() if booking.state is State.HELD}
-    anew = dict(pods.rebuilt_ledger().bookings())
+    rebuilt = dict(pods.rebuilt_ledger().bookings())
     found = []
-    for uid in sorted({*held, *anew}):
-        if uid not in anew:
+    for uid in sorted({*held, *rebuilt}):
+        if uid not in rebuilt:
             found.append(f"pod {held[uid].pod} ({uid}) is booked on {held[uid].node}, its object names no cards")
         elif uid not in held:
-            found.append(f"pod {anew[uid].pod} ({uid}) is not booked, its object names cards on {anew[uid].node}")
-        elif held[uid] != anew[uid]:
+            found.append(f"pod {rebuilt[uid].pod} ({uid}) is not booked, its object names cards on {rebuilt[uid].node}")
+        elif held[uid] != rebuilt[uid]:
             found.append(f"pod {held[uid].pod} ({uid}) is booked with other cards than its object names")
     return found
 

@@ -28,8 +28,8 @@ PATIENCE = 0.25
 """Seconds after a filter's response for which its bind is waited for; it takes a few milliseconds."""
 
 MOST_MISSED = 3
-"""After so many binds in a row that did not come, no filter waits until one comes again: either this extender does not
-bind, or something later delays every pod, and waiting would delay it even more."""
+"""Binds that may fail to come one after the other. After that no filter waits, until a bind comes again: either this
+extender does not bind, or something later delays every pod, and waiting would delay it even more."""
 
 
 class PendingBinds:

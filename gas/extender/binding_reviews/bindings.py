@@ -23,11 +23,11 @@ from gas.values.quoted import LONGEST_KEY, shown
 
 MOST_EXPIRED = 3
 EXPIRY_WINDOW = 60.0
-"""So many reviews of one pod may go without a binding in so many seconds. After that its reviews are refused until
-the first of them is older: the sender of the reviews does not bind."""
+"""Reviews of one pod that may go without a binding within the window in seconds. After that its reviews are refused
+until the first of them is older: the sender of the reviews does not bind."""
 
 MOST_EXPIRED_ON_NODE = 10
-"""So many reviews for one node may go without a binding within `EXPIRY_WINDOW`, those of all pods together. After that
+"""Reviews of all pods for one node that may go without a binding within `EXPIRY_WINDOW`. After that
 its reviews are refused, so that a sender of many forged ones does not keep the cards from the extender's own binds."""
 
 MOST_REMEMBERED = 10_000

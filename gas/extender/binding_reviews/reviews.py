@@ -59,7 +59,7 @@ class ReviewTimes:
 REVIEW_TIMES = ReviewTimes()
 
 MOST_READS = 32
-"""Pods that are read at the same time: so many that the watch has shown, and so many others."""
+"""Pods that the watch has shown and that are read at the same time, and as many that it has not shown."""
 
 
 @dataclass(slots=True)
