@@ -1,11 +1,15 @@
-"""Draw a run of the demo: an SVG timeline with a row for each card and a bar for each pod that has it."""
+"""Draw a run of the demo: a timeline with a row for each card and a bar for each pod that has it, as SVG by rich."""
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from xml.sax.saxutils import escape
+
+from rich.console import Console
+from rich.terminal_theme import DEFAULT_TERMINAL_THEME
+from rich.text import Text
 
 from gas.decision import names
 from gas.decision.annotations import parse_container_cards
@@ -13,38 +17,16 @@ from gas.values.cards import Card
 from sandbox.demo.pod_history import PodHistory
 from sandbox.hardware.described_node import Hardware
 
-WIDTH = 960
-"""Pixels. The README shows the picture about 850 pixels wide."""
-
-_LEFT, _RIGHT = 150, 20
-_LANE, _BAR = 20, 17
-_HEAD, _NODE_GAP = 78, 14
+WIDTH = 120
+_LABEL = 16
 
 _SHORTEST_WAIT = 0.5
 """Least seconds that a pod waits to be shown as waiting."""
 
+_WAITING = "on #f1e0b5"
 _COLORS = ("#3f6f9f", "#95578a", "#41853a", "#b5496f", "#2a7f7b", "#ad5a1e", "#6a5fa5", "#7d6c25")
 
 _LAST_REASON = re.compile(r"(?:[:,] )\d+ ([^,]+)\.$")
-
-_STYLE = """
-text { font: 12px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328; }
-.title { font-size: 17px; font-weight: 600; }
-.node { font-weight: 600; }
-.faint { fill: #636c76; }
-.pod { fill: #ffffff; font-size: 11px; font-weight: 600; }
-.paper { fill: #ffffff; stroke: #d1d9e0; }
-.row { fill: #f3f5f7; }
-.grid { stroke: #d1d9e0; }
-@media (prefers-color-scheme: dark) {
-  text { fill: #e6edf3; }
-  .faint { fill: #9198a1; }
-  .pod { fill: #ffffff; }
-  .paper { fill: #0d1117; stroke: #3d444d; }
-  .row { fill: #161c24; }
-  .grid { stroke: #30363d; }
-}
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,112 +39,47 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class _Bar:
-    """One bar. Times are seconds since the first pod was submitted."""
-
     begin: float
     end: float
     text: str
-    color: str
-    is_waiting: bool = False
-
-
-class _Drawing:
-    """SVG elements from top to bottom. ``top`` is the vertical position of the next row."""
-
-    def __init__(self, seconds: float) -> None:
-        self.top = float(_HEAD)
-        self._scale = (WIDTH - _LEFT - _RIGHT) / seconds
-        self._elements: list[str] = []
-
-    def x(self, second: float) -> float:
-        return _LEFT + second * self._scale
-
-    def text(self, x: float, y: float, text: str, kind: str = "") -> None:
-        self._elements.append(f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{escape(text)}</text>')
-
-    def heading(self, text: str, about: str) -> None:
-        self.top += _NODE_GAP
-        self.text(16, self.top + 12, text, "node")
-        self.text(_LEFT + 6, self.top + 12, about, "faint")
-        self.top += 20
-
-    def row(self, label: str, lanes: Sequence[Sequence[_Bar]]) -> None:
-        height = _LANE * max(len(lanes), 1) + 3
-        self._elements.append(
-            f'<rect class="row" x="{_LEFT}" y="{self.top}" width="{WIDTH - _LEFT - _RIGHT}" height="{height - 3}"/>'
-        )
-        self.text(28, self.top + 14, label, "" if lanes else "faint")
-        for number, lane in enumerate(lanes):
-            for bar in lane:
-                self._draw(bar, self.top + number * _LANE + (_LANE - _BAR) / 2)
-        self.top += height
-
-    def _draw(self, bar: _Bar, y: float) -> None:
-        x, width = self.x(bar.begin), max((bar.end - bar.begin) * self._scale - 2, 2)
-        shape = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{_BAR}" rx="3"'
-        if bar.is_waiting:
-            self._elements.append(f'<rect {shape} fill="url(#waiting)"/>')
-            self.text(x + 6, y + 12.5, bar.text)
-        else:
-            self._elements.append(f'<rect {shape} fill="{bar.color}"/>')
-            self.text(x + 6, y + 12.5, bar.text, "pod")
-
-    def axis(self, seconds: float) -> None:
-        for second in range(0, int(seconds) + 1, 2):
-            x = self.x(second)
-            self._elements.insert(0, f'<path class="grid" d="M{x:.1f} {_HEAD}V{self.top:.1f}"/>')
-            self.text(x + 2, self.top + 14, f"{second} s", "faint")
-        self.top += 20
-
-    def svg(self, title: str) -> str:
-        height = self.top + 14
-        hatch = (
-            '<pattern id="waiting" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-            '<rect width="8" height="8" fill="#d4a72c" opacity="0.22"/>'
-            '<rect width="4" height="8" fill="#d4a72c" opacity="0.25"/></pattern>'
-        )
-        return "\n".join(
-            [
-                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" role="img">',
-                f"<title>{escape(title)}</title>",
-                f"<style>{_STYLE}</style>",
-                f"<defs>{hatch}</defs>",
-                f'<rect class="paper" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1:.0f}" rx="8"/>',
-                *self._elements,
-                "</svg>\n",
-            ]
-        )
+    style: str
 
 
 def draw(run: Run) -> str:
+    end = max(pod.ended or pod.bound or pod.seen for pod in run.pods)
     start = min(pod.seen for pod in run.pods)
-    end = max(pod.ended or pod.bound or pod.seen for pod in run.pods) - start
-    drawing = _Drawing(end * 1.02)
-    bars = _bars_by_card(run, start, end)
-    title = f"make demo: {len(run.pods)} pods share the GPUs of {len(run.nodes)} nodes"
-    drawing.text(16, 30, title, "title")
-    drawing.text(
-        16,
-        50,
-        "Each row is a GPU, each bar a pod that holds all or part of it. gt0 and gt1 are the tiles of a GPU.",
-        "faint",
-    )
-    drawing.text(16, 67, "Recorded from a run with the real extender and device plugins. The GPUs are fake.", "faint")
-    waiting = _waiting_bars(run, start, end)
-    if waiting:
-        drawing.heading("waiting pods", "until GPUs that fit are free")
-        for pod, bar in waiting:
-            drawing.row(pod, [[bar]])
+    columns = (WIDTH - _LABEL) / ((end - start) * 1.02)
+    console = Console(record=True, file=io.StringIO(), width=WIDTH, highlight=False, emoji=False, markup=False)
+
+    def print_row(label: str, lanes: Sequence[Iterable[_Bar]]) -> None:
+        for number, bars in enumerate(lanes):
+            row = Text("" if number else f"  {label}", no_wrap=True, overflow="ellipsis")
+            for bar in bars:
+                at = _LABEL + round((bar.begin - start) * columns)
+                row.pad_right(at - len(row))
+                row.append(bar.text.ljust(round((bar.end - bar.begin) * columns)))
+                row.stylize(bar.style, at, at + round((bar.end - bar.begin) * columns))
+            console.print(row)
+
+    console.print("Each row is a GPU, each bar a pod that holds all or part of it. gt0 and gt1 are the tiles of a GPU.")
+    console.print("Recorded from a run with the real extender and device plugins. The GPUs are fake.")
+    if waiting := _waiting_bars(run.pods, end):
+        console.print("\nwaiting pods", style="bold")
+        for pod, bar in waiting.items():
+            print_row(pod, [[bar]])
+    bars = _bars_by_card(run.pods, end)
     for node, hardware in run.nodes.items():
-        drawing.heading(node, _about(hardware))
-        cards = [Card(gpu.card) for gpu in hardware.gpus]
-        for label, lanes in _rows(cards, {card: bars.get((node, card), []) for card in cards}):
-            drawing.row(label, lanes)
-    drawing.axis(end)
-    drawing.top += 4
-    drawing.text(16, drawing.top + 14, _result(run), "node")
-    drawing.top += 18
-    return drawing.svg(title)
+        console.print(Text(f"\n{node}", "bold").append(f"  {_about(hardware)}", "not bold"))
+        for gpu in hardware.gpus:
+            card = Card(gpu.card)
+            print_row(str(card), _lanes(bars.get((node, card), [])) or [[]])
+    seconds = range(0, int(end - start) + 1, 2)
+    console.print()
+    print_row("", [[_Bar(start + second, start + second, f"{second} s", "") for second in seconds]])
+    console.print(_result(run.pods), style="bold")
+    title = f"make demo: {len(run.pods)} pods share the GPUs of {len(run.nodes)} nodes"
+    svg = console.export_svg(title=title, theme=DEFAULT_TERMINAL_THEME, unique_id="demo")
+    return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # which would load fonts from elsewhere
 
 
 def _about(hardware: Hardware) -> str:
@@ -174,15 +91,18 @@ def _about(hardware: Hardware) -> str:
     return f"{count} GPUs" + (f" with {' and '.join(parts)} each" if parts else "")
 
 
-def _bars_by_card(run: Run, start: float, end: float) -> dict[tuple[str, Card], list[_Bar]]:
+def _bars_by_card(pods: Iterable[PodHistory], end: float) -> dict[tuple[str, Card], list[_Bar]]:
     found: dict[tuple[str, Card], list[_Bar]] = {}
-    for number, pod in enumerate(run.pods):
+    for number, pod in enumerate(pods):
         if pod.bound is None:
             continue
         for card, tiles in _cards_and_tiles(pod).items():
-            text = f"{pod.name} {tiles}".strip()
-            color = _COLORS[number % len(_COLORS)]
-            bar = _Bar(pod.bound - start, (pod.ended or end + start) - start, text, color)
+            bar = _Bar(
+                pod.bound,
+                pod.ended or end,
+                f"{pod.name} {tiles}".strip(),
+                f"#ffffff on {_COLORS[number % len(_COLORS)]}",
+            )
             found.setdefault((pod.node, card), []).append(bar)
     return {place: sorted(bars, key=lambda bar: bar.begin) for place, bars in found.items()}
 
@@ -200,52 +120,32 @@ def _cards_and_tiles(pod: PodHistory) -> dict[Card, str]:
     return found
 
 
-def _waiting_bars(run: Run, start: float, end: float) -> list[tuple[str, _Bar]]:
-    found = []
-    for pod in run.pods:
-        until = (pod.bound if pod.bound is not None else end + start) - start
-        if pod.reason and until - (pod.seen - start) >= _SHORTEST_WAIT:
+def _waiting_bars(pods: Iterable[PodHistory], end: float) -> dict[str, _Bar]:
+    found = {}
+    for pod in pods:
+        until = pod.bound if pod.bound is not None else end
+        if pod.reason and until - pod.seen >= _SHORTEST_WAIT:
             match = _LAST_REASON.search(pod.reason)
-            reason = match[1] if match else pod.reason
-            found.append((pod.name, _Bar(pod.seen - start, until, reason, "", is_waiting=True)))
+            found[pod.name] = _Bar(pod.seen, until, match[1] if match else pod.reason, _WAITING)
     return found
 
 
-def _rows(cards: Sequence[Card], bars: Mapping[Card, Sequence[_Bar]]) -> list[tuple[str, list[list[_Bar]]]]:
-    """Return label and lanes of each card; neighbouring cards without pods share a row."""
-    rows: list[tuple[str, list[list[_Bar]]]] = []
-    idle: list[Card] = []
-    for card in (*cards, None):
-        if card is not None and not bars[card]:
-            idle.append(card)
-            continue
-        if idle:
-            label = str(idle[0]) if len(idle) == 1 else f"{idle[0]} to {idle[-1]}"
-            rows.append((label, []))
-            idle = []
-        if card is not None:
-            rows.append((str(card), _lanes(bars[card])))
-    return rows
-
-
-def _lanes(bars: Sequence[_Bar]) -> list[list[_Bar]]:
+def _lanes(bars: Iterable[_Bar]) -> list[list[_Bar]]:
     """Put bars that overlap into different lanes. ``bars`` are in order of time."""
     lanes: list[list[_Bar]] = []
     for bar in bars:
-        for lane in lanes:
-            if lane[-1].end <= bar.begin:
-                lane.append(bar)
-                break
-        else:
+        free = next((lane for lane in lanes if lane[-1].end <= bar.begin), None)
+        if free is None:
             lanes.append([bar])
+        else:
+            free.append(bar)
     return lanes
 
 
-def _result(run: Run) -> str:
-    bound = sum(pod.bound is not None for pod in run.pods)
-    inside = [pod.inside for pod in run.pods if pod.inside is not None]
-    correct = sum(each.as_decided for each in inside)
+def _result(pods: Sequence[PodHistory]) -> str:
+    bound = sum(pod.bound is not None for pod in pods)
+    inside = [pod.inside.as_decided for pod in pods if pod.inside is not None]
     return (
-        f"{bound} of {len(run.pods)} pods got a node. "
-        f"{correct} of {len(inside)} had exactly the decided GPUs in their containers."
+        f"{bound} of {len(pods)} pods got a node. "
+        f"{sum(inside)} of {len(inside)} had exactly the decided GPUs in their containers."
     )
