@@ -12,7 +12,7 @@ from itertools import islice
 from statistics import median
 from typing import NamedTuple
 
-from tests.e2e.certificates import Authority, KeyPair
+from sandbox.certificates import Authority, PemFiles
 
 LOOPBACK = "127.0.0.1"
 
@@ -48,7 +48,7 @@ class Pair(NamedTuple):
         self.bare.close()
 
 
-def client_context(authority: Authority, client: KeyPair) -> ssl.SSLContext:
+def client_context(authority: Authority, client: PemFiles) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=authority.certificate)
     context.load_cert_chain(client.certificate, client.key)
     return context

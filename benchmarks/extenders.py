@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gas.daemon.flags import flags_of
 from gas.extender.command_line import COMMAND_LINE
-from tests.e2e.certificates import Authority
+from sandbox.certificates import Authority
 from tests.e2e.extender import Extender
 from tests.e2e.ports import free_port
 from tests.e2e.programs import Program

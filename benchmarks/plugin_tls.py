@@ -15,9 +15,7 @@ from sandbox.certificates import Authority
 @asynccontextmanager
 async def tls_before(url: str, directory: Path) -> AsyncIterator[int]:
     """Serve a port of 127.0.0.1 that forwards to the server at ``url``; write its authority to ``ca.crt``."""
-    authority = Authority()
-    authority.write(directory)
-    files = authority.write_server(directory)
+    files = Authority(directory).server()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files.certificate, files.key)
     behind = urlsplit(url)

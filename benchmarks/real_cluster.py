@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.clusters import Object, stored
 from benchmarks.etcd import Etcd
-from tests.e2e.certificates import Authority
+from sandbox.certificates import Authority
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.kube_api import KubeApi, write_kubeconfig
 from tests.e2e.ports import free_port

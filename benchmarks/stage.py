@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.clusters import Size
 from benchmarks.drivers import Driver, Pair, client_context
 from benchmarks.extenders import BareExtender, our_extender
-from tests.e2e.certificates import Authority
+from sandbox.certificates import Authority
 from tests.e2e.extender import Extender
 from tests.e2e.ports import free_port
 from tests.e2e.programs import Program

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from configurator.certificates import AUTHORITY_LIFE, CLIENT_NAME, LIFE, Pair, mint_authority, mint_client, mint_server
+from configurator.certificates import CLIENT_NAME, LIFE, Pair, mint_authority, mint_client, mint_server
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,45 +19,37 @@ class PemFiles:
 
 
 class Authority:
-    """A certificate authority that writes files. Two authorities of the same name differ: each has a key of its own.
+    """A certificate authority whose files lie in ``directory``, the certificate of NAME in ``NAME.crt``.
 
-    A certificate goes to ``NAME.crt``, its key to ``NAME.key``.
+    Two authorities of the same name differ: each has a key of its own.
     """
 
-    def __init__(self, name: str = "sandbox-ca") -> None:
-        self._pair = mint_authority(datetime.now(UTC), name=name, life=AUTHORITY_LIFE)
+    def __init__(self, directory: Path, name: str = "ca") -> None:
+        self.directory = directory
+        self.pair = mint_authority(datetime.now(UTC), name=name)
+        self.certificate = directory / f"{name}.crt"
+        self.certificate.write_bytes(self.pair.chain)
 
-    def write(self, directory: Path, name: str = "ca") -> Path:
-        path = directory / f"{name}.crt"
-        path.write_bytes(self._pair.chain)
-        return path
-
-    def write_server(
-        self,
-        directory: Path,
-        name: str = "server",
-        *,
-        hosts: Sequence[str] = ("localhost", "127.0.0.1"),
+    def server(
+        self, name: str = "server", *, hosts: Sequence[str] = ("localhost", "127.0.0.1"), life: timedelta = LIFE
     ) -> PemFiles:
-        """Write a server certificate for ``hosts``, names or addresses, and its key."""
-        return _write(mint_server(self._pair, hosts, datetime.now(UTC)), directory, name)
+        """Write ``NAME.crt`` for a server of ``hosts``, names or addresses, and ``NAME.key``."""
+        pair = mint_server(self.pair, hosts, datetime.now(UTC), name=name, life=life)
+        return write_pair(pair, self.directory / f"{name}.crt", self.directory / f"{name}.key")
 
-    def write_client(
-        self,
-        directory: Path,
-        name: str = "client",
-        *,
-        common_name: str = CLIENT_NAME,
-        now: datetime | None = None,
-        life: timedelta = LIFE,
+    def client(
+        self, name: str = CLIENT_NAME, *, file: str = "", now: datetime | None = None, life: timedelta = LIFE
     ) -> PemFiles:
-        """Write a client certificate from ``now`` on, and its key; with a negative ``life`` it has already expired."""
-        return _write(mint_client(self._pair, now or datetime.now(UTC), name=common_name, life=life), directory, name)
+        """Write ``FILE.crt`` for a client of this common name, and ``FILE.key``; FILE is its name if not given.
+
+        The certificate is valid from ``now`` on; with a negative ``life`` it has already expired.
+        """
+        pair = mint_client(self.pair, now or datetime.now(UTC), name=name, life=life)
+        return write_pair(pair, self.directory / f"{file or name}.crt", self.directory / f"{file or name}.key")
 
 
-def _write(pair: Pair, directory: Path, name: str) -> PemFiles:
-    files = PemFiles(directory / f"{name}.crt", directory / f"{name}.key")
-    files.certificate.write_bytes(pair.chain)
-    files.key.touch(mode=0o600)
-    files.key.write_bytes(pair.key_text)
-    return files
+def write_pair(pair: Pair, certificate: Path, key: Path) -> PemFiles:
+    certificate.write_bytes(pair.chain)
+    key.touch(mode=0o600)
+    key.write_bytes(pair.key_text)
+    return PemFiles(certificate, key)

@@ -136,15 +136,13 @@ async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) 
     ``directory`` is for its certificates, its kubeconfig and its log; ``flags`` are additional ones. Raises
     FlagOfTheSandbox, and ProcessEnded with the extender's own exit code if it does not start.
     """
-    authority = Authority()
-    ca = authority.write(directory)
-    server = authority.write_server(directory)
-    client = authority.write_client(directory)
+    authority = Authority(directory)
+    server, client = authority.server(), authority.client()
     own = {
         "kubeConfig": write_kubeconfig(directory, api_url),
         "cert": server.certificate,
         "key": server.key,
-        "cacert": ca,
+        "cacert": authority.certificate,
         "allowed-names": CLIENT_NAME,
         "bind-address": "127.0.0.1",
         "port": 0,
@@ -162,7 +160,7 @@ async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) 
         parsed = parse_flags(flags)
         address = ExtenderAddress(
             url=f"https://127.0.0.1:{port}",
-            authority=ca,
+            authority=authority.certificate,
             certificate=client.certificate,
             key=client.key,
             managed_resources=Vocabularies(parsed.vocabularies).managed_resources,

@@ -10,8 +10,8 @@ from sandbox.certificates import Authority
 
 def serving_context(directory: Path, name: str) -> tuple[Path, ssl.SSLContext]:
     """Return the file of a new authority, and a TLS context with a certificate that it has signed."""
-    authority = Authority(name)
-    files = authority.write_server(directory, f"{name}-server")
+    authority = Authority(directory, name)
+    files = authority.server(f"{name}-server")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.certificate, files.key)
-    return authority.write(directory, name), context
+    return authority.certificate, context

@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from gas.extender.metrics import Metrics
 from gas.extender.tls import CertificateFiles, ServingCertificates
 from tests.deploy.manifests import COMPONENTS
-from tests.extender.authority import shake_hands
+from tests.extender.handshakes import shake_hands
 
 (ALLOWED,) = re.findall(
     r"value: --allowed-names=(\S+)", (COMPONENTS / "cluster-authority/kustomization.yaml").read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import platform
+import shutil
 import sys
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -140,9 +141,9 @@ async def test_a_healthy_cluster_is_ok_and_each_fault_is_reported(
         code, found = await doctor.findings()
         assert (code, [each["check"] for each in found]) == (1, ["scheduler-configuration"])
 
-        elsewhere = Authority("elsewhere")
+        elsewhere = Authority(doctor.control_plane / "gas", "elsewhere")
         doctor.write_scheduler(extender)
-        elsewhere.write(doctor.control_plane / "gas")
+        shutil.copy(elsewhere.certificate, doctor.control_plane / "gas/ca.crt")
         code, found = await doctor.findings()
         assert code == 1
         assert [each["check"] for each in found if each["level"] == "problem"] == ["certificates"]
@@ -150,7 +151,7 @@ async def test_a_healthy_cluster_is_ok_and_each_fault_is_reported(
         assert "does not trust" in found[0]["message"]
 
         doctor.write_scheduler(extender)
-        elsewhere.write_client(doctor.control_plane / "gas", common_name="system:kube-scheduler")
+        elsewhere.client("system:kube-scheduler", file="client")
         code, found = await doctor.findings()
         assert code == 1
         assert "does not decide" in found[0]["message"]
@@ -452,8 +453,7 @@ async def test_a_closed_standard_output_is_not_a_failure(doctor: Doctor, monkeyp
 async def test_certificates_that_expire_or_do_not_fit_are_reported(doctor: Doctor) -> None:
     """The files are looked at although no extender answers."""
     gas = doctor.control_plane / "gas"
-    authority = Authority()
-    authority.write(gas)
+    authority = Authority(gas)
     tls = {name: f"/gas/{file}" for name, file in (("caFile", "ca.crt"), ("certFile", "c.crt"), ("keyFile", "c.key"))}
     doctor.write_configuration(listing(urlPrefix="https://127.0.0.1:1", tlsConfig=tls))
 
@@ -461,21 +461,21 @@ async def test_certificates_that_expire_or_do_not_fit_are_reported(doctor: Docto
         return [each["message"] for each in await doctor.faults_of("certificates", "--timeout=1s")]
 
     assert any("cannot be read: No such file" in each for each in await messages())
-    authority.write_client(gas, "c", life=timedelta(days=-1))
+    authority.client(file="c", life=timedelta(days=-1))
     assert await messages() == ["kube-scheduler's client certificate has expired"]
     now = datetime.now(UTC)
-    authority.write_client(gas, "c", now=now - timedelta(days=300), life=timedelta(days=310))
+    authority.client(file="c", now=now - timedelta(days=300), life=timedelta(days=310))
     assert [each.partition(" in ")[0] for each in await messages()] == ["kube-scheduler's client certificate expires"]
-    authority.write_client(gas, "c", life=timedelta(days=10))
+    authority.client(file="c", life=timedelta(days=10))
     assert await messages() == []  # a short life, of which most is left
-    authority.write_server(gas, "c")
+    authority.server("c")
     assert await messages() == ["the certificate is not for client authentication, so the extender refuses it"]
-    authority.write_client(gas, "c")
+    authority.client(file="c")
     (gas / "c.key").chmod(0o644)
     (readable,) = await doctor.faults_of("certificates", "--timeout=1s")
     assert readable["message"].startswith("users other than its owner can read kube-scheduler's key")
     assert readable["mend"] == ["sudo chmod 0600 /etc/kubernetes/gas/c.key"]
-    authority.write_client(gas, "other")
+    authority.client(file="other")
     (gas / "c.key").write_bytes((gas / "other.key").read_bytes())
     assert await messages() == ["this is not the private key of /etc/kubernetes/gas/c.crt"]
     (gas / "c.crt").write_bytes((gas / "ca.crt").read_bytes())

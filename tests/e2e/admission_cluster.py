@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.e2e.certificates import Authority, KeyPair
+from sandbox.certificates import Authority, PemFiles
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.extender import Extender
 from tests.e2e.helm import Helm
@@ -61,7 +61,7 @@ class Mounted:
     """The files of the Secret ``extender-secret`` as kubelet mounts them: replaced as one, some time after a change."""
 
     def __init__(self, api: KubeApi, directory: Path) -> None:
-        self.pair = KeyPair(directory / "tls.crt", directory / "tls.key")
+        self.pair = PemFiles(directory / "tls.crt", directory / "tls.key")
         self.authority = directory / "ca.crt"
         self._api = api
         self._directory = directory

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 
+from sandbox.certificates import write_pair
 from tests.e2e.admission_cluster import AdmissionCluster
 from tests.e2e.control_plane_node import STATIC_PODS, ControlPlaneNode
 from tests.e2e.kube_api import RefusedError
@@ -59,7 +60,7 @@ class ApiServerPod:
         """End the process, let kubeadm write the manifest, and return when kubelet runs it."""
         plane, pki = self._cluster.control_plane, self._machine.etc / "kubernetes/pki"
         pki.mkdir()
-        self._cluster.authority.write(pki / "ca.crt", pki / "ca.key")
+        write_pair(self._cluster.authority.pair, pki / "ca.crt", pki / "ca.key")
         for ours, kubeadms in (
             ("service-accounts.pub", "sa.pub"),
             ("service-accounts.key", "sa.key"),

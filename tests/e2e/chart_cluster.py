@@ -13,8 +13,8 @@ from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
 
+from sandbox.certificates import Authority
 from tests.e2e.cert_manager import add_cert_manager_kinds
-from tests.e2e.certificates import Authority
 from tests.e2e.deployed import AuditedControlPlane, DeployedCluster, is_ready
 from tests.e2e.helm import CHART, Helm
 from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig

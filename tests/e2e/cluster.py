@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sandbox.certificates import Authority
 from tests.e2e.accounts import FULL_RULES, ORIGINAL_RULES, add_account
-from tests.e2e.certificates import Authority
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.extender import Extender
 from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig

@@ -6,9 +6,13 @@ import base64
 import http.client
 import json
 import secrets
+from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.e2e.certificates import Authority, write_token_keys
+from cryptography.hazmat.primitives import serialization
+
+from configurator.certificates import mint_authority
+from sandbox.certificates import Authority, PemFiles, write_pair
 from tests.e2e.kube_api import KubeApi, Object, RefusedError
 from tests.e2e.ports import free_port
 from tests.e2e.programs import Program
@@ -107,7 +111,7 @@ class ControlPlane:
 
     def _api_server_command(self, binaries: Path, authority: Authority) -> list[str]:
         serving = authority.server("kube-apiserver")
-        token_keys = write_token_keys(self.directory)
+        token_keys = _write_token_keys(self.directory)
         tokens = self.directory / "tokens.csv"
         tokens.touch(mode=0o600)
         tokens.write_text(
@@ -137,3 +141,12 @@ class ControlPlane:
             "enable-priority-and-fairness": "false",
         }
         return [str(binaries / "kube-apiserver"), *(f"--{name}={value}" for name, value in options.items())]
+
+
+def _write_token_keys(directory: Path) -> PemFiles:
+    """Write the keys with which kube-apiserver signs and checks tokens; `certificate` is a public key."""
+    pair = mint_authority(datetime.now(UTC))
+    files = write_pair(pair, directory / "service-accounts.pub", directory / "service-accounts.key")
+    form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    files.certificate.write_bytes(pair.key.public_key().public_bytes(*form))
+    return files

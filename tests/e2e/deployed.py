@@ -15,7 +15,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.certificates import Authority
+from sandbox.certificates import Authority
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig
 from tests.e2e.kubectl import Kubectl

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from tests.e2e.certificates import Authority, KeyPair
+from sandbox.certificates import Authority, PemFiles
 from tests.e2e.kube_api import Object
 from tests.e2e.plain_port import PlainPort
 from tests.e2e.ports import free_port
@@ -23,7 +23,7 @@ class Extender:
         directory: Path,
         *,
         kubeconfig: Path,
-        serving: KeyPair,
+        serving: PemFiles,
         authority: Authority,
         flags: tuple[str, ...] = (),
     ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.known import KNOWN
-from tests.e2e.certificates import Authority, KeyPair
+from sandbox.certificates import Authority, PemFiles
 from tests.e2e.kube_api import KubeApi, write_kubeconfig
 from tests.e2e.ports import free_port
 from tests.e2e.programs import Program
@@ -91,7 +91,7 @@ class KubeScheduler:
             connection.close()
 
 
-def extender_entry(port: int, authority: Authority, client: KeyPair, *, ignorable: bool) -> dict[str, Any]:
+def extender_entry(port: int, authority: Authority, client: PemFiles, *, ignorable: bool) -> dict[str, Any]:
     """Return the entry under ``extenders`` (contract E13.1) for an extender on loopback."""
     return {
         "urlPrefix": f"https://127.0.0.1:{port}",

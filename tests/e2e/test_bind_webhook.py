@@ -13,8 +13,8 @@ from statistics import median
 
 import pytest
 
+from sandbox.certificates import Authority
 from tests.e2e.bindings import bind_now
-from tests.e2e.certificates import Authority
 from tests.e2e.cluster import Cluster
 from tests.e2e.extender import Extender
 from tests.e2e.kube_api import KubeApi, Object, refusal

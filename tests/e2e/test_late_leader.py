@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.e2e.certificates import Authority
+from sandbox.certificates import Authority
 from tests.e2e.cluster import Cluster
 from tests.e2e.pods import PODS, cards_by_pod, container, node_of, pod
 from tests.e2e.waiting import wait_for

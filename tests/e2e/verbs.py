@@ -7,14 +7,14 @@ import json
 import ssl
 from collections.abc import Sequence
 
-from tests.e2e.certificates import Authority, KeyPair
+from sandbox.certificates import Authority, PemFiles
 from tests.e2e.kube_api import Object
 
 
 class Verbs:
     """One TLS connection, kept open. A failing call raises OSError or HTTPException."""
 
-    def __init__(self, port: int, authority: Authority, client: KeyPair, *, timeout: float = 30) -> None:
+    def __init__(self, port: int, authority: Authority, client: PemFiles, *, timeout: float = 30) -> None:
         context = ssl.create_default_context(cafile=authority.certificate)
         context.load_cert_chain(client.certificate, client.key)
         self._connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=timeout, context=context)

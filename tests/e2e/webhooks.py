@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.e2e.certificates import Authority
+from sandbox.certificates import Authority
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.helm import Helm, objects
 from tests.e2e.kube_api import KubeApi, Object, refusal

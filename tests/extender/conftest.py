@@ -8,12 +8,12 @@ import pytest
 
 from gas.cluster.events import Events, Involved
 from sandbox.api.server import ApiServer
-from tests.extender.authority import Authority
+from sandbox.certificates import Authority
 
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
+    return Authority(tmp_path, "authority")
 
 
 @pytest.fixture

@@ -22,9 +22,10 @@ from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import LEASES, NODES, PODS
 from sandbox.api.routes import Access
 from sandbox.api.server import ApiServer
+from sandbox.certificates import Authority
 from tests.builders import container, node_json, pod_json
 from tests.cluster.scripted_server import write_kubeconfig
-from tests.extender.authority import Authority, client_context
+from tests.extender.handshakes import client_context
 
 
 @dataclass
@@ -77,12 +78,12 @@ async def extender(server: ApiServer, directory: Path, authority: Authority, *fl
     """Run the whole program, serving over TLS, while the block runs. It may not be ready yet."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    pair = authority.issue("server")
+    pair = authority.server()
     options = {
         "kubeConfig": write_kubeconfig(directory / "kubeconfig", server.url, token="any"),
-        "cert": pair.cert,
+        "cert": pair.certificate,
         "key": pair.key,
-        "cacert": authority.cert,
+        "cacert": authority.certificate,
         "bind-address": "127.0.0.1",
         "port": port,
         "metrics-address": "127.0.0.1",
@@ -91,7 +92,7 @@ async def extender(server: ApiServer, directory: Path, authority: Authority, *fl
     argv = [*(f"--{name}={value}" for name, value in options.items()), *flags]
     running = asyncio.create_task(run_extender(parse_flags(argv), "1"))
     try:
-        yield Scheduler(port, client_context(authority, authority.issue("scheduler")))
+        yield Scheduler(port, client_context(authority, authority.client("scheduler")))
         assert not running.done(), running
     finally:
         running.cancel()

@@ -16,7 +16,8 @@ from gas.extender.readiness import NotReady
 from gas.extender.server import ServedVerb, Verb, extender_app
 from gas.extender.wire import BadRequest, Unreadable
 from gas.values.errors import GasError
-from tests.extender.authority import Authority, client_context, serving_certificates
+from sandbox.certificates import Authority
+from tests.extender.handshakes import client_context, serving_certificates
 from tests.extender.http2_client import Http2Client
 from tests.extender.running import Running, read_to_end, running, trickle, wait_until
 
@@ -82,7 +83,7 @@ def serving(
         max_body=MAX_BODY,
         body_timeout=body_timeout,
     )
-    client = client_context(authority, authority.issue("scheduler"))
+    client = client_context(authority, authority.client("scheduler"))
     with running(app, tls=certificates, client=client, keep_alive=keep_alive) as served:
         yield Extender(served, metrics)
 

@@ -21,7 +21,8 @@ from gas.daemon.listening import ListeningSocket, listen
 from gas.daemon.serving import ACCEPTED_AT_ONCE, LINGER, PLACE_CHECK, Port, serve
 from gas.extender.metrics import Metrics
 from gas.extender.server import ServedVerb, extender_app
-from tests.extender.authority import Authority, client_context, serving_certificates
+from sandbox.certificates import Authority
+from tests.extender.handshakes import client_context, serving_certificates
 from tests.extender.running import Running, read_to_end, running, trickle, wait_until
 
 LARGE = 30_000_000
@@ -65,7 +66,7 @@ def tls_sides(authority: Authority, *, tls: bool = True) -> dict[str, Any]:
         return {}
     return {
         "tls": serving_certificates(authority, Metrics("test")),
-        "client": client_context(authority, authority.issue("scheduler")),
+        "client": client_context(authority, authority.client("scheduler")),
     }
 
 
@@ -349,8 +350,8 @@ def test_a_refused_client_gets_no_response(authority: Authority, kind: str) -> N
     async def verb(_body: bytes) -> bytes:
         raise AssertionError
 
-    foreign = Authority(authority.folder, "foreign")
-    pair = {"none": None, "foreign": foreign.issue("scheduler"), "other-name": authority.issue("kubelet")}[kind]
+    foreign = Authority(authority.directory, "foreign")
+    pair = {"none": None, "foreign": foreign.client("scheduler"), "other-name": authority.client("kubelet")}[kind]
     metrics = Metrics("test")
     certificates = serving_certificates(authority, metrics, allowed_names=frozenset({"scheduler"}))
     extender = extender_app(
@@ -368,10 +369,10 @@ def test_a_refused_client_gets_no_response(authority: Authority, kind: str) -> N
 def test_changed_certificates_serve_the_next_connection_and_leave_open_ones(authority: Authority) -> None:
     metrics = Metrics("test")
     certificates = serving_certificates(authority, metrics)
-    client_tls = client_context(authority, authority.issue("scheduler"))
+    client_tls = client_context(authority, authority.client("scheduler"))
     with running(app, tls=certificates, client=client_tls) as served, served.connect() as before:
         assert isinstance(before, ssl.SSLSocket)
-        authority.issue("server")
+        authority.server()
         certificates.reload()
         assert certificates.reload()
         with served.connect() as after:
@@ -438,7 +439,7 @@ class TestMostConnections:
     @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x40"], ids=["silent", "unfinished-handshake"])
     def test_connections_without_a_handshake_are_limited_as_well(self, authority: Authority, sent: bytes) -> None:
         context = serving_certificates(authority, Metrics("test"))
-        client = client_context(authority, authority.issue("scheduler"))
+        client = client_context(authority, authority.client("scheduler"))
         with running(app, tls=context, client=client, most=4) as served, ExitStack() as stack:
             silent = [
                 stack.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=20)) for _ in range(20)

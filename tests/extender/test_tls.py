@@ -18,8 +18,9 @@ from gas.extender.metrics import Metrics
 from gas.extender.program import clients
 from gas.extender.tls import CertificateFiles, CertificateFlags, ServingCertificates
 from gas.values.errors import GasError
+from sandbox.certificates import Authority, PemFiles
 from tests.cluster.scripted_server import write_kubeconfig
-from tests.extender.authority import Authority, Pair, client_context, encrypted, shake_hands
+from tests.extender.handshakes import client_context, encrypted, shake_hands, with_dns_names
 
 VERSIONS = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda v: v.name)
 
@@ -35,8 +36,8 @@ class TlsPort:
 
 @pytest.fixture
 def port(authority: Authority) -> TlsPort:
-    server = authority.issue("server")
-    return TlsPort(authority, CertificateFiles(cert=server.cert, key=server.key, cacert=authority.cert))
+    server = authority.server()
+    return TlsPort(authority, CertificateFiles(cert=server.certificate, key=server.key, cacert=authority.certificate))
 
 
 def refused(metrics: Metrics, reason: str) -> float | None:
@@ -56,7 +57,7 @@ class TestClients:
     @VERSIONS
     def test_a_client_of_the_authority_may_call(self, port: TlsPort, version: ssl.TLSVersion) -> None:
         context = ServingCertificates(port.files, port.metrics)
-        _, server = shake_hands(context, client_context(port.authority, port.authority.issue("scheduler"), version))
+        _, server = shake_hands(context, client_context(port.authority, port.authority.client("scheduler"), version))
         assert server.version() == version.name.replace("_", ".")
 
     # contract E10.1
@@ -75,22 +76,22 @@ class TestClients:
     def test_a_client_of_a_foreign_authority_is_refused(
         self, port: TlsPort, version: ssl.TLSVersion, caplog: pytest.LogCaptureFixture
     ) -> None:
-        foreign = Authority(port.authority.folder, "foreign")
+        foreign = Authority(port.authority.directory, "foreign")
         context = ServingCertificates(port.files, port.metrics)
         with pytest.raises(ssl.SSLCertVerificationError):
-            shake_hands(context, client_context(port.authority, foreign.issue("scheduler"), version))
+            shake_hands(context, client_context(port.authority, foreign.client("scheduler"), version))
         assert refused(port.metrics, "unverified") == 1
         assert "cannot be verified" in caplog.text
 
     def test_a_client_whose_certificate_has_ended_is_refused(self, port: TlsPort) -> None:
-        ended = port.authority.issue("scheduler", lasts=-timedelta(days=1))
+        ended = port.authority.client("scheduler", life=-timedelta(days=1))
         with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
             shake_hands(ServingCertificates(port.files, port.metrics), client_context(port.authority, ended))
 
     # contract E10.1
     @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated:DeprecationWarning")
     def test_tls_before_1_2_is_refused(self, port: TlsPort) -> None:
-        client = client_context(port.authority, port.authority.issue("scheduler"))
+        client = client_context(port.authority, port.authority.client("scheduler"))
         client.set_ciphers("ALL:@SECLEVEL=0")
         client.minimum_version = client.maximum_version = ssl.TLSVersion.TLSv1_1
         with pytest.raises(ssl.SSLError):
@@ -98,7 +99,7 @@ class TestClients:
         assert refused(port.metrics, "handshake") == 1
 
     def test_a_client_that_supports_http2_gets_http_1_1(self, port: TlsPort) -> None:
-        client = client_context(port.authority, port.authority.issue("scheduler"))
+        client = client_context(port.authority, port.authority.client("scheduler"))
         client.set_alpn_protocols(["h2", "http/1.1"])
         context = ServingCertificates(port.files, port.metrics)
         assert shake_hands(context, client)[1].selected_alpn_protocol() == "http/1.1"
@@ -117,7 +118,7 @@ class TestAllowedNames:
         self, port: TlsPort, version: ssl.TLSVersion, name: str, dns: tuple[str, ...]
     ) -> None:
         certificates = ServingCertificates(port.files, port.metrics, allowed_names=frozenset({"scheduler"}))
-        pair = port.authority.issue(name, dns=dns)
+        pair = with_dns_names(port.authority, name, *dns)
         shake_hands(certificates, client_context(port.authority, pair, version))
         assert refused(port.metrics, "name") is None
 
@@ -126,7 +127,7 @@ class TestAllowedNames:
         self, port: TlsPort, version: ssl.TLSVersion, caplog: pytest.LogCaptureFixture
     ) -> None:
         certificates = ServingCertificates(port.files, port.metrics, allowed_names=frozenset({"scheduler"}))
-        pair = port.authority.issue("kubelet", dns=("node-1",))
+        pair = with_dns_names(port.authority, "kubelet", "node-1")
         with pytest.raises(ssl.SSLError, match="may not call"):
             shake_hands(certificates, client_context(port.authority, pair, version))
         assert refused(port.metrics, "name") == 1
@@ -137,7 +138,7 @@ class TestAllowedNames:
         of_webhooks = replace(port.files, flags=CertificateFlags(names="admission-client-names"))
         certificates = ServingCertificates(of_webhooks, port.metrics, allowed_names=frozenset({"kube-apiserver"}))
         with pytest.raises(ssl.SSLError):
-            shake_hands(certificates, client_context(port.authority, port.authority.issue("kube-scheduler")))
+            shake_hands(certificates, client_context(port.authority, port.authority.client("kube-scheduler")))
         sentence = "refused a client: none of its certificate's names is in --admission-client-names"
         assert [record.getMessage() for record in caplog.records] == [sentence]
 
@@ -145,7 +146,7 @@ class TestAllowedNames:
         self, port: TlsPort, caplog: pytest.LogCaptureFixture
     ) -> None:
         certificates = ServingCertificates(port.files, port.metrics, allowed_names=frozenset({"scheduler"}))
-        client = client_context(port.authority, port.authority.issue("kubelet"))
+        client = client_context(port.authority, port.authority.client("kubelet"))
         for _ in range(LIMITED_LINES + 5):
             with pytest.raises(ssl.SSLError):
                 shake_hands(certificates, client)
@@ -156,19 +157,19 @@ class TestAllowedNames:
         certificates = ServingCertificates(port.files, port.metrics, allowed_names=frozenset({"scheduler"}))
         for name in ("scheduler2", "a.scheduler", "Scheduler", "scheduler,x"):
             with pytest.raises(ssl.SSLError):
-                shake_hands(certificates, client_context(port.authority, port.authority.issue(name, file="c")))
+                shake_hands(certificates, client_context(port.authority, port.authority.client(name, file="c")))
 
 
 class TestRenewal:
-    def serial(self, certificates: ServingCertificates, authority: Authority, pair: Pair) -> object:
+    def serial(self, certificates: ServingCertificates, authority: Authority, pair: PemFiles) -> object:
         caller, _ = shake_hands(certificates, client_context(authority, pair))
         return (caller.getpeercert() or {})["serialNumber"]
 
     def test_a_changed_pair_is_served_to_new_connections(self, port: TlsPort) -> None:
-        scheduler = port.authority.issue("scheduler")
+        scheduler = port.authority.client("scheduler")
         certificates = ServingCertificates(port.files, port.metrics)
         before = self.serial(certificates, port.authority, scheduler)
-        port.authority.issue("server", lasts=timedelta(days=9))
+        port.authority.server(life=timedelta(days=9))
         assert look_twice(certificates)
         assert self.serial(certificates, port.authority, scheduler) != before
         assert reloads(port.metrics, "used") == 1
@@ -179,7 +180,7 @@ class TestRenewal:
     ) -> None:
         certificates = ServingCertificates(port.files, port.metrics)
         key = port.files.key.read_bytes()
-        port.authority.issue("server")
+        port.authority.server()
         new_key = port.files.key.read_bytes()
         port.files.key.write_bytes(key)  # the new certificate is there, its key not yet
         assert not certificates.reload()
@@ -193,8 +194,8 @@ class TestRenewal:
         old, new, link = tmp_path / "..1", tmp_path / "..2", tmp_path / "..data"
         for folder in (old, new):
             folder.mkdir()
-            pair = port.authority.issue("server")
-            shutil.copy(pair.cert, folder / "tls.crt")
+            pair = port.authority.server()
+            shutil.copy(pair.certificate, folder / "tls.crt")
             shutil.copy(pair.key, folder / "tls.key")
         link.symlink_to(old)
         (tmp_path / "tls.crt").symlink_to(link / "tls.crt")
@@ -209,15 +210,15 @@ class TestRenewal:
     def test_a_withdrawn_authority_is_gone_with_the_next_connection_even_for_a_known_session(
         self, port: TlsPort, version: ssl.TLSVersion
     ) -> None:
-        new = Authority(port.authority.folder, "new")
-        both = port.authority.folder / "both.crt"
-        both.write_bytes(port.authority.cert.read_bytes() + new.cert.read_bytes())
+        new = Authority(port.authority.directory, "new")
+        both = port.authority.directory / "both.crt"
+        both.write_bytes(port.authority.certificate.read_bytes() + new.certificate.read_bytes())
         certificates = ServingCertificates(replace(port.files, cacert=both), port.metrics)
-        old_client = client_context(port.authority, port.authority.issue("scheduler"), version)
-        new_client = client_context(port.authority, new.issue("scheduler2"), version)
+        old_client = client_context(port.authority, port.authority.client("scheduler"), version)
+        new_client = client_context(port.authority, new.client("scheduler2"), version)
         caller, _ = shake_hands(certificates, old_client)
         shake_hands(certificates, new_client)
-        both.write_bytes(new.cert.read_bytes())
+        both.write_bytes(new.certificate.read_bytes())
         assert look_twice(certificates)
         with pytest.raises(ssl.SSLCertVerificationError):
             shake_hands(certificates, old_client, caller.session)
@@ -227,14 +228,14 @@ class TestRenewal:
     def test_unusable_files_leave_the_old_ones_in_use_and_are_logged_once_and_counted(
         self, port: TlsPort, damage: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        scheduler = port.authority.issue("scheduler")
-        clients = Path(shutil.copy(port.authority.cert, port.authority.cert.with_name("clients.crt")))
+        scheduler = port.authority.client("scheduler")
+        clients = Path(shutil.copy(port.authority.certificate, port.authority.certificate.with_name("clients.crt")))
         files = replace(port.files, cacert=clients)
         certificates = ServingCertificates(files, port.metrics)
         before = self.serial(certificates, port.authority, scheduler)
         good = {file: file.read_bytes() for file in (files.cert, files.key, clients)}
         if damage == "mismatch":
-            files.key.write_bytes(port.authority.issue("x").key.read_bytes())
+            files.key.write_bytes(port.authority.client("x").key.read_bytes())
         elif damage == "garbage":
             files.cert.write_bytes(b"\x00\xff")
         elif damage == "gone":
@@ -249,14 +250,14 @@ class TestRenewal:
         for file, content in good.items():
             file.write_bytes(content)
         assert not look_twice(certificates)
-        port.authority.issue("server")
+        port.authority.server()
         assert look_twice(certificates)
         assert self.serial(certificates, port.authority, scheduler) != before
 
     async def test_the_files_are_checked_periodically(self, port: TlsPort) -> None:
         certificates = ServingCertificates(port.files, port.metrics)
         watching = asyncio.create_task(certificates.watch(0.01))
-        port.authority.issue("server")
+        port.authority.server()
         for _ in range(500):
             if reloads(port.metrics, "used"):
                 break
@@ -274,9 +275,9 @@ class TestRenewal:
             return (end - time.time()) / 86400
 
         certificates = ServingCertificates(port.files, port.metrics)
-        assert days_left("cert") == pytest.approx(1, abs=0.1)
-        assert days_left("cacert") == pytest.approx(30, abs=0.1)
-        port.authority.issue("server", lasts=timedelta(days=9))
+        assert days_left("cert") == pytest.approx(365, abs=0.1)
+        assert days_left("cacert") == pytest.approx(3650, abs=0.1)
+        port.authority.server(life=timedelta(days=9))
         look_twice(certificates)
         assert days_left("cert") == pytest.approx(9, abs=0.1)
 
@@ -315,7 +316,7 @@ class TestAtTheStart:
             ServingCertificates(port.files, port.metrics)
 
     def test_a_key_of_another_certificate(self, port: TlsPort) -> None:
-        other = replace(port.files, key=port.authority.issue("x").key)
+        other = replace(port.files, key=port.authority.client("x").key)
         with pytest.raises(GasError, match=rf"^--key {other.key} is not the private key of --cert {port.files.cert}$"):
             ServingCertificates(other, port.metrics)
 
@@ -342,10 +343,10 @@ class TestClusterAuthority:
     async def test_without_ca_crt_the_clusters_authority_and_two_names_count(
         self, port: TlsPort, tmp_path: Path, caplog: pytest.LogCaptureFixture, form: str
     ) -> None:
-        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "https://h:6443", ca=port.authority.cert, token="any")
+        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "https://h:6443", ca=port.authority.certificate, token="any")
         if form == "data":
-            encoded = b64encode(port.authority.cert.read_bytes()).decode()
-            file = f'"certificate-authority": "{port.authority.cert}"'
+            encoded = b64encode(port.authority.certificate.read_bytes()).decode()
+            file = f'"certificate-authority": "{port.authority.certificate}"'
             kubeconfig.write_text(kubeconfig.read_text().replace(file, f'"certificate-authority-data": "{encoded}"'))
         address = (await find_credentials(str(kubeconfig), explicit=True)).address
         missing = tmp_path / "ca.crt"
@@ -354,9 +355,9 @@ class TestClusterAuthority:
         assert names == {"kubernetes", "kube-scheduler"}
         context = ServingCertificates(replace(port.files, cacert=cacert), port.metrics, allowed_names=names)
         for name in ("kubernetes", "kube-scheduler"):
-            shake_hands(context, client_context(port.authority, port.authority.issue(name)))
+            shake_hands(context, client_context(port.authority, port.authority.client(name)))
         with pytest.raises(ssl.SSLError, match="it may not call"):
-            shake_hands(context, client_context(port.authority, port.authority.issue("system:node:n1")))
+            shake_hands(context, client_context(port.authority, port.authority.client("system:node:n1")))
 
     def test_names_that_are_given_count(self, tmp_path: Path) -> None:
         flags = parse_flags([f"--cacert={tmp_path / 'ca.crt'}", "--allowed-names=own"])

@@ -12,9 +12,9 @@ import pytest
 from sandbox.certificates import Authority, PemFiles
 
 
-def _handshake(server: PemFiles, client: PemFiles | None, trusted: Path, clients: Path, host: str) -> None:
+def _handshake(server: PemFiles, client: PemFiles | None, trusted: Path, host: str) -> None:
     """Do a TLS handshake in memory. Raises ssl.SSLError if one side does not accept the other."""
-    server_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=clients)
+    server_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=trusted)
     server_context.verify_mode = ssl.CERT_REQUIRED
     server_context.load_cert_chain(server.certificate, server.key)
     client_context = ssl.create_default_context(cafile=trusted)
@@ -34,48 +34,43 @@ def _handshake(server: PemFiles, client: PemFiles | None, trusted: Path, clients
                 continue
 
 
-Clients = Callable[[Authority, Path], PemFiles | None]
-
-
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 def test_server_and_client_of_one_authority_trust_each_other(tmp_path: Path, host: str) -> None:
-    authority = Authority()
-    trusted = authority.write(tmp_path)
-    _handshake(authority.write_server(tmp_path), authority.write_client(tmp_path), trusted, trusted, host)
+    authority = Authority(tmp_path)
+    _handshake(authority.server(), authority.client(), authority.certificate, host)
 
 
 @pytest.mark.parametrize(
     ("client", "why"),
     [
-        pytest.param(lambda _authority, _path: None, "PEER_DID_NOT_RETURN_A_CERTIFICATE", id="none"),
+        pytest.param(lambda _authority: None, "PEER_DID_NOT_RETURN_A_CERTIFICATE", id="none"),
         pytest.param(
-            lambda authority, path: authority.write_client(path, life=timedelta(days=-1)),
-            "certificate has expired",
-            id="expired",
+            lambda authority: authority.client(life=timedelta(days=-1)), "certificate has expired", id="expired"
         ),
-        pytest.param(lambda _authority, path: Authority().write_client(path), "CERTIFICATE_VERIFY", id="foreign"),
         pytest.param(
-            lambda authority, path: authority.write_server(path, "other"), "unsuitable certificate purpose",
-            id="a-server-certificate",
+            lambda authority: Authority(authority.directory, "x").client(), "CERTIFICATE_VERIFY", id="foreign"
+        ),
+        pytest.param(
+            lambda authority: authority.server("x"), "unsuitable certificate purpose", id="a-server-certificate"
         ),
     ],
-)  # fmt: skip
-def test_a_wrong_client_certificate_is_refused(tmp_path: Path, client: Clients, why: str) -> None:
-    authority = Authority()
-    trusted = authority.write(tmp_path)
+)
+def test_a_wrong_client_certificate_is_refused(
+    tmp_path: Path, client: Callable[[Authority], PemFiles | None], why: str
+) -> None:
+    authority = Authority(tmp_path)
     with pytest.raises(ssl.SSLError, match=why):
-        _handshake(authority.write_server(tmp_path), client(authority, tmp_path), trusted, trusted, "localhost")
+        _handshake(authority.server(), client(authority), authority.certificate, "localhost")
 
 
 def test_a_server_certificate_is_valid_for_its_hosts_only(tmp_path: Path) -> None:
-    authority = Authority()
-    trusted = authority.write(tmp_path)
-    server = authority.write_server(tmp_path, hosts=["gas-service.default.svc"])
+    authority = Authority(tmp_path)
+    server = authority.server(hosts=["gas-service.default.svc"])
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
-        _handshake(server, authority.write_client(tmp_path), trusted, trusted, "localhost")
+        _handshake(server, authority.client(), authority.certificate, "localhost")
 
 
 def test_only_the_owner_may_read_a_key(tmp_path: Path) -> None:
-    files = Authority().write_client(tmp_path, "scheduler")
+    files = Authority(tmp_path).client("scheduler")
     assert files.key == tmp_path / "scheduler.key"
     assert files.key.stat().st_mode & 0o777 == 0o600

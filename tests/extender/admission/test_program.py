@@ -24,12 +24,13 @@ from gas.extender.command_line import parse_flags
 from gas.extender.flags import Flags
 from gas.extender.program import run_extender
 from sandbox.api.server import ApiServer
+from sandbox.certificates import Authority
 from sandbox.programs import running_extender
 from tests.builders import container, pod_json
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.e2e.ports import free_port
 from tests.extender.admission.reviews import review_json
-from tests.extender.authority import Authority, client_context
+from tests.extender.handshakes import client_context
 
 GPU_POD = pod_json(container(i915=1, xe=1))
 
@@ -44,9 +45,14 @@ async def admission_port(directory: Path, *flags: str) -> AsyncIterator[int]:
 
 def own_flags(directory: Path, authority: Authority, *flags: str) -> Flags:
     """Return the flags of an extender whose API server is away."""
-    pair = authority.issue("server")
+    pair = authority.server()
     kubeconfig = write_kubeconfig(directory / "kubeconfig", "http://127.0.0.1:1", token="any")
-    files = [f"--cert={pair.cert}", f"--key={pair.key}", f"--cacert={authority.cert}", f"--kubeConfig={kubeconfig}"]
+    files = [
+        f"--cert={pair.certificate}",
+        f"--key={pair.key}",
+        f"--cacert={authority.certificate}",
+        f"--kubeConfig={kubeconfig}",
+    ]
     return parse_flags([*files, "--port=0", "--metrics-port=0", *flags])
 
 
@@ -76,26 +82,26 @@ async def test_the_port_serves_with_the_schedulers_certificate_and_needs_no_clie
 async def test_the_port_serves_with_its_own_certificate_and_lets_only_its_clients_call(
     tmp_path: Path, authority: Authority
 ) -> None:
-    pair = authority.issue("webhooks")
-    flags = [f"--admission-certificate={pair.cert}", f"--admission-key={pair.key}"]
-    async with admission_port(tmp_path, *flags, f"--admission-client-ca={authority.cert}") as port:
-        assert not ask(port, client_context(authority, authority.issue("kube-apiserver")))["allowed"]
+    pair = authority.server("webhooks")
+    flags = [f"--admission-certificate={pair.certificate}", f"--admission-key={pair.key}"]
+    async with admission_port(tmp_path, *flags, f"--admission-client-ca={authority.certificate}") as port:
+        assert not ask(port, client_context(authority, authority.client("kube-apiserver")))["allowed"]
         with pytest.raises((ssl.SSLError, ConnectionResetError)):
             ask(port, client_context(authority, None))
 
 
 async def test_only_clients_with_one_of_the_names_may_call(tmp_path: Path, authority: Authority) -> None:
-    pair = authority.issue("webhooks")
+    pair = authority.server("webhooks")
     flags = [
-        f"--admission-certificate={pair.cert}",
+        f"--admission-certificate={pair.certificate}",
         f"--admission-key={pair.key}",
-        f"--admission-client-ca={authority.cert}",
+        f"--admission-client-ca={authority.certificate}",
         "--admission-client-names=kube-apiserver,other",
     ]
     async with admission_port(tmp_path, *flags) as port:
-        assert not ask(port, client_context(authority, authority.issue("kube-apiserver")))["allowed"]
+        assert not ask(port, client_context(authority, authority.client("kube-apiserver")))["allowed"]
         with pytest.raises((ssl.SSLError, ConnectionResetError)):
-            ask(port, client_context(authority, authority.issue("kube-scheduler")))
+            ask(port, client_context(authority, authority.client("kube-scheduler")))
 
 
 @pytest.mark.parametrize("flag", ["admission-certificate", "admission-key", "admission-client-ca"])

@@ -70,9 +70,8 @@ async def serving(
     extender: ScriptedExtender, directory: Path, *, ignorable: bool, weight: int = 0
 ) -> AsyncIterator[ExtenderAddress]:
     """Serve the extender as long as the block and yield its address."""
-    authority = Authority()
-    trusted, client = authority.write(directory), authority.write_client(directory)
-    server = authority.write_server(directory)
+    authority = Authority(directory)
+    trusted, client, server = authority.certificate, authority.client(), authority.server()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=trusted)
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_cert_chain(server.certificate, server.key)

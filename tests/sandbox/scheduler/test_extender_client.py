@@ -57,7 +57,7 @@ async def test_unusable_responses_are_failures(
     if "path" in change:
         address = replace(address, url=address.url + change["path"])
     if "other-authority" in change:
-        address = replace(address, authority=Authority().write(tmp_path, "other-authority"))
+        address = replace(address, authority=Authority(tmp_path, "other-authority").certificate)
     scripted.filter_error = change.get("error", "")
     with pytest.raises(ExtenderFailed, match=sentence):
         await _filter(address)
