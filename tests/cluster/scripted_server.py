@@ -8,7 +8,6 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -182,20 +181,11 @@ def write_kubeconfig(path: Path, server: str, *, ca: Path | None = None, **user:
 
 
 @asynccontextmanager
-async def connected(server: ScriptedServer, directory: Path) -> AsyncIterator[ApiServer]:
-    """Connect a client to the server."""
-    kubeconfig = write_kubeconfig(directory / "kubeconfig", server.url, token="secret")
+async def connected(url: str, directory: Path, *, token: str = "secret") -> AsyncIterator[ApiServer]:
+    """Connect a client to the API server at this address."""
+    kubeconfig = write_kubeconfig(directory / "kubeconfig", url, token=token)
     api = await connect(str(kubeconfig), explicit=True)
     try:
         yield api
     finally:
         await api.close()
-
-
-async def until(condition: Callable[[], object], timeout: float = 20.0) -> None:
-    """Wait for a condition. A test that waits too long fails here."""
-    async with asyncio.timeout(timeout):
-        for _ in count():
-            if condition():
-                return
-            await asyncio.sleep(0.005)

@@ -11,6 +11,7 @@ import pytest
 
 from gas.cluster.connection import ApiServer, connect
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden, OutcomeUnknown
+from tests.background import eventually
 from tests.cluster.certificates import serving_context
 from tests.cluster.scripted_server import (
     ScriptedServer,
@@ -21,7 +22,6 @@ from tests.cluster.scripted_server import (
     hang_up,
     refuse,
     stream,
-    until,
     write_kubeconfig,
 )
 
@@ -36,7 +36,7 @@ async def connected_by(kubeconfig: Path, **limits: Any) -> AsyncIterator[ApiServ
 
 
 async def test_a_request_is_sent_as_given(tmp_path: Path) -> None:
-    async with ScriptedServer(answer(201, b"made")) as server, connected(server, tmp_path) as api:
+    async with ScriptedServer(answer(201, b"made")) as server, connected(server.url, tmp_path) as api:
         body = await api.request(
             "PATCH",
             "/api/v1/nodes/a%2Fb",
@@ -85,7 +85,7 @@ async def test_the_error_class_says_whether_the_write_happened(
     tmp_path: Path, step: Step, of_a_read: type[Exception], of_a_write: type[Exception]
 ) -> None:
     # aiohttp itself asks a second time when a connection dies under a read.
-    async with ScriptedServer(route=lambda seen: step) as server, connected(server, tmp_path) as api:
+    async with ScriptedServer(route=lambda seen: step) as server, connected(server.url, tmp_path) as api:
         for method, expected in (("GET", of_a_read), ("POST", of_a_write)):
             with pytest.raises(expected) as caught:
                 await api.request(method, "/x", timeout=0.3)
@@ -151,7 +151,7 @@ async def test_a_refused_token_is_read_again_and_the_request_repeated(tmp_path: 
 
 async def test_a_request_is_repeated_once_for_a_refused_token(tmp_path: Path) -> None:
     always = ScriptedServer(route=lambda seen: refuse(401, "Unauthorized"))
-    async with always as server, connected(server, tmp_path) as api:
+    async with always as server, connected(server.url, tmp_path) as api:
         for _ in range(3):
             with pytest.raises(ApiRefused, match="401 Unauthorized"):
                 await api.request("GET", "/x")
@@ -161,7 +161,7 @@ async def test_a_request_is_repeated_once_for_a_refused_token(tmp_path: Path) ->
 
 async def test_a_429_is_repeated_after_the_time_in_retry_after(tmp_path: Path) -> None:
     steps = (refuse(429, "TooManyRequests", Retry_After="1"), answer(200, b"done"))
-    async with ScriptedServer(*steps) as server, connected(server, tmp_path) as api:
+    async with ScriptedServer(*steps) as server, connected(server.url, tmp_path) as api:
         started = time.monotonic()
         assert await api.request("POST", "/x", body=b"{}") == b"done"
         assert time.monotonic() - started >= 0.9
@@ -169,7 +169,7 @@ async def test_a_429_is_repeated_after_the_time_in_retry_after(tmp_path: Path) -
 
 async def test_a_429_is_a_refusal_when_the_timeout_ends(tmp_path: Path) -> None:
     steps = (refuse(429, "TooManyRequests", Retry_After="60"),)
-    async with ScriptedServer(*steps) as server, connected(server, tmp_path) as api:
+    async with ScriptedServer(*steps) as server, connected(server.url, tmp_path) as api:
         with pytest.raises(ApiRefused) as caught:
             await api.request("POST", "/x", body=b"{}", timeout=2)
     assert caught.value.status == 429
@@ -177,7 +177,7 @@ async def test_a_429_is_a_refusal_when_the_timeout_ends(tmp_path: Path) -> None:
 
 async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
     steps = (answer(307, b"", Location="/elsewhere"), answer(200))
-    async with ScriptedServer(*steps) as server, connected(server, tmp_path) as api:
+    async with ScriptedServer(*steps) as server, connected(server.url, tmp_path) as api:
         with pytest.raises(ApiRefused, match="307"):
             await api.request("GET", "/x")
     assert len(server.seen) == 1
@@ -205,13 +205,16 @@ async def chunks_of(api: ApiServer, silence: float) -> list[bytes]:
 
 
 async def test_a_stream_yields_chunks_until_the_server_ends_it(tmp_path: Path) -> None:
-    async with ScriptedServer(stream(b"one\n", b"two\n", end="clean")) as server, connected(server, tmp_path) as api:
+    async with (
+        ScriptedServer(stream(b"one\n", b"two\n", end="clean")) as server,
+        connected(server.url, tmp_path) as api,
+    ):
         assert b"".join(await chunks_of(api, 10)) == b"one\ntwo\n"
         assert server.seen[0].query == {"watch": "1"}
 
 
 async def test_a_silent_stream_ends(tmp_path: Path) -> None:
-    async with ScriptedServer(stream(b"one\n")) as server, connected(server, tmp_path) as api:
+    async with ScriptedServer(stream(b"one\n")) as server, connected(server.url, tmp_path) as api:
         assert b"".join(await chunks_of(api, 0.2)) == b"one\n"
 
 
@@ -226,17 +229,17 @@ async def test_a_silent_stream_ends(tmp_path: Path) -> None:
     ],
 )
 async def test_a_stream_that_breaks_raises(tmp_path: Path, step: Step, expected: type[Exception]) -> None:
-    async with ScriptedServer(route=lambda seen: step) as server, connected(server, tmp_path) as api:
+    async with ScriptedServer(route=lambda seen: step) as server, connected(server.url, tmp_path) as api:
         with pytest.raises(expected):
             await chunks_of(api, 0.3)
 
 
 async def test_a_stream_is_closed_when_its_block_ends(tmp_path: Path) -> None:
-    async with ScriptedServer(stream(b"one\n")) as server, connected(server, tmp_path) as api:
+    async with ScriptedServer(stream(b"one\n")) as server, connected(server.url, tmp_path) as api:
         async with api.stream("/x", silence=10) as chunks:
             assert await anext(aiter(chunks)) == b"one\n"
             assert server.open == 1
-        await until(lambda: not server.open)
+        await eventually(lambda: not server.open)
 
 
 class TestForbiddenAfterABrokenConnection:
@@ -245,7 +248,7 @@ class TestForbiddenAfterABrokenConnection:
     async def test_counts_as_unavailable_after_a_failed_connection(self, tmp_path: Path) -> None:
         async with ScriptedServer() as gone:
             pass
-        async with connected(gone, tmp_path) as api:
+        async with connected(gone.url, tmp_path) as api:
             with pytest.raises(ApiUnavailable, match="cannot connect"):
                 await api.request("GET", "/api/v1/pods")
             async with ScriptedServer(refuse(403, "Forbidden", "no"), port=gone.port):
@@ -256,7 +259,7 @@ class TestForbiddenAfterABrokenConnection:
         """A server that was killed may be back before any client has failed to connect."""
         async with (
             ScriptedServer(stream(b"one\n", end="cut"), refuse(403, "Forbidden", "no")) as server,
-            connected(server, tmp_path) as api,
+            connected(server.url, tmp_path) as api,
         ):
             with pytest.raises(ApiUnavailable, match="broke during"):
                 await chunks_of(api, 10)
@@ -264,6 +267,6 @@ class TestForbiddenAfterABrokenConnection:
                 await chunks_of(api, 10)
 
     async def test_counts_as_forbidden_without_such_a_failure(self, tmp_path: Path) -> None:
-        async with ScriptedServer(refuse(403, "Forbidden", "no")) as server, connected(server, tmp_path) as api:
+        async with ScriptedServer(refuse(403, "Forbidden", "no")) as server, connected(server.url, tmp_path) as api:
             with pytest.raises(Forbidden):
                 await api.request("GET", "/api/v1/pods")

@@ -11,8 +11,9 @@ import pytest
 from gas.cluster.connection import ApiServer
 from gas.cluster.lease import LeaderElection, LeaseTimes
 from gas.values.timing import Timing
+from tests.background import eventually
 from tests.cluster.moved_clock import Clock
-from tests.cluster.scripted_server import ScriptedServer, Seen, Step, answer, connected, hang_up, refuse, until
+from tests.cluster.scripted_server import ScriptedServer, Seen, Step, answer, connected, hang_up, refuse
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
@@ -104,14 +105,14 @@ class Scene:
     async def some_tries(self, count: int = 6) -> None:
         """Until every candidate has certainly looked again."""
         target = len(self.server.seen) + count * max(1, len(self.candidates))
-        await until(lambda: len(self.server.seen) >= target)
+        await eventually(lambda: len(self.server.seen) >= target)
 
 
 @asynccontextmanager
 async def scene(directory: Path) -> AsyncIterator[Scene]:
     lease = LeaseServer()
     server = ScriptedServer(route=lease.route)
-    async with server, connected(server, directory) as api:
+    async with server, connected(server.url, directory) as api:
         made = Scene(api, lease, server)
         try:
             yield made
@@ -124,7 +125,7 @@ async def scene(directory: Path) -> AsyncIterator[Scene]:
 async def test_the_first_replica_takes_the_lease_and_keeps_it(tmp_path: Path) -> None:
     async with scene(tmp_path) as it:
         first = it.candidate("a")
-        await until(lambda: first.leads)
+        await eventually(lambda: first.leads)
         second = it.candidate("b")
         for _ in range(5):
             first.clock.now += 9
@@ -159,7 +160,7 @@ async def test_a_lease_expires_by_our_own_clock_since_its_last_change(tmp_path: 
         await it.some_tries()
         assert not candidate.leads
         candidate.clock.now += 0.2
-        await until(lambda: candidate.leads)
+        await eventually(lambda: candidate.leads)
         assert it.lease.lease is not None
         assert it.lease.lease["spec"]["leaseTransitions"] == 1
         assert it.lease.lease["metadata"]["labels"] == {"kept": "yes"}
@@ -174,7 +175,7 @@ async def test_the_duration_in_the_lease_counts(tmp_path: Path) -> None:
         await it.some_tries()
         assert not candidate.leads
         candidate.clock.now += 2
-        await until(lambda: candidate.leads)
+        await eventually(lambda: candidate.leads)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +190,7 @@ async def test_the_duration_in_the_lease_counts(tmp_path: Path) -> None:
 async def test_a_leader_that_cannot_renew_stops_before_another_may_start(tmp_path: Path, trouble: Step) -> None:
     async with scene(tmp_path) as it:
         leader = it.candidate("a")
-        await until(lambda: leader.leads)
+        await eventually(lambda: leader.leads)
         it.lease.instead_of_writes = trouble
         await asyncio.sleep(0.05)
         leader.clock.now += 9
@@ -201,13 +202,13 @@ async def test_a_leader_that_cannot_renew_stops_before_another_may_start(tmp_pat
 async def test_a_leader_that_cannot_renew_announces_it_and_leads_again_later(tmp_path: Path) -> None:
     async with scene(tmp_path) as it:
         leader = it.candidate("a")
-        await until(lambda: leader.leads)
+        await eventually(lambda: leader.leads)
         it.lease.instead = refuse(500)
         await it.some_tries(2)
         leader.clock.now += 11
-        await until(lambda: leader.changes == [True, False])
+        await eventually(lambda: leader.changes == [True, False])
         it.lease.instead = None
-        await until(lambda: leader.changes == [True, False, True])
+        await eventually(lambda: leader.changes == [True, False, True])
 
 
 async def test_the_end_of_leading_is_announced_in_time_while_a_request_hangs(
@@ -219,7 +220,7 @@ async def test_the_end_of_leading_is_announced_in_time_while_a_request_hangs(
 
     lease = LeaseServer()
     changes: list[bool] = []
-    async with ScriptedServer(route=lease.route) as server, connected(server, tmp_path) as api:
+    async with ScriptedServer(route=lease.route) as server, connected(server.url, tmp_path) as api:
         election = LeaderElection(
             api,
             "default",
@@ -228,9 +229,9 @@ async def test_the_end_of_leading_is_announced_in_time_while_a_request_hangs(
             on_change=changes.append,
         )
         task = asyncio.create_task(election.run())
-        await until(lambda: election.leads)
+        await eventually(lambda: election.leads)
         monkeypatch.setattr(api, "request", hang)
-        await until(lambda: changes == [True, False])
+        await eventually(lambda: changes == [True, False])
         assert not election.leads
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -239,10 +240,10 @@ async def test_the_end_of_leading_is_announced_in_time_while_a_request_hangs(
 async def test_a_leader_that_sees_another_holder_stops_at_once(tmp_path: Path) -> None:
     async with scene(tmp_path) as it:
         leader = it.candidate("a")
-        await until(lambda: leader.leads)
+        await eventually(lambda: leader.leads)
         it.lease.put(holderIdentity="b", leaseDurationSeconds=15)
-        await until(lambda: not leader.leads)
-        await until(lambda: leader.changes == [True, False])
+        await eventually(lambda: not leader.leads)
+        await eventually(lambda: leader.changes == [True, False])
 
 
 async def test_one_of_two_replicas_that_try_at_once_leads(tmp_path: Path) -> None:
@@ -252,7 +253,7 @@ async def test_one_of_two_replicas_that_try_at_once_leads(tmp_path: Path) -> Non
         candidates = [it.candidate(name, clock) for name in "abcd"]
         await it.some_tries()
         clock.now += 16
-        await until(lambda: any(candidate.leads for candidate in candidates))
+        await eventually(lambda: any(candidate.leads for candidate in candidates))
         await it.some_tries()
         assert sum(candidate.leads for candidate in candidates) == 1
         assert sum(len(candidate.changes) for candidate in candidates) == 1
@@ -271,7 +272,7 @@ async def test_a_write_without_a_response_counts_once_the_lease_shows_it(tmp_pat
 
         it.lease.write = write_and_hang_up  # type: ignore[method-assign]  # a server that loses one answer
         candidate = it.candidate("a")
-        await until(lambda: candidate.leads)
+        await eventually(lambda: candidate.leads)
         assert it.lease.holder == "a"
         assert lost >= 2
 
@@ -280,13 +281,13 @@ async def test_a_released_lease_is_taken_at_once(tmp_path: Path) -> None:
     async with scene(tmp_path) as it:
         clock = Clock()
         first = it.candidate("a", clock)
-        await until(lambda: first.leads)
+        await eventually(lambda: first.leads)
         second = it.candidate("b", clock)
         await it.some_tries()
         await first.election.release()
         assert not first.leads
         assert first.changes == [True, False]
-        await until(lambda: second.leads)
+        await eventually(lambda: second.leads)
         await asyncio.wait_for(first.task, 10)
         assert it.lease.holder == "b"
         assert None in it.lease.holders
@@ -304,7 +305,7 @@ async def test_a_replica_that_does_not_lead_releases_nothing(tmp_path: Path) -> 
 async def test_release_stops_leading_while_the_api_server_is_unavailable(tmp_path: Path) -> None:
     async with scene(tmp_path) as it:
         leader = it.candidate("a")
-        await until(lambda: leader.leads)
+        await eventually(lambda: leader.leads)
         it.lease.instead = refuse(500)
         await leader.election.release()
         assert not leader.leads
@@ -321,7 +322,7 @@ async def test_a_missing_permission_is_logged_once(tmp_path: Path, caplog: pytes
     async with scene(tmp_path) as it:
         it.lease.instead = refuse(403, "Forbidden", message)
         candidate = it.candidate("a")
-        await until(lambda: candidate.election.refused)
+        await eventually(lambda: candidate.election.refused)
         assert 'the verb "get" on resource "leases"' in (candidate.election.refused or "")
         assert not candidate.leads
     assert caplog.text.count('the verb "get" on resource "leases"') == 1

@@ -14,6 +14,7 @@ from gas.cluster.backoff import Backoff
 from gas.cluster.listing import Lister
 from gas.cluster.watch import Watch
 from gas.objects.stored import ObjectId, Pod
+from tests.background import eventually
 from tests.cluster.scripted_server import (
     ScriptedServer,
     Step,
@@ -24,7 +25,6 @@ from tests.cluster.scripted_server import (
     refuse,
     status_object,
     stream,
-    until,
 )
 
 PATH = "/api/v1/pods"
@@ -94,7 +94,7 @@ async def watching(
     silence: float = 30.0,
     backoff: Backoff | None = None,
 ) -> AsyncIterator[tuple[Watch[Pod], Recorder]]:
-    async with connected(server, directory) as api:
+    async with connected(server.url, directory) as api:
         recorder = handler or Recorder()
         watch = Watch(
             Lister(api, PATH, Pod, page_size=page_size, field_selector=field_selector, keep=keep),
@@ -130,7 +130,7 @@ async def test_the_complete_list_comes_first_then_every_change_in_order(tmp_path
     )
     async with ScriptedServer(*steps) as server, watching(server, tmp_path, page_size=2) as (watch, recorder):
         assert not watch.synced.is_set()
-        await until(lambda: len(recorder.calls) == 5)
+        await eventually(lambda: len(recorder.calls) == 5)
         assert watch.synced.is_set()
         assert recorder.calls == [
             ("complete", "a", "b", "c"),
@@ -174,7 +174,7 @@ async def test_objects_that_are_not_kept_are_dropped_but_their_versions_count(
         return obj.metadata.name.startswith("yes")
 
     async with ScriptedServer(*steps) as server, watching(server, tmp_path, keep=keep) as (_, recorder):
-        await until(lambda: len(server.seen) == 4)
+        await eventually(lambda: len(server.seen) == 4)
         assert recorder.calls == [("complete", "yes-b"), ("changed", "yes-d"), ("deleted", "yes-b")]
         assert versions(server)[-1] == "11"
 
@@ -182,7 +182,7 @@ async def test_objects_that_are_not_kept_are_dropped_but_their_versions_count(
 async def test_a_selector_is_sent_with_list_and_watch(tmp_path: Path) -> None:
     server = ScriptedServer(page(7))
     async with server, watching(server, tmp_path, field_selector="spec.nodeName!="):
-        await until(lambda: len(server.seen) == 2)
+        await eventually(lambda: len(server.seen) == 2)
         assert [seen.query["fieldSelector"] for seen in server.seen] == ["spec.nodeName!="] * 2
 
 
@@ -200,7 +200,7 @@ async def test_a_watch_continues_from_the_last_version_without_a_new_list(
     steps = (page(7, pod("a", 1)), break_off, stream(event("ADDED", pod("c", 13))))
     server = ScriptedServer(*steps)
     async with server, watching(server, tmp_path, silence=0.3) as (watch, recorder):
-        await until(lambda: ("changed", "c") in recorder.calls)
+        await eventually(lambda: ("changed", "c") in recorder.calls)
         assert versions(server)[:3] == ["list", "7", "12"]
         assert (watch.relists, watch.broken) == (0, broken)
 
@@ -224,7 +224,7 @@ async def test_a_watch_continues_from_the_last_version_without_a_new_list(
 async def test_an_unknown_version_leads_to_a_new_list(tmp_path: Path, gone: Step) -> None:
     steps = (page(7, pod("a", 1), pod("b", 2)), gone, page(20, pod("b", 2)), stream(event("ADDED", pod("c", 21))))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
-        await until(lambda: ("changed", "c") in recorder.calls)
+        await eventually(lambda: ("changed", "c") in recorder.calls)
         assert recorder.calls == [("complete", "a", "b"), ("complete", "b"), ("changed", "c")]
         assert versions(server) == ["list", "7", "list", "20"]
         assert watch.relists == 1
@@ -241,7 +241,7 @@ async def test_a_list_that_expires_between_pages_starts_again(tmp_path: Path) ->
         await watch.synced.wait()
         assert recorder.calls == [("complete", "b", "c")]
         assert recorder.pages == [["a"], ["b"], ["c"]]
-        await until(lambda: len(server.seen) == 5)
+        await eventually(lambda: len(server.seen) == 5)
         assert versions(server)[-1] == "9"
 
 
@@ -260,7 +260,7 @@ async def test_lines_of_any_length_arrive_in_any_pieces(tmp_path: Path) -> None:
     pieces = [whole[at : at + 700_001] for at in range(0, len(whole), 700_001)]
     steps = (page(7), stream(*pieces, b"\n", b'{"type":"DELETED",', b'"object":{"metadata":{"name":"b"}}}\n'))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
-        await until(lambda: len(recorder.calls) == 4)
+        await eventually(lambda: len(recorder.calls) == 4)
         assert recorder.calls[1:] == [("changed", "long"), ("changed", "b"), ("deleted", "b")]
         assert watch.undecodable == 0
 
@@ -281,7 +281,7 @@ async def test_a_line_that_cannot_be_decoded_is_skipped_and_counted(
 ) -> None:
     steps = (page(7), stream(line, end="clean"), stream(event("ADDED", pod("a", 9))))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
-        await until(lambda: len(recorder.calls) == 2)
+        await eventually(lambda: len(recorder.calls) == 2)
         assert recorder.calls == [("complete",), ("changed", "a")]
         assert versions(server)[:3] == ["list", "7", goes_on_from]
         assert (watch.undecodable, watch.relists) == (1, 0)
@@ -292,7 +292,7 @@ async def test_a_deletion_that_cannot_be_decoded_leads_to_a_new_list(tmp_path: P
     bad = event("DELETED", pod("a", 8, labels={"a": {}}))
     steps = (page(7, pod("a", 1)), stream(bad), page(9))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
-        await until(lambda: len(recorder.calls) == 2)
+        await eventually(lambda: len(recorder.calls) == 2)
         assert recorder.calls == [("complete", "a"), ("complete",)]
         assert (watch.undecodable, watch.relists, watch.faults) == (1, 1, 0)
 
@@ -320,7 +320,7 @@ async def test_an_unavailable_api_server_is_tried_until_it_responds(
     away = (refuse(500), refuse(429), hang_up, hang_up)
     steps = (page(7, pod("a", 1)), stream(end="cut"), *away, stream(event("ADDED", pod("b", 8))))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
-        await until(lambda: ("changed", "b") in recorder.calls)
+        await eventually(lambda: ("changed", "b") in recorder.calls)
         assert recorder.calls == [("complete", "a"), ("changed", "b")]
         assert watch.relists == 0
         assert watch.broken >= 4
@@ -336,7 +336,7 @@ async def test_the_pauses_between_attempts_grow(tmp_path: Path) -> None:
         return refuse(500)
 
     async with ScriptedServer(route=route) as server, watching(server, tmp_path, backoff=Backoff()):
-        await until(lambda: len(at) == 4)
+        await eventually(lambda: len(at) == 4)
     # 0.25, 0.5 and 1 s, each shortened by up to a half.
     assert at[3] - at[2] >= 0.5
     assert at[3] - at[0] >= 0.125 + 0.25 + 0.5
@@ -366,12 +366,12 @@ async def test_a_missing_permission_is_logged_once_and_tried_again_slowly(
 
     hang_after_headers = stream()
     async with ScriptedServer(route=route) as server, watching(server, tmp_path) as (watch, recorder):
-        await until(lambda: len(server.seen) >= 4)
+        await eventually(lambda: len(server.seen) >= 4)
         assert watch.synced.is_set() == (forbidden == "watch")
         assert watch.refused is not None
         assert f'the verb "{forbidden}" on resource "pods" in the whole cluster' in watch.refused
         allowed.set()
-        await until(lambda: watch.refused is None)
+        await eventually(lambda: watch.refused is None)
         assert recorder.calls == [("complete", "a")]
     assert caplog.text.count(f'the verb "{forbidden}"') == 1
 
@@ -399,7 +399,7 @@ async def test_a_handler_that_fails_for_one_object_gets_the_others(
 ) -> None:
     steps = (page(7), stream(event("ADDED", pod("poison", 8)), event("ADDED", pod("a", 9))))
     async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
-        await until(lambda: len(recorder.calls) == 2)
+        await eventually(lambda: len(recorder.calls) == 2)
         assert recorder.calls == [("complete",), ("changed", "a")]
         assert watch.faults == 1
     assert "RuntimeError: cannot take the object" in caplog.text
@@ -410,7 +410,7 @@ async def test_a_list_for_which_the_handler_fails_is_not_synced_and_is_repeated(
     recorder.fail_complete = 1
     server = ScriptedServer(page(7, pod("a", 1)), page(8, pod("b", 2)))
     async with server, watching(server, tmp_path, handler=recorder) as (watch, _):
-        await until(lambda: watch.faults == 1)
+        await eventually(lambda: watch.faults == 1)
         assert not watch.synced.is_set()
         await watch.synced.wait()
         assert recorder.calls == [("complete", "b")]
@@ -429,17 +429,17 @@ async def test_last_contact_is_the_time_of_the_last_response(tmp_path: Path) -> 
         await hang(writer)
 
     async with ScriptedServer(page(7), later) as server, watching(server, tmp_path) as (watch, _):
-        await until(lambda: len(server.seen) == 2)
+        await eventually(lambda: len(server.seen) == 2)
         await asyncio.sleep(0.1)
         before = watch.last_contact
         await asyncio.sleep(0.1)
         assert watch.last_contact == before
         send.set()
-        await until(lambda: watch.last_contact > before)
+        await eventually(lambda: watch.last_contact > before)
 
 
 async def test_a_cancelled_watch_closes_its_connection(tmp_path: Path) -> None:
     async with ScriptedServer(page(7), stream()) as server:
         async with watching(server, tmp_path):
-            await until(lambda: len(server.seen) == 2)
-        await until(lambda: server.open == 0)
+            await eventually(lambda: len(server.seen) == 2)
+        await eventually(lambda: server.open == 0)

@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gas.cluster.connection import connect
 from gas.extender.assembly import Extender
 from gas.extender.command_line import parse_flags
 from gas.extender.metrics import Metrics
 from gas.ledger.ledger import State
 from sandbox.api.kinds import NODES, PODS
 from sandbox.api.server import ApiServer
+from tests.background import eventually, in_background
 from tests.builders import container, node_json, pod_json
-from tests.cluster.scripted_server import write_kubeconfig
-from tests.extender.eventually import eventually
+from tests.cluster.scripted_server import connected
 
 
 @asynccontextmanager
-async def extender(server: ApiServer, directory: Path, *flags: str, ready: bool = True) -> AsyncIterator[Extender]:
-    """Run an extender on this server while the block runs."""
-    kubeconfig = write_kubeconfig(directory / "kubeconfig", server.url, token="any")
-    api = await connect(str(kubeconfig), explicit=True)
-    running = Extender(api, parse_flags(flags), Metrics("1"))
-    task = asyncio.create_task(running.run())
-    try:
-        if ready:
-            await eventually(running.readiness.may_act)
-        yield running
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await api.close()
+async def extender(
+    server: ApiServer, directory: Path, *flags: str, ready: bool = True, token: str = "any", **changes: Any
+) -> AsyncIterator[Extender]:
+    """Run an extender on this server while the block runs; ``changes`` to what the flags say."""
+    async with connected(server.url, directory, token=token) as api:
+        running = Extender(api, replace(parse_flags(flags), **changes), Metrics("1"))
+        async with in_background(running.run()):
+            if ready:
+                await eventually(running.readiness.may_act)
+            yield running
 
 
 def add_node(server: ApiServer, name: str = "n1", **fields: Any) -> None:

@@ -17,9 +17,9 @@ from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import EVENTS, NODES, PODS
 from sandbox.api.routes import Access
 from sandbox.api.server import ApiServer
+from tests.background import eventually
 from tests.builders import container, pod_json
 from tests.extender.assembled import add_node, add_pod, bind, extender, passing, pod_now, remove_pod, state
-from tests.extender.eventually import eventually
 
 
 async def test_from_the_start_to_a_bound_pod_that_the_watch_confirms(server: ApiServer, tmp_path: Path) -> None:

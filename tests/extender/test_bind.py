@@ -14,11 +14,11 @@ from gas.extender.bind import MOST_CONFLICTS
 from gas.extender.readiness import NotReady
 from gas.extender.wire import BindingArgs, Unreadable
 from gas.objects.stored import Pod
+from tests.background import turns
 from tests.builders import container, node, pod_json
 from tests.extender.binding import IN_PROGRESS, HeldBindings, following, gpu_pod
 from tests.extender.cluster import Cluster, Outcome
 from tests.extender.decider import DrivenDecider, as_pod, booked_cards
-from tests.extender.eventually import turns
 from tests.listed import list_all
 
 

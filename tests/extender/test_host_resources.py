@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.cluster.connection import connect
 from gas.extender.assembly import watch_nodes, watch_pods
 from gas.extender.decider import CannotBind, Decider, Options
 from gas.extender.host_resources import HostFree, HostResources, pod_requests
@@ -22,9 +20,9 @@ from gas.objects.stored import HostPod, Node
 from gas.vocabularies.known import DEFAULT
 from sandbox.api.kinds import NODES, PODS
 from sandbox.api.server import ApiServer
+from tests.background import eventually, in_background
 from tests.builders import node_json, pod_json
-from tests.cluster.scripted_server import write_kubeconfig
-from tests.extender.eventually import eventually
+from tests.cluster.scripted_server import connected
 from tests.listed import list_all
 
 GI = 2**30
@@ -360,9 +358,7 @@ def test_hosts_are_not_counted_unless_asked_for() -> None:
 
 
 async def test_the_watches_feed_all_pods_with_a_node(tmp_path: Path) -> None:
-    async with ApiServer() as server:
-        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", server.url, token="any")
-        api = await connect(str(kubeconfig), explicit=True)
+    async with ApiServer() as server, connected(server.url, tmp_path) as api:
         decider = Decider(Options(vocabularies=DEFAULT))
         decider.count_hosts()
         hosts = decider.hosts
@@ -371,16 +367,10 @@ async def test_the_watches_feed_all_pods_with_a_node(tmp_path: Path) -> None:
             amounts.update(cpu="4", pods="10")
         server.api.create(NODES, None, node)
         watches = (watch_nodes(api, decider), watch_pods(api, decider))
-        tasks = [asyncio.create_task(watch.run()) for watch in watches]
-        try:
+        async with in_background(*(watch.run() for watch in watches)):
             plain = pod_json(box(cpu=1) | {"image": "example/main:1"}, name="plain")
             del plain["metadata"]["uid"]
             server.api.create(PODS, "default", plain | {"spec": plain["spec"] | {"nodeName": "n"}})
             await eventually(lambda: hosts.free("n") == HostFree(3000, 0, 9))
             server.api.delete(PODS, "default", "plain", {"gracePeriodSeconds": 0})
             await eventually(lambda: hosts.free("n") == HostFree(4000, 0, 10))
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await api.close()

@@ -16,6 +16,7 @@ from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import PODS
 from sandbox.api.routes import Access
 from sandbox.api.server import ApiServer
+from tests.background import eventually, turns
 from tests.builders import container, node, pod_json
 from tests.extender.assembled import add_node, add_pod, bind, extender, pod_now, state
 from tests.extender.binding import gpu_pod
@@ -29,7 +30,6 @@ from tests.extender.binding_reviews.setting import (
 )
 from tests.extender.cluster import Cluster
 from tests.extender.decider import booked_cards
-from tests.extender.eventually import eventually, turns
 
 
 def big_pod(name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from gas.cluster.watch import Watch
 from gas.extender.readiness import Readiness
-from tests.extender.eventually import beside, eventually, turns
+from tests.background import eventually, in_background, turns
 
 
 @dataclass
@@ -53,7 +53,7 @@ async def test_a_replica_has_begun_to_decide_once_that_was_reported() -> None:
     leadership = Standing(None)
     readiness = ready_with(nodes, pods, leadership=leadership)
     begun: list[bool] = []
-    async with beside(readiness.report(lambda: begun.append(readiness.has_begun()))):
+    async with in_background(readiness.report(lambda: begun.append(readiness.has_begun()))):
         await turns()
         nodes.synced.set()
         pods.synced.set()

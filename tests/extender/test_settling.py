@@ -11,10 +11,10 @@ import pytest
 
 from gas.cluster.errors import ApiRefused
 from gas.objects.stored import Pod
+from tests.background import turns
 from tests.extender.binding import IN_PROGRESS, HeldBindings, following, gpu_pod
 from tests.extender.cluster import Cluster, Outcome
 from tests.extender.decider import DrivenDecider, as_pod, booked_cards
-from tests.extender.eventually import turns
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from gas.inspection.report import Column, Report
 from gas.inspection.rows import pod_report
 from gas.inspection.watching import screen_lines, watch_report
 from sandbox.api.kinds import PODS
-from tests.extender.eventually import eventually
+from tests.background import eventually
 from tests.inspection.conftest import Kubectl
 from tests.inspection.example_cluster import create_pod, waiting
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,8 +26,8 @@ from sandbox.api.server import ApiServer
 from sandbox.hardware.fake_sysfs import FakeGpu, write_tree
 from sandbox.kubelet.containers import ContainerDevices, Containers, KubeletPace
 from sandbox.kubelet.kubelet import Kubelet
+from tests.background import eventually
 from tests.cluster.scripted_server import write_kubeconfig
-from tests.plugin.scripted_kubelet import eventually
 
 NODE = "node-1"
 _PACE = KubeletPace(init=0.1, stop=0.2)
@@ -200,14 +200,3 @@ async def sandbox_node(*gpus: FakeGpu, kubelet: bool = True) -> AsyncIterator[Sa
                 yield node
             finally:
                 await node.stop_kubelet()
-
-
-async def soon(holds: Callable[[], object]) -> None:
-    """Wait until the condition holds; what it reads may not exist yet."""
-
-    def look() -> object:
-        with suppress(Exception):
-            return holds()
-        return False
-
-    await eventually(look)

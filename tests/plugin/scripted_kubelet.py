@@ -20,9 +20,7 @@ from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import (
     RegistrationServicer,
     add_RegistrationServicer_to_server,
 )
-
-PATIENCE = 30.0
-"""Seconds for anything to happen that should; much longer than it takes."""
+from tests.background import PATIENCE
 
 
 class ScriptedKubelet(RegistrationServicer):
@@ -139,10 +137,3 @@ def devices_of(message: api.ListAndWatchResponse | None) -> list[tuple[str, str]
 
 def connect(path: Path) -> aio.Channel:
     return aio.insecure_channel(f"unix:{path}", options=[("grpc.use_local_subchannel_pool", 1)])
-
-
-async def eventually(condition: Callable[[], object]) -> None:
-    """Wait until ``condition()`` holds. Fails if it does not within PATIENCE."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 -- files and other processes send no events
-            await asyncio.sleep(0.01)

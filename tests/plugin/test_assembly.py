@@ -24,10 +24,10 @@ from gas.values.card_records import parse_card_records
 from sandbox.api.kinds import NODES
 from sandbox.api.routes import Access
 from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, add_gpu, fake_gpus, remove_gpu
+from tests.background import eventually, soon
 from tests.builders import container, pod_json
-from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node, soon
+from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node
 from tests.plugin.pods_for_plugin import decided
-from tests.plugin.scripted_kubelet import eventually
 
 FLEX = fake_gpus(FLEX_170, 4)
 ONE = container(i915=1)

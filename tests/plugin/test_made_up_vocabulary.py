@@ -6,11 +6,11 @@ from typing import Any
 
 from gas.vocabularies.intel.vocabulary import INTEL
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from tests.background import eventually, soon
 from tests.builders import container, pod_json
 from tests.made_up import ASSIGNED, CARDS, MADE_UP, SLICE, VARIABLE
-from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node, soon
+from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node
 from tests.plugin.pods_for_plugin import decided
-from tests.plugin.scripted_kubelet import eventually
 
 BOTH = (INTEL, MADE_UP)
 

@@ -13,7 +13,6 @@ import pytest
 from gas.cluster import paths
 from gas.cluster.backoff import Backoff
 from gas.cluster.connection import ApiServer as Connection
-from gas.cluster.connection import connect
 from gas.cluster.errors import ApiRefused, Forbidden, OutcomeUnknown
 from gas.cluster.events import Events, Involved
 from gas.cluster.listing import Lister
@@ -29,7 +28,8 @@ from sandbox.api.kinds import NODES
 from sandbox.api.patches import MERGE_PATCH
 from sandbox.api.routes import Access
 from sandbox.api.server import ApiServer
-from tests.cluster.scripted_server import until, write_kubeconfig
+from tests.background import eventually, in_background
+from tests.cluster.scripted_server import connected
 from tests.listed import list_all
 
 GPU = "gpu.intel.com/"
@@ -71,7 +71,7 @@ class Cluster:
         writer = self.writer()
         writer.want(wanted)
         async with self.running(writer):
-            await until(lambda: writer.writes)
+            await eventually(lambda: writer.writes)
             yield writer
 
     @asynccontextmanager
@@ -79,13 +79,8 @@ class Cluster:
         """Run the writer with a watch of the node."""
         lister = Lister(self.connection, paths.nodes(), Node, field_selector="metadata.name=n1")
         watch = Watch(lister, writer, backoff=SOON)
-        tasks = [asyncio.create_task(each.run()) for each in (watch, writer)]
-        try:
+        async with in_background(watch.run(), writer.run()):
             yield watch
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     def patch(self, change: Mapping[str, Any]) -> None:
         """Write as another program."""
@@ -106,13 +101,8 @@ class Cluster:
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with ApiServer() as server:
-        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", server.url)
-        connection = await connect(str(kubeconfig), explicit=True)
-        try:
-            yield Cluster(server, connection)
-        finally:
-            await connection.close()
+    async with ApiServer() as server, connected(server.url, tmp_path) as connection:
+        yield Cluster(server, connection)
 
 
 async def test_the_description_is_written_and_other_fields_stay(cluster: Cluster) -> None:
@@ -158,7 +148,7 @@ async def test_changes_by_other_programs_are_corrected(cluster: Cluster, change:
         right = (cluster.labels, cluster.node["status"])
         cluster.patch(change)
         assert (cluster.labels, cluster.node["status"]) != right
-        await until(lambda: writer.writes == 2)
+        await eventually(lambda: writer.writes == 2)
         assert (cluster.labels, cluster.node["status"]) == right
 
 
@@ -172,7 +162,7 @@ async def test_nothing_is_written_while_held_and_everything_after_it_resumes(clu
         await asyncio.sleep(0.05)
         assert (writer.writes, writer.trouble) == (0, None)
         writer.resume()
-        await until(lambda: writer.writes == 1)
+        await eventually(lambda: writer.writes == 1)
         assert cluster.node["metadata"]["labels"][GPU + "gpu-numbers"] == "0.1"
 
 
@@ -184,7 +174,7 @@ async def test_a_node_that_is_created_later_is_written_then(cluster: Cluster) ->
         await asyncio.sleep(0.02)
         assert writer.writes == 0
         cluster.server.api.create(NODES, None, {"metadata": {"name": "n1"}})
-        await until(lambda: writer.writes)
+        await eventually(lambda: writer.writes)
     assert cluster.labels == WANTED.labels
 
 
@@ -210,13 +200,13 @@ async def test_without_permission_it_names_the_missing_rule_and_resumes_once_it_
         ' "patch" on resource "nodes/status" in the whole cluster; cards are still allocated'
     )
     async with cluster.running(writer):
-        await until(lambda: writer.trouble)
+        await eventually(lambda: writer.trouble)
         await asyncio.sleep(0.03)
         trouble = writer.trouble
         assert trouble == sentence
         assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [sentence]
         cluster.server.settings.authorize = lambda access: True
-        await until(lambda: writer.writes)
+        await eventually(lambda: writer.writes)
     assert writer.trouble is None
     assert cluster.labels == {**FOREIGN, **WANTED.labels}
 
@@ -245,7 +235,7 @@ async def test_a_write_that_fails_is_retried(failure: GasError) -> None:
     writer.want(WANTED)
     list_all(writer, [decoded(metadata={"name": "n1"})])
     running = asyncio.create_task(writer.run())
-    await until(lambda: writer.writes)
+    await eventually(lambda: writer.writes)
     writer.want(NodeDescription(labels=WANTED.labels, resources=WANTED.resources))
     await asyncio.sleep(0.01)
     running.cancel()
@@ -261,7 +251,7 @@ async def test_a_node_that_is_deleted_meanwhile_is_not_an_error() -> None:
     writer.want(WANTED)
     writer.changed(decoded(metadata={"name": "n1"}))
     running = asyncio.create_task(writer.run())
-    await until(lambda: writer.writes)
+    await eventually(lambda: writer.writes)
     await asyncio.sleep(0.02)
     running.cancel()
     assert (writer.writes, writer.trouble) == (1, None)
@@ -305,6 +295,6 @@ async def test_what_ended_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> No
     posts.events.set_states("Dirty", ["dust"])
     posts.events.set_states("Old", ["rust"])
     posts.events.set_states("Old", [])
-    await until(lambda: posts.posted.count(("Dirty", "dust")) >= 3)
+    await eventually(lambda: posts.posted.count(("Dirty", "dust")) >= 3)
     repeating.cancel()
     assert posts.posted.count(("Old", "rust")) == 1

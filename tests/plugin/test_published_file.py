@@ -14,7 +14,7 @@ import pytest
 
 from gas.plugin import published_file
 from gas.plugin.published_file import FileFault, FileKind, PublishedFile, replace_file
-from tests.plugin.scripted_kubelet import eventually
+from tests.background import eventually, in_background
 
 PATIENCE = 20
 
@@ -24,12 +24,8 @@ KIND = FileKind(name="file", unwritten="no program reads it")
 
 @asynccontextmanager
 async def running(published: PublishedFile) -> AsyncIterator[PublishedFile]:
-    task = asyncio.create_task(published.run())
-    try:
+    async with in_background(published.run()):
         yield published
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def publishes(published: PublishedFile, text: str) -> None:

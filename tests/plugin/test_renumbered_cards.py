@@ -16,10 +16,10 @@ from sandbox.api.failure import ApiFailure
 from sandbox.api.routes import Access
 from sandbox.hardware.fake_sysfs import ARC_A770, FLEX_170, FakeGpu, fake_gpus, write_tree
 from sandbox.kubelet.containers import Containers
+from tests.background import eventually, soon
 from tests.builders import container, pod_json
-from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node, soon
+from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node
 from tests.plugin.pods_for_plugin import decided
-from tests.plugin.scripted_kubelet import eventually
 
 MOVED, STAYING, REMOVED = fake_gpus(FLEX_170, 3)
 NEW = replace(fake_gpus(ARC_A770, 1, first=3)[0], card=0)

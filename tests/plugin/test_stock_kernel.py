@@ -29,10 +29,10 @@ from gas.plugin.discovery.sysfs import SysfsCards
 from gas.values.amounts import parse_quantity
 from gas.vocabularies.known import DEFAULT
 from sandbox.hardware.fake_sysfs import fake_gpus
+from tests.background import eventually
 from tests.builders import pod
 from tests.doctor.snapshots import findings
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node
-from tests.plugin.scripted_kubelet import eventually
 from tests.stock_kernels import STOCK_KERNELS, StockKernel
 
 T = TypeVar("T")

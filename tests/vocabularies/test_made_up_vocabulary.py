@@ -6,10 +6,11 @@ from typing import Any
 
 from gas.vocabularies.intel.vocabulary import INTEL
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from tests.background import soon
 from tests.builders import container, pod_json
 from tests.made_up import ASSIGNED, CARD, MADE_UP, SLICE, VARIABLE
 from tests.plugin.extender_of_sandbox import running_extender, schedule
-from tests.plugin.node_of_sandbox import sandbox_node, soon
+from tests.plugin.node_of_sandbox import sandbox_node
 
 BOTH = (INTEL, MADE_UP)
 

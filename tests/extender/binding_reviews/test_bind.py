@@ -12,6 +12,7 @@ from gas.extender.admission.review import ALLOWED
 from gas.extender.binding_reviews.reviews import MOST_READS
 from gas.extender.readiness import NotReady
 from gas.objects.stored import Pod
+from tests.background import turns
 from tests.extender.binding import gpu_pod
 from tests.extender.binding_reviews.setting import (
     allowed,
@@ -23,7 +24,6 @@ from tests.extender.binding_reviews.setting import (
     reviewed,
 )
 from tests.extender.decider import booked_cards
-from tests.extender.eventually import turns
 
 GIVEN_A_MOMENT_AGO = (
     "pod default/pod was given cards on node n1 a moment ago, and that binding may still come; try again in a moment"

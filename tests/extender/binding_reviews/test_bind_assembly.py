@@ -13,10 +13,10 @@ from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import PODS
 from sandbox.api.routes import Access
 from sandbox.api.server import ApiServer
+from tests.background import eventually
 from tests.builders import container, pod_json
 from tests.extender.assembled import add_node, add_pod, extender, pod_now, state
 from tests.extender.binding_reviews.setting import binding, patched, review_of
-from tests.extender.eventually import eventually
 
 PORT = "--admission-port=1"
 """The assembly opens no port; the flag switches the reviews on."""

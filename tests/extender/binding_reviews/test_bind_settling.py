@@ -10,6 +10,7 @@ import pytest
 from gas.cluster.errors import ApiRefused, ApiUnavailable
 from gas.extender.late_bindings import LATEST_WRITE
 from gas.objects.stored import Pod
+from tests.background import turns
 from tests.extender.binding import HeldBindings, gpu_pod
 from tests.extender.binding_reviews.setting import (
     ReviewingDecider,
@@ -23,7 +24,6 @@ from tests.extender.binding_reviews.setting import (
 )
 from tests.extender.cluster import Outcome
 from tests.extender.decider import booked_cards
-from tests.extender.eventually import turns
 
 # Reviews without a binding
 

@@ -17,8 +17,8 @@ from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import PODS
 from sandbox.api.routes import Access
 from sandbox.api.server import ApiServer
+from tests.background import eventually
 from tests.extender.assembled import add_node, add_pod, bind, extender, pod_now, state
-from tests.extender.eventually import eventually
 
 ELECTED = ("--leader-elect", "--lease-namespace=default")
 

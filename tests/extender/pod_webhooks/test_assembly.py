@@ -19,10 +19,10 @@ from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import NODES
 from sandbox.api.routes import Access
 from sandbox.api.server import ApiServer
+from tests.background import eventually
 from tests.builders import container, pod_json
 from tests.extender.admission.reviews import review
 from tests.extender.assembled import add_node, extender
-from tests.extender.eventually import eventually
 
 PORT = "--admission-port=1"
 """The assembly opens no port; the flag switches the webhooks on."""

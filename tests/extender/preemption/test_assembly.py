@@ -13,9 +13,9 @@ from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import DISRUPTION_BUDGETS, NODES, PODS
 from sandbox.api.routes import Access, forbidden
 from sandbox.api.server import ApiServer
+from tests.background import eventually
 from tests.builders import node_json
 from tests.extender.assembled import add_pod, bind, extender, passing
-from tests.extender.eventually import eventually
 
 
 def nominate(server: ApiServer, name: str, node: str) -> None:

@@ -11,8 +11,8 @@ import pytest
 from gas.ledger.ledger import State
 from sandbox.api.kinds import NODES
 from sandbox.api.server import ApiServer
+from tests.background import eventually
 from tests.extender.assembled import add_node, add_pod, bind, extender, passing, remove_pod, state
-from tests.extender.eventually import eventually
 
 WAKING = "gas-released"
 

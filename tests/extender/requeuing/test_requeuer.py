@@ -18,9 +18,9 @@ from gas.extender.requeuing.requeuer import Requeuer
 from gas.extender.wire import FilterArgs
 from gas.values.errors import GasError
 from gas.values.timing import Timing
+from tests.background import eventually, in_background, turns
 from tests.builders import container, node, pod
 from tests.extender.decider import OPTIONS
-from tests.extender.eventually import beside, eventually, turns
 
 NEVER = 3600.0
 
@@ -73,7 +73,7 @@ class Requeuing:
 
 async def test_a_release_patches_its_node() -> None:
     requeuing = Requeuing()
-    async with beside(requeuing.requeuer.run()):
+    async with in_background(requeuing.requeuer.run()):
         requeuing.requeuer.cards_freed("n1")
         await eventually(lambda: requeuing.patches() == 1)
         await turns()
@@ -107,7 +107,7 @@ async def test_the_refused_pods_that_are_requeued(
 ) -> None:
     requeuing = Requeuing(now=now)
     prepare(requeuing)
-    async with beside(requeuing.requeuer.run()):
+    async with in_background(requeuing.requeuer.run()):
         await turns()
         assert not requeuing.patched, "nothing was freed yet"
         requeuing.requeuer.cards_freed("n1")
@@ -118,7 +118,7 @@ async def test_the_refused_pods_that_are_requeued(
 async def test_when_no_refused_pod_waits_nothing_is_patched() -> None:
     requeuing = Requeuing()
     requeuing.decider.refusals.drop("u1")
-    async with beside(requeuing.requeuer.run()):
+    async with in_background(requeuing.requeuer.run()):
         requeuing.requeuer.cards_freed("n1")
         await turns()
         requeuing.refuse_a_pod()
@@ -135,7 +135,7 @@ async def test_cards_that_become_free_during_a_filter_requeue_its_pod() -> None:
         requeuing.decider.nodes.changed(node(name, cards=cards, i915=cards))
     args = FilterArgs(pod=pod(container(i915=9), uid="u1"), node_names=names, nodes=None)
     asked = requeuing.decider.filter(args, now=0.0)
-    async with beside(requeuing.requeuer.run()):
+    async with in_background(requeuing.requeuer.run()):
         next(asked)
         requeuing.requeuer.cards_freed("n1")
         await eventually(lambda: requeuing.patched)
@@ -153,7 +153,7 @@ async def test_a_replica_that_does_not_decide_patches_nothing_and_requeues_all_p
     requeuing.decider.refusals.drop("u1")
     requeuing.decider.nodes.changed(node("n1"))
     requeuing.acts = False
-    async with beside(requeuing.requeuer.run()):
+    async with in_background(requeuing.requeuer.run()):
         requeuing.requeuer.cards_freed("n1")
         await turns()
         assert not requeuing.patched
@@ -164,7 +164,7 @@ async def test_a_replica_that_does_not_decide_patches_nothing_and_requeues_all_p
 
 async def test_many_releases_are_one_patch() -> None:
     requeuing = Requeuing(pause=NEVER)
-    async with beside(requeuing.requeuer.run()):
+    async with in_background(requeuing.requeuer.run()):
         for number in range(100):
             requeuing.requeuer._freed.add(f"n{number}")
         await eventually(lambda: requeuing.patches() == 1)
@@ -176,7 +176,7 @@ async def test_many_releases_are_one_patch() -> None:
 async def test_a_release_during_a_patch_is_not_lost() -> None:
     requeuing = Requeuing()
     requeuing.go.clear()
-    async with beside(requeuing.requeuer.run()):
+    async with in_background(requeuing.requeuer.run()):
         requeuing.requeuer.cards_freed("n1")
         await eventually(lambda: requeuing.patched == ["n1"])
         requeuing.requeuer.cards_freed("n1")
@@ -196,7 +196,7 @@ async def test_a_release_during_a_patch_is_not_lost() -> None:
 async def test_when_one_node_cannot_be_patched_the_next_one_is(outcome: bool | GasError) -> None:
     requeuing = Requeuing()
     requeuing.outcomes = {"n2": outcome}
-    async with beside(requeuing.requeuer.run()):
+    async with in_background(requeuing.requeuer.run()):
         requeuing.requeuer.cards_freed("n1")
         requeuing.requeuer.cards_freed("n2")
         await eventually(lambda: requeuing.patches() == 1)
@@ -206,7 +206,7 @@ async def test_when_one_node_cannot_be_patched_the_next_one_is(outcome: bool | G
 async def test_when_all_nodes_are_gone_the_patch_is_given_up() -> None:
     requeuing = Requeuing()
     requeuing.outcomes = {"n1": False}
-    async with beside(requeuing.requeuer.run()):
+    async with in_background(requeuing.requeuer.run()):
         requeuing.requeuer.cards_freed("n1")
         await eventually(lambda: requeuing.patched)
         await turns()
@@ -218,7 +218,7 @@ async def test_when_all_nodes_are_gone_the_patch_is_given_up() -> None:
 async def test_while_the_api_server_is_away_the_patch_is_tried_again() -> None:
     requeuing = Requeuing(pause=NEVER)
     requeuing.outcomes = {"n1": ApiUnavailable("away"), "n2": ApiUnavailable("away")}
-    async with beside(requeuing.requeuer.run()):
+    async with in_background(requeuing.requeuer.run()):
         requeuing.requeuer.cards_freed("n1")
         requeuing.requeuer.cards_freed("n2")
         await eventually(lambda: len(requeuing.patched) > 3)
@@ -230,7 +230,7 @@ async def test_while_the_api_server_is_away_the_patch_is_tried_again() -> None:
 async def test_while_the_api_server_is_away_there_is_a_pause_between_tries() -> None:
     requeuing = Requeuing(retry_pause=NEVER)
     requeuing.outcomes = {"n1": ApiUnavailable("away")}
-    async with beside(requeuing.requeuer.run()):
+    async with in_background(requeuing.requeuer.run()):
         requeuing.requeuer.cards_freed("n1")
         await eventually(lambda: requeuing.patched)
         requeuing.requeuer.cards_freed("n1")

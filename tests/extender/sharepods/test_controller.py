@@ -30,10 +30,10 @@ from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import PODS, SHAREPODS, Kind
 from sandbox.api.patches import merge_patched
 from sandbox.api.server import ApiServer
+from tests.background import soon
 from tests.builders import pod_json
 from tests.cluster.scripted_server import write_kubeconfig
 from tests.kubeshare_words import GIB, GPUID, of_the_original, share, with_card
-from tests.plugin.node_of_sandbox import soon
 
 MERGE = "application/merge-patch+json"
 WANTED = share("0.5", "1.0", str(GIB))

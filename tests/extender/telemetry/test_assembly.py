@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from sandbox.api.server import ApiServer
+from tests.background import eventually
 from tests.extender.assembled import add_node, add_pod, extender, pod_now
-from tests.extender.eventually import eventually
 
 
 async def test_pods_of_a_descheduled_card_are_labelled(server: ApiServer, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from gas.extender.telemetry.descheduler import Descheduler
 from gas.extender.telemetry.part import DESCHEDULE_PATCHES
 from gas.objects.stored import Node, Pod
 from gas.values.errors import GasError
+from tests.background import eventually, in_background, turns
 from tests.builders import container, node_json, pod
 from tests.extender.decider import OPTIONS
-from tests.extender.eventually import beside, eventually, turns
 
 LABEL = "gpu.aware.scheduling/deschedule-pod"
 MARK = "gas-deschedule-label"
@@ -124,7 +124,7 @@ async def test_the_label_is_set_on_pods_of_the_card_and_removed_with_the_nodes_l
     ground.runs("a", "card0")
     ground.runs("b", "card1")
     ground.runs("c", "card0", "card1")
-    async with beside(ground.descheduler.run()):
+    async with in_background(ground.descheduler.run()):
         await turns()
         assert not ground.patches
         ground.node(CARD0)
@@ -141,7 +141,7 @@ async def test_the_label_is_set_on_pods_of_the_card_and_removed_with_the_nodes_l
 async def test_pods_that_start_later_get_the_label_too() -> None:
     ground = Descheduling()
     ground.node(CARD0)
-    async with beside(ground.descheduler.run()):
+    async with in_background(ground.descheduler.run()):
         await turns()
         ground.runs("late", "card0")
         await eventually(lambda: ground.labelled() == {"late"})
@@ -153,7 +153,7 @@ async def test_a_label_that_a_user_set_is_neither_removed_nor_taken_over(value: 
     ground = Descheduling()
     ground.node()
     ground.runs("a", "card0")
-    async with beside(ground.descheduler.run()):
+    async with in_background(ground.descheduler.run()):
         ground.labels["a"] = {LABEL: value}
         ground.show("a")
         await turns()
@@ -170,7 +170,7 @@ async def test_a_change_that_the_watch_has_not_shown_yet_is_not_patched_again() 
     ground.node(CARD0)
     ground.runs("a", "card0")
     ground.is_late = True
-    async with beside(ground.descheduler.run()):
+    async with in_background(ground.descheduler.run()):
         await eventually(lambda: ground.labelled() == {"a"})
         ground.descheduler.node_changed("n1")
         await turns()
@@ -187,7 +187,7 @@ async def test_our_label_that_a_user_removed_is_set_again_while_it_is_wanted() -
     ground = Descheduling()
     ground.node(CARD0)
     ground.runs("a", "card0")
-    async with beside(ground.descheduler.run()):
+    async with in_background(ground.descheduler.run()):
         await eventually(lambda: ground.labelled() == {"a"})
         ground.labels["a"] = {}
         ground.show("a")
@@ -225,7 +225,7 @@ async def test_a_node_without_cards_in_its_capacity_does_not_count() -> None:
     ground.node(CARD0, with_capacity=False)
     ground.runs("a", "card0")
     assert ground.descheduler.wanted("n1") == set()
-    async with beside(ground.descheduler.run()):
+    async with in_background(ground.descheduler.run()):
         await turns()
         assert not ground.patches
         ground.node(CARD0)
@@ -238,7 +238,7 @@ async def test_a_failed_patch_is_tried_again(error: GasError) -> None:
     ground.fails = error
     ground.node(CARD0)
     ground.runs("a", "card0")
-    async with beside(ground.descheduler.run()):
+    async with in_background(ground.descheduler.run()):
         await eventually(lambda: len(ground.patches) > 2)
         ground.fails = None
         await eventually(lambda: ground.labelled() == {"a"})
@@ -251,7 +251,7 @@ async def test_a_pod_that_is_gone_is_forgotten() -> None:
     ground.node(CARD0)
     ground.runs("a", "card0")
     ground.runs("b", "card0")
-    async with beside(ground.descheduler.run()):
+    async with in_background(ground.descheduler.run()):
         await eventually(lambda: ground.labelled() == {"b"})
         await turns()
     assert sum(name == "a" for name, _, _ in ground.patches) <= 2
@@ -263,7 +263,7 @@ async def test_a_replica_that_does_not_decide_patches_nothing_until_it_does() ->
     ground.acts = False
     ground.node(CARD0)
     ground.runs("a", "card0")
-    async with beside(ground.descheduler.run()):
+    async with in_background(ground.descheduler.run()):
         await turns()
         assert not ground.patches
         ground.acts = True
@@ -276,7 +276,7 @@ async def test_after_a_restart_our_label_is_kept_only_while_it_is_wanted() -> No
     ground.marks["a"] = {MARK: "gpu"}
     ground.runs("a", "card0")
     ground.node(CARD0)
-    async with beside(ground.descheduler.run()):
+    async with in_background(ground.descheduler.run()):
         await turns()
         assert not ground.patches
         ground.node()

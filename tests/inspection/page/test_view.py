@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from gas.cluster.connection import ApiServer as Connection
-from gas.cluster.connection import connect
 from gas.inspection.page import view as views
 from gas.inspection.page.view import MOST_NOTES, NotRead, View
-from tests.doctor.sandbox_cluster import Beside, doctor_server, write_kubeconfig
+from tests.background import eventually, in_background
+from tests.cluster.scripted_server import connected
+from tests.doctor.sandbox_cluster import Beside, doctor_server
 from tests.inspection.example_cluster import (
     EXAMPLE_USE,
     GB,
@@ -27,32 +24,6 @@ from tests.inspection.example_cluster import (
     use_path,
     with_real_uids,
 )
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not is_so():  # noqa: ASYNC110 -- what is waited for has no event
-            await asyncio.sleep(0.02)
-
-
-@asynccontextmanager
-async def connected(directory: Path, url: str) -> AsyncIterator[Connection]:
-    kubeconfig = write_kubeconfig(directory / "kubeconfig", url)
-    api = await connect(str(kubeconfig), explicit=True)
-    try:
-        yield api
-    finally:
-        await api.close()
-
-
-@asynccontextmanager
-async def running_view(view: View) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(view.run())
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +40,7 @@ def shown(view: View) -> dict[str, list[list[object]]]:
 async def test_the_map_follows_bookings_and_measured_use(tmp_path: Path) -> None:
     beside = Beside()
     server = doctor_server(beside)
-    async with server, connected(tmp_path, server.url) as api:
+    async with server, connected(server.url, tmp_path, token="admin") as api:
         fill(server, example_nodes(), example_pods())
         uses = with_real_uids(server, EXAMPLE_USE)
         beside.objects.update(uses)
@@ -77,22 +48,22 @@ async def test_the_map_follows_bookings_and_measured_use(tmp_path: Path) -> None
         with pytest.raises(NotRead, match="the cluster is being read"):
             view.whole()
         assert view.state()["trouble"] == "the cluster is being read"
-        async with running_view(view):
-            await until(lambda: view.state()["trouble"] == "" and "gpu-1" in shown(view))
-            await until(lambda: shown(view)["gpu-1"][0][4] != -1)
+        async with in_background(view.run()):
+            await eventually(lambda: view.state()["trouble"] == "" and "gpu-1" in shown(view))
+            await eventually(lambda: shown(view)["gpu-1"][0][4] != -1)
             create_pod(server, running("new", "gpu-10", "card1", i915=1, memory_max=2 * GB))
-            await until(lambda: shown(view)["gpu-10"][1][3] == 1)
+            await eventually(lambda: shown(view)["gpu-10"][1][3] == 1)
             beside.objects[use_path("gpu-1")] = {"trouble": None, "pods": []}
-            await until(lambda: shown(view)["gpu-1"][0][4] == -1)
+            await eventually(lambda: shown(view)["gpu-1"][0][4] == -1)
             assert (await view.decisions())["notes"] == ["the last decisions are not shown"]
             assert view.node("gpu-2")["ready"] is True
 
 
 async def test_a_page_that_starts_before_the_api_server_shows_why_until_it_is_there(tmp_path: Path) -> None:
-    async with connected(tmp_path, "http://127.0.0.1:1") as api:
+    async with connected("http://127.0.0.1:1", tmp_path) as api:
         view = View(api, no_decisions)
-        async with running_view(view) as task:
-            await until(lambda: "cannot connect to the API server" in str(view.state()["trouble"]))
+        async with in_background(view.run()) as (task,):
+            await eventually(lambda: "cannot connect to the API server" in str(view.state()["trouble"]))
             with pytest.raises(NotRead, match="cannot connect to the API server"):
                 view.whole()
             assert not task.done()
@@ -103,14 +74,14 @@ async def test_a_failure_of_the_page_itself_does_not_end_it(tmp_path: Path, monk
         raise RuntimeError("a bug")
 
     server = doctor_server(Beside())
-    async with server, connected(tmp_path, server.url) as api:
+    async with server, connected(server.url, tmp_path, token="admin") as api:
         fill(server, example_nodes(), example_pods())
         view = View(api, no_decisions)
-        async with running_view(view):
+        async with in_background(view.run()):
             with monkeypatch.context() as patched:
                 patched.setattr(views, "Board", fail)
-                await until(lambda: view.state()["trouble"] == "the page has failed: RuntimeError")
-            await until(lambda: view.state()["trouble"] == "" and "gpu-1" in shown(view))
+                await eventually(lambda: view.state()["trouble"] == "the page has failed: RuntimeError")
+            await eventually(lambda: view.state()["trouble"] == "" and "gpu-1" in shown(view))
 
 
 async def test_many_reasons_why_use_is_unknown_are_cut_short(tmp_path: Path) -> None:
@@ -118,12 +89,12 @@ async def test_many_reasons_why_use_is_unknown_are_cut_short(tmp_path: Path) -> 
     for name in ("gpu-1", "gpu-2", "gpu-10"):
         beside.objects[use_path(name)] = {"trouble": f"the trouble of {name}", "pods": []}
     server = doctor_server(beside)
-    async with server, connected(tmp_path, server.url) as api:
+    async with server, connected(server.url, tmp_path, token="admin") as api:
         pods = [each for each in example_pods() if "extender" not in each["metadata"]["name"]]
         fill(server, example_nodes(), pods)
         view = View(api, no_decisions)
-        async with running_view(view):
-            await until(lambda: len(view.state()["notes"]) > 1)  # type: ignore[arg-type]
+        async with in_background(view.run()):
+            await eventually(lambda: len(view.state()["notes"]) > 1)  # type: ignore[arg-type]
             notes = view.state()["notes"]
             assert isinstance(notes, list)
             assert notes[0] == "no extender was found in a pod; its default flags are assumed"

@@ -19,7 +19,7 @@ from sandbox.hardware.fake_sysfs import (
     remove_gpu,
     write_tree,
 )
-from tests.cluster.scripted_server import until
+from tests.background import eventually
 from tests.plugin.gpus import gpu, read_gpus, scan
 
 PATIENCE = 20
@@ -81,7 +81,7 @@ async def test_it_scans_at_each_interval() -> None:
     assert INTERVAL == 5
     scanner = Scanner(lambda: scan(gpu(0)), Scans(), interval=0.001)
     running = asyncio.create_task(scanner.run())
-    await until(lambda: scanner.finished > 3)
+    await eventually(lambda: scanner.finished > 3)
     running.cancel()
 
 
@@ -120,7 +120,7 @@ async def test_a_card_that_does_not_respond_stops_neither_the_loop_nor_readers()
     scanner = Scanner(read, seen, slow=0.01)
     await scanner.scan_once()
     looking = asyncio.create_task(scanner.scan_once())
-    await until(lambda: scanner.stuck)
+    await eventually(lambda: scanner.stuck)
     stuck = scanner.stuck
     assert stuck == "scanning the cards of this node has taken over 0.01 s; a card does not respond"
     assert seen.scans == [scan(gpu(0))]
@@ -143,12 +143,12 @@ async def test_a_scanner_can_be_stopped_while_a_card_does_not_respond() -> None:
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: errors.append(context))
     before = set(threading.enumerate())
     running = asyncio.create_task(Scanner(read, seen).run())
-    await until(started.is_set)
+    await eventually(started.is_set)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
     answer.set()
-    await until(lambda: not any(thread.name == "sysfs" for thread in set(threading.enumerate()) - before))
+    await eventually(lambda: not any(thread.name == "sysfs" for thread in set(threading.enumerate()) - before))
     await asyncio.sleep(0)
     assert seen.scans == errors == []
 

@@ -20,7 +20,8 @@ from gas.plugin.kubelet.device_server import BETWEEN_CALLS, Allocate, CallTracke
 from gas.plugin.kubelet.plugin_socket import is_served
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import DevicePluginStub
-from tests.plugin.scripted_kubelet import PATIENCE, connect, devices_of, eventually, next_of
+from tests.background import PATIENCE, eventually
+from tests.plugin.scripted_kubelet import connect, devices_of, next_of
 
 HEALTHY = (Device(id="card0-0", healthy=True), Device(id="card1-0", healthy=True))
 PLAIN = Allocation(device_nodes=(DeviceNode("/dev/dri/card0", "/dev/dri/card0"),))

@@ -19,8 +19,8 @@ from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import (
     add_PodResourcesListerServicer_to_server,
 )
 from gas.vocabularies.known import DEFAULT
+from tests.background import PATIENCE
 from tests.plugin.pods_for_plugin import I915
-from tests.plugin.scripted_kubelet import PATIENCE
 
 Context: TypeAlias = aio.ServicerContext[Any, Any]
 

@@ -15,7 +15,8 @@ from gas.plugin.kubelet.device_server import DeviceServer
 from gas.plugin.kubelet.plugin_socket import FileIdentity
 from gas.plugin.kubelet.registration import Registration, State, Times
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
-from tests.plugin.scripted_kubelet import ScriptedKubelet, devices_of, eventually
+from tests.background import eventually, in_background
+from tests.plugin.scripted_kubelet import ScriptedKubelet, devices_of
 
 I915 = "gpu.intel.com/i915"
 CARDS = (Device(id="card0-0", healthy=True), Device(id="card1-0", healthy=True))
@@ -60,12 +61,8 @@ def plugin(directory: Path, *devices: Device, times: Times = QUICK, books: Books
 
 @asynccontextmanager
 async def running(registration: Registration) -> AsyncIterator[Registration]:
-    task = asyncio.create_task(registration.run())
-    try:
+    async with in_background(registration.run()):
         yield registration
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def names_in(directory: Path) -> set[str]:

@@ -9,11 +9,11 @@ from gas.plugin.flags import parse_flags
 from gas.plugin.limits.memory_limits import MemoryLimits
 from gas.plugin.limits.part import MEMORY_LIMITS, LimitFlags
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from tests.background import eventually
 from tests.builders import container, pod_json
 from tests.plugin.limits.kernel import MIB, Kernel, region
 from tests.plugin.node_of_sandbox import NODE, sandbox_node
 from tests.plugin.pods_for_plugin import decided
-from tests.plugin.scripted_kubelet import eventually
 
 FLEX = fake_gpus(FLEX_170, 2)
 CAPACITY = {region(gpu.pci_address): 16 * 2**30 for gpu in FLEX}

@@ -18,10 +18,10 @@ from gas.plugin.limits.memory_limits import LimitTimes, MemoryLimits, wanted_lim
 from gas.plugin.matching.gpu_pods import GpuPod
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
+from tests.background import eventually
 from tests.builders import container
 from tests.plugin.limits.kernel import CARD0, CARD1, MIB, Kernel, region
 from tests.plugin.pods_for_plugin import STATIC_HASH, XE, decided, ids, mirror_of, pod_uid, seen
-from tests.plugin.scripted_kubelet import eventually
 
 GPUS = (
     CardFacts(card=Card(0), driver="xe", device_id="0xe20b", pci_address=CARD0, memory=1000 * MIB),

@@ -14,11 +14,11 @@ from gas.plugin.matching.gpu_pods import GpuPods
 from gas.plugin.matching.matcher import Match, Matcher
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.vocabularies.known import DEFAULT
+from tests.background import PATIENCE
 from tests.builders import container
 from tests.listed import list_all
 from tests.plugin.called_by_hand import Kubelet
 from tests.plugin.pods_for_plugin import I915, decided, node_pod, slots
-from tests.plugin.scripted_kubelet import PATIENCE
 
 ONE = container("c", i915=1)
 A = node_pod(ONE, name="a", annotations=decided("card2", ts=1))

@@ -11,8 +11,8 @@ from gas.plugin.nfd.nfd_file import feature_text
 from gas.plugin.nfd.part import NFD, NfdFlags
 from gas.plugin.published_file import FileFault
 from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, FakeGpu, fake_gpus
+from tests.background import eventually
 from tests.plugin.node_of_sandbox import sandbox_node
-from tests.plugin.scripted_kubelet import eventually
 
 FLEX = fake_gpus(FLEX_170, 4)
 GPU = "gpu.intel.com/"

@@ -25,12 +25,13 @@ from gas.vocabularies.pod_checks import PodChecks
 from gas.vocabularies.protocol import NeedOptions, Vocabulary
 from gas.vocabularies.selection import parse_vocabularies
 from sandbox.hardware.fake_sysfs import FLEX_170, FakeGpu, fake_gpus
+from tests.background import soon
 from tests.builders import container, pod_json, requesting
 from tests.deploy.manifests import arguments
 from tests.kubeshare_words import share
 from tests.other_words import GPU_COUNT, GPU_MEM, MIB, NVIDIA, asking, sharing
 from tests.plugin.extender_of_sandbox import running_extender, schedule
-from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node, soon
+from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node
 from tests.plugin.nvml.nvml_double import GIB, LOST, FakeNvml, instance, nvml_card, uuid
 from tests.plugin.pods_for_plugin import container_id, decided
 from tests.plugin.usage.processes import Processes

@@ -6,8 +6,8 @@ import asyncio
 import gc
 import itertools
 import weakref
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 
@@ -30,12 +30,12 @@ from gas.values.errors import GasError
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.intel.vocabulary import INTEL
 from gas.vocabularies.known import DEFAULT
+from tests.background import eventually, in_background
 from tests.builders import container
 from tests.listed import list_all
 from tests.made_up import ASSIGNED, MADE_UP, SLICE
 from tests.plugin.gpus import gpu
 from tests.plugin.pods_for_plugin import I915, decided, ids, node_pod, slots
-from tests.plugin.scripted_kubelet import eventually
 
 ONE = container("c", i915=1)
 A = node_pod(ONE, name="a", started=True, annotations=decided("card0"))
@@ -116,15 +116,8 @@ class Node(Events):
         env = {"ZE_AFFINITY_MASK": mask}
         self.environments.add(I915, IssuedEnvironment(ids(id_), [gpu(0, tiles=2)], env, at=self.now))
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.writer.run())
-        try:
-            yield
-            assert not task.done()
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+    def running(self) -> AbstractAsyncContextManager[object]:
+        return in_background(self.writer.run())
 
 
 async def test_a_difference_is_reported_and_written_on_its_pod_alone() -> None:

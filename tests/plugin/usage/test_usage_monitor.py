@@ -19,9 +19,9 @@ from gas.plugin.usage.process_walk import ProcessWalker, Walk
 from gas.plugin.usage.usage_monitor import OUTDATED, REPORT_AGAIN, UsageMonitor, usage_json, usage_samples
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
+from tests.background import eventually
 from tests.builders import container
 from tests.plugin.pods_for_plugin import STATIC_HASH, decided, mirror_of, pod_uid, seen
-from tests.plugin.scripted_kubelet import eventually
 from tests.plugin.usage.processes import CARD0, CARD1, MIB, Processes, xe
 
 GPUS = (

@@ -10,10 +10,10 @@ from gas.plugin.flags import parse_flags
 from gas.plugin.usage.part import USAGE, UsageFlags
 from gas.plugin.usage.usage_monitor import UsageMonitor
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from tests.background import eventually
 from tests.builders import container, pod_json
 from tests.plugin.node_of_sandbox import sandbox_node
 from tests.plugin.pods_for_plugin import container_id, decided
-from tests.plugin.scripted_kubelet import eventually
 from tests.plugin.usage.processes import MIB, Processes, xe
 
 FLEX = fake_gpus(FLEX_170, 2)

@@ -10,9 +10,10 @@ from gas.vocabularies.aliyun.vocabulary import aliyun
 from gas.vocabularies.intel.vocabulary import INTEL
 from gas.vocabularies.selection import parse_vocabularies
 from sandbox.hardware.fake_sysfs import FLEX_170, FakeGpu, fake_gpus
+from tests.background import soon
 from tests.builders import pod_json
 from tests.other_words import GPU_COUNT, GPU_MEM, MIB, asking
-from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node, soon
+from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node
 from tests.plugin.pods_for_plugin import decided
 
 BOTH = parse_vocabularies("intel,aliyun")

@@ -10,10 +10,11 @@ from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.protocol import DeviceOptions
 from gas.vocabularies.selection import parse_vocabularies
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from tests.background import soon
 from tests.builders import pod_json
 from tests.other_words import sharing
 from tests.plugin.gpus import gpu
-from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node, soon
+from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node
 
 BOTH = parse_vocabularies("intel,koordinator")
 ALONE = Vocabularies(parse_vocabularies("koordinator"))

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from gas.vocabularies.selection import parse_vocabularies
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from tests.background import soon
 from tests.kubeshare_words import GIB, VGPU, share, sharing, with_card
-from tests.plugin.node_of_sandbox import sandbox_node, soon
+from tests.plugin.node_of_sandbox import sandbox_node
 from tests.plugin.pods_for_plugin import decided
 
 BOTH = parse_vocabularies("intel,kubeshare")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from gas.vocabularies.selection import parse_vocabularies
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from tests.background import soon
 from tests.builders import container, pod_json
 from tests.kubelet_behaviour.plugin import Plugin
 from tests.other_words import NVIDIA, asking
 from tests.plugin.extender_of_sandbox import running_extender, schedule
-from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node, soon
+from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node
 
 BOTH = parse_vocabularies("intel,vendor")
 
