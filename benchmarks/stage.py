@@ -14,6 +14,7 @@ from benchmarks.clusters import Size
 from benchmarks.drivers import Driver, Pair, client_context
 from benchmarks.extenders import BareExtender, our_extender
 from sandbox.certificates import Authority
+from sandbox.programs import write_kubeconfig
 from tests.e2e.extender import Extender
 from tests.e2e.ports import free_port
 from tests.e2e.programs import Program
@@ -30,7 +31,7 @@ class Stage:
         command += [f"--nodes={size.nodes}", f"--pods={size.pods}", *(["--use"] if use else [])]
         self._feed = Program("feed", command, log=directory / "feed.log")
         self.kubeconfig = directory / "kubeconfig"
-        self.kubeconfig.write_text(kubeconfig_text(f"http://127.0.0.1:{self._port}"))
+        write_kubeconfig(self.kubeconfig, f"http://127.0.0.1:{self._port}")
         self._bare = BareExtender(directory, self._authority, kubeconfig=self.kubeconfig)
         self.ours: Extender = our_extender(directory, self._authority, self.kubeconfig, *flags)
         self.bare = self._bare.program
@@ -86,16 +87,3 @@ def stage(size: Size, *flags: str, with_bare: bool = True, use: bool = False) ->
             yield running
         finally:
             running.stop()
-
-
-def kubeconfig_text(url: str) -> str:
-    """Return a kubeconfig for an API server without credentials."""
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "made-up",
-        "clusters": [{"name": "made-up", "cluster": {"server": url}}],
-        "users": [{"name": "anyone", "user": {}}],
-        "contexts": [{"name": "made-up", "context": {"cluster": "made-up", "user": "anyone"}}],
-    }
-    return json.dumps(content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import re
@@ -139,7 +140,7 @@ async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) 
     authority = Authority(directory)
     server, client = authority.server(), authority.client()
     own = {
-        "kubeConfig": write_kubeconfig(directory, api_url),
+        "kubeConfig": write_kubeconfig(directory / "kubeconfig", api_url),
         "cert": server.certificate,
         "key": server.key,
         "cacert": authority.certificate,
@@ -199,16 +200,24 @@ async def running_page(
         yield f"http://127.0.0.1:{port}/", page
 
 
-def write_kubeconfig(directory: Path, api_url: str) -> Path:
-    """Write a kubeconfig without credentials, which the sandbox does not ask for."""
-    file = directory / "kubeconfig"
+def write_kubeconfig(file: Path, url: str, *, ca: Path | bytes | None = None, **user: object) -> Path:
+    """Write a kubeconfig with one context; without a ``user`` it has no credentials, as the sandbox asks for none.
+
+    ca  file of the authority that signs for the server, or its content, which the kubeconfig then holds
+    """
+    cluster: dict[str, str] = {"server": url}
+    if isinstance(ca, Path):
+        cluster["certificate-authority"] = str(ca)
+    elif ca is not None:
+        cluster["certificate-authority-data"] = base64.b64encode(ca).decode()
     content = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "sandbox",
-        "clusters": [{"name": "sandbox", "cluster": {"server": api_url}}],
-        "users": [{"name": "sandbox", "user": {}}],
+        "clusters": [{"name": "sandbox", "cluster": cluster}],
+        "users": [{"name": "sandbox", "user": user}],
         "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox", "user": "sandbox"}}],
     }
-    file.write_text(json.dumps(content), encoding="utf-8")
+    file.touch(mode=0o600)
+    file.write_text(json.dumps(content, indent=1), encoding="utf-8")
     return file

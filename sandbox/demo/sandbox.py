@@ -183,7 +183,7 @@ async def running_sandbox(
                 connected(extender.address) as extender_client,
                 asyncio.TaskGroup() as tasks,
             ):
-                kubeconfig = write_kubeconfig(directory, server.url)
+                kubeconfig = write_kubeconfig(directory / "kubeconfig", server.url)
                 sandbox = Sandbox(server.api, extender, kubeconfig, output)
                 running: list[asyncio.Task[Any]] = [tasks.create_task(extender.child.until_it_ends())]
                 for number, (node, cards) in enumerate((hardware or {}).items()):

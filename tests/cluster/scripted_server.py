@@ -14,6 +14,7 @@ from typing import Self
 from urllib.parse import parse_qsl, urlsplit
 
 from gas.cluster.connection import ApiServer, connect
+from sandbox.programs import write_kubeconfig
 
 Step = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
@@ -160,24 +161,6 @@ async def _read_request(reader: asyncio.StreamReader) -> Seen:
     body = await reader.readexactly(int(headers.get("content-length", "0")))
     parts = urlsplit(target)
     return Seen(method, parts.path, dict(parse_qsl(parts.query, keep_blank_values=True)), headers, body)
-
-
-def write_kubeconfig(path: Path, server: str, *, ca: Path | None = None, **user: object) -> Path:
-    """Write a kubeconfig with one context and this user."""
-    cluster = {"server": server} | ({"certificate-authority": str(ca)} if ca else {})
-    path.write_text(
-        json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "current-context": "here",
-                "clusters": [{"name": "here", "cluster": cluster}],
-                "users": [{"name": "me", "user": user}],
-                "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
-            }
-        )
-    )
-    return path
 
 
 @asynccontextmanager

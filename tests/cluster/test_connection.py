@@ -11,19 +11,10 @@ import pytest
 
 from gas.cluster.connection import ApiServer, connect
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden, OutcomeUnknown
+from sandbox.programs import write_kubeconfig
 from tests.background import eventually
 from tests.cluster.certificates import serving_context
-from tests.cluster.scripted_server import (
-    ScriptedServer,
-    Step,
-    answer,
-    connected,
-    hang,
-    hang_up,
-    refuse,
-    stream,
-    write_kubeconfig,
-)
+from tests.cluster.scripted_server import ScriptedServer, Step, answer, connected, hang, hang_up, refuse, stream
 
 
 @asynccontextmanager

@@ -15,9 +15,9 @@ import pytest
 
 from gas.cluster.credentials import Credentials, find_credentials
 from gas.cluster.errors import NoCluster
+from sandbox.programs import write_kubeconfig
 from tests.cluster.certificates import serving_context
 from tests.cluster.moved_clock import Clock
-from tests.cluster.scripted_server import write_kubeconfig
 
 IN_CLUSTER = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
@@ -169,11 +169,11 @@ def change(**top: object) -> Callable[[dict[str, object]], object]:
 
 
 def cluster(**fields: object) -> Callable[[dict[str, object]], object]:
-    return change(clusters=[{"name": "here", "cluster": fields}])
+    return change(clusters=[{"name": "sandbox", "cluster": fields}])
 
 
 def user(**fields: object) -> Callable[[dict[str, object]], object]:
-    return change(users=[{"name": "me", "user": fields}])
+    return change(users=[{"name": "sandbox", "user": fields}])
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def user(**fields: object) -> Callable[[dict[str, object]], object]:
         pytest.param(change(**{"current-context": ""}), "current context", id="no-current-context"),
         pytest.param(change(**{"current-context": "x"}), "Expected object with name x", id="context-not-there"),
         pytest.param(change(contexts=7), "expected a kubeconfig", id="contexts-no-list"),
-        pytest.param(change(clusters=[]), "Expected object with name here", id="cluster-not-there"),
+        pytest.param(change(clusters=[]), "Expected object with name sandbox", id="cluster-not-there"),
         pytest.param(cluster(), "expected a server such as https://host:6443", id="no-server"),
         pytest.param(cluster(server="6443"), "expected a server such as https://host:6443", id="server-no-url"),
         pytest.param(cluster(server="http://[::1"), "cannot be used", id="server-malformed"),

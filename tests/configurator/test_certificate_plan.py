@@ -18,7 +18,7 @@ from configurator.certificate_plan import serving_names
 from configurator.certificates import Pair, is_signed_by, mint_authority, mint_client, mint_server
 from configurator.errors import BadCertificate, ConfiguratorError
 from configurator.yaml_document import YamlDocument
-from tests.cluster.scripted_server import write_kubeconfig
+from sandbox.programs import write_kubeconfig
 from tests.configurator.control_plane_files import (
     NOW,
     ORIGINAL_WITH_ANOTHER,

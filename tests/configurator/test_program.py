@@ -19,7 +19,7 @@ from configurator.flags import DEFAULT_TEMPLATE
 from configurator.plan import BUILT_IN_TEMPLATE
 from configurator.yaml_document import YamlDocument
 from gas.cluster.errors import ApiUnavailable
-from tests.cluster.scripted_server import write_kubeconfig
+from sandbox.programs import write_kubeconfig
 from tests.configurator.control_plane_files import (
     IN_USE,
     KUBEADM,

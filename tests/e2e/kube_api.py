@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import http.client
 import json
 import ssl
@@ -11,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
+
+from sandbox import programs
 
 Object = dict[str, Any]
 MERGE_PATCH = "application/merge-patch+json"
@@ -146,19 +147,7 @@ def refusal(request: Callable[[], object]) -> str:
 
 def write_kubeconfig(file: Path, api: KubeApi) -> Path:
     """Write the kubeconfig with which a program calls the API as this user. It needs no other file."""
-    authority = base64.b64encode(api.authority.read_bytes()).decode()
-    cluster = {"server": api.url, "certificate-authority-data": authority}
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "e2e",
-        "clusters": [{"name": "e2e", "cluster": cluster}],
-        "users": [{"name": "user", "user": {"token": api.token}}],
-        "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": "user"}}],
-    }
-    file.touch(mode=0o600)
-    file.write_text(json.dumps(content, indent=1))
-    return file
+    return programs.write_kubeconfig(file, api.url, ca=api.authority.read_bytes(), token=api.token)
 
 
 def _message(text: bytes) -> str:

@@ -17,8 +17,8 @@ from gas.extender.command_line import parse_flags
 from gas.extender.metrics import Metrics
 from gas.extender.server import extender_app
 from sandbox.api.server import ApiServer
+from sandbox.programs import write_kubeconfig
 from tests.background import eventually
-from tests.cluster.scripted_server import write_kubeconfig
 from tests.extender.assembled import add_node, add_pod, state
 
 

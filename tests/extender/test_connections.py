@@ -23,8 +23,8 @@ from sandbox.api.kinds import LEASES, NODES, PODS
 from sandbox.api.routes import Access
 from sandbox.api.server import ApiServer
 from sandbox.certificates import Authority
+from sandbox.programs import write_kubeconfig
 from tests.builders import container, node_json, pod_json
-from tests.cluster.scripted_server import write_kubeconfig
 from tests.extender.handshakes import client_context
 
 

@@ -26,8 +26,8 @@ from sandbox.api.server import ApiServer
 from sandbox.hardware.fake_sysfs import FakeGpu, write_tree
 from sandbox.kubelet.containers import ContainerDevices, Containers, KubeletPace
 from sandbox.kubelet.kubelet import Kubelet
+from sandbox.programs import write_kubeconfig
 from tests.background import eventually
-from tests.cluster.scripted_server import write_kubeconfig
 
 NODE = "node-1"
 _PACE = KubeletPace(init=0.1, stop=0.2)

@@ -21,8 +21,8 @@ from gas.plugin.program import uninstall
 from gas.plugin.published_file import FileFault
 from gas.vocabularies.selection import parse_vocabularies
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from sandbox.programs import write_kubeconfig
 from tests.background import eventually, soon
-from tests.cluster.scripted_server import write_kubeconfig
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node
 
 

@@ -25,9 +25,8 @@ from gas.extender.flags import Flags
 from gas.extender.program import run_extender
 from sandbox.api.server import ApiServer
 from sandbox.certificates import Authority
-from sandbox.programs import running_extender
+from sandbox.programs import running_extender, write_kubeconfig
 from tests.builders import container, pod_json
-from tests.cluster.scripted_server import write_kubeconfig
 from tests.e2e.ports import free_port
 from tests.extender.admission.reviews import review_json
 from tests.extender.handshakes import client_context

@@ -30,9 +30,9 @@ from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import PODS, SHAREPODS, Kind
 from sandbox.api.patches import merge_patched
 from sandbox.api.server import ApiServer
+from sandbox.programs import write_kubeconfig
 from tests.background import soon
 from tests.builders import pod_json
-from tests.cluster.scripted_server import write_kubeconfig
 from tests.kubeshare_words import GIB, GPUID, of_the_original, share, with_card
 
 MERGE = "application/merge-patch+json"

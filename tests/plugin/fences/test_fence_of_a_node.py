@@ -11,9 +11,10 @@ from gas.plugin.fences.fence import MalformedFence
 from gas.plugin.flags import parse_flags
 from gas.plugin.nvml.nvml_cards import NvmlCards
 from gas.vocabularies.selection import parse_vocabularies
+from tests.background import soon
 from tests.builders import pod_json
 from tests.other_words import sharing
-from tests.plugin.node_of_sandbox import sandbox_node, soon
+from tests.plugin.node_of_sandbox import sandbox_node
 from tests.plugin.nvml.nvml_double import GIB, FakeNvml, nvml_card, uuid
 from tests.plugin.pods_for_plugin import decided
 
