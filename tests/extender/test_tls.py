@@ -4,7 +4,6 @@ import asyncio
 import os
 import shutil
 import ssl
-from base64 import b64encode
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +18,7 @@ from gas.extender.program import clients
 from gas.extender.tls import CertificateFiles, CertificateFlags, ServingCertificates
 from gas.values.errors import GasError
 from sandbox.certificates import Authority, PemFiles
-from tests.cluster.scripted_server import write_kubeconfig
+from sandbox.programs import write_kubeconfig
 from tests.extender.handshakes import client_context, encrypted, shake_hands, with_dns_names
 
 VERSIONS = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda v: v.name)
@@ -343,11 +342,9 @@ class TestClusterAuthority:
     async def test_without_ca_crt_the_clusters_authority_and_two_names_count(
         self, port: TlsPort, tmp_path: Path, caplog: pytest.LogCaptureFixture, form: str
     ) -> None:
-        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "https://h:6443", ca=port.authority.certificate, token="any")
-        if form == "data":
-            encoded = b64encode(port.authority.certificate.read_bytes()).decode()
-            file = f'"certificate-authority": "{port.authority.certificate}"'
-            kubeconfig.write_text(kubeconfig.read_text().replace(file, f'"certificate-authority-data": "{encoded}"'))
+        authority = port.authority.certificate
+        ca = authority if form == "file" else authority.read_bytes()
+        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "https://h:6443", ca=ca, token="any")
         address = (await find_credentials(str(kubeconfig), explicit=True)).address
         missing = tmp_path / "ca.crt"
         cacert, names = clients(parse_flags([f"--cacert={missing}"]), address.authority)
