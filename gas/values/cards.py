@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from gas.values.errors import GasError, InvalidValue
 
+FIRST_BESIDE_OTHERS = 1000
+"""Number of NVIDIA's first card on a node that also offers other cards. The kernel's numbers are smaller."""
+
 _CARD = re.compile(r"card(0|[1-9][0-9]{0,8})", re.ASCII)
 
 

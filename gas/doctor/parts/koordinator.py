@@ -1,4 +1,4 @@
-"""Check that Koordinator's own programs do not write the resources that gas-plugin writes."""
+"""Check that Koordinator's own programs do not do what gas does."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ from collections.abc import Iterator
 
 from gas.doctor.check import Check
 from gas.doctor.checks.plugins import VOCABULARIES
-from gas.doctor.findings import Finding, problem
+from gas.doctor.findings import Finding, kubectl_pod, problem, warning
 from gas.doctor.gpus import resource_writers
+from gas.doctor.programs import Program, flag_values, image_name, starts
 from gas.doctor.snapshot import Snapshot
 from gas.vocabularies.koordinator.vocabulary import KOORDINATOR
 
 WRITER = "koord"
 """The beginning of the names of Koordinator's field managers."""
+
+
+KOORDLET = Program("koordlet", lambda each: image_name(each) == "koordlet" or starts(each, "koordlet"))
+GATE_FLAGS = ("feature-gates", "runtime-hooks")
+GATES = {"Accelerators": "reports GPUs", "GPUEnvInject": "gives cards to containers"}
+"""Koordlet's feature gates for GPUs, and what it does with them."""
 
 
 def check_writers(snapshot: Snapshot) -> Iterator[Finding]:
@@ -30,4 +37,22 @@ def check_writers(snapshot: Snapshot) -> Iterator[Finding]:
                 )
 
 
-CHECKS = (Check(name=VOCABULARIES, findings=check_writers),)
+def check_koordlet(snapshot: Snapshot) -> Iterator[Finding]:
+    if KOORDINATOR.name not in [each.name for each in snapshot.vocabularies]:
+        return
+    for pod, container in snapshot.running(KOORDLET):
+        values = ",".join(each for flag in GATE_FLAGS for each in flag_values(container, flag)).split(",")
+        for gate, effect in GATES.items():
+            if f"{gate}=true" in values:
+                yield warning(
+                    f"koordlet {effect} as well as gas-plugin",
+                    kubectl_pod(pod, "describe", "pod", note=f"and set {gate}=false in its DaemonSet"),
+                    where=f"pod {pod.key}",
+                    found=f"{gate}=true",
+                )
+
+
+CHECKS = (
+    Check(name=VOCABULARIES, findings=check_writers),
+    Check(name=VOCABULARIES, findings=check_koordlet, programs=(KOORDLET,)),
+)

@@ -36,9 +36,6 @@ from gas.values.quoted import quoted
 
 DRIVER = "nvidia"
 
-FIRST_BESIDE_OTHERS = 1000
-"""Number of NVIDIA's first card on a node that also offers other cards. The kernel's numbers are smaller."""
-
 INSTANCES = 256
 """Where the numbers of instances begin, after those of cards: 128 for each card, and of these 8 for a GPU instance."""
 

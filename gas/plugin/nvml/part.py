@@ -8,6 +8,7 @@ from enum import StrEnum
 from gas.daemon import flag_values as values
 from gas.daemon.flags import PartFlags, flag
 from gas.plugin.part import Choice, Core, Hooks, Part, PodNeeds
+from gas.values.cards import FIRST_BESIDE_OTHERS
 
 SOURCE = Choice("nvml", "NVIDIA's, by the library of their driver")
 
@@ -34,7 +35,7 @@ class NvmlFlags(PartFlags):
 
 
 def _build(core: Core, flags: NvmlFlags) -> Hooks:
-    from gas.plugin.nvml.nvml_cards import FIRST_BESIDE_OTHERS, NvmlCards
+    from gas.plugin.nvml.nvml_cards import NvmlCards
     from gas.plugin.nvml.nvml_library import Nvml
 
     first_number = 0 if core.flags.card_sources == {SOURCE.name} else FIRST_BESIDE_OTHERS

@@ -5,7 +5,7 @@ They hold for pods in Koordinator's own words and for those that ask for whole c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -84,14 +84,18 @@ def company(annotations: Mapping[str, str]) -> Company:
     return EXCLUSIVE if is_exclusive else Company()
 
 
-def partitions(node: Node, problems: list[str]) -> tuple[Partition, ...]:
+def partitions(node: Node, cards: Container[Card], problems: list[str]) -> tuple[Partition, ...]:
     """Return the partitions that a node's annotation states; none, and a problem, if it cannot be read."""
     if not (text := node.annotations.get(names.PARTITIONS)):
         return ()
     try:
         table = msgspec.json.decode(text, type=dict[str, list[_Partition]])
         found = [
-            Partition(frozenset(map(Card, each.minors)), each.allocation_score, _bandwidth(each.ring_bus_bandwidth))
+            Partition(
+                frozenset(names.card_of(minor, cards) for minor in each.minors),
+                each.allocation_score,
+                _bandwidth(each.ring_bus_bandwidth),
+            )
             for of_size in table.values()
             for each in of_size
         ]

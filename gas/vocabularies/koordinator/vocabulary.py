@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -78,12 +78,14 @@ def format_allocated(amounts: Mapping[Card, Amounts], capacity: Mapping[Card, Am
         if has:
             # Rounded up: a part of a card was rounded down to bytes, and must read as the percentage that it was.
             resources[names.full_name(names.MEMORY_RATIO)] = -(-memory * PERCENT // has)
-        devices.append(_Device(int(card), {name: str(amount) for name, amount in resources.items()}))
+        devices.append(
+            _Device(names.minor_of(card), {name: str(amount) for name, amount in resources.items()})
+        )
     return msgspec.json.encode({"gpu": devices}).decode()
 
 
-def parse_allocated(text: str) -> tuple[Card, ...]:
-    """Return the cards that the annotation names. Raises MalformedAnnotation."""
+def parse_allocated(text: str, cards: Container[Card] = ()) -> tuple[Card, ...]:
+    """Return the cards that the annotation names; ``cards`` are those of the node. Raises MalformedAnnotation."""
     if len(text) > LONGEST:
         raise MalformedAnnotation(names.ALLOCATED, f"expected at most {LONGEST} characters, found {len(text)}")
     try:
@@ -95,7 +97,7 @@ def parse_allocated(text: str) -> tuple[Card, ...]:
     minors = [device.minor for device in devices]
     if len(minors) > MOST_RECORDS or len(set(minors)) < len(minors) or any(not 0 <= each < 10**9 for each in minors):
         raise MalformedAnnotation(names.ALLOCATED, f"expected different numbers of cards, found {quoted(text)}")
-    return tuple(Card(minor) for minor in minors)
+    return tuple(names.card_of(minor, cards) for minor in minors)
 
 
 RESOURCES = tuple(map(names.full_name, names.RESOURCES))
@@ -147,7 +149,7 @@ class KoordinatorChoices(ChoiceAnnotations):
     def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
         capacity = node.inventory.capacity if node is not None else {}
         taken = {card: dict(amounts) for card, amounts in footprint(need, choice, capacity).amounts.items()}
-        minors = ",".join(str(int(card)) for card in sorted(taken))
+        minors = ",".join(str(names.minor_of(card)) for card in sorted(taken))
         return {names.ALLOCATED: format_allocated(taken, capacity), names.MINORS: minors}
 
     def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
@@ -156,7 +158,8 @@ class KoordinatorChoices(ChoiceAnnotations):
         The containers are taken to have them one after the other if there are as many as they request, and otherwise
         all.
         """
-        if not (text := pod.annotations.get(names.ALLOCATED)) or not (cards := parse_allocated(text)):
+        capacity = node.inventory.capacity if node is not None else ()
+        if not (text := pod.annotations.get(names.ALLOCATED)) or not (cards := parse_allocated(text, capacity)):
             return None
         following = iter(cards) if need.cards == len(cards) else None
         chosen: list[ContainerChoice] = []
@@ -198,7 +201,7 @@ class KoordinatorNodes:
             capacity = _counted_capacity(allocatable, problems)
         inventory = Inventory(
             capacity=capacity,
-            partitions=hints.partitions(node, problems),
+            partitions=hints.partitions(node, capacity, problems),
             partitioned=node.labels.get(names.PARTITION_POLICY) == "Honor",
         )
         return NodeFacts(inventory=inventory, counted=not recorded, problems=tuple(problems))

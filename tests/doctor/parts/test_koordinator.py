@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gas.objects.stored import DetailedNode
-from tests.doctor.snapshots import NOT_SEEN, extender_pod, findings, plugin_pod, seen_node_json, worst
+from tests.doctor.snapshots import NOT_SEEN, extender_pod, findings, plugin_pod, program_pod, seen_node_json, worst
 
 KOORDINATOR = "--vocabularies=intel,koordinator"
 
@@ -33,3 +33,19 @@ def test_another_writer_of_the_same_resources_is_a_problem(manager: str, resourc
         assert (found[0].where, found[0].found) == ("node gpu-1", f"field manager {manager}")
         assert resource in found[0].message
     assert findings("vocabularies", pods=(extender_pod(), plugin_pod()), nodes=(node,)) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "found"),
+    [
+        (["-feature-gates=AllAlpha=false,Accelerators=true", "--runtime-hooks=GPUEnvInject=true"], 2),
+        (["-feature-gates=Accelerators=false,Other=true"], 0),
+        ([], 0),
+    ],
+)
+def test_a_koordlet_that_still_cares_for_gpus_is_a_warning(args: list[str], found: int) -> None:
+    koordlet = program_pod("koordlet-abcde", "ghcr.io/koordinator-sh/koordlet:v1.6", "/koordlet", *args)
+    pods = (extender_pod(KOORDINATOR), plugin_pod(KOORDINATOR), koordlet)
+    warnings = [each for each in findings("vocabularies", pods=pods, webhooks=NOT_SEEN) if "koordlet" in each.message]
+    assert [each.level.value for each in warnings] == ["warning"] * found
+    assert findings("vocabularies", pods=(extender_pod(), plugin_pod(), koordlet)) == []

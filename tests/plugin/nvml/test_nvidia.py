@@ -16,10 +16,11 @@ from gas.objects.json_patch import applied
 from gas.objects.stored import NewPod
 from gas.plugin.assembly import sysfs_cards
 from gas.plugin.flags import Environment, parse_flags
-from gas.plugin.nvml.nvml_cards import FIRST_BESIDE_OTHERS, NvmlCards
+from gas.plugin.nvml.nvml_cards import NvmlCards
 from gas.plugin.nvml.nvml_library import Failure, NvmlUse, UseSample
 from gas.plugin.usage.usage_monitor import UsageMonitor
 from gas.values.card_records import ANNOTATION
+from gas.values.cards import FIRST_BESIDE_OTHERS
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.pod_checks import PodChecks
 from gas.vocabularies.protocol import NeedOptions, Vocabulary

@@ -163,6 +163,19 @@ def test_whole_cards_that_koordinator_decided_are_booked(vocabularies: str) -> N
         assert list(booked(decider)) == [1]
 
 
+# contract O1.24, O1.25
+async def test_numbers_of_nvidias_cards_beside_intels_are_those_that_koordinator_knows() -> None:
+    records = [{"card": number, "driver": "nvidia", "memory": 8 * GIB} for number in (1000, 1001)]
+    node = koordinator_node(8 * GIB, 8 * GIB, driver="nvidia", annotations={"gas-cards": json.dumps(records)})
+    old = of_koordinator('{"gpu":[{"minor":0}]}', sharing(ratio=100, shared=1))
+    asked = wanting("new", ratio=50, shared=1)
+    decider = following([node], old, asked)
+    assert list(booked(decider)) == [1000]
+    assert await decider.bind(asked, "n1") == ""
+    assert allocated(decider, "new") == [(1, "0", str(4 * GIB), "50")]
+    assert written(decider, "new")["scheduling.koordinator.sh/gpu-minors"] == "1"
+
+
 def hinted(*containers: Mapping[str, Any], name: str = "pod", spec: str = "", **hint: Any) -> dict[str, Any]:
     annotations = {HINT: json.dumps({"gpu": hint})} if hint else {}
     return pod_json(*containers, name=name, uid=name, annotations=annotations | ({SPEC: spec} if spec else {}))
