@@ -52,6 +52,7 @@ OTHERS_FLAGS = {
     "kubelet": {"root-dir"},
     "kubectl": {"grace-period"},
     "helm": {"server-side"},
+    "koord-manager": {"noderesource-plugins"},
 }
 """Flags of other programs that the pages name, by program."""
 COMMAND = re.compile(rf"(?:sudo )?(?:/\S*/)?({'|'.join(OWN_FLAGS)})(?![\w.-])([^#|;]*)")

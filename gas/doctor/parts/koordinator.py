@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gas.doctor import fix
 from gas.doctor.check import Check
 from gas.doctor.checks.plugins import VOCABULARIES
-from gas.doctor.findings import Finding, kubectl_pod, problem, warning
+from gas.doctor.findings import Finding, problem, warning
 from gas.doctor.gpus import resource_writers
 from gas.doctor.programs import Program, flag_values, image_name, starts
 from gas.doctor.snapshot import Snapshot
@@ -17,6 +18,9 @@ WRITER = "koord"
 
 
 KOORDLET = Program("koordlet", lambda each: image_name(each) == "koordlet" or starts(each, "koordlet"))
+MANAGERS_PLUGIN = "GPUDeviceResource"
+"""The part of koord-manager that writes GPUs on nodes, and removes those of others."""
+
 GATE_FLAGS = ("feature-gates", "runtime-hooks")
 GATES = {"Accelerators": "reports GPUs", "GPUEnvInject": "gives cards to containers"}
 """Koordlet's feature gates for GPUs, and what it does with them."""
@@ -30,7 +34,7 @@ def check_writers(snapshot: Snapshot) -> Iterator[Finding]:
             if manager.startswith(WRITER):
                 yield problem(
                     f"Koordinator writes {resource} on the node as well, so the amounts change to and fro",
-                    "docs/from-koordinator.md   # switch off Koordinator's part",
+                    f"docs/from-koordinator.md   # give koord-manager -noderesource-plugins=*,-{MANAGERS_PLUGIN}",
                     where=f"node {node.name}",
                     expected="only gas-plugin writes it",
                     found=f"field manager {manager}",
@@ -46,7 +50,7 @@ def check_koordlet(snapshot: Snapshot) -> Iterator[Finding]:
             if f"{gate}=true" in values:
                 yield warning(
                     f"koordlet {effect} as well as gas-plugin",
-                    kubectl_pod(pod, "describe", "pod", note=f"and set {gate}=false in its DaemonSet"),
+                    fix.daemonset(pod, "edit", note=f"set {gate}=false"),
                     where=f"pod {pod.key}",
                     found=f"{gate}=true",
                 )

@@ -78,9 +78,7 @@ def format_allocated(amounts: Mapping[Card, Amounts], capacity: Mapping[Card, Am
         if has:
             # Rounded up: a part of a card was rounded down to bytes, and must read as the percentage that it was.
             resources[names.full_name(names.MEMORY_RATIO)] = -(-memory * PERCENT // has)
-        devices.append(
-            _Device(names.minor_of(card), {name: str(amount) for name, amount in resources.items()})
-        )
+        devices.append(_Device(names.minor_of(card), {name: str(amount) for name, amount in resources.items()}))
     return msgspec.json.encode({"gpu": devices}).decode()
 
 
