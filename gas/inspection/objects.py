@@ -111,6 +111,7 @@ class InspectedPodSpec(DetailedPodSpec, frozen=True):
 
 class Owner(_InspectedPart, frozen=True):
     kind: str = ""
+    name: str = ""
     controller: bool | None = None
 
 
@@ -128,6 +129,16 @@ class InspectedPod(DetailedPod, frozen=True):
     def controller(self) -> str:
         """The kind of the object that creates the pod again when it is deleted; empty if there is none."""
         return next((each.kind for each in self.metadata.owner_references or () if each.controller), "")
+
+    @property
+    def owner(self) -> str:
+        """The controller with its name, ``Job/train``; of a Deployment's ReplicaSet the Deployment. Empty if none."""
+        for each in self.metadata.owner_references or ():
+            if each.controller:
+                name = each.name.removesuffix(f"-{(self.metadata.labels or {}).get('pod-template-hash')}")
+                is_of_deployment = each.kind == "ReplicaSet" and name != each.name
+                return f"Deployment/{name}" if is_of_deployment else f"{each.kind}/{each.name}"
+        return ""
 
 
 UNSCHEDULABLE = NodeTaint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")

@@ -12,15 +12,16 @@ from gas.inspection.objects import InspectedPod
 from gas.inspection.reasons import Diagnoses
 from gas.inspection.report import Booked, Column, Report, Row, Selector, Value, columns
 from gas.placement.inventory import NOTHING
+from gas.placement.refusal import in_words
 from gas.placement.stranded import StrandedCapacity
 from gas.values.amounts import MEMORY_MAX, MILLICORES, is_bytes
 from gas.values.card_records import CardRecord
 from gas.values.cards import Card
-from gas.vocabularies.protocol import NodeFacts
+from gas.vocabularies.protocol import BadNeed, NodeFacts
 
 _OF_CARDS = {"node", "card", "cards", "pods", "used", "busy", "unused", "health", "model", "tileCount", "numa", "pci"}
-_OF_PODS = {"namespace", "name", "state", "priority", "note", "holders"}
-_OF_THE_PAGE = {"booking", "created", "decisions", "freeTiles", "held", "labels", "needs", "uid", "written"}
+_OF_PODS = {"namespace", "name", "state", "priority", "note", "holders", "owner", "created", "asks"}
+_OF_THE_PAGE = {"booking", "decisions", "freeTiles", "held", "labels", "uid", "written"}
 FIXED_KEYS = frozenset(_OF_CARDS | _OF_PODS | _OF_THE_PAGE)
 """The keys of rows, and of what the page shows of a pod, that are no resource."""
 
@@ -181,6 +182,9 @@ def pod_row(cluster: Cluster, pod: InspectedPod) -> dict[str, Value]:
         "state": _state(pod),
         "node": pod.node_name or None,
         "cards": tuple(map(str, booking.footprint.amounts)) if booking is not None else None,
+        "owner": pod.owner or None,
+        "created": pod.metadata.creation_timestamp,
+        "asks": asks(cluster, pod) or None,
     }
     if booking is not None:
         sums: Counter[str] = Counter()
@@ -196,6 +200,21 @@ def pod_row(cluster: Cluster, pod: InspectedPod) -> dict[str, Value]:
     elif pod.node_name and booking is None:
         row["note"] = cluster.faults(pod) or None
     return row
+
+
+def asks(cluster: Cluster, pod: InspectedPod) -> str:
+    """Return the cards that a pod asks for, ``2 cards with 1 i915 and 8.0 GB of memory.max each``; empty if invalid."""
+    try:
+        asking = [each for each in cluster.decider.need(pod).containers if each.count]
+    except BadNeed:
+        return ""
+    return "; ".join(
+        (f"{each.name}: " if len(asking) > 1 else "")
+        + ("1 card" if each.count == 1 else f"{each.count} cards")
+        + (f" with {in_words((*each.per_card, *each.ratios))}" if each.per_card or each.ratios else "")
+        + (" each" if each.count > 1 else "")
+        for each in asking
+    )
 
 
 def _state(pod: InspectedPod) -> str:

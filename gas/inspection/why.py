@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
+from datetime import UTC, datetime
 from typing import NamedTuple
 from zlib import crc32
 
@@ -381,7 +382,7 @@ def _why_here(cluster: Cluster, pod: InspectedPod) -> Explanation:
     cards = ", ".join(map(str, booking.footprint.amounts))
     details = [f"its annotations: {trouble}"] if trouble else []
     if text := pod.annotations.get(TIMESTAMP):
-        details.append(f"its cards were decided at {TIMESTAMP}={text}, in nanoseconds since 1970")
+        details.append(f"its cards were decided at {_as_time(text)}")
     details += past
     for card, amounts in booking.footprint.amounts.items():
         words = ", ".join(describe(name, amount) for name, amount in amounts)
@@ -403,6 +404,14 @@ def _why_here(cluster: Cluster, pod: InspectedPod) -> Explanation:
             details.append(f"placed on this node again now, without itself, it would not fit: {again}")
         details += [f"now, without it, {line}" for line in card_details(need, facts.inventory, sums.usage())]
     return Explanation(f"has {cards} of node {pod.node_name}", details=tuple(details))
+
+
+def _as_time(nanoseconds: str) -> str:
+    """Return a time since 1970 as people write it; the text itself if it is none."""
+    try:
+        return f"{datetime.fromtimestamp(int(nanoseconds) // 10**9, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return f"{TIMESTAMP}={nanoseconds}"
 
 
 def explanation_data(explanation: Explanation) -> dict[str, object]:

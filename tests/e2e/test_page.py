@@ -221,7 +221,7 @@ async def test_a_pod_that_waits_shows_the_suggestions_of_kubectl_gas(page: Shown
     create_pod(page.server, waiting("small", i915=1, tiles=1))
     await page.tab.until("document.getElementById('waiting-count').textContent === '2'")
     await page.view("#/pod/default/small")
-    await page.shows("main: 1 card with 1 i915, 1 tile\n")
+    await page.shows("asks for 1 card with 1 i915 and 1 tile\n")
 
 
 async def test_a_card_whose_shares_are_all_taken_is_not_shown_as_free(page: Shown) -> None:

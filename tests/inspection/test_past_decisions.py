@@ -9,7 +9,7 @@ from gas.inspection.gather import UnusableDocument, parse_decisions
 from gas.inspection.why import explain, past_details
 from sandbox.api.kinds import PODS
 from tests.inspection.conftest import Kubectl
-from tests.inspection.example_cluster import example_cluster
+from tests.inspection.example_cluster import cluster_of, example_cluster, example_nodes, running
 
 PATH = "/api/v1/namespaces/kube-system/pods/gas-extender-0:9002/proxy/debug/decisions"
 
@@ -50,6 +50,17 @@ def test_a_waiting_pod_shows_why_its_last_bind_failed() -> None:
 def test_another_document_is_refused_with_a_sentence(document: bytes) -> None:
     with pytest.raises(UnusableDocument, match="expected the document /debug/decisions of gas-extender"):
         parse_decisions(document)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("1767225600000000000", "2026-01-01 00:00:00 UTC"), ("x", "gas-ts=x"), ("9" * 40, f"gas-ts={'9' * 40}")],
+)
+def test_the_time_of_a_decision_is_one_that_people_read(text: str, shown: str) -> None:
+    pod = running("train", "gpu-1", "card0", i915=1)
+    pod["metadata"]["annotations"]["gas-ts"] = text
+    cluster = cluster_of(example_nodes(), [pod])
+    assert f"its cards were decided at {shown}" in explain(cluster, cluster.pod("default", "train")).details
 
 
 async def test_why_asks_the_extender_through_the_api_server(kubectl: Kubectl) -> None:

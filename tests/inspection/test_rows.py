@@ -6,13 +6,15 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 
 from gas.inspection.cluster import Cluster
 from gas.inspection.node_view import node_data
 from gas.inspection.page.board import Board
 from gas.inspection.report import Booked, Report
 from gas.inspection.rows import FIXED_KEYS, card_report, column_of, node_report, pod_report, waste_of
-from tests.inspection.example_cluster import cluster_of, gpu_node_json, page_of, record, running
+from tests.builders import container, pod_json
+from tests.inspection.example_cluster import GB, cluster_of, gpu_node_json, page_of, record, running
 
 
 def cluster() -> Cluster:
@@ -66,3 +68,43 @@ async def test_the_page_shows_such_a_cluster() -> None:
     assert {key for key in document if key not in found.decider.nodes.resources()} <= FIXED_KEYS | {
         f"resource.{name}" for name in FIXED_KEYS
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "labels", "owner"),
+    [
+        ("Job", "train", {}, "Job/train"),
+        ("ReplicaSet", "web-7d9f", {"pod-template-hash": "7d9f"}, "Deployment/web"),
+        ("ReplicaSet", "web-7d9f", {}, "ReplicaSet/web-7d9f"),
+        ("", "", {}, None),
+    ],
+)
+def test_the_row_of_a_pod_names_what_creates_it_again(
+    kind: str, name: str, labels: dict[str, str], owner: str | None
+) -> None:
+    pod = running("p", "n", "card0", i915=1)
+    pod["metadata"] |= {"labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    if kind:
+        pod["metadata"]["ownerReferences"] = [
+            {"kind": "Other", "name": "x"},
+            {"kind": kind, "name": name, "controller": True},
+        ]
+    (row,) = pod_report(cluster_of([gpu_node_json("n", record(0))], [pod])).rows
+    assert (row["owner"], row["created"]) == (owner, "2026-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("requests", "annotations", "asks"),
+    [
+        ([{"i915": 1}], {}, "1 card with 1 i915"),
+        ([{"i915": 2, "memory_max": 8 * GB}], {}, "2 cards with 1 i915 and 4.0 GB of memory.max each"),
+        ([{"i915": 1}, {"i915": 1, "tiles": 1}], {}, "c0: 1 card with 1 i915; c1: 1 card with 1 i915 and 1 tile"),
+        ([{"i915": 1}], {"gas-card-order": "nonsense"}, None),
+    ],
+)
+def test_the_row_of_a_pod_says_what_it_asks_for(
+    requests: list[dict[str, Any]], annotations: dict[str, str], asks: str | None
+) -> None:
+    pod = pod_json(*(container(f"c{at}", **each) for at, each in enumerate(requests)), annotations=annotations)
+    (row,) = pod_report(cluster_of([gpu_node_json("n", record(0))], [pod])).rows
+    assert row["asks"] == asks

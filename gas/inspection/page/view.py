@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from heapq import nsmallest
 from itertools import islice
 from typing import NoReturn
@@ -27,7 +26,6 @@ from gas.inspection.reasons import Diagnoses
 from gas.inspection.rows import pod_row
 from gas.inspection.why import explain, explanation_data
 from gas.values.errors import GasError
-from gas.vocabularies.protocol import BadNeed
 
 logger = logging.getLogger(__name__)
 
@@ -199,13 +197,6 @@ class View:
         cluster = self._cluster
         pod = cluster.pod(namespace, name)
         booking = cluster.decider.ledger.booking(pod.uid)
-        options = cluster.settings.options
-        needs: list[dict[str, object]] = []
-        with suppress(BadNeed):
-            for container in options.vocabularies.need(pod, options.need).containers:
-                if container.count:
-                    of_each = dict(container.per_card)
-                    needs.append({"container": container.name, "cards": container.count, "of_each": of_each})
         held: list[dict[str, object]] = []
         if booking is not None:
             for card, amounts in booking.footprint.amounts.items():
@@ -223,7 +214,6 @@ class View:
             **_listed(cluster, pod, Diagnoses(cluster)),
             "uid": pod.uid,
             "labels": dict(sorted((pod.metadata.labels or {}).items())),
-            "needs": needs,
             "held": held,
             "booking": booking.state.value if booking is not None else None,
             "written": {key: text for key in WRITTEN_ANNOTATIONS if (text := pod.annotations.get(key))},
@@ -260,7 +250,7 @@ def _first(notes: list[str]) -> list[str]:
 
 
 def _listed(cluster: Cluster, pod: InspectedPod, diagnoses: Diagnoses) -> dict[str, object]:
-    row: dict[str, object] = {**pod_row(cluster, pod), "created": pod.metadata.creation_timestamp or ""}
+    row: dict[str, object] = {**pod_row(cluster, pod)}
     if not pod.node_name:
         row["note"] = diagnoses.of(pod).line
     return row

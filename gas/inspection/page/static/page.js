@@ -252,7 +252,7 @@ function ago(seconds) {
   if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
   return seconds < 172800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} d`;
 }
-const since = (time) => ago(Date.now() / 1000 - (typeof time === "string" ? Date.parse(time) / 1000 : time));
+const since = (time) => time === null ? "" : ago(Date.now() / 1000 - (typeof time === "string" ? Date.parse(time) / 1000 : time));
 const announce = (text) => setText($("announcer"), text);
 
 /** A table that a view keeps: `show` draws rows, and draws again only those that have changed. */
@@ -813,8 +813,7 @@ function podView(namespace, name) {
   const cardPanel = el("section", { class: "panel" }, el("h3", {}, "What it holds"), cards);
 
   function steps(found) {
-    const asked = found.needs.map((each) => `${each.container}: ${each.cards === 1 ? `1 card with ${inWords(each.of_each)}` : `${each.cards} cards with ${inWords(each.of_each)} each`}`).join("; ");
-    const steps = [{ kind: "done", title: "Created", text: [since(found.created) && `${since(found.created)} ago`, asked].filter(Boolean).join(" · ") }];
+    const steps = [{ kind: "done", title: "Created", text: [since(found.created) && `${since(found.created)} ago`, found.asks && `asks for ${found.asks}`].filter(Boolean).join(" · ") }];
     for (const each of [...found.decisions].reverse()) {
       const took = Object.entries(each.milliseconds).map(([verb, amount]) => `${verb} ${amount.toFixed(1)} ms`).join(", ");
       const others = each.alternatives.map((other) => other.node + (other.score === null ? "" : ` (${other.score})`)).join(", ");
