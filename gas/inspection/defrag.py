@@ -225,7 +225,7 @@ class _MoveSearch:
             tuple(map(str, held.amounts)),
             target,
             tuple(map(str, new.amounts)),
-            is_recreated=pod.controller != "",
+            is_recreated=pod.controller.kind != "",
         )
         self._moves.append(move)
 
@@ -353,7 +353,7 @@ class _MoveSearch:
                 pod is None
                 or pod.is_over
                 or bool(pod.metadata.deletion_timestamp)
-                or pod.controller in UNMOVABLE_OWNERS
+                or pod.controller.kind in UNMOVABLE_OWNERS
             )
             self._asking[uid] = None if pod is None or stays else self._ask(pod)
         return self._asking[uid]

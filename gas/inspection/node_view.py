@@ -5,7 +5,7 @@ from __future__ import annotations
 from gas.inspection.cluster import Cluster
 from gas.inspection.output import Look, table_lines
 from gas.inspection.report import Report
-from gas.inspection.rows import card_report, card_rows, resources
+from gas.inspection.rows import NO_RECORD, card_report, card_rows, cause, resources
 from gas.ledger.ledger import Booking
 from gas.placement.inventory import NOTHING, Inventory, free_tiles
 from gas.placement.refusal import in_words
@@ -20,12 +20,13 @@ def node_data(cluster: Cluster, name: str) -> dict[str, object]:
     facts = cluster.decider.nodes.facts(name)
     inventory = facts.inventory if facts is not None else Inventory(capacity={})
     usage = cluster.decider.ledger.usage(name)
-    holders = cluster.holders(name)
+    holders, records = cluster.holders(name), cluster.records(name)
     cards: list[dict[str, object]] = []
     for card, row in zip(cluster.cards(name), card_rows(cluster, name, resources(cluster)), strict=True):
         shown: dict[str, object] = dict(row)
         if TILES in inventory.capacity.get(card, NOTHING):
             shown["freeTiles"] = free_tiles(inventory, usage, card)
+        shown["cause"] = cause(card, facts, records.get(card, NO_RECORD))
         shown["held"] = [_held(booking, card) for booking in holders.get(card, {}).values()]
         cards.append(shown)
     taints = [f"{taint.key}:{taint.effect}" for taint in node.spec.taints or ()]

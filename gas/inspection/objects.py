@@ -126,19 +126,18 @@ class InspectedPod(DetailedPod, frozen=True):
     spec: InspectedPodSpec = InspectedPodSpec()
 
     @property
-    def controller(self) -> str:
-        """The kind of the object that creates the pod again when it is deleted; empty if there is none."""
-        return next((each.kind for each in self.metadata.owner_references or () if each.controller), "")
+    def controller(self) -> Owner:
+        """The object that creates the pod again when it is deleted; one without a kind if there is none."""
+        return next((each for each in self.metadata.owner_references or () if each.controller), Owner())
 
     @property
     def owner(self) -> str:
-        """The controller with its name, ``Job/train``; of a Deployment's ReplicaSet the Deployment. Empty if none."""
-        for each in self.metadata.owner_references or ():
-            if each.controller:
-                name = each.name.removesuffix(f"-{(self.metadata.labels or {}).get('pod-template-hash')}")
-                is_of_deployment = each.kind == "ReplicaSet" and name != each.name
-                return f"Deployment/{name}" if is_of_deployment else f"{each.kind}/{each.name}"
-        return ""
+        """The controller, ``Job/train``; for a Deployment's ReplicaSet the Deployment. Empty if there is none."""
+        kind, name = self.controller.kind, self.controller.name
+        deployment = name.removesuffix(f"-{(self.metadata.labels or {}).get('pod-template-hash')}")
+        if kind == "ReplicaSet" and deployment != name:
+            return f"Deployment/{deployment}"
+        return f"{kind}/{name}" if kind else ""
 
 
 UNSCHEDULABLE = NodeTaint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")

@@ -15,13 +15,13 @@ from gas.placement.inventory import NOTHING
 from gas.placement.refusal import in_words
 from gas.placement.stranded import StrandedCapacity
 from gas.values.amounts import MEMORY_MAX, MILLICORES, is_bytes
-from gas.values.card_records import CardRecord
+from gas.values.card_records import ANNOTATION, CardRecord
 from gas.values.cards import Card
 from gas.vocabularies.protocol import BadNeed, NodeFacts
 
 _OF_CARDS = {"node", "card", "cards", "pods", "used", "busy", "unused", "health", "model", "tileCount", "numa", "pci"}
 _OF_PODS = {"namespace", "name", "state", "priority", "note", "holders", "owner", "created", "asks"}
-_OF_THE_PAGE = {"booking", "decisions", "freeTiles", "held", "labels", "uid", "written"}
+_OF_THE_PAGE = {"booking", "cause", "decisions", "freeTiles", "held", "labels", "uid", "waiting", "written"}
 FIXED_KEYS = frozenset(_OF_CARDS | _OF_PODS | _OF_THE_PAGE)
 """The keys of rows, and of what the page shows of a pod, that are no resource."""
 
@@ -84,7 +84,7 @@ def card_rows(cluster: Cluster, node: str, names: Sequence[str]) -> list[Row]:
         had, taken = capacity.get(card, NOTHING), booked.get(card, NOTHING)
         on_card = holders.get(card, {})
         used, busy = _use(cluster, [(uid, card) for uid in on_card]) if cluster.use else (None, None)
-        record = records.get(card) or _NO_RECORD
+        record = records.get(card) or NO_RECORD
         rows.append(
             {
                 "node": node,
@@ -99,7 +99,7 @@ def card_rows(cluster: Cluster, node: str, names: Sequence[str]) -> list[Row]:
                 "pods": len(on_card),
                 "health": health(card, facts, record),
                 "model": record.model,
-                "tileCount": record.tiles if record is not _NO_RECORD else None,
+                "tileCount": record.tiles if record is not NO_RECORD else None,
                 "numa": record.numa_node,
                 "pci": record.pci_address,
                 "holders": tuple([booking.pod for booking in on_card.values()]),
@@ -108,7 +108,7 @@ def card_rows(cluster: Cluster, node: str, names: Sequence[str]) -> list[Row]:
     return rows
 
 
-_NO_RECORD = CardRecord(card=Card(0))
+NO_RECORD = CardRecord(card=Card(0))
 """Stands for the record of a card that has none."""
 
 
@@ -121,6 +121,15 @@ def health(card: Card, facts: NodeFacts | None, record: CardRecord) -> str:
     if card in facts.deschedule_cards:
         return "descheduled"
     return "disabled" if card in facts.inventory.disabled else "ok"
+
+
+def cause(card: Card, facts: NodeFacts | None, record: CardRecord) -> str:
+    """Return which report or labels close a card, or tiles of it; empty if none does."""
+    if not record.healthy:
+        return f"unhealthy in annotation {ANNOTATION}, which the plugin writes"
+    if facts is None or card not in facts.inventory.capacity:
+        return f"held by pods or in annotation {ANNOTATION}, but the labels and resources of the node do not have it"
+    return "; ".join(f"closed by {label}" for label in facts.closed_by.get(card, ()))
 
 
 def node_report(cluster: Cluster, selector: Selector | None = None) -> Report:
@@ -184,8 +193,9 @@ def pod_row(cluster: Cluster, pod: InspectedPod) -> dict[str, Value]:
         "cards": tuple(map(str, booking.footprint.amounts)) if booking is not None else None,
         "owner": pod.owner or None,
         "created": pod.metadata.creation_timestamp,
-        "asks": asks(cluster, pod) or None,
     }
+    if not pod.node_name:
+        row["asks"] = asks(cluster, pod) or None
     if booking is not None:
         sums: Counter[str] = Counter()
         for amounts in booking.footprint.amounts.values():

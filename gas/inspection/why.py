@@ -382,7 +382,7 @@ def _why_here(cluster: Cluster, pod: InspectedPod) -> Explanation:
     cards = ", ".join(map(str, booking.footprint.amounts))
     details = [f"its annotations: {trouble}"] if trouble else []
     if text := pod.annotations.get(TIMESTAMP):
-        details.append(f"its cards were decided at {_as_time(text)}")
+        details.append(f"its cards were decided at {as_time(text)}")
     details += past
     for card, amounts in booking.footprint.amounts.items():
         words = ", ".join(describe(name, amount) for name, amount in amounts)
@@ -406,7 +406,7 @@ def _why_here(cluster: Cluster, pod: InspectedPod) -> Explanation:
     return Explanation(f"has {cards} of node {pod.node_name}", details=tuple(details))
 
 
-def _as_time(nanoseconds: str) -> str:
+def as_time(nanoseconds: str) -> str:
     """Return a time since 1970 as people write it; the text itself if it is none."""
     try:
         return f"{datetime.fromtimestamp(int(nanoseconds) // 10**9, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -374,6 +374,7 @@ def merged_facts(facts: Sequence[NodeFacts]) -> NodeFacts:
         ),
         deschedule_cards=frozenset().union(*(each.deschedule_cards for each in facts)),
         deschedule_tiles=frozenset().union(*(each.deschedule_tiles for each in facts)),
+        closed_by={card: tuple(text for each in facts for text in each.closed_by.get(card, ())) for card in capacity},
         problems=tuple(problems),
     )
 

@@ -122,6 +122,7 @@ class NodeFacts:
                       card, the second and so on; where another vocabulary names the cards, these are meant
     deschedule_cards  pods that hold one of these should leave; the cards are not disabled by it
     deschedule_tiles  pods that hold one of these tiles should leave; the tiles are closed as well
+    closed_by         by card, the labels that close it or its tiles, or say that its pods should leave
     unknown_memory    cards of which the plugin does not know how much memory they have
     uuids             of cards; only where a pod's annotations or variables may name one
     problems          what is invalid on the node, one sentence each, the same for equal nodes
@@ -131,6 +132,7 @@ class NodeFacts:
     counted: bool = False
     deschedule_cards: frozenset[Card] = frozenset()
     deschedule_tiles: frozenset[Tile] = frozenset()
+    closed_by: Mapping[Card, tuple[str, ...]] = field(default_factory=dict)
     unknown_memory: frozenset[Card] = frozenset()
     uuids: Mapping[str, Card] = field(default_factory=dict)
     problems: tuple[str, ...] = ()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import subprocess
+import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +16,7 @@ import pytest
 
 from gas.inspection import gather
 from gas.inspection.gather import Where
+from gas.inspection.page import view as views
 from gas.inspection.page.program import show_page
 from sandbox.api.kinds import NODES, PODS
 from sandbox.api.server import ApiServer
@@ -35,6 +39,7 @@ from tests.inspection.example_cluster import (
 if chromium() is None:
     pytest.skip("Chromium is not installed: run tests/e2e/set-up.sh as root on Debian", allow_module_level=True)
 
+AXE = "axe-core@4.14.0"
 LIVE = "document.getElementById('live').textContent === 'live'"
 MEASURED = "document.getElementById('totals').textContent.includes('Memory used')"
 VIEWS = (
@@ -42,6 +47,7 @@ VIEWS = (
     "#/nodes",
     "#/pods",
     "#/waiting",
+    "#/namespaces",
     "#/decisions",
     "#/node/gpu-1",
     "#/pod/default/train-0",
@@ -201,15 +207,129 @@ async def test_changes_arrive_without_reloading_and_without_making_everything_an
     await page.view("#/waiting")
     await page.tab.until("document.querySelectorAll('tbody tr').length === 2")
     page.server.api.delete(PODS, "default", "late", {"gracePeriodSeconds": 0})
-    await page.tab.until("document.querySelectorAll('tbody tr').length === 1 && document.title === '(1) gas'")
+    await page.tab.until("document.querySelectorAll('tbody tr').length === 1 && document.title === '(1) Waiting · gas'")
     await page.view("#/nodes")
     await page.search("arc")
     await page.tab.until("document.querySelectorAll('tbody tr').length === 1")
     await page.shows("gpu-10")
     await page.search("web")
-    await page.leave("#/pods")
-    await page.tab.until("document.querySelectorAll('tbody tr').length === 1")
+    await page.tab.until("document.getElementById('hits').textContent === 'Pods: shop/web-7d '")
+    await page.tab.value("document.querySelector('nav a:nth-of-type(3)').click()")
+    await page.tab.until("location.hash === '#/pods?search=web' && document.querySelectorAll('tbody tr').length === 1")
     await page.shows("shop/web-7d")
+
+
+async def test_the_address_has_filter_sort_and_search(page: Shown) -> None:
+    await page.view("#/nodes")
+    await page.choose("memory.max")
+    await page.tab.value("document.querySelectorAll('th button')[3].click()")
+    await page.tab.value("document.querySelectorAll('th button')[3].click()")
+    await page.search("gpu-1")
+    await page.tab.until("document.querySelectorAll('tbody tr').length === 2")
+    found = await page.tab.value("location.href")
+    assert found == f"{page.url}#/nodes?search=gpu-1&resource=memory.max&sort=-booked"
+    await page.view("#/map")
+    assert await page.tab.value("document.title") == "(1) Map · gas"
+    await page.tab.open("about:blank")
+    await page.tab.open(found)
+    await page.tab.until("document.querySelectorAll('tbody tr').length === 2 && document.title === '(1) Nodes · gas'")
+    names = "[...document.querySelectorAll('tbody tr')].map((each) => each.children[0].textContent).join()"
+    assert await page.tab.value(names) == "gpu-1,gpu-10"
+    assert await page.tab.value("document.querySelector('[aria-sort]').ariaSort") == "descending"
+    await page.tab.value("document.querySelector('[aria-sort] button').click()")
+    await page.tab.until(f"{names} === 'gpu-10,gpu-1'")
+
+
+@pytest.mark.parametrize("view", ["nodes", "pods", "waiting", "namespaces"])
+async def test_each_column_but_the_reason_sorts_a_table_and_shows_it(page: Shown, view: str) -> None:
+    await page.view(f"#/{view}")
+    count = await page.tab.value("document.querySelectorAll('th').length")
+    plain = await page.tab.value(
+        "[...document.querySelectorAll('th:not(:has(button))')].map((each) => each.textContent)"
+    )
+    assert plain == (["Reason"] if view == "waiting" else [])
+    for at in range(count - len(plain)):
+        await page.tab.value(f"document.querySelectorAll('th button')[{at}].click()")
+        await page.tab.until(f"document.querySelectorAll('th button')[{at}].parentNode.ariaSort")
+        assert await page.tab.value("document.querySelectorAll('[aria-sort]').length") == 1
+
+
+async def test_tiles_lead_to_what_they_count(page: Shown) -> None:
+    await page.tab.until(MEASURED)
+    links = await page.tab.value(
+        "[...document.querySelectorAll('#totals a')].map((each) => [each.ariaLabel, each.hash])"
+    )
+    assert links == [
+        ["Nodes: 3", "#/nodes"],
+        ["Cards: 6 1 idle", "#/nodes?only=idle"],
+        ["memory.max booked: 48% 31 GB of 64 GB", "#/map?resource=memory.max&show=booked"],
+        ["millicores booked: 36% 1.8 of 5 cards", "#/map?resource=millicores&show=booked"],
+        ["Memory used: 37% 23 GB", "#/map?show=used"],
+        ["Need attention: 1 node", "#/nodes?only=attention"],
+        ["Need attention: 1 waiting pod", "#/waiting"],
+    ]
+    await page.view("#/nodes?only=attention")
+    assert await page.tab.value("document.querySelectorAll('tbody tr').length") == 1
+    await page.shows("gpu-2")
+    await page.view("#/waiting")
+    await page.shows("1 card with 1 i915 and 14.0 GB of memory.max")
+
+
+async def test_a_line_in_a_tile_shows_the_last_hours(page: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "SAMPLE_INTERVAL", 0.0)
+    await asyncio.sleep(3)
+    await page.tab.open("about:blank")
+    await page.tab.open(page.url)
+    await page.tab.until(
+        "[...document.querySelectorAll('.past')].some((each) => each.textContent.startsWith('48% for'))"
+    )
+    await page.tab.until("document.querySelectorAll('.past path').length === 3")
+
+
+async def test_a_command_can_be_copied(page: Shown) -> None:
+    for view, command in (
+        ("#/node/gpu-2", "kubectl gas inspect gpu-2"),
+        ("#/pod/default/big", "kubectl gas why big -n default"),
+    ):
+        await page.view(view)
+        await page.tab.value("document.querySelector('.command button').click()")
+        await page.tab.until(f"getSelection().toString() === {command!r}")
+        await page.tab.until("['Copied', 'Selected'].includes(document.querySelector('.command button').textContent)")
+
+
+async def test_rows_of_tables_are_stacked_on_a_phone(page: Shown) -> None:
+    await page.tab.size(390, 780)
+    for view in ("#/nodes", "#/pods", "#/waiting", "#/namespaces"):
+        await page.view(view)
+        rows = await page.tab.value("[...document.querySelectorAll('tbody tr')].map((each) => each.offsetHeight)")
+        assert max(rows) < 250, view
+        assert await page.tab.value("document.querySelector('th button').checkVisibility()")
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the script of axe, which checks pages for what keeps people with disabilities from using them."""
+    if (npm := shutil.which("npm")) is None:
+        pytest.skip("npm is not installed, which fetches axe")
+    directory = tmp_path_factory.mktemp("axe")
+    subprocess.run([npm, "pack", "--silent", AXE], cwd=directory, check=True, stdout=subprocess.DEVNULL)
+    (archive,) = directory.glob("*.tgz")
+    with tarfile.open(archive) as packed, packed.extractfile("package/axe.min.js") as script:  # type: ignore[union-attr]
+        return script.read().decode()
+
+
+async def test_axe_finds_nothing_in_any_view(page: Shown, axe: str) -> None:
+    await page.tab.until(MEASURED)
+    await page.tab.value(f"{axe}; 0")
+    for width, dark in ((1280, False), (1280, True), (390, False), (390, True)):
+        await page.tab.size(width, 800, dark=dark)
+        for view in VIEWS:
+            await page.view(view)
+            found = await page.tab.value(
+                "axe.run({resultTypes: ['violations']}).then(({violations}) => violations.map((each) =>"
+                " `${each.impact} ${each.id}: ${each.nodes.map((node) => node.html).join(' ')}`))"
+            )
+            assert found == [], f"{view}, {width} pixels, {'dark' if dark else 'light'}"
 
 
 async def test_a_pod_that_waits_shows_the_suggestions_of_kubectl_gas(page: Shown) -> None:
@@ -236,7 +356,7 @@ async def test_a_card_whose_shares_are_all_taken_is_not_shown_as_free(page: Show
     await page.shows("i915: 10 of 10 booked, the fullest")
     await page.choose("memory.max")
     await page.tab.until(f"{INSIDE}(20, 45) !== {full!r}")
-    await page.leave("#/nodes")
+    await page.leave("#/nodes?search=full&resource=memory.max")
     await page.shows("0.0/16.0 GB")
     await page.choose("the fullest of each card")
     await page.shows("10/10")
@@ -261,7 +381,7 @@ async def test_a_card_without_the_resource_is_not_shown_as_free(page: Shown) -> 
     assert await page.tab.value(f"{INSIDE}(20, 45)") != ground  # a card of gpu-1
     await page.search("plain")
     await page.tab.until(f"{INSIDE}(20, 45) === {ground!r}")
-    await page.leave("#/nodes")
+    await page.leave("#/nodes?search=plain&resource=memory.max")
     await page.tab.until("document.querySelectorAll('tbody tr').length === 2")
     assert await page.tab.value("document.querySelector('tbody tr').children[3].textContent") == "\u2013"
 
@@ -339,7 +459,7 @@ async def test_cards_that_pods_still_hold_are_on_the_map_when_all_plugins_have_g
     for name in ("gpu-1", "gpu-2", "gpu-10"):
         page.server.api.delete(NODES, None, name, {})
         page.server.api.create(NODES, None, {"metadata": {"name": name}})
-    await page.tab.until("document.getElementById('totals').textContent.includes('Need attention4card')")
+    await page.tab.until("document.getElementById('totals').textContent.includes('Need attention3nodes')")
     await page.tab.open("about:blank")
     await page.tab.open(page.url)
     await page.tab.until(f"{LIVE} && document.querySelector('canvas')")

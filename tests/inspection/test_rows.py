@@ -61,7 +61,7 @@ async def test_the_page_shows_such_a_cluster() -> None:
     assert card["card"] == "card0"
     assert card["resource.held"] == {"booked": 3, "capacity": 4}
     view = page_of(found, board)
-    (listed,) = sent_as(view.pods("", ""))["pods"]
+    (listed,) = sent_as(await view.pods("", ""))["pods"]
     document = sent_as(await view.pod("default", "p"))
     assert listed["name"] == document["name"] == "p"
     assert listed["resource.created"] == document["resource.written"] == 3

@@ -10,6 +10,9 @@ args:
   {{- with .Values.page.hosts }}
   - --page-hosts={{ join "," . }}
   {{- end }}
+  {{- with .Values.page.grafana }}
+  - --page-grafana={{ . }}
+  {{- end }}
 {{- with .Values.extender.extraEnv }}
 env:
   {{- toYaml . | nindent 2 }}

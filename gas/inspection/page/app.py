@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gas.daemon.early_responses import EarlyResponses
 from gas.inspection.cluster import Missing
 from gas.inspection.page.view import NotRead, View
+from gas.inspection.report import BadExpression
 from gas.values.quoted import escaped, quoted
 
 POLICY = "; ".join(
@@ -83,7 +84,14 @@ def page_app(
         return _document(view.node(_parameter(request, "name")))
 
     async def pods(request: Request) -> Response:
-        return _document(view.pods(_parameter(request, "text"), _parameter(request, "state")))
+        text, state, sort = (_parameter(request, name) for name in ("text", "state", "sort"))
+        return _document(await view.pods(text, state, sort))
+
+    async def namespaces(_request: Request) -> Response:
+        return _document(await view.namespaces())
+
+    async def history(_request: Request) -> Response:
+        return _document(view.history())
 
     async def pod(request: Request) -> Response:
         return _document(await view.pod(_parameter(request, "namespace"), _parameter(request, "name")))
@@ -94,9 +102,10 @@ def page_app(
     async def decisions(_request: Request) -> Response:
         return _document(await view.decisions())
 
+    documents = (cluster, state, node, pods, pod, why, decisions, namespaces, history)
     app = Starlette(
         routes=[
-            *(Route(f"/data/{each.__name__}", each) for each in (cluster, state, node, pods, pod, why, decisions)),
+            *(Route(f"/data/{each.__name__}", each) for each in documents),
             Route("/data/changes", _Streams(view, stopping, interval).respond),
             Mount("/", StaticFiles(packages=[("gas.inspection.page", "static")], html=True)),
         ],
@@ -104,7 +113,7 @@ def page_app(
             Middleware(_Guard, hosts=hosts),
             Middleware(GZipMiddleware, compresslevel=_COMPRESSION, exclude_content_types=()),
         ],
-        exception_handlers={Missing: _sentence(404), NotRead: _sentence(503)},
+        exception_handlers={BadExpression: _sentence(400), Missing: _sentence(404), NotRead: _sentence(503)},
     )
     return EarlyResponses(app, patience=_BODY_PATIENCE)
 

@@ -27,6 +27,9 @@ MOST_MODELS = 256
 OTHER_MODELS = "other models"
 LONGEST_MODEL = 80
 
+FIELDS = 6
+"""Fields of a card's record before the amounts of its resources."""
+
 STEPS = 100
 """Use is sent in hundredths of what a card has, so that it does not change with every measurement."""
 
@@ -78,6 +81,17 @@ class Board:
     def name(self) -> str:
         """The epoch with the layout of records, which changes if cards get another resource."""
         return f"{self.epoch}.{self._layout}"
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The columns of the resources that cards have."""
+        return tuple(map(column_of, self._resources))
+
+    def amounts(self) -> Iterator[list[int]]:
+        """Yield the sums of each node: what is booked of the first resource, what its cards have, and so on."""
+        for record in self._records.values():
+            cards = msgspec.json.decode(record)[2]
+            yield [sum(amounts) for amounts in zip(*(card[FIELDS:] for card in cards), strict=True)]
 
     def changed_states(self, cluster: Cluster) -> list[str]:
         """Return the nodes whose readiness has changed, which does not concern placement."""
@@ -156,7 +170,7 @@ class Board:
         head = self._head(self.version) | {
             "healths": HEALTHS,
             "states": STATES,
-            "resources": list(map(column_of, self._resources)),
+            "resources": self.resources,
             "models": list(self._models),
         }
         return _with_nodes(head, records)

@@ -23,6 +23,13 @@ def _settings(text: str) -> PlacementSettings:
     return PlacementSettings(options_of(parse_extender_flags(arguments)))
 
 
+def web_address(text: str) -> str:
+    """Return the address of a site, without a slash at the end. Raises ValueError with what is expected."""
+    if text and not text.startswith(("http://", "https://")):
+        raise ValueError("an address such as https://grafana.example.org")
+    return text.rstrip("/")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags(DaemonFlags):
     program: ClassVar[str] = "gas-page"
@@ -49,6 +56,15 @@ class Flags(DaemonFlags):
         "NAME,…",
         "Names in the address bar under which the page is opened, for example behind a proxy.",
         unset="only localhost and IP addresses",
+    )
+
+    page_grafana: str = flag(
+        "page-grafana",
+        web_address,
+        "",
+        "URL",
+        "Grafana with the project's dashboard, to link to.",
+        unset="no links",
     )
 
     extender: str = flag(

@@ -52,7 +52,7 @@ async def serve_page(flags: Flags) -> None:
         logger.info("serving the page on port %d", opened.getsockname()[1], extra={"apiserver": api.url})
         try:
             stopping = stop_on_signals(lambda _signal: None)
-            view = View(api, _from_extender(flags.extender), flags.settings)
+            view = View(api, _from_extender(flags.extender), flags.settings, flags.page_grafana)
             await _serve(view, opened, stopping, flags.page_hosts)
         finally:
             await api.close()

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
 from heapq import nsmallest
 from itertools import islice
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import msgspec
 from cachetools import TTLCache
 
 from gas.cluster.backoff import Backoff
 from gas.cluster.connection import ApiServer
-from gas.decision.names import WRITTEN_ANNOTATIONS
+from gas.decision.names import TIMESTAMP, WRITTEN_ANNOTATIONS
 from gas.extender.decisions import Decision
 from gas.inspection.cluster import Cluster, PlacementSettings, natural
 from gas.inspection.gather import Following, following, read_use
@@ -23,8 +24,9 @@ from gas.inspection.node_view import node_data
 from gas.inspection.objects import InspectedPod, not_checked
 from gas.inspection.page.board import Board, Changes
 from gas.inspection.reasons import Diagnoses
-from gas.inspection.rows import pod_row
-from gas.inspection.why import explain, explanation_data
+from gas.inspection.report import Report, columns, sort_rows
+from gas.inspection.rows import asks, column_of, pod_row, resources
+from gas.inspection.why import as_time, explain, explanation_data
 from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
@@ -49,6 +51,14 @@ MOST_WHYS = 64
 MOST_PODS = 200
 """Most pods in one list. A search finds the others."""
 
+_SORTED_BY = ("namespace", "owner", "state", "node", "cards", "used", "busy", "priority", "created", "asks")
+"""What pods can be sorted by, apart from what they hold."""
+
+SAMPLE_INTERVAL = 60.0
+"""Seconds between two samples of how full the cluster is."""
+
+MOST_SAMPLES = 360
+
 MOST_DECISIONS = 200
 
 MOST_NOTES = 3
@@ -59,6 +69,8 @@ DECISIONS_AGE = 2.0
 
 TURN = 0.02
 """Seconds of work after which requests are served."""
+
+T = TypeVar("T")
 
 ReadDecisions = Callable[[Cluster], Awaitable[tuple[str, ...]]]
 """Reads the extender's last decisions into a cluster, and returns sentences about what could not be read."""
@@ -71,13 +83,18 @@ class NotRead(GasError):
 class View:
     """The state behind the page. Nothing can be shown before `run` has read the cluster.
 
-    ``settings`` are the extender's; None to read them from its pod.
+    ``settings`` are the extender's; None to read them from its pod. ``grafana`` is the URL to link to, empty for none.
     """
 
     def __init__(
-        self, api: ApiServer, read_decisions: ReadDecisions, settings: PlacementSettings | None = None
+        self,
+        api: ApiServer,
+        read_decisions: ReadDecisions,
+        settings: PlacementSettings | None = None,
+        grafana: str = "",
     ) -> None:
         self._api = api
+        self._grafana = grafana
         self._settings = settings
         self._read_decisions = read_decisions
         self._following: Following | None = None
@@ -85,6 +102,8 @@ class View:
         self._board = Board("")
         self._changes = Changes()
         self._notes: tuple[str, ...] = ()
+        self._samples: deque[dict[str, object]] = deque(maxlen=MOST_SAMPLES)
+        self._sampled_at = -SAMPLE_INTERVAL
         self._decisions_at = -DECISIONS_AGE
         self._decision_notes: tuple[str, ...] = ()
         self._whys: TTLCache[tuple[str, str], dict[str, object]] = TTLCache(MOST_WHYS, WHY_AGE)
@@ -121,16 +140,22 @@ class View:
                 if cluster.nodes.version != seen:
                     seen = cluster.nodes.version
                     names += self._board.changed_states(cluster)
-                begun = time.monotonic()
-                for _ in self._board.update(cluster, list(dict.fromkeys(names))):
-                    if time.monotonic() - begun > TURN:
-                        await asyncio.sleep(0)
-                        begun = time.monotonic()
+                await _in_turns(self._board.update(cluster, list(dict.fromkeys(names))))
+                if time.monotonic() >= self._sampled_at + SAMPLE_INTERVAL:
+                    self._sampled_at = time.monotonic()
+                    await self._sample(cluster)
                 if use.done():
                     use.result()
                 await asyncio.sleep(INTERVAL)
         finally:
             use.cancel()
+
+    async def _sample(self, cluster: Cluster) -> None:
+        """Keep how many pods wait, and the booked share of each resource over all cards."""
+        totals = [sum(amounts) for amounts in zip(*await _in_turns(self._board.amounts()), strict=True)]
+        of_resources = zip(self._board.resources, totals[::2], totals[1::2], strict=False)  # no totals without nodes
+        shares = {name: booked / capacity for name, booked, capacity in of_resources if capacity}
+        self._samples.append({"waiting": len(cluster.decider.pods.waiting), "booked": shares})
 
     async def _read_use(self, cluster: Cluster) -> NoReturn:
         measured: set[str] = set()
@@ -152,11 +177,12 @@ class View:
     def state(self) -> dict[str, object]:
         """Return numbers and sentences about the whole cluster. ``trouble`` says why it may be out of date."""
         if self._following is None:
-            return {"trouble": self._trouble, "notes": [], "pods": 0, "waiting": 0, "changes": 0}
+            return {"trouble": self._trouble, "notes": [], "grafana": self._grafana, "waiting": 0, "changes": 0}
         pods = self._cluster.decider.pods
         return {
             "trouble": self._following.trouble,
             "notes": _first([*self._cluster.settings.notes, *self._notes]),
+            "grafana": self._grafana,
             "waiting": len(pods.waiting),
             "changes": self._cluster.pods.version + self._board.version,
         }
@@ -175,21 +201,43 @@ class View:
         labels = self._cluster.node(name).labels
         return node_data(self._cluster, name) | {"labels": dict(sorted(labels.items()))}
 
-    def pods(self, text: str, state: str) -> dict[str, object]:
-        """Return the pods whose names, node or state contain a text. Raises NotRead.
+    async def pods(self, text: str, state: str, sort: str = "") -> dict[str, object]:
+        """Return the pods whose names or node contain a text, or of the namespace if it ends with a slash.
 
-        ``state`` may be ``waiting`` or ``bound``; empty for all.
+        ``state`` may be ``waiting`` or ``bound``; empty for all. ``sort`` is a column, in descending order after a
+        hyphen; empty for those that wait first. Raises NotRead, BadExpression.
         """
-        wanted = text.lower()
-        found = [
-            pod
-            for pod in self._cluster.gpu_pods
-            if (not state or (state == "bound") == bool(pod.node_name))
-            and (wanted in pod.key.lower() or wanted in pod.node_name.lower())
-        ]
-        first = nsmallest(MOST_PODS, found, key=lambda pod: (bool(pod.node_name), natural(pod.key)))
-        diagnoses = Diagnoses(self._cluster)
-        return {"total": len(found), "pods": [_listed(self._cluster, pod, diagnoses) for pod in first]}
+        cluster, wanted = self._cluster, text.lower()
+        found: dict[str, InspectedPod] = {}
+        for pod in cluster.gpu_pods:
+            names = f"{pod.key} {pod.node_name}".lower()
+            matches = names.startswith(wanted) if wanted.endswith("/") else wanted in names
+            if matches and (not state or (state == "bound") == bool(pod.node_name)):
+                found[pod.key] = pod
+        if sort:
+            keys = sorted(found, key=natural)
+            known = columns(*_SORTED_BY, *map(column_of, resources(cluster)))
+            report = Report(known, await _in_turns(pod_row(cluster, found[key]) for key in keys))
+            keys = [f"{row['namespace']}/{row['name']}" for row in sort_rows(report, sort).rows[:MOST_PODS]]
+        else:
+            keys = nsmallest(MOST_PODS, found, key=lambda key: (bool(found[key].node_name), natural(key)))
+        diagnoses = Diagnoses(cluster)
+        return {"total": len(found), "pods": [_listed(cluster, found[key], diagnoses) for key in keys]}
+
+    async def namespaces(self) -> dict[str, object]:
+        """Return how many pods each namespace has, and what they hold. Raises NotRead."""
+        cluster = self._cluster
+        names = [*map(column_of, resources(cluster)), "used"]
+        sums: dict[str, Counter[str]] = {}
+        for row in await _in_turns(pod_row(cluster, pod) for pod in cluster.gpu_pods):
+            of_pod = {name: amount for name in names if isinstance(amount := row.get(name), int)}
+            counts = {"pods": 1, "waiting": int(row["node"] is None)}
+            sums.setdefault(str(row["namespace"]), Counter()).update(counts | of_pod)
+        return {"namespaces": [{"namespace": name, **sums[name]} for name in sorted(sums, key=natural)]}
+
+    def history(self) -> dict[str, object]:
+        """Return how full the cluster was and how many pods waited, the oldest sample first."""
+        return {"seconds": SAMPLE_INTERVAL, "samples": list(self._samples)}
 
     async def pod(self, namespace: str, name: str) -> dict[str, object]:
         """Return the way of one pod: request, decision, what kubelet gave, and use. Raises NotRead, Missing."""
@@ -216,7 +264,11 @@ class View:
             "labels": dict(sorted((pod.metadata.labels or {}).items())),
             "held": held,
             "booking": booking.state.value if booking is not None else None,
-            "written": {key: text for key in WRITTEN_ANNOTATIONS if (text := pod.annotations.get(key))},
+            "written": {
+                key: as_time(text) if key == TIMESTAMP else text
+                for key in WRITTEN_ANNOTATIONS
+                if (text := pod.annotations.get(key))
+            },
             "decisions": _decisions_data(each for each in cluster.decisions if each.uid == pod.uid),
         }
 
@@ -244,13 +296,24 @@ class View:
             self._decision_notes = await self._read_decisions(cluster)
 
 
+async def _in_turns(steps: Iterable[T]) -> list[T]:
+    """Return what the steps yield. Requests are served in between."""
+    found, begun = [], time.monotonic()
+    for step in steps:
+        found.append(step)
+        if time.monotonic() - begun > TURN:
+            await asyncio.sleep(0)
+            begun = time.monotonic()
+    return found
+
+
 def _first(notes: list[str]) -> list[str]:
     more = len(notes) - MOST_NOTES
     return notes if more <= 0 else [*notes[:MOST_NOTES], f"and {more} more of such"]
 
 
 def _listed(cluster: Cluster, pod: InspectedPod, diagnoses: Diagnoses) -> dict[str, object]:
-    row: dict[str, object] = {**pod_row(cluster, pod)}
+    row: dict[str, object] = {**pod_row(cluster, pod), "asks": asks(cluster, pod)}
     if not pod.node_name:
         row["note"] = diagnoses.of(pod).line
     return row

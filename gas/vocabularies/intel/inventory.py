@@ -55,6 +55,7 @@ def read_node(node: Node) -> NodeFacts:
         ),
         deschedule_cards=frozenset(telemetry.deschedule_cards),
         deschedule_tiles=frozenset(telemetry.deschedule_tiles),
+        closed_by={card: tuple(closing) for card, closing in telemetry.closed_by.items()},
         problems=tuple(problems),
     )
 

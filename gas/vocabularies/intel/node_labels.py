@@ -184,6 +184,7 @@ class Telemetry:
         self.deschedule_cards: set[Card] = set()
         self.closed_tiles: dict[Card, set[int]] = {}
         self.deschedule_tiles: set[Tile] = set()
+        self.closed_by: dict[Card, list[str]] = {}
         self.preferred_card: Card | None = None
         self.preferred_tiles: dict[Card, list[int]] = {}
         self._tiles = tiles
@@ -211,6 +212,7 @@ class Telemetry:
         elif (match := _ABOUT_TILE.fullmatch(name)) and (card := read_card(match["card"])) is not None:
             if (tile := Tile(card, int(match["tile"]))).index < self._tiles.get(card, 0):
                 self.closed_tiles.setdefault(card, set()).add(tile.index)
+                self.closed_by.setdefault(card, []).append(where)
                 if match["what"] == names.DESCHEDULE_TILE:
                     self.deschedule_tiles.add(tile)
         else:
@@ -233,4 +235,7 @@ class Telemetry:
                     preferred.append(tile)
             return
         whole_board = self._pci_groups.get(card) if value == names.WHOLE_PCI_GROUP else None
-        (self.disabled if what == names.DISABLE_CARD else self.deschedule_cards).update(whole_board or (card,))
+        closing = whole_board or (card,)
+        (self.disabled if what == names.DISABLE_CARD else self.deschedule_cards).update(closing)
+        for each in closing:
+            self.closed_by.setdefault(each, []).append(where)

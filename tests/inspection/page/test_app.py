@@ -19,11 +19,13 @@ from typing import NamedTuple
 import pytest
 
 from gas.extender.decisions import Decisions
-from gas.inspection.cluster import Cluster, Missing
+from gas.inspection.cluster import Cluster, MeasuredUse, Missing
 from gas.inspection.page import app as pages
+from gas.inspection.page import view as views
 from gas.inspection.page.app import page_app
 from gas.inspection.page.board import Board
 from gas.inspection.page.view import View
+from gas.values.cards import Card
 from tests.extender.running import Running, running
 from tests.inspection.example_cluster import (
     GB,
@@ -38,7 +40,8 @@ from tests.inspection.example_cluster import running as running_pod
 
 STATIC = [file for file in (files("gas.inspection.page") / "static").iterdir() if file.is_file()]
 FILES = ("/", "/page.css", "/page.js", "/icon.svg")
-DATA = ("/data/cluster", "/data/state", "/data/pods", "/data/decisions", "/data/node?name=gpu-1")
+DOCUMENTS = ("cluster", "state", "pods", "decisions", "namespaces", "history", "node?name=gpu-1")
+DATA = tuple(f"/data/{each}" for each in DOCUMENTS)
 
 
 class Shown(NamedTuple):
@@ -207,7 +210,7 @@ def test_the_pod_s_way_and_why_are_those_of_kubectl_gas(page: Running, shown: Sh
     _, found, _ = page.ask("GET", "/data/pod?namespace=default&name=train-0")
     assert found["held"][0]["card"] == "card0"
     assert found["held"][0]["amounts"] == {"i915": 1, "memory.max": 12 * GB, "millicores": 800}
-    assert found["written"]["gas-container-cards"] == "card0"
+    assert found["written"] == {"gas-ts": "2026-01-01 00:00:00 UTC", "gas-container-cards": "card0"}
     (decision,) = found["decisions"]
     assert (decision["node"], decision["passing"], decision["milliseconds"]["bind"]) == ("gpu-1", 2, 4.0)
     assert page.ask("GET", "/data/decisions")[1]["decisions"] == [decision]
@@ -225,8 +228,80 @@ def test_pods_are_found_by_name_node_and_state(page: Running) -> None:
     assert names("text=gpu-2") == ["web-7d"]
     assert names("state=waiting") == ["big"]
     assert names("state=bound&text=shop/") == ["web-7d"]
+    assert names("text=hop/") == []  # a namespace is named in full
     (waiting,) = page.ask("GET", "/data/pods?state=waiting")[1]["pods"]
     assert waiting["note"] == "no card has 14.0 GB of memory.max free; nearest: gpu-2 card0 with 10.0 GB of memory.max"
+
+
+@pytest.mark.parametrize(
+    ("column", "order"),
+    [
+        ("memory.max", "notebook web-7d train-1 train-0 big"),
+        ("-memory.max", "train-0 train-1 web-7d notebook big"),
+        ("namespace", "big notebook train-0 train-1 web-7d"),
+        ("-node", "notebook web-7d train-0 train-1 big"),
+        ("used", "web-7d train-0 train-1 big notebook"),
+    ],
+)
+def test_pods_are_sorted_before_the_list_is_cut(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch, column: str, order: str
+) -> None:
+    shown.cluster.use = {
+        (f"uid-{pod}", Card(card)): MeasuredUse(amount * GB, None)
+        for pod, card, amount in (("shop-web-7d", 0, 1), ("default-train-0", 0, 2), ("default-train-1", 1, 3))
+    }
+    for most in (200, 1):
+        monkeypatch.setattr(views, "MOST_PODS", most)
+        with served(shown.page) as page:
+            found = page.ask("GET", f"/data/pods?sort={column}")[1]["pods"]
+        assert [each["name"] for each in found] == order.split()[:most]
+
+
+def test_a_column_that_pods_do_not_have_is_a_sentence(page: Running) -> None:
+    status, text, _ = page.ask("GET", "/data/pods?sort=nonsense")
+    assert (status, text.decode()[:60]) == (400, "flag --sort-by: expected a column of this report (namespace,")
+
+
+def test_pods_of_a_namespace_are_added_up(page: Running) -> None:
+    default, shop = page.ask("GET", "/data/namespaces")[1]["namespaces"]
+    assert default == {
+        "namespace": "default",
+        "pods": 4,
+        "waiting": 1,
+        "i915": 3,
+        "millicores": 1600,
+        "memory.max": 25 * GB,
+    }
+    assert (shop["namespace"], shop["pods"], shop["waiting"], shop["memory.max"]) == ("shop", 1, 0, 6 * GB)
+
+
+def test_a_card_that_is_not_open_says_by_which_report_or_label(page: Running, shown: Shown) -> None:
+    labels = {
+        "gpu.intel.com/gpu-numbers": "0.1.2",
+        "gpu.intel.com/pci-groups": "0.1",
+        "telemetry.aware.scheduling.hot/gas-disable-card0": "PCI_GROUP",
+        "telemetry.aware.scheduling.old/gas-deschedule-pods-card1": "true",
+        "telemetry.aware.scheduling.hot/gas-tile-disable-card2_gt1": "true",
+    }
+    node = gpu_node_json("n", *map(record, range(3)), record(3, healthy=False), labels=labels)
+    node["status"]["allocatable"]["gpu.intel.com/tiles"] = "6"
+    node["status"]["capacity"] = node["status"]["allocatable"]
+    shown.cluster.watched_nodes.changed(decoded_node(node))
+    shown.cluster.watched_pods.changed(decoded_pod(running_pod("lost", "n", "card7", i915=1)))
+    board = "closed by label gas-disable-card0 of telemetry policy 'hot'"
+    assert [
+        (each["card"], each["health"], each["cause"]) for each in page.ask("GET", "/data/node?name=n")[1]["cards"]
+    ] == [
+        ("card0", "disabled", board),
+        ("card1", "descheduled", f"{board}; closed by label gas-deschedule-pods-card1 of telemetry policy 'old'"),
+        ("card2", "ok", "closed by label gas-tile-disable-card2_gt1 of telemetry policy 'hot'"),
+        ("card3", "unhealthy", "unhealthy in annotation gas-cards, which the plugin writes"),
+        (
+            "card7",
+            "gone",
+            "held by pods or in annotation gas-cards, but the labels and resources of the node do not have it",
+        ),
+    ]
 
 
 def events(page: Running, after: str, *, gzipped: bool = False) -> Generator[tuple[str, str, str], None, None]:

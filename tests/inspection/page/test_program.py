@@ -61,12 +61,14 @@ async def test_the_page_shows_the_cluster_and_the_decisions_of_its_extender(tmp_
                 f"--extender={extender.plain_url}/",
                 "--extender-flags=--card-order=used-first --enableAllowlist",
                 "--page-hosts=gpus.example.org",
+                "--page-grafana=https://grafana.example.org/",
             ) as served,
         ):
             status, text = await served.get("/data/cluster")
             assert status == 200
             assert [each[0] for each in json.loads(text)["nodes"]] == ["n1"]
             state = json.loads((await served.get("/data/state"))[1])
+            assert state["grafana"] == "https://grafana.example.org"
             assert not [note for note in state["notes"] if "extender" in note]  # nothing about it was assumed
             decisions = json.loads((await served.get("/data/decisions"))[1])
             assert decisions == {"decisions": [], "notes": []}  # read from the extender
@@ -93,6 +95,14 @@ async def test_the_page_ends_at_once_on_sigterm_with_exit_code_0(tmp_path: Path)
         served.child.process.terminate()
         async with asyncio.timeout(PATIENCE):
             assert await served.child.process.wait() == 0
+
+
+def test_the_page_links_only_to_a_site() -> None:
+    assert parse_flags([]).page_grafana == ""
+    with pytest.raises(
+        UsageError, match=r"expected an address such as https://grafana\.example\.org, found 'javascript:x'"
+    ):
+        parse_flags(["--page-grafana=javascript:x"])
 
 
 def test_settings_are_those_of_the_extenders_flags() -> None:

@@ -44,8 +44,31 @@ const bookedShare = (card, at) => (card.capacity[at] ? card.booked[at] / card.ca
 /** The resource of a card, or of the sums of a node, of which the largest share is booked. */
 const filled = (card, at) => (card.capacity[at] || card.booked[at] ? bookedShare(card, at) : -1);
 const fullest = (card) => card.capacity.reduce((best, _, at) => (filled(card, at) > filled(card, best) ? at : best), 0);
-const FULLEST = -1;
-const drawn = (card) => (choices.resource === FULLEST ? fullest(card) : choices.resource);
+/** The position of the resource that is drawn; -1 for the fullest of each card. */
+const chosenResource = () => board.resources.indexOf(choices.resource);
+const drawn = (card) => (chosenResource() < 0 ? fullest(card) : chosenResource());
+
+// The address: a view, the names it needs, and everything that is chosen there
+
+const DEFAULTS = { search: "", resource: "", show: "both", only: "all", size: "auto", sort: "", page: "1" };
+const choices = { ...DEFAULTS };
+
+/** Take over what the address says. Returns the view and the names. */
+function readAddress() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const given = new URLSearchParams(query);
+  for (const name of Object.keys(DEFAULTS)) choices[name] = given.get(name) ?? DEFAULTS[name];
+  return path.split("/");
+}
+function address(path, chosen) {
+  const query = new URLSearchParams(Object.entries(chosen).filter(([name, value]) => value !== DEFAULTS[name])).toString();
+  return query ? `${path}?${query}` : path;
+}
+function choose(changed) {
+  Object.assign(choices, { page: DEFAULTS.page }, changed);
+  history.replaceState(null, "", address(location.hash.split("?")[0] || "#/map", choices));
+  for (const link of document.querySelectorAll("nav a[href^='#']")) link.href = address(link.getAttribute("href").split("?")[0], { search: choices.search });
+}
 
 // The board: what the server sends of every node
 
@@ -123,6 +146,7 @@ async function begin() {
   follow();
   showTrouble("");
   showTotals();
+  readPast();
   route();
   performance.mark("shown");
 }
@@ -161,8 +185,12 @@ function showState() {
   setText($("notes"), state.notes.join(" · "));
   $("waiting-count").hidden = !state.waiting;
   setText($("waiting-count"), String(state.waiting));
-  document.title = state.waiting ? `(${state.waiting}) gas` : "gas";
+  $("grafana").hidden = !state.grafana;
+  $("grafana").href = `${state.grafana}/d/gas`;
+  showTitle();
+  showTotals();
 }
+const showTitle = () => { document.title = [state.waiting ? `(${state.waiting})` : "", view?.title ?? "", "· gas"].filter(Boolean).join(" "); };
 function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -172,9 +200,9 @@ function showTotals() {
   let cards = 0, used = 0, usedOf = 0, isMeasured = false, bad = 0, idle = 0;
   const memory = board.resources.findIndex(isBytes);
   for (const node of board.nodes.values()) {
+    bad += needsAttention(node);
     for (const card of node.cards) {
       cards += 1;
-      bad += card.health !== "ok";
       idle += card.health === "ok" && card.pods === 0;
       card.booked.forEach((value, at) => { sums[at][0] += value; sums[at][1] += card.capacity[at]; });
       if (card.used >= 0) { isMeasured = true; used += card.used; }
@@ -182,21 +210,40 @@ function showTotals() {
     }
   }
   board.isMeasured = isMeasured;
-  const items = [["Nodes", board.nodes.size.toLocaleString("en")], ["Cards", cards.toLocaleString("en"), `${idle.toLocaleString("en")} idle`]];
+  // Each tile: its title, its links (address, number, words), and what it was in the last hours, with the form of that.
+  const tiles = [["Nodes", [["#/nodes", count(board.nodes.size), ""]]], ["Cards", [["#/nodes?only=idle", count(cards), `${count(idle)} idle`]]]];
   board.resources.forEach((resource, at) => {
     const [booked, capacity] = sums[at];
-    if (capacity && (isBytes(resource) || resource === "millicores")) {
-      items.push([`${resource} booked`, percent(booked / capacity), isBytes(resource) ? `${short(resource, booked)} of ${short(resource, capacity)}` : `${(booked / 1000).toFixed(1)} of ${(capacity / 1000).toLocaleString("en")} cards`]);
-    }
+    if (!capacity || !(isBytes(resource) || resource === "millicores")) return;
+    const text = isBytes(resource) ? `${short(booked)} of ${short(capacity)}` : `${(booked / 1000).toFixed(1)} of ${count(capacity / 1000)} cards`;
+    tiles.push([`${resource} booked`, [[address("#/map", { resource, show: "booked" }), percent(booked / capacity), text]], past.map((sample) => sample.booked[resource] ?? 0), percent]);
   });
-  if (isMeasured && usedOf) items.push(["Memory used", percent(used / usedOf), `${short("memory", used)}`]);
-  items.push(["Need attention", bad.toLocaleString("en"), bad === 1 ? "card" : bad ? "cards" : ""]);
-  sync($("totals"), items, ([title]) => title, ([title, value, more]) =>
-    el("div", { class: title === "Need attention" && value !== "0" ? "bad" : null }, el("dt", {}, title), el("dd", {}, value, more ? el("small", {}, more) : null)));
+  if (isMeasured && usedOf) tiles.push(["Memory used", [["#/map?show=used", percent(used / usedOf), short(used)]]]);
+  tiles.push(["Need attention", [["#/nodes?only=attention", count(bad), bad === 1 ? "node" : "nodes"], ["#/waiting", count(state.waiting), state.waiting === 1 ? "waiting pod" : "waiting pods"]], past.map((sample) => sample.waiting), count]);
+  sync($("totals"), tiles, ([title]) => title, ([title, links, line, form]) =>
+    el("div", { class: title === "Need attention" && bad + state.waiting ? "bad" : null }, el("dt", {}, title),
+      links.map(([href, value, text]) => el("dd", {}, el("a", { href, "aria-label": `${title}: ${value} ${text}`.trim() }, value, " ", el("small", {}, text)))),
+      line?.length > 1 ? el("dd", { class: "past" }, lineChart(line, form)) : null));
 }
-function short(resource, value) {
-  if (!isBytes(resource)) return value.toLocaleString("en");
-  return value >= 1e12 ? `${(value / 1e12).toFixed(1)} TB` : `${(value / 1e9).toFixed(0)} GB`;
+const count = (number) => number.toLocaleString("en");
+const short = (bytes) => (bytes >= 1e12 ? `${(bytes / 1e12).toFixed(1)} TB` : `${(bytes / 1e9).toFixed(0)} GB`);
+
+/** How full the cluster was and how many pods waited, sampled by the server. */
+let past = [], pastSeconds = 60;
+async function readPast() {
+  try {
+    ({ samples: past, seconds: pastSeconds } = await fetchJson("history"));
+    showTotals();
+  } catch { /* the next one comes soon */ }
+}
+setInterval(() => { if (!document.hidden) readPast(); }, 60000);
+
+/** Draw amounts over time, from 0 to 1 or to the largest, with the smallest and the largest in words. */
+function lineChart(amounts, form) {
+  const [low, high] = [Math.min(...amounts), Math.max(...amounts)];
+  const points = amounts.map((each, at) => `${(100 * at / (amounts.length - 1)).toFixed(1)} ${(19 - 18 * each / Math.max(high, 1)).toFixed(1)}`);
+  const range = form(low) === form(high) ? `${form(low)} for` : `${form(low)} to ${form(high)} in`;
+  return [el("svg", { viewBox: "0 0 100 20", preserveAspectRatio: "none", "aria-hidden": "true" }, el("path", { d: `M ${points.join(" L ")}` })), `${range} ${ago((amounts.length - 1) * pastSeconds)}`];
 }
 
 /** Make the children of an element those of a list. Only children whose item has changed are made anew. */
@@ -252,23 +299,57 @@ function ago(seconds) {
   if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
   return seconds < 172800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} d`;
 }
-const since = (time) => time === null ? "" : ago(Date.now() / 1000 - (typeof time === "string" ? Date.parse(time) / 1000 : time));
+const seconds = (time) => (typeof time === "string" ? Date.parse(time) / 1000 : time);
+const since = (time) => (time === null ? "" : ago(Date.now() / 1000 - seconds(time)));
+const moment = (time) => new Date(seconds(time) * 1000).toLocaleString();
+/** How long ago something was, kept up to date, with the time itself when pointed at. */
+const age = (time) => (time === null ? "" : el("time", { datetime: new Date(seconds(time) * 1000).toISOString(), title: moment(time) }, since(time)));
+setInterval(() => { for (const each of document.querySelectorAll("time")) setText(each, since(each.dateTime)); }, 10000);
+
+/** A command for the terminal, with a button that copies it. */
+function command(text) {
+  const code = el("code", {}, text);
+  const copy = el("button", { type: "button", click: async () => {
+    getSelection().selectAllChildren(code); // where a browser lets a page not copy, the user can
+    try { await navigator.clipboard.writeText(text); setText(copy, "Copied"); } catch { setText(copy, "Selected"); }
+  } }, "Copy");
+  return el("p", { class: "command" }, code, copy);
+}
+const grafanaLink = (name, value) => (state.grafana ? el("a", { href: `${state.grafana}/d/gas?var-${name}=${encodeURIComponent(value)}`, rel: "noreferrer" }, "Grafana") : null);
 const announce = (text) => setText($("announcer"), text);
 
-/** A table that a view keeps: `show` draws rows, and draws again only those that have changed. */
-function table(caption, columns, key) {
+/**
+ * A table that a view keeps: `show` draws rows, and draws again only those that have changed. Columns with a `sort` have
+ * a button, which puts that name into the address and calls `again`; `value` is what rows are sorted by, here or by the server.
+ */
+function table(caption, columns, key, again) {
   const body = el("tbody");
-  const head = el("tr", {}, columns.map((column) => {
-    const title = column.sort ? el("button", { type: "button", click: column.sort }, column.title) : column.title;
-    return el("th", { scope: "col", class: column.number ? "number" : null }, title);
-  }));
+  const head = columns.map((column) => {
+    const [first, other] = column.number ? [`-${column.sort}`, column.sort] : [column.sort, `-${column.sort}`];
+    const turn = () => { choose({ sort: choices.sort === first ? other : first }); mark(); again(); };
+    return el("th", { scope: "col", class: column.number ? "number" : null }, column.sort ? el("button", { type: "button", click: turn }, column.title) : column.title);
+  });
   const made = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    el("table", {}, el("caption", { class: "hidden" }, caption), el("thead", {}, head), body));
+    el("table", {}, el("caption", { class: "hidden" }, caption), el("thead", {}, el("tr", {}, head)), body));
+  const mark = () => columns.forEach((column, at) => {
+    if (column.sort && column.sort === name()) head[at].setAttribute("aria-sort", sign() < 0 ? "descending" : "ascending");
+    else head[at].removeAttribute("aria-sort");
+  });
+  const [name, sign] = [() => choices.sort.replace(/^-/, ""), () => (choices.sort.startsWith("-") ? -1 : 1)];
   return {
     element: made,
-    head,
-    show: (rows) => sync(body, rows, key, (row) =>
-      el("tr", {}, columns.map((column) => el("td", { class: column.number ? "number" : column.class ?? null }, column.cell(row))))),
+    sorted(rows) {
+      const value = columns.find((column) => column.sort && column.sort === name())?.value;
+      if (!value) return rows;
+      const has = (row) => (value(row) === null ? 1 : 0); // rows without a value come last
+      const compare = (a, b) => (typeof a === "number" ? a - b : collator.compare(a, b));
+      return [...rows].sort((a, b) => has(a) - has(b) || (has(a) ? 0 : sign() * compare(value(a), value(b))));
+    },
+    show(rows) {
+      mark();
+      sync(body, rows, key, (row) => el("tr", {}, columns.map((column) =>
+        el("td", { class: column.number ? "number" : column.class ?? null, "data-title": column.title }, column.cell(row)))));
+    },
   };
 }
 
@@ -289,39 +370,40 @@ function refreshSoon() {
 document.addEventListener("visibilitychange", refreshSoon);
 
 const search = $("search");
-const words = () => search.value.trim().toLowerCase();
-const choices = { resource: FULLEST, show: "both", only: "all", size: "auto" };
+const words = () => choices.search.toLowerCase();
+const needsAttention = (node) => node.state !== "ready" || node.cards.some((card) => card.health !== "ok");
 
 function matches(node) {
   const text = words();
   if (text && !node.name.toLowerCase().includes(text) && !node.cards.some((card) => card.model.toLowerCase().includes(text))) return false;
   switch (choices.only) {
-    case "attention": return node.state !== "ready" || node.cards.some((card) => card.health !== "ok");
+    case "attention": return needsAttention(node);
     case "idle": return node.cards.some((card) => card.health === "ok" && card.pods === 0);
     case "full": return node.cards.some((card) => bookedShare(card, drawn(card)) >= 0.9);
-    case "unused": return node.cards.some((card) => (choices.resource === FULLEST ? board.resources.map((_, at) => at) : [choices.resource])
+    case "unused": return node.cards.some((card) => (chosenResource() < 0 ? board.resources.map((_, at) => at) : [chosenResource()])
       .some((at) => (usedShare(card, at) ?? 1) + 0.25 < bookedShare(card, at)));
     default: return true;
   }
 }
 
 function choice(title, name, options, chosen) {
-  const made = el("select", { change: () => { choices[name] = name === "resource" ? Number(made.value) : made.value; chosen(); } },
+  if (!options.some(([value]) => value === choices[name])) choices[name] = DEFAULTS[name];
+  const made = el("select", { change: () => { choose({ [name]: made.value }); chosen(); } },
     options.map(([value, text]) => el("option", { value }, text)));
-  made.value = String(choices[name]);
+  made.value = choices[name];
   return el("label", {}, title, made);
 }
 function nodeTools(chosen, ...more) {
-  const having = board.resources.map((_, at) => [...board.nodes.values()].reduce((sum, node) => sum + node.cards.filter((card) => card.capacity[at]).length, 0));
-  if (!(having[choices.resource] > 0)) choices.resource = FULLEST;
+  const having = board.resources.filter((_, at) => [...board.nodes.values()].some((node) => node.cards.some((card) => card.capacity[at])));
   return el("div", { class: "tools" },
-    choice("Resource", "resource", [[FULLEST, "the fullest of each card"], ...board.resources.map((name, at) => [at, name]).filter(([at]) => having[at])], chosen),
+    choice("Resource", "resource", [["", "the fullest of each card"], ...having.map((name) => [name, name])], chosen),
     choice("Nodes", "only", [["all", "all"], ["attention", "that need attention"], ["idle", "with an idle card"], ["full", "with a card over 90%"], ["unused", "with a booking that is not used"]], chosen),
     ...more);
 }
 
 // The map
 
+const CLOSED = { unhealthy: "unhealthy, as its plugin reports", gone: "gone from its node", disabled: "disabled by a label", descheduled: "descheduled by a label" };
 const LEVELS = [[3, 6], [5, 9], [8, 14], [14, 24], [26, 40], [40, 60], [64, 96]];
 const BARS_FROM = 14;
 const LABELS_FROM = 24;
@@ -372,7 +454,7 @@ function mapView() {
     }
     measured = measure(level);
     block = measured.sides; columns = measured.fit; rows = measured.lines; perRow = measured.across;
-    const total = rows * block[1] + 16;
+    const total = Math.max(rows * block[1] + 16, 64); // with room for a sentence
     height = Math.min(total, visible);
     box.style.height = `${height + 2}px`;
     spacer.style.height = `${total}px`;
@@ -432,7 +514,7 @@ function mapView() {
 
   function drawCard(card, x, y, w, h) {
     const closed = card.health === "disabled" || card.health === "descheduled";
-    const used = choices.show === "booked" ? null : usedShare(card, choices.resource);
+    const used = choices.show === "booked" ? null : usedShare(card, chosenResource());
     if (card.health !== "ok" && !closed) {
       context.fillStyle = colours.bad;
       context.fillRect(x, y, w, h);
@@ -494,11 +576,11 @@ function mapView() {
 
   function lines(node, card) {
     const found = board.resources.map((resource, at) => card.capacity[at] || card.booked[at]
-      ? `${resource}: ${isBytes(resource) ? `${gigabytes(card.booked[at])} of ${gigabytes(card.capacity[at])} GB` : `${card.booked[at]} of ${card.capacity[at]}`} booked${choices.resource === FULLEST && at === fullest(card) ? ", the fullest" : ""}` : "").filter(Boolean);
+      ? `${resource}: ${isBytes(resource) ? `${gigabytes(card.booked[at])} of ${gigabytes(card.capacity[at])} GB` : `${card.booked[at]} of ${card.capacity[at]}`} booked${chosenResource() < 0 && at === fullest(card) ? ", the fullest" : ""}` : "").filter(Boolean);
     if (card.used >= 0) found.push(`about ${gigabytes(card.used)} GB used`);
     if (card.busy >= 0) found.push(`busy ${card.busy}%`);
     found.push(card.pods === 1 ? "1 pod" : `${card.pods} pods`);
-    if (card.health !== "ok") found.push(card.health);
+    if (card.health !== "ok") found.push(CLOSED[card.health]);
     if (node.state !== "ready") found.push(`node ${node.state}`);
     if (card.model) found.push(card.model);
     return found;
@@ -557,10 +639,10 @@ function mapView() {
   function showLegend() {
     legendIsFor = board.isMeasured;
     const item = (kind, text) => el("span", {}, el("i", { class: `is-${kind}`, "aria-hidden": "true" }), text);
-    const without = () => (board.resources[choices.resource] && [...board.nodes.values()].some((node) => node.cards.some((card) => isWithout(card, choices.resource)))
-      ? [item("without", `has no ${board.resources[choices.resource]}`)] : []);
+    const without = () => (chosenResource() >= 0 && [...board.nodes.values()].some((node) => node.cards.some((card) => isWithout(card, chosenResource())))
+      ? [item("without", `has no ${choices.resource}`)] : []);
     legend.replaceChildren(
-      choices.show !== "used" ? item("booked", choices.resource === FULLEST ? "booked of the fullest resource" : "booked") : "",
+      choices.show !== "used" ? item("booked", chosenResource() < 0 ? "booked of the fullest resource" : "booked") : "",
       choices.show !== "booked" ? item("used", legendIsFor ? "used" : "used (not measured)") : "",
       item("empty", "free"), ...without(), item("bad", "unhealthy or gone"), item("closed", "closed by a label"));
   }
@@ -575,7 +657,7 @@ function mapView() {
       main.replaceChildren(
         nodeTools(again,
           choice("Show", "show", [["both", "booked and used"], ["booked", "booked"], ["used", "used"]], again),
-          choice("Size", "size", [["auto", "fitting"], ...LEVELS.map((_, one) => [one, String(one + 1)])], again),
+          choice("Size", "size", [["auto", "fitting"], ...LEVELS.map((_, one) => [String(one), String(one + 1)])], again),
           shown, legend),
         box, tip);
       again();
@@ -601,60 +683,54 @@ function mapView() {
 const PAGE = 100;
 
 function nodesView() {
-  let first = 0, order = "name", isReversed = false;
   const sumOf = (node, part) => node.cards.reduce((sum, card) => sum + part(card), 0);
   const sums = (node) => { const [booked, capacity] = ["booked", "capacity"].map((key) => board.resources.map((_, at) => sumOf(node, (card) => card[key][at] ?? 0))); return { booked, capacity }; };
-  const share = (node) => { const all = sums(node); return bookedShare(all, drawn(all)); };
-  const usedOf = (node) => { const found = node.cards.map((card) => usedShare(card, choices.resource)).filter((each) => each !== null); return found.length ? found.reduce((a, b) => a + b, 0) / node.cards.length : null; };
-  const by = (name) => () => { isReversed = order === name ? !isReversed : name !== "name"; order = name; first = 0; draw(); };
-  const keys = { booked: share, used: (node) => usedOf(node) ?? -1, pods: (node) => sumOf(node, (card) => card.pods), cards: (node) => node.cards.length };
-  const rows = table("Nodes with GPUs", [
-    { title: "Node", sort: by("name"), class: "name", cell: (row) => nodeLink(row.name) },
-    { title: "State", cell: (row) => badge(row.state) },
-    { title: "Cards", number: true, sort: by("cards"), cell: (row) => row.cards },
-    { title: "Booked", sort: by("booked"), cell: (row) => (row.gauge.capacity || row.gauge.booked ? [gaugeBar(row.resource, row.gauge), choices.resource === FULLEST ? el("span", { class: "quiet" }, row.resource) : null] : el("span", { class: "quiet" }, "–")) },
-    { title: "Used", sort: by("used"), cell: (row) => (row.used === null ? el("span", { class: "quiet" }, "–") : bar("used", row.used, percent(row.used))) },
-    { title: "Pods", number: true, sort: by("pods"), cell: (row) => row.pods },
-    { title: "Health", cell: (row) => row.healths.map(([name, count]) => [badge(name), count > 1 ? ` ×${count} ` : " "]) },
-    { title: "Model", cell: (row) => own(row.models) },
-  ], (row) => row.name);
-  const text = el("span", { "aria-live": "polite" });
-  const back = el("button", { type: "button", click: () => { first = Math.max(0, first - PAGE); draw(); } }, "Previous");
-  const next = el("button", { type: "button", click: () => { first += PAGE; draw(); } }, "Next");
-
+  const usedOf = (node) => { const found = node.cards.map((card) => usedShare(card, chosenResource())).filter((each) => each !== null); return found.length ? found.reduce((a, b) => a + b, 0) / node.cards.length : null; };
   const counted = (texts) => [...texts.reduce((counts, each) => counts.set(each, (counts.get(each) ?? 0) + 1), new Map())];
+  const rows = table("Nodes with GPUs", [
+    { title: "Node", sort: "node", value: (row) => row.name, class: "name", cell: (row) => nodeLink(row.name) },
+    { title: "State", sort: "state", value: (row) => row.state, cell: (row) => badge(row.state) },
+    { title: "Cards", sort: "cards", value: (row) => row.cards, number: true, cell: (row) => row.cards },
+    { title: "Booked", sort: "booked", value: (row) => (row.gauge.capacity ? row.gauge.booked / row.gauge.capacity : null), cell: (row) => (row.gauge.capacity || row.gauge.booked ? [gaugeBar(row.resource, row.gauge), chosenResource() < 0 ? el("span", { class: "quiet" }, row.resource) : null] : el("span", { class: "quiet" }, "–")) },
+    { title: "Used", sort: "used", value: (row) => row.used, cell: (row) => (row.used === null ? el("span", { class: "quiet" }, "–") : bar("used", row.used, percent(row.used))) },
+    { title: "Pods", sort: "pods", value: (row) => row.pods, number: true, cell: (row) => row.pods },
+    { title: "Health", sort: "health", value: (row) => row.healths.join(), cell: (row) => row.healths.map(([name, count]) => [badge(name), count > 1 ? ` ×${count} ` : " "]) },
+    { title: "Model", sort: "model", value: (row) => row.models, cell: (row) => own(row.models) },
+  ], (row) => row.name, () => draw());
+  const text = el("span", { "aria-live": "polite" });
+  const turn = (step) => () => { choose({ page: String(Number(choices.page) + step) }); draw(); };
+  const back = el("button", { type: "button", click: turn(-1) }, "Previous");
+  const next = el("button", { type: "button", click: turn(1) }, "Next");
+
   function draw() {
-    const found = board.sorted.map((name) => board.nodes.get(name)).filter(matches);
-    if (order !== "name") found.sort((a, b) => keys[order](a) - keys[order](b));
-    if (isReversed) found.reverse();
-    first = Math.min(first, Math.max(0, Math.floor((found.length - 1) / PAGE) * PAGE));
-    rows.show(found.slice(first, first + PAGE).map((node) => ({ node, all: sums(node) })).map(({ node, all }) => ({
-      name: node.name, state: node.state, cards: node.cards.length, resource: board.resources[drawn(all)] ?? "",
-      gauge: { booked: all.booked[drawn(all)] ?? 0, capacity: all.capacity[drawn(all)] ?? 0 },
-      used: usedOf(node), pods: sumOf(node, (card) => card.pods),
-      healths: counted(node.cards.map((card) => card.health)), models: [...new Set(node.cards.map((card) => card.model))].filter(Boolean).join(", "),
-    })));
-    setText(text, found.length ? `${(first + 1).toLocaleString("en")}–${Math.min(first + PAGE, found.length).toLocaleString("en")} of ${found.length.toLocaleString("en")} nodes` : board.nodes.size ? "No node matches." : "No node has cards.");
+    const found = rows.sorted(board.sorted.map((name) => board.nodes.get(name)).filter(matches).map((node) => {
+      const all = sums(node);
+      return {
+        name: node.name, state: node.state, cards: node.cards.length, resource: board.resources[drawn(all)] ?? "",
+        gauge: { booked: all.booked[drawn(all)] ?? 0, capacity: all.capacity[drawn(all)] ?? 0 },
+        used: usedOf(node), pods: sumOf(node, (card) => card.pods),
+        healths: counted(node.cards.map((card) => card.health)), models: [...new Set(node.cards.map((card) => card.model))].filter(Boolean).join(", "),
+      };
+    }));
+    const first = PAGE * (Math.min(Math.max(Math.trunc(choices.page) || 1, 1), Math.ceil(found.length / PAGE) || 1) - 1);
+    choices.page = String(first / PAGE + 1);
+    rows.show(found.slice(first, first + PAGE));
+    setText(text, found.length ? `${count(first + 1)}–${count(Math.min(first + PAGE, found.length))} of ${count(found.length)} nodes` : board.nodes.size ? "No node matches." : "No node has cards.");
     back.disabled = first === 0;
     next.disabled = first + PAGE >= found.length;
-    [...rows.head.children].forEach((cell, at) => {
-      const name = ["name", null, "cards", "booked", "used", "pods"][at];
-      if (name && name === order) cell.setAttribute("aria-sort", isReversed ? "descending" : "ascending");
-      else cell.removeAttribute("aria-sort");
-    });
   }
   return {
     title: "Nodes",
     show() { main.replaceChildren(nodeTools(draw), rows.element, el("div", { class: "pager" }, back, next, text)); draw(); },
-    searched() { first = 0; draw(); },
+    searched: draw,
     changed: draw,
   };
 }
 
 // Views that show a document of the server
 
-/** A view of a document. `draw` gets the document; it is fetched again when the cluster has changed. */
-function documentView(title, path, parameters, draw) {
+/** A view of a document. `draw` gets the document; it is fetched again when the cluster has changed. `searched` follows a search. */
+function documentView(title, path, parameters, draw, searched) {
   let last = "", wanted = null;
   return {
     title,
@@ -674,63 +750,95 @@ function documentView(title, path, parameters, draw) {
         main.replaceChildren(el("p", { class: "reason" }, own(error.message)), el("p", {}, el("a", { href: "#/map" }, "Back to the map")));
       }
     },
-    searched() { clearTimeout(this.timer); this.timer = setTimeout(() => this.refresh(), 150); },
+    searched,
     close() { wanted?.abort(); },
   };
 }
 
+const none = () => el("span", { class: "quiet" }, "–");
+const held = (row, name) => (row[name] === undefined ? "" : amount(name, row[name]));
+const sumColumns = () => board.resources.filter((name) => isBytes(name) || name === "millicores")
+  .map((name) => ({ title: name, sort: name, value: (row) => row[name] ?? null, number: true, cell: (row) => held(row, name) }));
+
 function podsView(only) {
   const note = el("p", { class: "quiet", "aria-live": "polite" });
-  const amounts = () => board.resources.filter((name) => isBytes(name) || name === "millicores");
   const rows = table(only ? "Pods that wait" : "Pods that ask for GPUs", [
-    { title: "Pod", class: "name", cell: (pod) => podLink(`${pod.namespace}/${pod.name}`) },
-    { title: "State", cell: (pod) => badge(pod.state) },
-    ...(only ? [{ title: "Reason", class: "reasons", cell: (pod) => own(pod.note ?? "") }] : [
-      { title: "Node", cell: (pod) => (pod.node ? nodeLink(pod.node) : el("span", { class: "quiet" }, own(pod.note ?? ""))) },
-      { title: "Cards", cell: (pod) => (pod.cards ?? []).join(" ") },
-      ...amounts().map((name) => ({ title: name, number: true, cell: (pod) => (pod[name] === undefined ? "" : amount(name, pod[name])) })),
-      { title: "Used", number: true, cell: (pod) => (typeof pod.used === "number" ? `${gigabytes(pod.used)} GB` : "–") },
-      { title: "Busy", number: true, cell: (pod) => (typeof pod.busy === "number" ? percent(pod.busy) : "–") },
+    { title: "Pod", sort: "namespace", class: "name", cell: (pod) => podLink(`${pod.namespace}/${pod.name}`) },
+    { title: "Owner", sort: "owner", cell: (pod) => (pod.owner ? own(pod.owner) : "") },
+    ...(only ? [
+      { title: "Asks for", sort: "asks", class: "name", cell: (pod) => own(pod.asks) },
+      { title: "Reason", class: "reasons", cell: (pod) => own(pod.note ?? "") },
+    ] : [
+      { title: "State", sort: "state", cell: (pod) => badge(pod.state) },
+      { title: "Node", sort: "node", class: "name", cell: (pod) => (pod.node ? nodeLink(pod.node) : el("span", { class: "quiet" }, own(pod.note ?? ""))) },
+      { title: "Cards", sort: "cards", class: "name", cell: (pod) => (pod.node ? (pod.cards ?? []).join(" ") : el("span", { class: "quiet" }, own(pod.asks && `asks for ${pod.asks}`))) },
+      ...sumColumns(),
+      { title: "Used", sort: "used", number: true, cell: (pod) => (typeof pod.used === "number" ? `${gigabytes(pod.used)} GB` : none()) },
+      { title: "Busy", sort: "busy", number: true, cell: (pod) => (typeof pod.busy === "number" ? percent(pod.busy) : none()) },
     ]),
-    { title: "Priority", number: true, cell: (pod) => pod.priority },
-    { title: "Age", number: true, cell: (pod) => since(pod.created) },
-  ], (pod) => `${pod.namespace}/${pod.name}`);
+    { title: "Priority", sort: "priority", number: true, cell: (pod) => pod.priority },
+    { title: "Age", sort: "created", class: "number", cell: (pod) => age(pod.created) },
+  ], (pod) => `${pod.namespace}/${pod.name}`, () => view.refresh());
   const reasons = el("ul", { class: "suggestions" });
-  const panel = el("section", { class: "panel" }, el("h3", {}, "Why pods wait"), reasons);
-  return documentView(only ? "Waiting" : "Pods", "pods", () => ({ text: search.value.trim(), state: only }), (found) => {
+  const title = el("h2");
+  const panel = el("section", { class: "panel" }, title, reasons);
+  return documentView(only ? "Waiting" : "Pods", "pods", () => ({ text: choices.search, state: only, sort: choices.sort }), (found) => {
     if (!rows.element.isConnected) main.replaceChildren(...(only ? [panel] : []), rows.element, note);
     rows.show(found.pods);
+    const isCut = found.total > found.pods.length;
     const counts = new Map();
     for (const pod of found.pods) if (!pod.node) counts.set(pod.note, (counts.get(pod.note) ?? 0) + 1);
     panel.hidden = !counts.size;
+    setText(title, isCut ? `Why these ${found.pods.length} of ${count(found.total)} pods wait` : "Why pods wait");
     sync(reasons, [...counts].sort((a, b) => b[1] - a[1]), ([text]) => text, ([text, count]) =>
       el("li", {}, el("b", {}, count === 1 ? "1 pod: " : `${count} pods: `), own(text)));
     rows.element.hidden = !found.pods.length;
-    setText(note, found.total > found.pods.length ? `The first ${found.pods.length} of ${found.total.toLocaleString("en")} pods. Search finds the others.`
-      : found.total ? "" : search.value ? "No pod matches." : only ? "No pod waits for a GPU." : "No pod asks for a GPU.");
-  });
+    setText(note, isCut ? `The first ${found.pods.length} of ${count(found.total)} pods. Search finds the others.`
+      : found.total ? "" : choices.search ? "No pod matches." : only ? "No pod waits for a GPU." : "No pod asks for a GPU.");
+  }, () => view.refresh());
+}
+
+/** A view of a document with one list, which is searched by `textOf` and sorted here. */
+function listView(title, path, columns, textOf, empty) {
+  const note = el("p", { class: "quiet" });
+  const rows = table(title, columns, textOf, () => draw());
+  let sent = {};
+  function draw() {
+    const shown = rows.sorted(sent[path].filter((each) => textOf(each).toLowerCase().includes(words())));
+    rows.show(shown);
+    rows.element.hidden = !shown.length;
+    setText(note, [...sent.notes ?? [], shown.length ? "" : sent[path].length ? "Nothing matches." : empty].filter(Boolean).join(" · "));
+  }
+  return documentView(title, path, () => ({}), (found) => {
+    if (!note.isConnected) main.replaceChildren(rows.element, note);
+    sent = found;
+    draw();
+  }, () => { if (note.isConnected) draw(); });
+}
+
+function namespacesView() {
+  const link = (view, row, text) => el("a", { href: address(`#/${view}`, { search: `${row.namespace}/` }) }, text);
+  return listView("Namespaces", "namespaces", [
+    { title: "Namespace", sort: "namespace", value: (row) => row.namespace, class: "name", cell: (row) => link("pods", row, own(row.namespace)) },
+    { title: "Pods", sort: "pods", value: (row) => row.pods, number: true, cell: (row) => count(row.pods) },
+    { title: "Waiting", sort: "waiting", value: (row) => row.waiting, number: true, cell: (row) => (row.waiting ? link("waiting", row, count(row.waiting)) : none()) },
+    ...sumColumns(),
+    { title: "Used", sort: "used", value: (row) => row.used ?? null, number: true, cell: (row) => (row.used === undefined ? none() : `${gigabytes(row.used)} GB`) },
+  ], (row) => row.namespace, "No pod asks for a GPU.");
 }
 
 function decisionsView() {
-  const note = el("p", { class: "quiet" });
-  const rows = table("The last decisions", [
-    { title: "When", cell: (each) => `${new Date(each.time * 1000).toLocaleTimeString()}` },
-    { title: "Pod", class: "name", cell: (each) => podLink(each.pod) },
-    { title: "Node", cell: (each) => nodeLink(each.node) },
-    { title: "Cards", cell: (each) => (each.error ? own(each.error) : own(each.cards)) },
-    { title: "Score", number: true, cell: (each) => each.score ?? "–" },
-    { title: "Had room", number: true, cell: (each) => each.passing ?? "–" },
-    { title: "Alternatives", cell: (each) => own(each.alternatives.map((other) => (other.score === null ? other.node : `${other.node} (${other.score})`)).join(", ") || "–") },
-    { title: "Milliseconds", number: true, cell: (each) => Object.entries(each.milliseconds).map(([verb, took]) => `${verb} ${took.toFixed(1)}`).join(" · ") },
-  ], (each) => `${each.time} ${each.pod}`);
-  return documentView("Decisions", "decisions", () => ({}), (found) => {
-    if (!note.isConnected) main.replaceChildren(rows.element, note);
-    const text = words();
-    const shown = found.decisions.filter((each) => !text || each.pod.toLowerCase().includes(text) || each.node.toLowerCase().includes(text));
-    rows.show(shown);
-    rows.element.hidden = !shown.length;
-    setText(note, [...found.notes, shown.length ? "" : "No decision is recorded yet. The record begins when the extender starts."].filter(Boolean).join(" · "));
-  });
+  const total = (each) => Object.values(each.milliseconds).reduce((sum, took) => sum + took, 0);
+  return listView("Decisions", "decisions", [
+    { title: "When", sort: "when", value: (each) => each.time, cell: (each) => moment(each.time) },
+    { title: "Pod", sort: "pod", value: (each) => each.pod, class: "name", cell: (each) => podLink(each.pod) },
+    { title: "Node", sort: "node", value: (each) => each.node, cell: (each) => nodeLink(each.node) },
+    { title: "Cards", sort: "cards", value: (each) => each.error || each.cards, cell: (each) => own(each.error || each.cards) },
+    { title: "Score", sort: "score", value: (each) => each.score, number: true, cell: (each) => each.score ?? "–" },
+    { title: "Had room", sort: "room", value: (each) => each.passing, number: true, cell: (each) => each.passing ?? "–" },
+    { title: "Alternatives", sort: "alternatives", value: (each) => each.alternatives.length, cell: (each) => own(each.alternatives.map((other) => (other.score === null ? other.node : `${other.node} (${other.score})`)).join(", ") || "–") },
+    { title: "Milliseconds", sort: "milliseconds", value: total, number: true, cell: (each) => Object.entries(each.milliseconds).map(([verb, took]) => `${verb} ${took.toFixed(1)}`).join(" · ") },
+  ], (each) => `${each.pod} ${each.node} ${each.time}`, "No decision is recorded yet. The record begins when the extender starts.");
 }
 
 function nodeView(name) {
@@ -747,8 +855,9 @@ function nodeView(name) {
     const used = typeof card.used === "number" ? [el("dt", {}, "memory used"), el("dd", {}, bar("used", card.used / (card[resources.find(isBytes)]?.capacity || 1), `${gigabytes(card.used)} GB`))] : [];
     const busy = typeof card.busy === "number" ? [el("dt", {}, "busy"), el("dd", {}, bar("used", card.busy, percent(card.busy)))] : [];
     return el("section", { class: `card ${card.health}`, "aria-label": `${card.card}, ${card.health}` },
-      el("h5", {}, card.card, badge(card.health)),
+      el("h4", {}, card.card, badge(card.health)),
       el("p", { class: "quiet" }, own([card.model, card.pci].filter(Boolean).join(" · "))),
+      card.cause ? el("p", { class: "cause" }, own(card.cause)) : null,
       el("dl", {}, resources.filter((each) => typeof card[each]?.capacity === "number").map((each) => [el("dt", {}, `${each} booked`), el("dd", {}, gaugeBar(each, card[each]))]), used, busy),
       tiles > 1 ? el("div", { class: "tiles", role: "img", "aria-label": `Tiles: ${held.size} of ${tiles} held` },
         Array.from({ length: tiles }, (_, at) => el("i", { class: held.has(at) ? "held" : null }, `gt${at}`))) : null,
@@ -774,11 +883,11 @@ function nodeView(name) {
 
   const shown = documentView(name, "node", () => ({ name }), (found) => {
     if (!head.isConnected) {
-      main.replaceChildren(head, problemPanel, el("section", { class: "panel" }, el("h3", {}, "Cards"), drawing),
+      main.replaceChildren(head, problemPanel, command(`kubectl gas inspect ${name}`), el("section", { class: "panel" }, el("h3", {}, "Cards"), drawing),
         el("section", { class: "panel" }, el("h3", {}, "Node"), facts), el("section", { class: "panel" }, el("h3", {}, "Labels"), labels));
     }
     sync(head, [{ node: found.node, ready: found.ready, cordoned: found.cordoned }], () => "head", () =>
-      el("span", {}, own(found.node), " ", badge(found.ready ? "ready" : "not ready"), found.cordoned ? badge("cordoned") : null));
+      el("span", {}, own(found.node), " ", badge(found.ready ? "ready" : "not ready"), found.cordoned ? badge("cordoned") : null, " ", el("small", {}, grafanaLink("node", found.node))));
     problemPanel.hidden = !found.problems.length;
     sync(problems, found.problems, (text) => text, (text) => el("li", {}, own(text)));
     const groups = new Map();
@@ -813,18 +922,17 @@ function podView(namespace, name) {
   const cardPanel = el("section", { class: "panel" }, el("h3", {}, "What it holds"), cards);
 
   function steps(found) {
-    const steps = [{ kind: "done", title: "Created", text: [since(found.created) && `${since(found.created)} ago`, found.asks && `asks for ${found.asks}`].filter(Boolean).join(" · ") }];
+    const steps = [{ kind: "done", title: "Created", text: [found.created && moment(found.created), found.asks && `asks for ${found.asks}`].filter(Boolean).join(" · ") }];
     for (const each of [...found.decisions].reverse()) {
       const took = Object.entries(each.milliseconds).map(([verb, amount]) => `${verb} ${amount.toFixed(1)} ms`).join(", ");
       const others = each.alternatives.map((other) => other.node + (other.score === null ? "" : ` (${other.score})`)).join(", ");
       steps.push(each.error
         ? { kind: "bad", title: `Not bound to ${each.node}`, text: `${each.error} · ${took}` }
-        : { kind: "done", title: `Decided: ${each.cards} of ${each.node}`, text: [since(each.time) && `${since(each.time)} ago`, took, each.score === null ? "" : `score ${each.score}`, each.passing === null ? "" : each.passing === 1 ? "1 node had room" : `${each.passing} nodes had room`, others && `could also have had ${others}`].filter(Boolean).join(" · ") });
+        : { kind: "done", title: `Decided: ${each.cards} of ${each.node}`, text: [moment(each.time), took, each.score === null ? "" : `score ${each.score}`, each.passing === null ? "" : each.passing === 1 ? "1 node had room" : `${each.passing} nodes had room`, others && `could also have had ${others}`].filter(Boolean).join(" · ") });
     }
     const written = found.written;
-    const decided = written["gas-ts"] && since(Number(written["gas-ts"].slice(0, -9)));
     if (!found.node) return [...steps, { kind: "wait", title: "Waits", text: found.note ?? "" }];
-    if (!found.decisions.length) steps.push({ kind: "done", title: `Bound to ${found.node}`, text: decided ? `decided ${decided} ago` : "" });
+    if (!found.decisions.length) steps.push({ kind: "done", title: `Bound to ${found.node}`, text: written["gas-ts"] ? `decided at ${written["gas-ts"]}` : "" });
     const text = Object.entries(written).filter(([key]) => key.startsWith("gas-container") || key.startsWith("gas-init")).map(([key, value]) => `${key}=${value}`).join(" · ");
     if (text) steps.push({ kind: "done", title: "Written on the pod", text });
     const receipt = written["gas-allocated-cards"] ?? written["gas-allocated-init-cards"];
@@ -853,17 +961,17 @@ function podView(namespace, name) {
   const shown = documentView(`${namespace}/${name}`, "pod", () => ({ namespace, name }), (found) => {
     if (!head.isConnected) {
       why.replaceChildren(el("p", { class: "quiet" }, "Looking for reasons and suggestions …"));
-      main.replaceChildren(head, el("section", { class: "panel" }, el("h3", {}, "Its way"), way), whyPanel, cardPanel,
+      main.replaceChildren(head, command(`kubectl gas why ${name} -n ${namespace}`), el("section", { class: "panel" }, el("h3", {}, "Its way"), way), whyPanel, cardPanel,
         el("section", { class: "panel" }, el("h3", {}, "Pod"), facts));
     }
-    sync(head, [[found.state, found.node]], () => "head", () => el("span", {}, own(`${found.namespace}/${found.name}`), " ", badge(found.state), found.node ? [" ", el("small", {}, nodeLink(found.node))] : null));
+    sync(head, [[found.state, found.node]], () => "head", () => el("span", {}, own(`${found.namespace}/${found.name}`), " ", badge(found.state), found.node ? [" ", el("small", {}, nodeLink(found.node))] : null, " ", el("small", {}, grafanaLink("namespace", namespace))));
     sync(way, steps(found).map((step, at) => ({ ...step, at })), (step) => step.at, (step) => el("li", { class: step.kind }, el("b", {}, own(step.title)), el("span", { class: "quiet" }, own(step.text))));
     cardPanel.hidden = !found.held.length;
-    sync(cards, found.held, (card) => card.card, (card) => el("div", { class: "card ok" }, el("h5", {}, card.card, card.tiles.length ? el("small", { class: "quiet" }, card.tiles.map((each) => `gt${each}`).join(" ")) : null),
+    sync(cards, found.held, (card) => card.card, (card) => el("div", { class: "card ok" }, el("h4", {}, card.card, card.tiles.length ? el("small", { class: "quiet" }, card.tiles.map((each) => `gt${each}`).join(" ")) : null),
       el("p", {}, inWords(card.amounts)),
       typeof card.used === "number" && card.amounts["memory.max"] ? bar("used", card.used / card.amounts["memory.max"], `${gigabytes(card.used)} GB used`) : null,
       typeof card.busy === "number" ? bar("used", card.busy, `busy ${percent(card.busy)}`) : null));
-    sync(facts, [["UID", found.uid], ["Priority", String(found.priority)], ...Object.entries(found.labels), ...Object.entries(found.written)], ([key]) => key, ([key, value]) => el("div", {}, el("dt", {}, own(key)), el("dd", {}, own(value))));
+    sync(facts, [["UID", found.uid], ["Owner", found.owner ?? "none"], ["Priority", String(found.priority)], ...Object.entries(found.labels), ...Object.entries(found.written)], ([key]) => key, ([key, value]) => el("div", {}, el("dt", {}, own(key)), el("dd", {}, own(value))));
     explain();
   });
   return shown;
@@ -872,19 +980,19 @@ function podView(namespace, name) {
 // Which view is shown
 
 const VIEWS = {
-  map: mapView, nodes: nodesView, pods: () => podsView(""), waiting: () => podsView("waiting"), decisions: decisionsView,
+  map: mapView, nodes: nodesView, pods: () => podsView(""), waiting: () => podsView("waiting"), namespaces: namespacesView, decisions: decisionsView,
   node: nodeView, pod: podView,
 };
 
 function unknownView() {
-  const views = Object.keys(VIEWS).slice(0, 5).map((name) => [" ", el("a", { href: `#/${name}` }, `#/${name}`)]);
+  const views = Object.keys(VIEWS).slice(0, -2).map((name) => [" ", el("a", { href: `#/${name}` }, `#/${name}`)]);
   const show = () => main.replaceChildren(el("p", { class: "reason" }, "The page has no address ", own(location.hash), "; expected one of", views));
   return { title: "Unknown address", show };
 }
 
 function route() {
   if (!board.name) return;
-  let [name, ...parts] = location.hash.replace(/^#\/?/, "").split("/");
+  let [name, ...parts] = readAddress();
   try {
     parts = parts.map(decodeURIComponent);
   } catch {
@@ -894,12 +1002,34 @@ function route() {
   if (name === "") name = "map";
   view?.close?.();
   view = isKnown ? VIEWS[name](...parts) : unknownView();
-  for (const link of document.querySelectorAll("nav a")) {
-    if (link.getAttribute("href") === `#/${name}`) link.setAttribute("aria-current", "page");
+  search.value = choices.search;
+  choose({ page: choices.page });
+  for (const link of document.querySelectorAll("nav a[href^='#']")) {
+    if (link.getAttribute("href").split("?")[0] === `#/${name}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  search.placeholder = { map: "Search nodes and models  /", nodes: "Search nodes and models  /", decisions: "Search decisions  /" }[name] ?? "Search pods  /";
+  showTitle();
   view.show();
+  showHits();
+}
+
+/** Name pods that the search finds, in views that do not list pods. */
+async function showHits() {
+  const [text, shown] = [choices.search, view];
+  const isNeeded = () => text && text === choices.search && shown === view && !["Pods", "Waiting"].includes(view.title);
+  const found = isNeeded() ? await fetchJson("pods", { text }).catch(() => null) : null;
+  if (text !== choices.search || shown !== view) return;
+  $("hits").hidden = !found?.total;
+  if (!found?.total) return;
+  $("hits").replaceChildren("Pods: ", ...found.pods.slice(0, 5).flatMap((pod) => [podLink(`${pod.namespace}/${pod.name}`), " "]),
+    found.total > 5 ? el("a", { href: address("#/pods", { search: text }) }, `all ${count(found.total)}`) : "");
+}
+
+let searching = null;
+function searchFor(text, wait) {
+  choose({ search: text.trim() });
+  clearTimeout(searching);
+  searching = setTimeout(() => { view?.searched?.(); showHits(); }, wait);
 }
 
 addEventListener("hashchange", () => {
@@ -908,10 +1038,10 @@ addEventListener("hashchange", () => {
   main.focus({ preventScroll: true });
   announce(view?.title ?? "");
 });
-search.addEventListener("input", () => view?.searched?.());
+search.addEventListener("input", () => searchFor(search.value, 150));
 search.addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && !["#/map", "#/nodes", ""].includes(location.hash)) view?.searched?.();
-  if (event.key === "Escape") { search.value = ""; view?.searched?.(); main.focus(); }
+  if (event.key === "Enter") searchFor(search.value, 0);
+  if (event.key === "Escape") { search.value = ""; searchFor("", 0); main.focus(); }
 });
 addEventListener("keydown", (event) => {
   if (event.key === "/" && !event.ctrlKey && !event.metaKey && !["INPUT", "SELECT", "TEXTAREA"].includes(document.activeElement?.tagName)) {
