@@ -8,7 +8,7 @@ import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -108,6 +108,45 @@ def _environment_proxy(scheme: str, host: str) -> str | None:
     return getproxies().get(scheme)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """The choices of a command line that replace those of a kubeconfig; empty where it makes none.
+
+    context  one of the kubeconfig's
+    token    replaces all credentials of the kubeconfig's user
+    user     that requests are made for, with ``groups``
+    """
+
+    context: str = ""
+    server: str = ""
+    token: str = ""
+    user: str = ""
+    groups: tuple[str, ...] = ()
+
+    def applied(self, login: Login) -> Login:
+        """Return a login with what is said here. Raises NoCluster."""
+        if self.server:
+            old = login.address
+            tls, name, proxy = old.tls, old.server_hostname, old.proxy
+            address = make_address("flag --server", self.server.rstrip("/"), tls, server_hostname=name, proxy=proxy)
+            login = replace(login, address=address)
+        if self.token:
+            authorization = header_value(f"Bearer {self.token}")
+
+            async def unchanged() -> str:
+                return authorization
+
+            login = replace(login, authorization=authorization, refresh=unchanged)
+        if self.user:
+            headers = [("Impersonate-User", self.user), *(("Impersonate-Group", each) for each in self.groups)]
+            account = "the account to act as"
+            login = replace(login, impersonation=tuple((name, header_value(text, account)) for name, text in headers))
+        return login
+
+
+AS_CONFIGURED = Overrides()
+
+
 class Credentials:
     """The address of the API server, and an authorization that is kept fresh.
 
@@ -172,7 +211,7 @@ async def find_credentials(
     kubeconfig: str | None,
     *,
     explicit: bool,
-    context: str = "",
+    overrides: Overrides = AS_CONFIGURED,
     environ: Mapping[str, str] = os.environ,
     token_file: str = TOKEN_FILE,
     ca_file: str = CA_FILE,
@@ -181,23 +220,29 @@ async def find_credentials(
     """Find and read the credentials.
 
     The first of these that applies is used (contract E12.3): a kubeconfig that is named explicitly; in a pod the
-    service account; ``$KUBECONFIG``; ``kubeconfig``, which defaults to ~/.kube/config. ``context`` is one of its
-    contexts, empty for the current one.
+    service account; ``$KUBECONFIG``; ``kubeconfig``, which defaults to ~/.kube/config.
 
     Raises NoCluster if the one that is used is missing, unreadable or malformed.
     """
+
+    async def load_kubeconfig(paths: str) -> Login:
+        return overrides.applied(await _load_kubeconfig(paths, overrides))
+
+    async def load_service_account() -> Login:
+        return overrides.applied(await _load_service_account(environ, token_file, ca_file))
+
     if explicit and kubeconfig:
-        return await _from(lambda: _load_kubeconfig(kubeconfig, context), clock)
+        return await _from(lambda: load_kubeconfig(kubeconfig), clock)
     in_cluster = is_in_a_cluster(environ)
     if in_cluster and _existing(token_file):
-        return await _from(lambda: _load_service_account(environ, token_file, ca_file), clock)
+        return await _from(load_service_account, clock)
     paths = environ.get("KUBECONFIG") or kubeconfig or DEFAULT_KUBECONFIG
     if in_cluster and not _existing(paths):
         raise NoCluster(
             f"this is a pod, but there is no service account token at {token_file} and no kubeconfig at {paths}; "
             "set automountServiceAccountToken: true on the pod"
         )
-    return await _from(lambda: _load_kubeconfig(paths, context), clock)
+    return await _from(lambda: load_kubeconfig(paths), clock)
 
 
 def is_in_a_cluster(environ: Mapping[str, str]) -> bool:
@@ -210,7 +255,6 @@ async def _from(load: Callable[[], Awaitable[Login]], clock: Callable[[], float]
 
 async def _load_service_account(environ: Mapping[str, str], token_file: str, ca_file: str) -> Login:
     """Read the login of a pod. Its token file is read again to refresh the token. Raises NoCluster."""
-    # The official client could read this too, but importing it costs every daemon on every node 20 MB.
 
     async def refresh() -> str:
         return _token(token_file)
@@ -236,15 +280,15 @@ def _token(file: str) -> str:
     return header_value(f"Bearer {token}")
 
 
-async def _load_kubeconfig(paths: str, context: str) -> Login:
+async def _load_kubeconfig(paths: str, overrides: Overrides) -> Login:
     if not (existing := _existing(paths)):
         raise NoCluster(
             f"kubeconfig {paths}: the file does not exist; name one with --kubeConfig or $KUBECONFIG, or run this in a "
             "cluster"
         )
-    from gas.cluster.kubeconfig import load_kubeconfig  # which imports the official client
+    from gas.cluster.kubeconfig import load_kubeconfig  # a daemon in a pod does without it, and without YAML
 
-    return await load_kubeconfig(paths, existing, context)
+    return await load_kubeconfig(paths, existing, overrides.context, anonymous=bool(overrides.token))
 
 
 def _existing(paths: str) -> list[Path]:

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from gas.cluster.connection import ApiServer
+from gas.cluster.credentials import Overrides
 from gas.commands import Command, command, say, version_option
 from gas.daemon import flag_values as values
 from gas.daemon.command import INTERRUPTED, print_text
@@ -165,7 +166,7 @@ def _print(text: str, code: int) -> int:
 
 
 async def _gather(kubeconfig: str, context: str, options: LookOptions) -> Snapshot:
-    credentials = await credentials_of(kubeconfig, context, os.environ)
+    credentials = await credentials_of(kubeconfig, os.environ, Overrides(context=context))
     api = ApiServer(credentials, user_agent="gas-doctor")
     try:
         return await look_at_everything(credentials, api, options)

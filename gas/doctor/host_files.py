@@ -9,7 +9,14 @@ import time
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from gas.cluster.credentials import DEFAULT_KUBECONFIG, Credentials, find_credentials, is_in_a_cluster
+from gas.cluster.credentials import (
+    AS_CONFIGURED,
+    DEFAULT_KUBECONFIG,
+    Credentials,
+    Overrides,
+    find_credentials,
+    is_in_a_cluster,
+)
 from gas.cluster.errors import NoCluster
 from gas.doctor import fix
 from gas.doctor.findings import Unseen
@@ -97,16 +104,16 @@ def kind_of(mode: int) -> str:
     return "a pipe" if stat.S_ISFIFO(mode) else "a device"
 
 
-async def credentials_of(file: str, context: str, environ: Mapping[str, str]) -> Credentials:
+async def credentials_of(file: str, environ: Mapping[str, str], overrides: Overrides = AS_CONFIGURED) -> Credentials:
     """Find the credentials of a kubeconfig, or of the usual places. Files are checked before they are read.
 
     ``file`` may name several, written as in $KUBECONFIG. Raises NoCluster.
     """
-    if not (file or context) and is_in_a_cluster(environ):
-        return await find_credentials(None, explicit=False, environ=environ)
+    if not (file or overrides.context) and is_in_a_cluster(environ):
+        return await find_credentials(None, explicit=False, environ=environ, overrides=overrides)
     paths = file or environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
     _check_files(paths)
-    return await find_credentials(paths, explicit=True, context=context, environ=environ)
+    return await find_credentials(paths, explicit=True, environ=environ, overrides=overrides)
 
 
 def _check_files(paths: str) -> None:

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from gas.cluster.credentials import Credentials, find_credentials
+from gas.cluster.credentials import Credentials, Overrides, find_credentials
 from gas.cluster.errors import NoCluster
+from sandbox.certificates import Authority
 from sandbox.programs import write_kubeconfig
 from tests.cluster.certificates import serving_context
 from tests.cluster.moved_clock import Clock
@@ -153,14 +154,9 @@ async def test_an_invalid_address_is_refused(machine: Machine, host: str, port: 
         await machine.find()
 
 
-def test_a_pod_does_not_import_the_official_client() -> None:
-    """It would take more memory than everything else of a daemon."""
-    script = (
-        "import sys, gas.cluster.connection, gas.plugin.program\n"
-        "assert 'kubernetes' not in sys.modules\n"
-        "import gas.cluster.kubeconfig\n"
-        "assert 'kubernetes' in sys.modules"
-    )
+def test_a_pod_does_not_import_what_reads_kubeconfigs() -> None:
+    """It would take memory from every daemon."""
+    script = "import sys, gas.cluster.connection, gas.plugin.program\nassert 'yaml' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
@@ -179,17 +175,21 @@ def user(**fields: object) -> Callable[[dict[str, object]], object]:
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
-        pytest.param(lambda config: [], "expected a kubeconfig with a current context", id="a-list"),
+        pytest.param(lambda config: [], "expected a kubeconfig, found: another document", id="a-list"),
         pytest.param(
             lambda config: None,
-            "expected a kubeconfig with a current context, found: another document; kubectl config get-contexts",
+            "expected a kubeconfig, found: another document",
             id="an-empty-file",
         ),
-        pytest.param(lambda config: "text", "expected a kubeconfig with a current context", id="a-text"),
-        pytest.param(change(**{"current-context": ""}), "current context", id="no-current-context"),
-        pytest.param(change(**{"current-context": "x"}), "Expected object with name x", id="context-not-there"),
+        pytest.param(lambda config: "text", "expected a kubeconfig, found: another document", id="a-text"),
+        pytest.param(
+            change(**{"current-context": ""}), "no current context; kubectl config use-context", id="no-current-context"
+        ),
+        pytest.param(
+            change(**{"current-context": "x"}), "no entry of contexts with the name 'x'", id="context-not-there"
+        ),
         pytest.param(change(contexts=7), "expected a kubeconfig", id="contexts-no-list"),
-        pytest.param(change(clusters=[]), "Expected object with name sandbox", id="cluster-not-there"),
+        pytest.param(change(clusters=[]), "no entry of clusters with the name 'sandbox'", id="cluster-not-there"),
         pytest.param(cluster(), "expected a server such as https://host:6443", id="no-server"),
         pytest.param(cluster(server="6443"), "expected a server such as https://host:6443", id="server-no-url"),
         pytest.param(cluster(server="http://[::1"), "cannot be used", id="server-malformed"),
@@ -205,6 +205,14 @@ def user(**fields: object) -> Callable[[dict[str, object]], object]:
             user(exec={"apiVersion": "client.authentication.k8s.io/v1", "command": "/no/plugin"}),
             "the command '/no/plugin' returned no credentials",
             id="plugin-not-there",
+        ),
+        pytest.param(
+            user(exec={"apiVersion": "client.authentication.k8s.io/v1", "command": "false"}),
+            "the command 'false' returned no credentials: it ended with 1",
+            id="plugin-failed",
+        ),
+        pytest.param(
+            user(**{"auth-provider": {"name": "gcp"}}), "use a command that gets the token", id="auth-provider"
         ),
     ],
 )
@@ -242,6 +250,43 @@ async def test_a_file_that_is_not_a_kubeconfig_is_named(
     with pytest.raises(NoCluster, match=sentence) as caught:
         await machine.find(explicit=True)
     assert str(machine.default) in str(caught.value)
+
+
+async def test_a_name_and_a_password_are_sent_as_basic_authorization(machine: Machine) -> None:
+    write_kubeconfig(machine.default, "http://h", username="jane", password="p:w")
+    assert await (await machine.find()).authorization() == "Basic amFuZTpwOnc="
+
+
+async def test_a_certificate_of_a_file_or_of_a_command_is_presented(machine: Machine, tmp_path: Path) -> None:
+    authority = Authority("clients")
+    files = authority.write_client(tmp_path, "jane")
+    names = {"client-certificate": files.certificate.name, "client-key": files.key.name}
+    write_kubeconfig(machine.default, "https://h", ca=machine.ca, **names)  # from the kubeconfig's folder on
+    assert (await machine.find()).address.tls.verify_mode == ssl.CERT_REQUIRED
+    status = {"clientCertificateData": files.certificate.read_text(), "clientKeyData": files.key.read_text()}
+    (tmp_path / "plugin").write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps({'status': status})}\nEND\n")
+    (tmp_path / "plugin").chmod(stat.S_IRWXU)
+    command = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plugin"}
+    write_kubeconfig(machine.default, "https://h", ca=machine.ca, exec=command)
+    assert await (await machine.find()).authorization() is None
+
+
+async def test_of_entries_with_one_name_the_first_counts(machine: Machine) -> None:
+    first = write_kubeconfig(machine.directory / "first", "http://first")
+    second = write_kubeconfig(machine.directory / "second", "http://second", token="second")
+    first.write_text(json.dumps(json.loads(first.read_text()) | {"users": None}))
+    credentials = await machine.find(f"{first}:{second}")
+    assert (credentials.address.url, await credentials.authorization()) == ("http://first", "Bearer second")
+
+
+async def test_a_command_line_replaces_what_the_kubeconfig_says(machine: Machine) -> None:
+    acting: dict[str, Any] = {"as": "jane", "as-groups": ["dev"], "exec": {"command": "/no/plugin"}}
+    write_kubeconfig(machine.default, "http://h", **acting)
+    said = Overrides(server="http://other:1/", token="given", user="joe", groups=("ops",))
+    credentials = await find_credentials(str(machine.default), explicit=True, overrides=said)
+    assert credentials.address.url == "http://other:1"
+    assert await credentials.authorization() == "Bearer given"
+    assert credentials.impersonation == (("Impersonate-User", "joe"), ("Impersonate-Group", "ops"))
 
 
 async def rotate_service_account(machine: Machine) -> tuple[Credentials, Callable[[], object]]:
