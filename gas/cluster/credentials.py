@@ -127,9 +127,9 @@ class Overrides:
         """Return a login with what is said here. Raises NoCluster."""
         if self.server:
             old = login.address
-            tls, name, proxy = old.tls, old.server_hostname, old.proxy
-            address = make_address("flag --server", self.server.rstrip("/"), tls, server_hostname=name, proxy=proxy)
-            login = replace(login, address=address)
+            where, url = "flag --server", self.server.rstrip("/")
+            address = make_address(where, url, old.tls, authority=old.authority, server_hostname=old.server_hostname)
+            login = replace(login, address=replace(address, proxy=old.proxy))
         if self.token:
             authorization = header_value(f"Bearer {self.token}")
 

@@ -155,6 +155,7 @@ async def _login(where: str, cluster: Entry, user: Entry) -> Login:
         where,
         cluster.text("server").rstrip("/"),
         _tls(cluster, secret),
+        authority=str(cluster.file("certificate-authority")) if cluster.text("certificate-authority") else None,
         server_hostname=cluster.text("tls-server-name") or None,
         proxy=cluster.text("proxy-url") or None,
     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
-from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused, ApiUnavailable
+
+if TYPE_CHECKING:
+    from gas.cluster.reader import Reads
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -57,7 +59,7 @@ class Lister(Generic[T]):
 
     def __init__(
         self,
-        api: ApiServer,
+        api: Reads,
         path: str,
         object_type: type[T],
         *,

@@ -22,6 +22,10 @@ def nodes() -> str:
     return "/api/v1/nodes"
 
 
+def namespaces() -> str:
+    return "/api/v1/namespaces"
+
+
 def disruption_budgets() -> str:
     return "/apis/policy/v1/poddisruptionbudgets"
 

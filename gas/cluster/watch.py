@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from gas.cluster.backoff import Backoff
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
@@ -15,6 +15,9 @@ from gas.objects.handler import Handler
 from gas.objects.stored import ObjectId
 from gas.values.errors import GasError
 from gas.values.timing import SYSTEM_TIMING, Timing
+
+if TYPE_CHECKING:
+    from gas.cluster.connection import ApiServer
 
 T = TypeVar("T", bound=KubernetesObject)
 logger = logging.getLogger(__name__)
@@ -145,7 +148,8 @@ class Watch(Generic[T]):
             "resourceVersion": self._version or "",
             "timeoutSeconds": str(round(self._spread(*_LIFE))),
         }
-        async with self._lister.api.stream(self._path, query=query, silence=self._silence) as chunks:
+        api = cast("ApiServer", self._lister.api)  # one that streams
+        async with api.stream(self._path, query=query, silence=self._silence) as chunks:
             self._report_success()
             lines = LineSplitter()
             async for chunk in chunks:

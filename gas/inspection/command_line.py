@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import os
 import shutil
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -17,20 +18,17 @@ from typing import Any
 import click
 
 from gas import commands
-from gas.cluster.connection import ApiServer
+from gas.cluster.reader import Reads
 from gas.commands import program_name, say
 from gas.daemon.command import INTERRUPTED, print_text
+from gas.daemon.flag_values import duration
 from gas.inspection.cluster import Cluster, Missing
-from gas.inspection.defrag import plan_moves, plan_notes, plan_report
-from gas.inspection.fit import explained_report, fit_all, fit_report
-from gas.inspection.gather import Where, connected, namespace_of, read_cluster, read_decisions, read_use
+from gas.inspection.gather import SILENCE, Where, read_cluster, read_decisions, read_namespaces, read_use, reading
 from gas.inspection.manifests import UnreadableManifest, one_shape, pod_of_requests, read_manifests
-from gas.inspection.node_view import node_data, node_lines
 from gas.inspection.objects import InspectedPod, not_checked
 from gas.inspection.output import DONE, FORMATS, NOT_SO, UNREACHABLE, Look, as_data, written
 from gas.inspection.report import BadExpression, BadSelector, Report, Selector, keep_rows, parse_selector, sort_rows
 from gas.inspection.rows import card_report, node_report, pod_report, waste_notes, waste_of
-from gas.inspection.why import explain, explanation_data, explanation_lines
 from gas.values.errors import GasError
 from gas.values.quoted import escaped, listed, quoted
 
@@ -59,6 +57,7 @@ class Options(Where):
     everywhere: bool = False
     selector: str = ""
     watch: bool = False
+    no_headers: bool = False
 
     @property
     def is_for_people(self) -> bool:
@@ -70,8 +69,11 @@ class Options(Where):
         return parse_selector(self.selector) if self.selector else None
 
     @property
-    def own_namespace(self) -> str:
-        return self.namespace or namespace_of(self)
+    def pod_namespace(self) -> str:
+        return self.namespace or self.own_namespace
+
+    def written(self, report: Report) -> str:
+        return written(report, self.form, look(), headers=not self.no_headers)
 
     def arranged(self, report: Report) -> Report:
         """Return the selected rows of a report in the selected order. Raises BadExpression."""
@@ -90,12 +92,68 @@ def _form(*forms: str) -> Callable[[Runner], Runner]:
     )
 
 
-_NAMESPACE = click.option("-n", "--namespace", metavar="NAME", default="", help="Namespace of the pods.")
+def _completed(names: Callable[[Where], Iterable[str]]) -> Callable[..., list[str]]:
+    """Complete a word by names in the cluster or its kubeconfig, or by nothing if they cannot be read."""
+
+    def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+        where = Where(
+            **{each.name: context.params[each.name] for each in fields(Where) if context.params.get(each.name)}
+        )
+        try:
+            return [name for name in names(where) if name.startswith(incomplete) and name.isprintable()]
+        except GasError:
+            return []
+
+    return complete
+
+
+def _namespaces(where: Where) -> list[str]:
+    return asyncio.run(read_namespaces(where))
+
+
+def _contexts(where: Where) -> Iterable[str]:
+    return where.contents().entries["contexts"]
+
+
+def _pod_names(cluster: Cluster) -> list[str]:
+    return sorted(pod.key for pod in cluster.gpu_pods)
+
+
+def _of_cluster(names: Callable[[Cluster], Iterable[str]]) -> Callable[[Where], Iterable[str]]:
+    return lambda where: names(_read(where)[0])
+
+
+def _columns(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a column of the command's report."""
+    make = _REPORTS.get(str(context.params.get("what") or context.info_name), card_report)
+    complete = _completed(_of_cluster(lambda cluster: [column.name for column in make(cluster).columns]))
+    return complete(context, parameter, incomplete)
+
+
+_REPORTS: Mapping[str, Callable[[Cluster], Report]] = {
+    "nodes": node_report,
+    "pods": lambda cluster: pod_report(cluster, explains=False),
+    "waste": lambda cluster: waste_of(cluster).report,
+}
+
+_NAMESPACE = click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    default="",
+    help="Namespace of the pods.",
+    shell_complete=_completed(_namespaces),
+)
+_NO_HEADERS = click.option("--no-headers", is_flag=True, help="Print tables without headers.")
 
 
 def _table(command: Runner) -> Runner:
     by = click.option(
-        "--sort-by", metavar="COLUMN", default="", help="Sort by a column; a hyphen before it reverses the order."
+        "--sort-by",
+        metavar="COLUMN",
+        default="",
+        help="Sort by a column; a hyphen before it reverses the order.",
+        shell_complete=_columns,
     )
     conditions = click.option(
         "--where",
@@ -103,8 +161,9 @@ def _table(command: Runner) -> Runner:
         metavar="CONDITION",
         multiple=True,
         help="Show only rows such as health!=ok, model~flex or memory.max>80 (percent booked). May be repeated.",
+        shell_complete=_columns,
     )
-    return _form(*FORMATS)(by(conditions(command)))
+    return _form(*FORMATS)(by(conditions(_NO_HEADERS(command))))
 
 
 def _selection(command: Runner) -> Runner:
@@ -124,6 +183,8 @@ def _command(details: str) -> Callable[[Runner], click.Command]:
         @wraps(command)
         def run(**given: Any) -> int:
             options = Options(**{name: given.pop(name) for name in shared & given.keys()})
+            if options.groups and not options.user:
+                raise click.UsageError("option --as-group: expected --as with the account of the group as well")
             gc.disable()  # it would walk over a large cluster again and again: a third of a command's time
             try:
                 return command(options, **given)
@@ -137,13 +198,7 @@ def _command(details: str) -> Callable[[Runner], click.Command]:
                 gc.enable()
 
         defined = commands.command(command.__name__, details, epilog=EXIT_CODES)(run)
-        # Options of all commands come last.
-        defined.params += [
-            click.Option(
-                ["--kubeconfig"], metavar="FILE", default="", help="Kubeconfig with which to reach the cluster."
-            ),
-            click.Option(["--context"], metavar="NAME", default="", help="Context of the kubeconfig."),
-        ]
+        defined.params += _CONNECTION  # options of all commands come last
         return defined
 
     return define
@@ -163,7 +218,40 @@ def _print(text: str, code: int = DONE) -> int:
     return print_text(program_name(), text, exit_code=code, unwritten=UNREACHABLE) if text else code
 
 
-Ask = Callable[[ApiServer, Cluster], Awaitable[tuple[str, ...]]]
+class _Duration(click.ParamType[float]):
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return duration(str(value)) or math.inf
+        except ValueError as expected:
+            self.fail(f"expected {expected}, found {quoted(value)}", param, ctx)
+
+
+_CONNECTION = [
+    click.Option(["--kubeconfig"], metavar="FILE", default="", help="Kubeconfig with which to reach the cluster."),
+    click.Option(
+        ["--context"],
+        metavar="NAME",
+        default="",
+        help="Context of the kubeconfig.",
+        shell_complete=_completed(_contexts),
+    ),
+    click.Option(["-s", "--server"], metavar="URL", default="", help="API server to use."),
+    click.Option(["--token"], metavar="TOKEN", default="", help="Token to log in with."),
+    click.Option(["--as", "user"], metavar="USER", default="", help="Account to act as."),
+    click.Option(["--as-group", "groups"], metavar="GROUP", multiple=True, help="Group to act as. May be repeated."),
+    click.Option(
+        ["--request-timeout", "patience"],
+        metavar="TIME",
+        type=_Duration(),
+        default=f"{SILENCE:g}s",
+        show_default=True,
+        help="Longest silence of the API server; 0 for any.",
+    ),
+]
+
+Ask = Callable[[Reads, Cluster], Awaitable[tuple[str, ...]]]
 """Reads more into a cluster, and returns sentences about what could not be read."""
 
 
@@ -171,7 +259,7 @@ def _read(where: Where, ask: Ask | None = None, *, counts_hosts: bool = False) -
     """Read the cluster, and what ``ask`` adds. Return it with sentences about what is not known."""
 
     async def read() -> tuple[Cluster, tuple[str, ...]]:
-        async with connected(where) as api:
+        async with reading(where) as api:
             cluster = await read_cluster(api, counts_hosts=counts_hosts)
             return cluster, await ask(api, cluster) if ask is not None else ()
 
@@ -191,7 +279,7 @@ def _show(options: Options, make: Callable[[Cluster], Report], nothing: str, *, 
         )
     cluster, notes = _read(options, read_use, counts_hosts=counts_hosts)
     report = prepared(cluster)
-    code = _print(written(report, options.form, look()))
+    code = _print(options.written(report))
     if options.is_for_people:
         say(*cluster.settings.notes, *notes, *([] if report.rows else [nothing]))
     return code
@@ -199,7 +287,7 @@ def _show(options: Options, make: Callable[[Cluster], Report], nothing: str, *, 
 
 def _show_pods(options: Options) -> int:
     labels = options.labels
-    only = None if options.everywhere else options.own_namespace
+    only = None if options.everywhere else options.pod_namespace
     nothing = "no pod that asks for GPUs was found" + (f" in namespace {only}; -A shows all" if only else "")
     # A table leaves out why pods wait.
     explains = options.form != "table" or any("note" in each for each in (options.sort_by, *options.conditions))
@@ -245,30 +333,19 @@ def pods(options: Options) -> int:
 def waste(options: Options) -> int:
     cluster, notes = _read(options, read_use)
     found = waste_of(cluster)
-    code = _print(written(options.arranged(found.report), options.form, look()))
+    code = _print(options.written(options.arranged(found.report)))
     if options.is_for_people:
         say(*cluster.settings.notes, *notes, *waste_notes(found))
     return code
 
 
-def _completed(names: Callable[[Cluster], list[str]]) -> Callable[..., list[str]]:
-    """Complete a word by names in the cluster, or by nothing if the cluster cannot be read."""
-
-    def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-        try:
-            cluster, _ = _read(Where())
-        except GasError:
-            return []
-        return [name for name in names(cluster) if name.startswith(incomplete) and name.isprintable()]
-
-    return complete
-
-
 @_command("Its cards, tiles, NUMA nodes and links, and what each pod holds of which card.")
-@click.argument("node", shell_complete=_completed(lambda cluster: cluster.node_names))
+@click.argument("node", shell_complete=_completed(_of_cluster(lambda cluster: cluster.node_names)))
 @_form("table", "json", "yaml")
 def inspect(options: Options, *, node: str) -> int:
     node = node.removeprefix("node/")
+    from gas.inspection.node_view import node_data, node_lines
+
     cluster, notes = _read(options, lambda api, cluster: read_use(api, cluster, [node]))
     if options.form != "table":
         return _print(as_data(node_data(cluster, node), options.form))
@@ -281,14 +358,14 @@ def inspect(options: Options, *, node: str) -> int:
     "POD is a name, or NAMESPACE/NAME, also after pod/, sharepod/ or shp/. Each suggestion has been placed before it is"
     " made. Of a pod that runs, its cards are explained."
 )
-@click.argument(
-    "pod", metavar="POD", shell_complete=_completed(lambda cluster: sorted(pod.key for pod in cluster.gpu_pods))
-)
+@click.argument("pod", metavar="POD", shell_complete=_completed(_of_cluster(_pod_names)))
 @_form("table", "json", "yaml")
 @_NAMESPACE
 def why(options: Options, *, pod: str) -> int:
+    from gas.inspection.why import explain, explanation_data, explanation_lines
+
     prefix = next((each for each in ("pod/", "sharepod/", "shp/") if pod.startswith(each)), "")
-    names = _names(pod, options.own_namespace, prefix)
+    names = _names(pod, options.pod_namespace, prefix)
     cluster, notes = _read(options, read_decisions, counts_hosts=True)
     asked = cluster.pod(*names)
     until = time.monotonic() + WHY_TIMEOUT
@@ -322,7 +399,9 @@ def _names(text: str, default: str, prefix: str = "") -> tuple[str, str]:
 @_form(*FORMATS)
 @_NAMESPACE
 def fit(options: Options, *, files: tuple[str, ...], explain: bool) -> int:
-    namespace = options.own_namespace
+    from gas.inspection.fit import explained_report, fit_all, fit_report
+
+    namespace = options.pod_namespace
     read = [read_manifests(file, _text_of(file), namespace) for file in files]
     wanted = [each for found, _ in read for each in found]
     if not wanted:
@@ -331,7 +410,7 @@ def fit(options: Options, *, files: tuple[str, ...], explain: bool) -> int:
     fitted = fit_all(cluster, wanted)
     report = explained_report(fitted) if explain else fit_report(fitted)
     all_fit = all(each.fitting == each.count for each in fitted)
-    code = _print(written(report, options.form, look()), DONE if all_fit else NOT_SO)
+    code = _print(options.written(report), DONE if all_fit else NOT_SO)
     say(*cluster.settings.notes)
     if not all_fit:
         say(*dict.fromkeys(sentence for each in wanted for sentence in cluster.unknown_resources(each.pod)))
@@ -350,7 +429,9 @@ def fit(options: Options, *, files: tuple[str, ...], explain: bool) -> int:
 @_form(*FORMATS)
 @_NAMESPACE
 def defrag(options: Options, *, shape: str) -> int:
-    namespace = options.own_namespace
+    from gas.inspection.defrag import plan_moves, plan_notes, plan_report
+
+    namespace = options.pod_namespace
     is_file = shape == "-" or os.path.exists(shape)  # noqa: PTH110 -- Path.exists raises for a name that is too long
     asked: InspectedPod | tuple[str, str]
     if is_file:
@@ -372,7 +453,7 @@ def defrag(options: Options, *, shape: str) -> int:
         )
     until = time.monotonic() + DEFRAG_TIMEOUT
     plan = plan_moves(cluster, pod, lambda: time.monotonic() >= until)
-    code = _print(written(plan_report(plan, pod.key), options.form, look()), DONE if plan.node else NOT_SO)
+    code = _print(options.written(plan_report(plan, pod.key)), DONE if plan.node else NOT_SO)
     unknown = [] if plan.node else list(cluster.unknown_resources(pod))
     say(*cluster.settings.notes, *(unknown or plan_notes(plan)))
     _say_not_checked([pod, *(cluster.pods.records[move.uid] for move in plan.moves)])

@@ -1,34 +1,31 @@
-"""Read a cluster from the API server: nodes, GPU pods, the measured use of cards and the last decisions."""
+"""Read a cluster once from the API server: nodes, GPU pods, the measured use of cards and the last decisions."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from gas.cluster import paths
-from gas.cluster.connection import ApiServer
-from gas.cluster.credentials import DEFAULT_KUBECONFIG
-from gas.cluster.errors import Forbidden
+from gas.cluster.credentials import DEFAULT_KUBECONFIG, Credentials, Overrides
+from gas.cluster.errors import Forbidden, NoCluster
+from gas.cluster.kubeconfig import Kubeconfig, read_kubeconfig
 from gas.cluster.listing import Lister
-from gas.cluster.watch import Watch
+from gas.cluster.reader import Reader, Reads
 from gas.doctor.host_files import credentials_of
 from gas.doctor.programs import EXTENDER, PLUGIN, Program, containers_with, flag_value, is_on
 from gas.extender.decisions import Decision
 from gas.extender.flags import Flags as ExtenderFlags
-from gas.extender.hooks import Observer
-from gas.inspection.cluster import Cluster, MeasuredUse, PlacementSettings, matters, settings_of
+from gas.inspection.cluster import Cluster, MeasuredUse, matters
 from gas.inspection.objects import InspectedNode, InspectedPod
-from gas.plugin.flags import Flags as PluginFlags
+from gas.objects.stored import ObjectMeta
 from gas.values.cards import Card, MalformedCard
 from gas.values.errors import GasError
 from gas.values.quoted import quoted
@@ -36,6 +33,9 @@ from gas.values.quoted import quoted
 T = TypeVar("T")
 
 USER_AGENT = "kubectl-gas"
+
+SILENCE = 10.0
+"""Seconds that the API server may send nothing before a command gives up."""
 
 USE_TIMEOUT = 2.0
 """Seconds for the measured use of all nodes together; without it, bookings are still shown."""
@@ -47,91 +47,93 @@ DEFAULT_NAMESPACE = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
-    """The cluster that a command line names; empty texts stand for the usual kubeconfig and its context."""
+class Where(Overrides):
+    """The cluster that a command line names, and the account; an empty ``kubeconfig`` stands for the usual one.
+
+    patience  seconds that the API server may send nothing
+    """
 
     kubeconfig: str = ""
-    context: str = ""
+    patience: float = SILENCE
+
+    async def credentials(self) -> Credentials:
+        """Read the credentials. Raises NoCluster."""
+        return await credentials_of(self.kubeconfig, os.environ, self)
+
+    def contents(self) -> Kubeconfig:
+        """Return the content of the kubeconfigs that exist. Raises NoCluster."""
+        names = (self.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG).split(os.pathsep)
+        return read_kubeconfig([path for name in names if (path := Path(name).expanduser()).is_file()])
+
+    @property
+    def own_namespace(self) -> str:
+        """The namespace of the kubeconfig's context; ``default`` if it names none or cannot be read."""
+        with suppress(NoCluster):
+            config = self.contents()
+            if (context := config.entries["contexts"].get(self.context or config.current)) is not None:
+                return context.text("namespace") or DEFAULT_NAMESPACE
+        return DEFAULT_NAMESPACE
 
 
 @asynccontextmanager
-async def connected(where: Where) -> AsyncIterator[ApiServer]:
-    """Connect to the API server, for as long as the ``async with`` lasts. Raises NoCluster.
+async def reading(where: Where) -> AsyncIterator[Reads]:
+    """Read from the API server for as long as the ``async with`` lasts. Raises NoCluster."""
+    credentials = await where.credentials()
+    if credentials.address.proxy:
+        from gas.inspection.following import connected
 
-    Nothing is logged meanwhile: what the commands have to say is in their output.
-    """
+        async with connected(where) as api:
+            yield api
+            return
+    reader = Reader(credentials, user_agent=USER_AGENT, patience=where.patience)
+    with unlogged():
+        try:
+            yield reader
+        finally:
+            reader.close()
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Log nothing meanwhile: what the commands have to say is in their output."""
     logger = logging.getLogger("gas")
     level = logger.level
-    api = ApiServer(await credentials_of(where.kubeconfig, where.context, os.environ), user_agent=USER_AGENT)
     logger.setLevel(logging.CRITICAL)
     try:
-        yield api
+        yield
     finally:
         logger.setLevel(level)
-        await api.close()
 
 
-async def read_cluster(api: ApiServer, *, counts_hosts: bool = False) -> Cluster:
+async def read_cluster(api: Reads, *, counts_hosts: bool = False) -> Cluster:
     """Return the cluster as it is now. Raises ApiRefused, Forbidden, ApiUnavailable.
 
     ``counts_hosts`` keeps the pods without cards as well, which take CPU, memory and pod slots of nodes.
     """
     nodes, pods = await asyncio.gather(
         Lister(api, paths.nodes(), InspectedNode).fetch(),
-        Lister(api, paths.pods(), InspectedPod, keep=_keep(counts_hosts=counts_hosts)).fetch(),
+        Lister(api, paths.pods(), InspectedPod, keep=kept(counts_hosts=counts_hosts)).fetch(),
     )
     return Cluster.of(nodes.objects, pods.objects, counts_hosts=counts_hosts)
 
 
-def _keep(*, counts_hosts: bool) -> Callable[[InspectedPod], bool]:
+class _Namespace(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+
+
+async def read_namespaces(where: Where) -> list[str]:
+    """Return the names of all namespaces. Raises NoCluster, ApiRefused, Forbidden, ApiUnavailable."""
+    async with reading(where) as api:
+        listed = await Lister(api, paths.namespaces(), _Namespace).fetch()
+        return [each.metadata.name for each in listed.objects]
+
+
+def kept(*, counts_hosts: bool) -> Callable[[InspectedPod], bool]:
     return (lambda pod: bool(pod.node_name) or matters(pod)) if counts_hosts else matters
 
 
-class Following(NamedTuple):
-    """A cluster that watches keep up to date."""
-
-    cluster: Cluster
-    watches: tuple[Watch[InspectedNode], Watch[InspectedPod]]
-
-    @property
-    def trouble(self) -> str:
-        """Why the cluster may be out of date; empty while it is not."""
-        return next((watch.trouble for watch in self.watches if watch.trouble), "")
-
-
-@asynccontextmanager
-async def following(
-    api: ApiServer,
-    settings: PlacementSettings | None = None,
-    observer: Observer | None = None,
-    *,
-    counts_hosts: bool = False,
-) -> AsyncIterator[Following]:
-    """Return a complete cluster that watches keep up to date while the ``async with`` lasts.
-
-    ``settings`` are the extender's; None to read them from its pod. ``counts_hosts`` is as for `read_cluster`. Raises
-    ApiRefused, Forbidden, ApiUnavailable if the cluster cannot be listed even once.
-    """
-    pods = await Lister(api, paths.pods(), InspectedPod, keep=matters).fetch()
-    await api.request("GET", paths.nodes(), query={"limit": "1"})
-    cluster = Cluster(settings or settings_of(pods.objects), observer, counts_hosts=counts_hosts)
-    node_watch = Watch(Lister(api, paths.nodes(), InspectedNode), cluster.watched_nodes)
-    pod_lister = Lister(api, paths.pods(), InspectedPod, keep=_keep(counts_hosts=counts_hosts))
-    pod_watch = Watch(pod_lister, cluster.watched_pods)
-    tasks = [asyncio.create_task(node_watch.run())]
-    try:
-        await node_watch.synced.wait()
-        tasks.append(asyncio.create_task(pod_watch.run()))
-        await pod_watch.synced.wait()
-        yield Following(cluster, (node_watch, pod_watch))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 async def read_use(
-    api: ApiServer, cluster: Cluster, nodes: Iterable[str] | None = None, *, patience: float = USE_TIMEOUT
+    api: Reads, cluster: Cluster, nodes: Iterable[str] | None = None, *, patience: float = USE_TIMEOUT
 ) -> tuple[str, ...]:
     """Read the measured use of cards from the plugins, through the API server, and keep it in the cluster.
 
@@ -145,6 +147,8 @@ async def read_use(
     measuring = [pod for pod in plugins if _measures(pod)]
     if not measuring:
         return ("use is not shown: no plugin measures it; see gas-plugin --usage",)
+    from gas.plugin.flags import Flags as PluginFlags
+
     gate = asyncio.Semaphore(MOST_AT_ONCE)
     reasons: dict[str, list[str]] = {}
 
@@ -182,7 +186,7 @@ async def read_use(
     return tuple(notes)
 
 
-async def read_decisions(api: ApiServer, cluster: Cluster) -> tuple[str, ...]:
+async def read_decisions(api: Reads, cluster: Cluster) -> tuple[str, ...]:
     """Read the extenders' last decisions, through the API server, and keep them in the cluster.
 
     Returns a sentence about each reason why they are not known.
@@ -225,26 +229,6 @@ def _proxy(pod: InspectedPod, program: Program, default: int) -> str:
     text = flag_value(container, "metrics-port") or ""
     port = text if text.isascii() and text.isdigit() and len(text) <= 5 else default
     return f"{paths.pod(pod.metadata.namespace or DEFAULT_NAMESPACE, pod.metadata.name)}:{port}/proxy"
-
-
-def namespace_of(where: Where) -> str:
-    """Return the namespace of the kubeconfig's context; ``default`` if it names none or cannot be read."""
-    files = (where.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG).split(os.pathsep)
-    contexts: dict[str, str] = {}
-    current = where.context
-    for file in filter(None, files):
-        try:
-            content = YAML(typ="safe", pure=True).load(Path(file).expanduser().read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, YAMLError, RuntimeError):
-            continue
-        if not isinstance(content, dict):
-            continue
-        current = current or str(content.get("current-context") or "")
-        entries = content.get("contexts")
-        for entry in entries if isinstance(entries, list) else ():
-            if isinstance(entry, dict) and isinstance(context := entry.get("context"), dict):
-                contexts.setdefault(str(entry.get("name")), str(context.get("namespace") or DEFAULT_NAMESPACE))
-    return contexts.get(current, DEFAULT_NAMESPACE)
 
 
 class UnusableDocument(GasError):

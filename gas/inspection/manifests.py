@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from gas.inspection.objects import InspectedContainer, InspectedPod, InspectedPodMeta, InspectedPodSpec
 from gas.objects.stored import ResourceRequirements
@@ -46,6 +44,9 @@ class WantedPods:
 
 def read_manifests(file: str, text: str, namespace: str) -> tuple[list[WantedPods], list[str]]:
     """Return a file's pods, in this namespace by default, and its objects without pods. Raises UnreadableManifest."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
     try:
         documents = list(YAML(typ="safe", pure=True).load_all(text))
     except (YAMLError, ValueError, RecursionError) as error:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections.abc import Sequence
@@ -11,7 +9,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
-from rich.cells import cell_len, set_cell_size
 
 from gas.inspection.report import Booked, Column, Report, Row, Value
 from gas.values.amounts import gigabytes, is_bytes
@@ -26,8 +23,11 @@ _LONGEST = 63 + 1 + 253
 """Most characters of one text in a table: the longest name of a Kubernetes object with its namespace."""
 
 _GAP = "  "
-_LEAST = 8
-"""Characters to which a column is shortened if the terminal is too narrow."""
+_LEAST = 16
+"""Characters to which the last text of a row is shortened before a column is left out."""
+
+_WIDE = re.compile(r"[^\x00-\u02ff░█…]")
+"""Letters that may not be one column wide."""
 
 _BAR = 10
 _RED, _YELLOW, _GREEN, _BOLD = "31", "33", "32", "1"
@@ -49,14 +49,15 @@ class Look:
     unicode: bool = True
 
 
-def written(report: Report, form: str, look: Look) -> str:
-    """Return a report in one of `FORMATS`, with a line end."""
+def written(report: Report, form: str, look: Look, *, headers: bool = True) -> str:
+    """Return a report in one of `FORMATS`, with a line end. ``headers`` are those of tables."""
     if form in ("json", "yaml"):
         names = [column.name for column in report.columns]
         return as_data([{name: row.get(name) for name in names} for row in report.rows], form)
     if form == "csv":
         return _as_csv(report)
-    return "".join(line + "\n" for line in table_lines(report, wide=form == "wide", look=look))
+    lines = table_lines(report, wide=form == "wide", look=look)
+    return "".join(line + "\n" for line in (lines if headers else lines[1:]))
 
 
 def as_data(data: object, form: str) -> str:
@@ -116,6 +117,9 @@ def _as_csv(report: Report) -> str:
     head: list[str] = []
     for column in report.columns:
         head += [f"{column.name}.booked", f"{column.name}.capacity"] if column.gauge else [column.name]
+    import csv
+    import io
+
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(head)
@@ -141,8 +145,8 @@ class _Cell(NamedTuple):
 def table_lines(report: Report, *, wide: bool = False, look: Look = Look(), most: int | None = None) -> list[str]:
     """Return the lines of a table with at most ``most`` rows.
 
-    Columns that have no value in any row are left out. If the terminal is narrow, bars go first, then the longest texts
-    are shortened.
+    Columns that have no value in any row are left out. If the terminal is narrow, bars go first, then the last text of
+    each row is shortened, then the least useful columns are left out.
     """
     rows = report.rows if most is None else report.rows[:most]
     keys = {column: _keys(rows, column) for column in report.columns if wide or not column.wide}
@@ -157,15 +161,15 @@ def table_lines(report: Report, *, wide: bool = False, look: Look = Look(), most
             max(len(head), *(_width(cell.text) for cell in known.values()))
             for head, known in zip(heads, cells, strict=True)
         ]
-        total = sum(widths) + len(_GAP) * (len(widths) - 1)
-        if look.width is None or total <= look.width:
+        if look.width is None or sum(widths) + len(_GAP) * (len(widths) - 1) <= look.width:
+            shown = list(range(len(columns)))
             break
         if not bars:
-            _shorten(widths, heads, total - look.width)
+            shown = _narrowed(columns, heads, widths, look.width)
             break
         bars = False
     drawn: list[list[str]] = []
-    for column, head, known, width in zip(columns, heads, cells, widths, strict=True):
+    for column, head, known, width in [(columns[at], heads[at], cells[at], widths[at]) for at in shown]:
         texts = {key: _padded(column, cell, width, look) for key, cell in known.items()}
         drawn.append([_padded(column, _Cell(head, _BOLD), width, look), *(texts[key] for key in keys[column])])
     return [_GAP.join(line).rstrip() for line in zip(*drawn, strict=True)]
@@ -180,20 +184,31 @@ def _keys(rows: Sequence[Row], column: Column) -> list[_Key]:
     return [(value.__class__, value) for value in [row.get(name) for row in rows]]
 
 
-def _shorten(widths: list[int], heads: Sequence[str], excess: int) -> None:
-    """Narrow the widest columns by the excess, but leave each its head and a few characters."""
-    while excess > 0:
-        at = max(range(len(widths)), key=lambda each: widths[each] - max(_LEAST, len(heads[each])))
-        if widths[at] <= max(_LEAST, len(heads[at])):
-            return
-        widths[at] -= 1
-        excess -= 1
+def _narrowed(columns: Sequence[Column], heads: Sequence[str], widths: list[int], most: int) -> list[int]:
+    """Return the positions of the columns that fit, and shorten the last text among them.
+
+    Wide columns are left out first, from the right, but the last column stays longer than the others: it explains the
+    row. The first column always stays.
+    """
+    shown = list(range(len(columns)))
+    last = shown[-1]
+    spare = sorted(shown[1:], key=lambda at: (columns[at].wide and at != last, at))
+    while True:
+        texts = [at for at in shown if not (columns[at].number or columns[at].gauge)]
+        cut = texts[-1] if texts else shown[-1]
+        room = widths[cut] - (sum(widths[at] for at in shown) + len(_GAP) * (len(shown) - 1) - most)
+        if room >= min(widths[cut], max(_LEAST, len(heads[cut]))) or len(shown) == 1:
+            widths[cut] = max(min(widths[cut], room), 1)
+            return shown
+        shown.remove(spare.pop())
 
 
 def _padded(column: Column, cell: _Cell, width: int, look: Look) -> str:
     text = cell.text
     length = _width(text)
     if length > width:
+        from rich.cells import set_cell_size
+
         text, length = f"{set_cell_size(text, width - 1)}…" if look.unicode else set_cell_size(text, width), width
     padding = " " * (width - length)
     if look.colours and cell.colour:
@@ -202,7 +217,11 @@ def _padded(column: Column, cell: _Cell, width: int, look: Look) -> str:
 
 
 def _width(text: str) -> int:
-    return len(text) if text.isascii() else cell_len(text)
+    if text.isascii() or not _WIDE.search(text):
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _cell(column: Column, value: Value, look: Look, *, bars: bool) -> _Cell:

@@ -15,7 +15,8 @@ from rich.text import Text
 from gas.cluster.connection import ApiServer
 from gas.daemon.command import StandardOutput
 from gas.inspection.cluster import Cluster
-from gas.inspection.gather import Where, connected, following, read_use
+from gas.inspection.following import connected, following
+from gas.inspection.gather import Where, read_use
 from gas.inspection.output import DONE, UNREACHABLE, Look, table_lines, written
 from gas.inspection.report import Report
 from gas.values.quoted import escaped
@@ -42,7 +43,10 @@ async def watch_report(
     (``TERM=dumb``), gets the whole report after each change. Raises as `following` does. ``program`` is as the user
     typed it, for messages.
     """
-    async with connected(where) as api, following(api, counts_hosts=counts_hosts) as (cluster, _):
+    async with (
+        connected(where) as api,
+        following(api, counts_hosts=counts_hosts, patience=where.patience) as (cluster, _),
+    ):
         screen = Console(highlight=False, markup=False, emoji=False)
         can_redraw = sys.stdout.isatty() and screen.is_terminal and not screen.is_dumb_terminal
         if can_redraw and form in ("table", "wide"):

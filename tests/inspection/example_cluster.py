@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gas.inspection.cluster import Cluster
-from gas.inspection.gather import Following
+from gas.inspection.following import Following
 from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.inspection.page.board import Board
 from gas.inspection.page.view import View

@@ -15,6 +15,7 @@ import yaml
 
 from gas.commands import complete, run
 from sandbox.api.kinds import PODS
+from tests.cluster.scripted_server import ScriptedServer, refuse
 from tests.inspection.conftest import Kubectl
 from tests.inspection.example_cluster import GB, create_pod, plugin_pod, use_path
 
@@ -238,7 +239,37 @@ async def test_commands_names_and_options_are_completed(kubectl: Kubectl) -> Non
     assert complete(["in"]) == "inspect\tShow everything about one NODE.\n:4\n"
     assert complete(["top", ""]).splitlines() == ["nodes", "cards", "pods", ":4"]
     assert "--watch\tDraw again whenever something changes." in complete(["top", "--w"])
-    assert await asyncio.to_thread(complete, ["inspect", "gpu-1"]) == "gpu-1\ngpu-10\n:4\n"
+    for words, candidates in {
+        ("inspect", "gpu-1"): "gpu-1\ngpu-10\n:4\n",
+        ("pods", "-n", "s"): "shop\n:4\n",
+        ("pods", "--context", ""): "admin\nviewer\n:4\n",
+        ("top", "nodes", "--sort-by", "me"): "memory.max\n:4\n",
+        ("waste", "--where", "u"): "unused\n:4\n",
+        ("pods", "-s", "http://127.0.0.1:1", "-n", ""): ":4\n",
+    }.items():
+        assert await asyncio.to_thread(complete, words) == candidates
+
+
+async def test_the_account_and_the_server_are_those_of_the_command_line(kubectl: Kubectl) -> None:
+    async with ScriptedServer(route=lambda _seen: refuse(403)) as server:
+        result = await kubectl("top", "-s", server.url, "--token", "t", "--as", "jane", "--as-group", "dev")
+    assert result.code == 3
+    expected = {"authorization": "Bearer t", "impersonate-user": "jane", "impersonate-group": "dev"}
+    assert expected.items() <= server.seen[0].headers.items()
+    assert (await kubectl("top", "--as-group", "dev")).code == 2
+
+
+async def test_a_server_that_sends_nothing_ends_a_command_with_a_sentence(kubectl: Kubectl) -> None:
+    async with ScriptedServer() as silent:
+        for command in (["top"], ["top", "--watch"]):
+            result = await kubectl(*command, "-s", silent.url, "--request-timeout", "200ms")
+            assert (result.code, result.out) == (3, "")
+            assert f"no response from the API server at {silent.url}" in result.err
+
+
+async def test_tables_are_printed_without_headers_on_request(kubectl: Kubectl) -> None:
+    with_headers = (await kubectl("top")).out
+    assert (await kubectl("top", "--no-headers")).out == with_headers.partition("\n")[2]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -19,7 +19,8 @@ from gas.cluster.connection import ApiServer
 from gas.decision.names import TIMESTAMP, WRITTEN_ANNOTATIONS
 from gas.extender.decisions import Decision
 from gas.inspection.cluster import Cluster, PlacementSettings, natural
-from gas.inspection.gather import Following, following, read_use
+from gas.inspection.following import Following, following
+from gas.inspection.gather import read_use
 from gas.inspection.node_view import node_data
 from gas.inspection.objects import InspectedPod, not_checked
 from gas.inspection.page.board import Board, Changes
