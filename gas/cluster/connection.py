@@ -253,7 +253,7 @@ def _reason(error: Exception) -> str:
         return f"no connection in {_CONNECT_TIMEOUT} s"
     if isinstance(error, aiohttp.ClientPayloadError):
         return "the response ended early"
-    return str(error) or type(error).__name__
+    return str(error) or "no details"
 
 
 async def _until_silent(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

@@ -96,9 +96,13 @@ def header_value(text: str, what: str = "the token for the API server") -> str:
 
 
 def describe(error: Exception) -> str:
-    """Return class and text of another library's error, as the end of a sentence."""
-    text = " ".join(str(error).split())[:300]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    """Return the text of another library's error, as the end of a sentence."""
+    if isinstance(error, KeyError):
+        return f"{error} is missing"
+    if isinstance(error, (TypeError, AttributeError)):  # whose texts are about Python
+        return "something of another form"
+    text = error.strerror if isinstance(error, FileNotFoundError | PermissionError) else str(error)
+    return " ".join((text or "").split())[:300] or "no details"
 
 
 def _environment_proxy(scheme: str, host: str) -> str | None:

@@ -48,10 +48,17 @@ class Entry:
         """Return what NAME-data holds in base64, else what the file NAME holds; empty if there is neither."""
         if data := self.text(f"{name}-data"):
             return base64.b64decode(data, validate=True)
-        return self.file(name).read_bytes() if self.text(name) else b""
+        return _content(self.file(name)) if self.text(name) else b""
 
     def file(self, name: str) -> Path:
         return self.folder / self.text(name)
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise _Unusable(f"file {file} cannot be read: {error.strerror}") from error
 
 
 _NOBODY = Entry({}, Path())
@@ -112,9 +119,7 @@ async def load_kubeconfig(paths: str, existing: Sequence[Path], context: str = "
     except NoCluster:
         raise
     except _Unusable as error:
-        raise NoCluster(
-            f"{where}: cannot be used: {error}; kubectl config get-contexts shows the contexts of a kubeconfig"
-        ) from error
+        raise NoCluster(f"{where}: cannot be used: {error}; see kubectl config view") from error
     except ssl.SSLError as error:
         raise NoCluster(
             f"{where}: cannot be used: a certificate or key in it is not valid PEM, or they do not belong together: "
@@ -193,7 +198,7 @@ async def _secret(where: str, user: Entry) -> _Secret:
     if token := user.text("token"):
         return _Secret(header_value(f"Bearer {token}"), certificate, key)
     if user.text("tokenFile"):
-        token = user.file("tokenFile").read_text(encoding="utf-8")
+        token = _content(user.file("tokenFile")).decode()
         return _Secret(header_value(f"Bearer {token}"), certificate, key, datetime.now(UTC))
     if name := user.text("username"):
         both = f"{name}:{user.text('password')}"

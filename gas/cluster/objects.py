@@ -101,7 +101,7 @@ def decode_object(response: bytes, kind: type[T], *, request: str) -> T:
     try:
         return msgspec.json.decode(response, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ApiUnavailable(f"expected a {kind.__name__} from {request}, found something else: {error}") from error
+        raise ApiUnavailable(f"expected an object from {request}, found something else: {error}") from error
 
 
 async def _existing(

@@ -247,7 +247,7 @@ class Cluster:
         for name, _ in pod_requests(pod):
             if name not in known and self.nodes.records:
                 others = f"nodes have {listed(sorted(known - _OF_EVERY_NODE)) or 'no devices'}"
-                yield f"no node has {shown(name, LONGEST_KEY)}; {did_you_mean(name, known, others)}"
+                yield f"no node has {shown(name, LONGEST_KEY)}; {did_you_mean(name, known - _OF_EVERY_NODE, others)}"
 
     def faults(self, pod: InspectedPod) -> str:
         """Return why the admission webhook would refuse a pod, such as memory of a card but no card; empty if not."""

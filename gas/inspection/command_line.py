@@ -6,6 +6,7 @@ import asyncio
 import gc
 import math
 import os
+import re
 import shutil
 import sys
 import time
@@ -23,7 +24,16 @@ from gas.commands import program_name, say
 from gas.daemon.command import INTERRUPTED, print_text
 from gas.daemon.flag_values import duration
 from gas.inspection.cluster import Cluster, Missing
-from gas.inspection.gather import SILENCE, Where, read_cluster, read_decisions, read_namespaces, read_use, reading
+from gas.inspection.gather import (
+    NOT_MEASURED,
+    SILENCE,
+    Where,
+    read_cluster,
+    read_decisions,
+    read_namespaces,
+    read_use,
+    reading,
+)
 from gas.inspection.manifests import UnreadableManifest, one_shape, pod_of_requests, read_manifests
 from gas.inspection.objects import InspectedPod, not_checked
 from gas.inspection.output import DONE, FORMATS, NOT_SO, UNREACHABLE, Look, as_data, written
@@ -281,7 +291,9 @@ def _show(options: Options, make: Callable[[Cluster], Report], nothing: str, *, 
     report = prepared(cluster)
     code = _print(options.written(report))
     if options.is_for_people:
-        say(*cluster.settings.notes, *notes, *([] if report.rows else [nothing]))
+        asked = options.form == "wide" or re.search("used|busy", " ".join((options.sort_by, *options.conditions)))
+        shown = [note for note in notes if asked or note != NOT_MEASURED]
+        say(*cluster.settings.notes, *shown, *([] if report.rows else [nothing]))
     return code
 
 

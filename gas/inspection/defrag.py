@@ -404,7 +404,7 @@ def plan_notes(plan: MovePlan) -> tuple[str, ...]:
         notes.append(found if plan.is_complete else f"{found}; not everything was tried")
     elif plan.moves:
         notes.append("this is only a plan: nothing was evicted; disruption budgets were not looked at")
-        if not plan.is_complete:
+        if not plan.is_complete and len(plan.moves) > 1:
             notes.append("there may be a plan with fewer moves: not everything was tried")
     notes += [
         f"pod {move.pod} has no controller that creates it again after its eviction"

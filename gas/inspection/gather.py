@@ -40,6 +40,8 @@ SILENCE = 10.0
 USE_TIMEOUT = 2.0
 """Seconds for the measured use of all nodes together; without it, bookings are still shown."""
 
+NOT_MEASURED = "use is not shown: no plugin measures it; see gas-plugin --usage"
+
 MOST_AT_ONCE = 64
 """Most plugins that are asked for measurements at the same time."""
 
@@ -146,7 +148,7 @@ async def read_use(
     ]
     measuring = [pod for pod in plugins if _measures(pod)]
     if not measuring:
-        return ("use is not shown: no plugin measures it; see gas-plugin --usage",)
+        return (NOT_MEASURED,)
     from gas.plugin.flags import Flags as PluginFlags
 
     gate = asyncio.Semaphore(MOST_AT_ONCE)

@@ -29,6 +29,8 @@ _LEAST = 16
 _WIDE = re.compile(r"[^\x00-\u02ff░█…]")
 """Letters that may not be one column wide."""
 
+_AGES = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
 _BAR = 10
 _RED, _YELLOW, _GREEN, _BOLD = "31", "33", "32", "1"
 
@@ -249,7 +251,10 @@ def _cut(text: str) -> str:
 
 
 def amount(resource: str, value: int) -> str:
-    """Format an amount of a resource: bytes in GB, all others as they are."""
+    """Format an amount of a resource: bytes in GB, an age as kubectl does, all others as they are."""
+    if resource == "age":
+        seconds, letter = next((each for each in _AGES if value >= 2 * each[0]), _AGES[-1])
+        return f"{value // seconds}{letter}"
     return f"{gigabytes(value)} GB" if is_bytes(resource) else str(value)
 
 

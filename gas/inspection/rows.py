@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 
 from gas.extender.verdicts import at_once
 from gas.inspection.cluster import Cluster, natural
@@ -14,13 +17,13 @@ from gas.inspection.report import Booked, Column, Report, Row, Selector, Value, 
 from gas.placement.inventory import NOTHING
 from gas.placement.refusal import in_words
 from gas.placement.stranded import StrandedCapacity
-from gas.values.amounts import MEMORY_MAX, MILLICORES, is_bytes
+from gas.values.amounts import MEMORY_MAX, MILLICORES, TILES, describe, is_bytes
 from gas.values.card_records import ANNOTATION, CardRecord
 from gas.values.cards import Card
 from gas.vocabularies.protocol import BadNeed, NodeFacts
 
 _OF_CARDS = {"node", "card", "cards", "pods", "used", "busy", "unused", "health", "model", "tileCount", "numa", "pci"}
-_OF_PODS = {"namespace", "name", "state", "priority", "note", "holders", "owner", "created", "asks"}
+_OF_PODS = {"namespace", "name", "state", "priority", "note", "holders", "owner", "created", "age", "asks"}
 _OF_THE_PAGE = {"booking", "cause", "decisions", "freeTiles", "held", "labels", "uid", "waiting", "written"}
 FIXED_KEYS = frozenset(_OF_CARDS | _OF_PODS | _OF_THE_PAGE)
 """The keys of rows, and of what the page shows of a pod, that are no resource."""
@@ -164,6 +167,7 @@ def pod_report(
     namespace  None for all namespaces
     explains   whether to find out why pods wait, which places each on all nodes
     """
+    now = time.time()
     diagnoses = Diagnoses(cluster)
     names = resources(cluster)
     rows: list[Row] = []
@@ -175,10 +179,13 @@ def pod_report(
     ]
     for pod in sorted(pods, key=lambda each: natural(each.key)):
         row = pod_row(cluster, pod)
+        with suppress(ValueError):
+            row["age"] = int(max(now - datetime.fromisoformat(pod.metadata.creation_timestamp or "").timestamp(), 0))
         if explains and not pod.node_name:
             row["note"] = diagnoses.of(pod).line
         rows.append(row)
     head = (*columns("namespace", "name", "state", "node", "cards"), *_resource_columns(names, gauge=False), *_USE)
+    head = (*head, Column("age", number=True, resource="age"), *columns("owner", wide=True))
     return Report((*head, *columns("priority", wide=True, number=True), *columns("note", wide=True)), rows)
 
 
@@ -267,44 +274,47 @@ class Waste:
     """The waste of a cluster.
 
     rows   one for each card with waste
-    sums   by resource, the stranded amounts in cards: 0.5 is half of what one card has
-    unused booked memory that is not used, in cards; None if use was not measured
+    sums   by resource, the stranded amount and what all cards have
+    unused booked memory that is not used, and what the cards have on which that was measured
     """
 
     report: Report
-    sums: Mapping[str, float]
-    unused: float | None
+    sums: Mapping[str, Booked]
+    unused: Booked
 
 
 def waste_of(cluster: Cluster) -> Waste:
-    """Return the remainders that are stranded for the cluster's pods, and the unused bookings, of all cards."""
-    names = resources(cluster)
+    """Return the remainders that are stranded for the cluster's pods, and the unused bookings, of all cards.
+
+    Shares of a card, such as ``i915``, are no capacity of their own, so none are counted.
+    """
+    names = [name for name in resources(cluster) if is_bytes(name) or name in (MILLICORES, TILES)]
     stranded = StrandedCapacity(at_once(cluster.decider.shapes()))
     rows: list[Row] = []
-    sums = dict.fromkeys(names, 0.0)
-    unused: float | None = None
+    sums, total = Counter[str](), Counter[str]()
+    unused, measured = 0, 0
     for node in cluster.node_names:
         facts, kind = cluster.decider.nodes.facts(node), cluster.decider.nodes.kind(node)
         if facts is None:
             continue
         usage, holders = cluster.decider.ledger.usage(node), cluster.holders(node)
         for card, capacity in facts.inventory.capacity.items():
-            row: dict[str, Value] = {"node": node, "card": str(card)}
-            for name, free in stranded.of(kind, facts.inventory, usage, card).items():
-                row[column_of(name)] = free
-                sums[name] += free / capacity[name]
+            total.update(dict(capacity))
+            left = stranded.of(kind, facts.inventory, usage, card)
+            row: dict[str, Value] = {column_of(name): left[name] for name in names if name in left}
+            sums.update(dict(left))
             used = _used(cluster, card, holders.get(card, {}))
-            booked = usage.amounts.get(card, {}).get(MEMORY_MAX, 0)
             if used is not None and (has := capacity.get(MEMORY_MAX, 0)):
-                rest = max(booked - used, 0)
-                unused = (unused or 0.0) + rest / has
-                if rest:
+                measured += has
+                if rest := max(usage.amounts.get(card, {}).get(MEMORY_MAX, 0) - used, 0):
+                    unused += rest
                     row["unused"] = rest
-            if len(row) > 2:
-                rows.append(row)
+            if row:
+                rows.append({"node": node, "card": str(card), **row})
     of_resources = (Column(column_of(name), number=True, resource=name) for name in names)
     head = (*columns("node", "card"), *of_resources, Column("unused", number=True, resource=MEMORY_MAX))
-    return Waste(Report(head, rows), {name: amount for name, amount in sums.items() if amount}, unused)
+    found = {name: Booked(sums[name], total[name]) for name in names if sums[name]}
+    return Waste(Report(head, rows), found, Booked(unused, measured))
 
 
 def _used(cluster: Cluster, card: Card, uids: Iterable[str]) -> int | None:
@@ -317,8 +327,8 @@ def _used(cluster: Cluster, card: Card, uids: Iterable[str]) -> int | None:
 
 def waste_notes(waste: Waste) -> tuple[str, ...]:
     """Return the sums as sentences."""
-    stranded = ", ".join(f"{amount:.1f} cards of {name}" for name, amount in waste.sums.items())
-    notes = [f"stranded: {stranded or 'nothing'}"]
-    if waste.unused is not None:
-        notes.append(f"booked and not used: {waste.unused:.1f} cards of {MEMORY_MAX}")
+    sums = ", ".join(f"{describe(name, part.booked)} ({part.share:.0%})" for name, part in waste.sums.items())
+    notes = [f"stranded: {sums or 'nothing'}"]
+    if waste.unused.capacity:
+        notes.append(f"booked and not used: {describe(MEMORY_MAX, waste.unused.booked)} ({waste.unused.share:.0%})")
     return tuple(notes)

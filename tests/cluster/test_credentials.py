@@ -110,7 +110,7 @@ async def test_a_service_account_needs_a_readable_ca(machine: Machine) -> None:
     with pytest.raises(NoCluster, match=f"the service account: cannot be used: {machine.ca}"):
         await machine.find()
     machine.ca.unlink()
-    with pytest.raises(NoCluster, match=f"the service account: cannot be used: {machine.ca}: FileNotFoundError"):
+    with pytest.raises(NoCluster, match=f"the service account: cannot be used: {machine.ca}: No such file"):
         await machine.find()
 
 

@@ -222,9 +222,12 @@ async def test_one_node_without_measurements_is_named(kubectl: Kubectl) -> None:
 async def test_without_plugins_that_measure_a_line_says_so(kubectl: Kubectl) -> None:
     for name in ("gpu-1", "gpu-2", "gpu-10"):
         kubectl.server.api.delete(PODS, "kube-system", f"gas-plugin-{name}", {"gracePeriodSeconds": 0})
+    sentence = "use is not shown: no plugin measures it; see gas-plugin --usage"
+    for command in (["top", "-o", "wide"], ["top", "--where", "used>1"], ["waste"]):
+        assert sentence in (await kubectl(*command)).err
     result = await kubectl("top")
-    assert "use is not shown: no plugin measures it; see gas-plugin --usage" in result.err
     assert "USED" not in result.out
+    assert sentence not in result.err  # it would come with every command
 
 
 async def test_the_command_only_reads(kubectl: Kubectl) -> None:

@@ -234,7 +234,7 @@ async def test_a_shape_is_a_manifest_a_waiting_pod_or_requests(kubectl: Kubectl,
             id="misspelt-resource",
         ),
         pytest.param("i915=1", 1, "no node has i915; did you mean gpu.intel.com/i915?\n", id="without-its-prefix"),
-        pytest.param("gpu.intel.com/xe=1,cpux=1", 1, "no node has cpux; did you mean cpu?\n", id="two-resources"),
+        pytest.param("gpu.intel.com/xe=1,cpux=1", 1, "no node has cpux; nodes have", id="two-resources"),
         pytest.param(
             "gpu.intel.com/xe=1",
             1,

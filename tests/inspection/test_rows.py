@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -10,9 +11,10 @@ import pytest
 
 from gas.inspection.cluster import Cluster
 from gas.inspection.node_view import node_data
+from gas.inspection.output import amount, table_lines
 from gas.inspection.page.board import Board
 from gas.inspection.report import Booked, Report
-from gas.inspection.rows import FIXED_KEYS, card_report, column_of, node_report, pod_report, waste_of
+from gas.inspection.rows import FIXED_KEYS, card_report, column_of, node_report, pod_report
 from tests.builders import container, pod_json
 from tests.inspection.example_cluster import GB, cluster_of, gpu_node_json, page_of, record, running
 
@@ -34,7 +36,7 @@ def sent_as(document: object) -> Any:
 
 def test_every_resource_has_a_column_of_its_own() -> None:
     found = cluster()
-    reports: list[Report] = [card_report(found), node_report(found), pod_report(found), waste_of(found).report]
+    reports: list[Report] = [card_report(found), node_report(found), pod_report(found)]
     for report in reports:
         columns = [column.name for column in report.columns]
         assert len(set(columns)) == len(columns)
@@ -108,3 +110,13 @@ def test_the_row_of_a_pod_says_what_it_asks_for(
     pod = pod_json(*(container(f"c{at}", **each) for at, each in enumerate(requests)), annotations=annotations)
     (row,) = pod_report(cluster_of([gpu_node_json("n", record(0))], [pod])).rows
     assert row["asks"] == asks
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(0, "0s"), (119, "119s"), (125, "2m"), (7300, "2h"), (172800, "2d")])
+def test_the_age_of_a_pod_is_shown_as_kubectl_does(seconds: int, shown: str) -> None:
+    pod = running("p", "n", "card0", i915=1)
+    pod["metadata"]["creationTimestamp"] = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
+    report = pod_report(cluster_of([gpu_node_json("n", record(0))], [pod]))
+    assert abs(int(str(report.rows[0]["age"])) - seconds) <= 1
+    assert amount("age", seconds) == shown
+    assert "AGE" in table_lines(report)[0]

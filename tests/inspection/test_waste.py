@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.extender.verdicts import at_once
 from gas.inspection.cluster import MeasuredUse
+from gas.inspection.report import Booked
 from gas.inspection.rows import waste_notes, waste_of
 from gas.values.cards import Card
 from tests.inspection.conftest import Kubectl
@@ -30,8 +30,8 @@ def test_a_remainder_is_stranded_if_no_pod_in_use_would_fit_on_it(booked: list[l
     stranded = {name: free for name, free in left.items() if free < smallest}
     rows = {str(row["node"]): row.get("memory.max") for row in waste.report.rows}
     assert rows == {name: free * GB if free > 0 else None for name, free in stranded.items()}
-    assert waste.sums.get("memory.max", 0) == pytest.approx(sum(max(free, 0) for free in stranded.values()) / 16)
-    assert waste.unused is None
+    assert waste.sums.get("memory.max", Booked(0, 1)).booked == sum(max(free, 0) for free in stranded.values()) * GB
+    assert waste.unused.capacity == 0
 
 
 def test_a_resource_that_is_used_up_strands_the_others() -> None:
@@ -39,8 +39,8 @@ def test_a_resource_that_is_used_up_strands_the_others() -> None:
     waste = waste_of(cluster_of([gpu_node_json("n", record(0), record(1))], pods))
     (row,) = waste.report.rows
     assert (row["card"], row["memory.max"]) == ("card0", 12 * GB)
-    assert waste.sums["memory.max"] == 0.75
-    assert waste_notes(waste) == ("stranded: 0.8 cards of memory.max, 0.9 cards of i915",)
+    assert "i915" not in row  # shares of a card are no capacity of their own
+    assert waste_notes(waste) == ("stranded: 12.0 GB of memory.max (38%)",)
 
 
 def test_pods_that_exclude_others_strand_their_card_unless_their_own_kind_fits() -> None:
@@ -63,7 +63,7 @@ def test_memory_that_is_booked_and_not_used_is_added_up_where_it_was_measured() 
     cluster.use["uid-default-a", Card(0)] = MeasuredUse(2 * GB, None)
     waste = waste_of(cluster)
     assert {row["card"]: row.get("unused") for row in waste.report.rows} == {"card0": 6 * GB}
-    assert waste.unused == 6 / 16
+    assert waste.unused == Booked(6 * GB, 16 * GB)
 
 
 def test_equal_containers_are_one_shape() -> None:
@@ -75,6 +75,6 @@ async def test_the_command_shows_cards_and_sums(kubectl: Kubectl) -> None:
     result = await kubectl("waste")
     assert result.code == 0
     assert "stranded: " in result.err
-    assert "booked and not used: 0.5 cards of memory.max" in result.err
+    assert "booked and not used: 7.7 GB of memory.max (14%)" in result.err
     rows = json.loads((await kubectl("waste", "-o", "json")).out)
     assert {(row["node"], row["card"]): row["unused"] for row in rows}["gpu-2", "card0"] == int(4.8 * GB)

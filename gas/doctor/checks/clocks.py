@@ -71,7 +71,7 @@ async def _server_clock(credentials: Credentials, timeout: float) -> Clock | Uns
                 after = time.time()
                 server = parsedate_to_datetime(response.headers["Date"]).timestamp()
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        return Unseen(f"the API server's time could not be read: {error or type(error).__name__}", again)
+        return Unseen(f"the API server's time could not be read: {str(error) or 'no response in time'}", again)
     except (KeyError, ValueError):
         return Unseen("the API server's response has no date", again)
     return Clock(before=before, server=server, after=after)

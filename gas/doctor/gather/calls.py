@@ -214,7 +214,7 @@ def _reason(error: Exception) -> str:
         return f"TLS fails: {(error.reason or str(error)).replace('_', ' ').lower()}"
     if isinstance(error, OSError) and error.errno is not None and not isinstance(error, socket.gaierror):
         return os.strerror(error.errno)  # asyncio's own text is "Connect call failed"
-    return str(error) or type(error).__name__
+    return str(error) or "no response in time"
 
 
 def _local(files: HostFiles, scheduler: SeenScheduler, path: str) -> Path | Unseen:

@@ -122,8 +122,8 @@ class View:
             except GasError as error:
                 self._trouble = str(error)
                 logger.warning("the page cannot show the cluster: %s", error)
-            except Exception as error:
-                self._trouble = f"the page has failed: {type(error).__name__}"
+            except Exception:
+                self._trouble = "the page has failed; its log says why"
                 logger.exception("the page has failed and reads the cluster again")
             self._following = None
             await asyncio.sleep(backoff.wait())
