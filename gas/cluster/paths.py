@@ -46,6 +46,10 @@ def pod(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{_segment(namespace)}/pods/{_segment(name)}"
 
 
+def explanation(namespace: str, name: str) -> str:
+    return f"/apis/explain.gas/v1alpha1/namespaces/{_segment(namespace)}/pods/{_segment(name)}"
+
+
 def binding(namespace: str, name: str) -> str:
     return f"{pod(namespace, name)}/binding"
 

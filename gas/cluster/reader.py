@@ -49,12 +49,12 @@ class Reader:
 
     def close(self) -> None:
         """End what is still in progress, so that no thread keeps the program from ending."""
-        for connection in self._idle:
-            connection.close()
         for connection in tuple(self._busy):
             with suppress(OSError, AttributeError):  # it has no socket yet
                 connection.sock.shutdown(socket.SHUT_RDWR)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(cancel_futures=True)
+        for connection in self._idle:
+            connection.close()
 
     async def request(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout: float = math.inf

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gas.daemon.permissions import Permission, permissions_on
 from gas.extender.binding_reviews.part import BINDING_REVIEWS
+from gas.extender.explanations.part import EXPLANATIONS
 from gas.extender.leadership.part import LEADERSHIP
 from gas.extender.part import Part
 from gas.extender.pod_webhooks.part import POD_WEBHOOKS
@@ -27,6 +28,7 @@ PARTS: tuple[Part, ...] = (
     LEADERSHIP,
     REQUEUING,
     TELEMETRY,
+    EXPLANATIONS,
 )
 
 CORE_PERMISSIONS = (

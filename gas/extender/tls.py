@@ -163,12 +163,12 @@ class ServingCertificates:
         ends = {flags.cert: _end_dates(flags.cert, files.cert, cert)[0]}
         if files.cacert is not None:
             ends[flags.cacert] = min(_end_dates(flags.cacert, files.cacert, cacert))
-        context = self._load(key)
+        context = self._load(key, cacert)
         for flag, end in ends.items():
             self._metrics.certificate_expiry.labels(flag).set(end)
         return context
 
-    def _load(self, key: str) -> ssl.SSLContext:
+    def _load(self, key: str, cacert: str) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers(CIPHERS)
@@ -178,13 +178,13 @@ class ServingCertificates:
         if self._files.cacert is not None:
             context.verify_mode = ssl.CERT_REQUIRED
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # every one of the file is trusted, as Go does
-            self._load_authorities(context, self._files.cacert)
+            self._load_authorities(context, self._files.cacert, cacert)
         self._load_pair(context, key)
         return context
 
-    def _load_authorities(self, context: ssl.SSLContext, cacert: Path) -> None:
+    def _load_authorities(self, context: ssl.SSLContext, cacert: Path, content: str) -> None:
         try:
-            context.load_verify_locations(cacert)
+            context.load_verify_locations(cadata=content.encode("ascii", "replace").decode())
         except (ssl.SSLError, OSError) as error:
             raise BadCertificate(self._files.flags.cacert, cacert, f"cannot be used: {_reason(error)}") from None
 

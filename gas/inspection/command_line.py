@@ -19,6 +19,7 @@ from typing import Any
 import click
 
 from gas import commands
+from gas.cluster.errors import ApiRefused, Forbidden
 from gas.cluster.reader import Reads
 from gas.commands import program_name, say
 from gas.daemon.command import INTERRUPTED, print_text
@@ -30,6 +31,7 @@ from gas.inspection.gather import (
     Where,
     read_cluster,
     read_decisions,
+    read_explanation,
     read_namespaces,
     read_use,
     reading,
@@ -378,7 +380,10 @@ def why(options: Options, *, pod: str) -> int:
 
     prefix = next((each for each in ("pod/", "sharepod/", "shp/") if pod.startswith(each)), "")
     names = _names(pod, options.pod_namespace, prefix)
-    cluster, notes = _read(options, read_decisions, counts_hosts=True)
+    try:
+        cluster, notes = _read(options, read_decisions, counts_hosts=True)
+    except Forbidden as forbidden:
+        return _why_by_the_extender(options, *names, forbidden)
     asked = cluster.pod(*names)
     until = time.monotonic() + WHY_TIMEOUT
     explanation = explain(cluster, asked, lambda: time.monotonic() >= until)
@@ -391,6 +396,27 @@ def why(options: Options, *, pod: str) -> int:
         _say_not_checked([asked])
     if not explanation.is_complete:
         say(f"there may be more or better suggestions: the search ended after {WHY_TIMEOUT:g} s")
+    return code
+
+
+def _why_by_the_extender(options: Options, namespace: str, name: str, forbidden: Forbidden) -> int:
+    """Explain a pod to a user who may not read the nodes."""
+    from gas.inspection.why import Explanation, explanation_data, explanation_lines
+
+    try:
+        found, nodes = asyncio.run(read_explanation(options, namespace, name))
+    except ApiRefused as refused:
+        if refused.status == 404 and quoted(name)[1:-1] in refused.message:
+            raise Missing(f"pod {quoted(name)} in namespace {quoted(namespace)}: expected a pod, found none") from None
+        if refused.status == 404 or isinstance(refused, Forbidden):
+            raise GasError(f"{forbidden}; nor does the extender explain the pod: {refused}") from None
+        raise
+    explanation = Explanation(found.line, nodes, found.reasons)
+    if options.form != "table":
+        return _print(as_data(explanation_data(explanation), options.form))
+    lines = explanation_lines(f"{namespace}/{name}", explanation, searched=False)
+    code = _print("".join(f"{escaped(line)}\n" for line in lines))
+    say("only the extender's reasons are shown, because this account may not read nodes and pods of all namespaces")
     return code
 
 

@@ -25,6 +25,7 @@ from gas.extender.decisions import Decision
 from gas.extender.flags import Flags as ExtenderFlags
 from gas.inspection.cluster import Cluster, MeasuredUse, matters
 from gas.inspection.objects import InspectedNode, InspectedPod
+from gas.inspection.reasons import Diagnosis, Reason, of_numbers
 from gas.objects.stored import ObjectMeta
 from gas.values.cards import Card, MalformedCard
 from gas.values.errors import GasError
@@ -211,6 +212,31 @@ async def read_decisions(api: Reads, cluster: Cluster) -> tuple[str, ...]:
     await asyncio.gather(*map(ask, extenders))
     cluster.decisions = sorted(found, key=lambda each: each.time, reverse=True)
     return tuple(notes)
+
+
+class _Group(msgspec.Struct, frozen=True, rename="camel"):
+    reason: str
+    nodes: int
+    has_cards: bool = False
+
+
+class _PodExplanation(msgspec.Struct, frozen=True):
+    reason: str = ""
+    nodes: int = 0
+    passing: int = 0
+    groups: tuple[_Group, ...] = ()
+
+
+async def read_explanation(where: Where, namespace: str, name: str) -> tuple[Diagnosis, int]:
+    """Ask the extender why a pod waits, and return it with the number of nodes.
+
+    Raises NoCluster, ApiRefused, Forbidden, ApiUnavailable, UnusableDocument.
+    """
+    async with reading(where) as api:
+        body = await api.request("GET", paths.explanation(namespace, name))
+    found = _decoded(body, _PodExplanation, "of gas-extender about a pod")
+    groups = [Reason(each.reason, each.nodes, may_fit=each.has_cards) for each in found.groups]
+    return Diagnosis(found.reason) if found.reason else of_numbers(groups, found.passing, found.nodes), found.nodes
 
 
 def _some(names: Sequence[str]) -> str:

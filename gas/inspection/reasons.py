@@ -87,6 +87,14 @@ class Diagnoses:
         return self._known[key]
 
 
+def of_numbers(groups: Sequence[Reason], passing: int, total: int) -> Diagnosis:
+    """Return what the extender tells a user who may not read the nodes: what their cards lack."""
+    if passing or not groups:
+        rules = "selectors, taints, CPU and memory of nodes were not looked at"
+        return Diagnosis(f"has room on the cards of {passing} of {total} nodes; {rules}", passing)
+    return Diagnosis(_line(groups, total), reasons=tuple(groups))
+
+
 def diagnose(cluster: Cluster, pod: InspectedPod, only: Sequence[str] | None = None) -> Diagnosis:
     """Ask the nodes for which a pod waits.
 

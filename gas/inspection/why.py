@@ -428,8 +428,8 @@ def explanation_data(explanation: Explanation) -> dict[str, object]:
     }
 
 
-def explanation_lines(pod: str, explanation: Explanation) -> Iterator[str]:
-    """Yield the explanation as lines of text, which are not escaped yet."""
+def explanation_lines(pod: str, explanation: Explanation, *, searched: bool = True) -> Iterator[str]:
+    """Yield the explanation as lines of text, which are not escaped yet. ``searched``: suggestions were looked for."""
     yield f"{pod}: {explanation.line}"
     yield from (f"  {detail}" for detail in explanation.details)
     if explanation.groups:
@@ -442,7 +442,7 @@ def explanation_lines(pod: str, explanation: Explanation) -> Iterator[str]:
     for suggestion in explanation.suggestions:
         cards = f" with {' '.join(suggestion.cards)}" if suggestion.cards else ""
         yield f"- {suggestion.text} (fits on {suggestion.node}{cards})"
-    if explanation.groups and not explanation.suggestions:
+    if searched and explanation.groups and not explanation.suggestions:
         yield ""
         yield "No single change was found that would let it run."
 

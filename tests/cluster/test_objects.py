@@ -42,7 +42,7 @@ async def test_get_pod_returns_none_if_the_pod_does_not_exist(tmp_path: Path) ->
 
 async def test_get_pod_names_the_request_if_the_response_is_not_a_pod(tmp_path: Path) -> None:
     async with ScriptedServer(answer(200, b"<html>")) as server, connected(server.url, tmp_path) as api:
-        with pytest.raises(ApiUnavailable, match="expected a Pod from GET /api/v1/namespaces/shop/pods/web-0"):
+        with pytest.raises(ApiUnavailable, match="expected an object from GET /api/v1/namespaces/shop/pods/web-0"):
             await get_pod(api, "shop", "web-0")
 
 

@@ -25,14 +25,16 @@ REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 class Beside:
     """Further data of the API server.
 
-    objects  path -> object
-    lacking  permissions that accounts lack, as ``verb resource``
-    asked    ``AGENT METHOD PATH`` of each request
+    objects   path -> object
+    lacking   permissions that accounts lack, as ``verb resource``
+    asked     ``AGENT METHOD PATH`` of each request
+    reviewed  the specs of SubjectAccessReviews
     """
 
     objects: dict[str, Any] = field(default_factory=dict)
     lacking: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
+    reviewed: list[dict[str, Any]] = field(default_factory=list)
 
 
 def doctor_server(beside: Beside, *, authorize: Authorize = everything_allowed) -> ApiServer:
@@ -47,7 +49,8 @@ def doctor_server(beside: Beside, *, authorize: Authorize = everything_allowed) 
         agent = dict(scope["headers"]).get(b"user-agent", b"").decode()
         beside.asked.append(f"{agent} {scope['method']} {scope['path']}")
         if scope["path"] == REVIEWS:
-            wanted = (await Request(scope, receive).json())["spec"]["resourceAttributes"]
+            beside.reviewed.append((await Request(scope, receive).json())["spec"])
+            wanted = beside.reviewed[-1]["resourceAttributes"]
             resource = "/".join(filter(None, (wanted["resource"], wanted.get("subresource"))))
             allowed = f"{wanted['verb']} {resource}" not in beside.lacking
             await JSONResponse({"status": {"allowed": allowed}})(scope, receive, send)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.inspection.rows import pod_report
 from gas.inspection.why import Explanation, Suggestion, explain, explanation_lines
 from tests.builders import container, described_node, node_json, pod_json
+from tests.doctor.sandbox_cluster import doctor_server, only_admin, write_kubeconfig
 from tests.inspection.conftest import Kubectl
 from tests.inspection.example_cluster import (
     GB,
@@ -350,3 +352,52 @@ def test_pods_without_cards_on_their_node() -> None:
     cluster = cluster_of([*example_nodes(), node_json("other")], [bare])
     found = explain(cluster, decoded_pod(bare))
     assert found.line.startswith("is on node gpu-1 without booked cards: it is bound without cards written on it")
+
+
+NUMBERS = {
+    "nodes": 56,
+    "passing": 0,
+    "groups": [
+        {"reason": "no card has 9.0 GB of memory.max free", "nodes": 4, "hasCards": True},
+        {"reason": "the node has no known GPU card", "nodes": 52, "hasCards": False},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("document", "code", "words"),
+    [
+        pytest.param(
+            NUMBERS,
+            0,
+            "shop/a: no card has 9.0 GB of memory.max free"
+            " (4 of 56 nodes; excluded or without what it asks for: 52)\n\n"
+            "on 4 of 56 nodes: no card has 9.0 GB of memory.max free\n"
+            "on 52 of 56 nodes: the node has no known GPU card\n",
+            id="waits",
+        ),
+        pytest.param(
+            NUMBERS | {"passing": 2},
+            0,
+            "shop/a: has room on the cards of 2 of 56 nodes;"
+            " selectors, taints, CPU and memory of nodes were not looked at\n",
+            id="has-room",
+        ),
+        pytest.param(
+            {"reason": "the pod asks for no card"}, 0, "shop/a: the pod asks for no card\n", id="other-reason"
+        ),
+        pytest.param([], 3, "expected the document of gas-extender about a pod", id="another-document"),
+        pytest.param(None, 3, "list nodes: give its role", id="not-served"),
+    ],
+)
+async def test_a_user_who_may_not_read_nodes_gets_the_extenders_reasons(
+    kubectl: Kubectl, tmp_path: Path, document: object, code: int, words: str
+) -> None:
+    if document is not None:
+        kubectl.beside.objects["/apis/explain.gas/v1alpha1/namespaces/shop/pods/a"] = document
+    async with doctor_server(kubectl.beside, authorize=only_admin) as server:
+        kubeconfig = write_kubeconfig(tmp_path / "viewer", server.url, token="viewer")
+        result = await kubectl("why", "a", "-n", "shop", "--kubeconfig", str(kubeconfig))
+    assert result.code == code
+    assert (result.out == words) if code == 0 else (words in result.err)
+    assert ("only the extender's reasons are shown" in result.err) == (code == 0)
