@@ -135,7 +135,7 @@ def page() -> str:
 def _permission_rows() -> Iterator[tuple[str, str, str]]:
     for flag, permissions in {"": permissions_of(parse_flags([]), NAMESPACE), **permissions_by_flag()}.items():
         for (group, resource, place), each in groupby(sorted(permissions, key=_object_of), key=_object_of):
-            where = " in the Lease's namespace" if place else ""
+            where = {"": "", NAMESPACE: " in the Lease's namespace"}.get(place, f" in {place}")
             yield (
                 f"{resource}{group and '.'}{group}",
                 ", ".join(sorted((one.verb for one in each), key=VERBS.index)),

@@ -88,7 +88,7 @@ class Diagnoses:
 
 
 def of_numbers(groups: Sequence[Reason], passing: int, total: int) -> Diagnosis:
-    """Return what the extender tells a user who may not read the nodes: what their cards lack."""
+    """Return the extender's numbers as a diagnosis, for a user who may not read the nodes."""
     if passing or not groups:
         rules = "selectors, taints, CPU and memory of nodes were not looked at"
         return Diagnosis(f"has room on the cards of {passing} of {total} nodes; {rules}", passing)

@@ -258,8 +258,7 @@ async def test_a_name_and_a_password_are_sent_as_basic_authorization(machine: Ma
 
 
 async def test_a_certificate_of_a_file_or_of_a_command_is_presented(machine: Machine, tmp_path: Path) -> None:
-    authority = Authority("clients")
-    files = authority.write_client(tmp_path, "jane")
+    files = Authority(tmp_path, "clients").client("jane")
     names = {"client-certificate": files.certificate.name, "client-key": files.key.name}
     write_kubeconfig(machine.default, "https://h", ca=machine.ca, **names)  # from the kubeconfig's folder on
     assert (await machine.find()).address.tls.verify_mode == ssl.CERT_REQUIRED

@@ -13,6 +13,7 @@ import pytest
 from gas.cluster.credentials import find_credentials
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
 from gas.cluster.reader import Reader
+from sandbox.programs import write_kubeconfig
 from tests.cluster.certificates import serving_context
 from tests.cluster.scripted_server import (
     ScriptedServer,
@@ -22,7 +23,6 @@ from tests.cluster.scripted_server import (
     hang_up,
     refuse,
     stream,
-    write_kubeconfig,
 )
 
 

@@ -249,6 +249,7 @@ def test_names_are_those_of_the_kustomizations() -> None:
         f"{names['plugin']}-own-node-only",
         "sharepods.kubeshare.nthu",
         "gas-sharepods",
+        "v1alpha1.explain.gas",
         f"{names['plugin']}-nvidia",
     }
 

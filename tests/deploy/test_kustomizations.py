@@ -202,16 +202,3 @@ def test_the_builder_gets_everything_that_the_containerfile_copies() -> None:
         for source in line.split():
             assert (ROOT / source).exists(), source
             assert any(f"!{parent}" in sent for parent in (source, *map(str, Path(source).parents))), source
-
-
-def test_only_the_parts_of_the_kubernetes_client_are_used_that_the_image_keeps() -> None:
-    """The image leaves its models and its API classes out."""
-    used = {
-        found
-        for package in ("gas", "configurator")
-        for file in (ROOT / package).rglob("*.py")
-        for found in re.findall(
-            r"^\s*(?:from|import) (kubernetes[\w.]*)", file.read_text(encoding="utf-8"), re.MULTILINE
-        )
-    }
-    assert {".".join(name.split(".")[:3]) for name in used} <= {"kubernetes.aio.config", "kubernetes.aio.client"}, used

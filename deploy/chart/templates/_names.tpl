@@ -7,6 +7,7 @@
   "service" "gas-service"
   "admission" "gas-admission"
   "binding" "gas-binding"
+  "explanations" "gas-explanations"
   "extenderAccount" "gpu-aware-scheduling-service-account"
   "extenderRole" "gas-handler"
   "extenderBinding" "handle-gas"
@@ -29,6 +30,7 @@
   "service" (printf "%s-service" $override)
   "admission" (printf "%s-admission" $override)
   "binding" (printf "%s-binding" $override)
+  "explanations" (printf "%s-explanations" $override)
   "extenderAccount" (printf "%s-extender" $override)
   "extenderRole" (printf "%s-extender" $override)
   "extenderBinding" (printf "%s-extender" $override)

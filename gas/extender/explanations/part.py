@@ -18,8 +18,8 @@ class ExplanationFlags(PartFlags):
         values.port,
         "0",
         "N",
-        "Port for the API explain.gas, which the API server calls; 0 switches it off.",
-        group="Explanations for users of single namespaces (TLS)",
+        "Port of the API explain.gas; 0 switches it off.",
+        group="Explanations (TLS)",
     )
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from sandbox.api.kinds import NODES, PODS
+from sandbox.certificates import Authority, PemFiles
 from tests.builders import container, node_json, pod_json
 from tests.doctor.sandbox_cluster import Beside, doctor_server
 from tests.extender.assembled import extender
-from tests.extender.authority import Authority, Pair
 
 AUTHENTICATION = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 PATH = "/apis/explain.gas/v1alpha1/namespaces/default/pods/{}"
@@ -34,16 +34,16 @@ class Served:
     port: int
     own: Authority
     front: Authority
-    proxy: Pair
+    proxy: PemFiles
     beside: Beside
 
     async def ask(
-        self, path: str, headers: Mapping[str, str] = JANE, *, client: Pair | None = None, method: str = "GET"
+        self, path: str, headers: Mapping[str, str] = JANE, *, client: PemFiles | None = None, method: str = "GET"
     ) -> tuple[int, Any]:
         """Return status and document. Raises OSError if the client is not admitted."""
         pair = client or self.proxy
-        tls = ssl.create_default_context(cafile=str(self.own.cert))
-        tls.load_cert_chain(pair.cert, pair.key)
+        tls = ssl.create_default_context(cafile=str(self.own.certificate))
+        tls.load_cert_chain(pair.certificate, pair.key)
         return await asyncio.to_thread(_ask, self.port, tls, method, path, headers)
 
 
@@ -60,10 +60,10 @@ def _ask(port: int, tls: ssl.SSLContext, method: str, path: str, headers: Mappin
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
     own, front = Authority(tmp_path, "own"), Authority(tmp_path, "front")
-    pair, proxy = own.issue("extender"), front.issue("front-proxy-client")
+    pair, proxy = own.server("extender"), front.client("front-proxy-client")
     data = {f"requestheader-{kind}-headers": json.dumps(names) for kind, names in HEADERS.items()}
     data["requestheader-extra-headers-prefix"] = '["X-Remote-Extra-"]'
-    data["requestheader-client-ca-file"] = front.cert.read_text()
+    data["requestheader-client-ca-file"] = front.certificate.read_text()
     data["requestheader-allowed-names"] = '["front-proxy-client"]'
     beside = Beside(objects={AUTHENTICATION: {"data": data}})
     with socket.create_server(("127.0.0.1", 0)) as found:
@@ -84,7 +84,12 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         }
         for name, asked in asks.items():
             server.api.create(PODS, "default", pod_json(asked | {"image": "i"}, name=name))
-        flags = (f"--explain-port={port}", "--bind-address=127.0.0.1", f"--cert={pair.cert}", f"--key={pair.key}")
+        flags = (
+            f"--explain-port={port}",
+            "--bind-address=127.0.0.1",
+            f"--cert={pair.certificate}",
+            f"--key={pair.key}",
+        )
         async with extender(server, tmp_path, *flags, token="admin"):
             yield Served(port, own, front, proxy, beside)
 
@@ -120,11 +125,11 @@ async def test_only_the_api_server_may_name_a_user(served: Served, tmp_path: Pat
     """A forged header without the API server's certificate, with another one, or with another name, gets nothing."""
     forged = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
     same_authority = Authority(tmp_path, "another")
-    clients = (served.own.issue("extender-client"), same_authority.issue("front-proxy-client"))
-    for client in (*clients, served.front.issue("kubelet")):
+    clients = (served.own.client("extender-client"), same_authority.client("front-proxy-client"))
+    for client in (*clients, served.front.client("kubelet")):
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await served.ask(PATH.format("big"), forged, client=client)
-    without = ssl.create_default_context(cafile=str(served.own.cert))
+    without = ssl.create_default_context(cafile=str(served.own.certificate))
     with pytest.raises((ssl.SSLError, ConnectionError)):
         await asyncio.to_thread(_ask, served.port, without, "GET", PATH.format("big"), forged)
     assert served.beside.reviewed == []
