@@ -28,13 +28,8 @@ MOST_PARTITIONS = 256
 EXCLUSIVE = Company(exclusion="one pod", anti_affinity="one pod")
 """Labels by which a card has no other pod. No user can write them: labels have no spaces."""
 
-_SCOPES = {
-    "": Scope.ANYWHERE,
-    "Node": Scope.ANYWHERE,
-    "NUMANode": Scope.NUMA,
-    "PCIe": Scope.BOARD,
-    "Device": Scope.ANYWHERE,
-}
+_ANYWHERE = {"": Scope.ANYWHERE, "Node": Scope.ANYWHERE, "Device": Scope.ANYWHERE}
+_SCOPES = _ANYWHERE | {"NUMANode": Scope.NUMA, "PCIe": Scope.BOARD}
 _GPU = "gpu"
 _T = TypeVar("_T")
 
@@ -68,7 +63,7 @@ def with_rules(need: PodNeed, annotations: Mapping[str, str]) -> PodNeed:
         raise BadNeed(f"{names.HINT}: requiredTopologyScope Device means one card, and the pod asks for {need.cards}")
     return replace(
         need,
-        allowed=need.allowed if hint.selector is None else _models(hint.selector),
+        allowed=_models(hint.selector) if hint.selector is not None else need.allowed,
         scope=scope,
         partition=_partition_rule(annotations) if _has_whole_cards(need) else None,
         company=company(annotations) if need.company == Company() else need.company,
@@ -90,18 +85,13 @@ def partitions(node: Node, cards: Container[Card], problems: list[str]) -> tuple
         return ()
     try:
         table = msgspec.json.decode(text, type=dict[str, list[_Partition]])
-        found = [
-            Partition(
-                frozenset(names.card_of(minor, cards) for minor in each.minors),
-                each.allocation_score,
-                _bandwidth(each.ring_bus_bandwidth),
-            )
-            for of_size in table.values()
-            for each in of_size
-        ]
-        if len(found) <= MOST_PARTITIONS:
-            return tuple(found)
-        fault = f"expected at most {MOST_PARTITIONS} partitions, found {len(found)}"
+        stated = [each for of_size in table.values() for each in of_size]
+        if len(stated) <= MOST_PARTITIONS:
+            of_cards = [frozenset(names.card_of(minor, cards) for minor in each.minors) for each in stated]
+            bandwidths = [_bandwidth(each.ring_bus_bandwidth) for each in stated]
+            scores = [each.allocation_score for each in stated]
+            return tuple(map(Partition, of_cards, scores, bandwidths))
+        fault = f"expected at most {MOST_PARTITIONS} partitions, found {len(stated)}"
     except (msgspec.DecodeError, RecursionError, ValueError, MalformedQuantity):
         fault = f'expected JSON such as {{"2":[{{"minors":[0,1]}}]}}, found {quoted(text)}'
     problems.append(f"annotation {names.PARTITIONS}: {fault}; it is ignored")
@@ -110,28 +100,24 @@ def partitions(node: Node, cards: Container[Card], problems: list[str]) -> tuple
 
 def without_effect(pod: Pod) -> Iterator[str]:
     """Yield a sentence for each of Koordinator's words on a pod that has no effect."""
-    page = "docs/from-koordinator.md lists what has"
     try:
         hints = _hints(pod.annotations)
     except BadNeed:
         hints = {}
-    words = [f"{each} in annotation {names.HINT}" for each in sorted(hints) if each != _GPU]
-    hint = hints.get(_GPU, _Hint())
-    if hint.vf_selector is not None:
-        words.append(f"vfSelector in annotation {names.HINT}")
-    if hint.allocate_strategy:
-        words.append(f"allocateStrategy in annotation {names.HINT}")
+    hint, labels = hints.get(_GPU, _Hint()), pod.metadata.labels or {}
+    in_hint = [each for each in sorted(hints) if each != _GPU]
+    in_hint += ["vfSelector"] * (hint.vf_selector is not None) + ["allocateStrategy"] * bool(hint.allocate_strategy)
     if hint.exclusive_policy not in ("", "DeviceLevel"):
-        words.append(f"exclusivePolicy {quoted(hint.exclusive_policy)} in annotation {names.HINT}")
-    words += [f"annotation {each}" for each in names.WITHOUT_EFFECT if each in pod.annotations]
-    labels = pod.metadata.labels or {}
-    words += [f"label {each}" for each in names.LABELS_WITHOUT_EFFECT if each in labels]
+        in_hint.append(f"exclusivePolicy {quoted(hint.exclusive_policy)}")
+    words = [f"{each} in annotation {names.HINT}" for each in in_hint]
+    words += [f"annotation {names.JOINT}"] * (names.JOINT in pod.annotations)
+    words += [f"label {names.ISOLATION}"] * (names.ISOLATION in labels)
     if isinstance(pod, NewPod) and names.QUOTA in labels and pod.spec.scheduler_name != names.SCHEDULER:
         words.append(f"label {names.QUOTA}, which only {names.SCHEDULER} reads,")
-    yield from (f"{each} has no effect; {page}" for each in words)
+    yield from (f"{each} has no effect; docs/from-koordinator.md lists what has" for each in words)
     for resource in names.OTHER_DEVICES:
         if requests_any(pod, resource):
-            yield f"{resource} is not given by gas: the pod waits for a node where another plugin offers it; {page}"
+            yield f"{resource} is not given by gas: the pod waits for a node where another plugin offers it"
 
 
 def _partition_rule(annotations: Mapping[str, str]) -> PartitionRule:
@@ -153,17 +139,17 @@ def _has_whole_cards(need: PodNeed) -> bool:
     )
 
 
-def _models(selector: LabelSelector) -> frozenset[Card | str]:
-    """Return the names of the models that a selector allows. Raises BadNeed for one of other labels."""
-    found: list[set[str]] = [{value} for value in (selector.match_labels or {}).values()]
-    keys = {*(selector.match_labels or {}), *(each.key for each in selector.match_expressions or ())}
+def _models(selector: LabelSelector) -> frozenset[Card | str] | None:
+    """Return the names of the models that a selector allows, None if any. Raises BadNeed for one of other labels."""
+    wanted = [(name, [value]) for name, value in (selector.match_labels or {}).items()]
     for each in selector.match_expressions or ():
         if each.operator != "In":
             raise _bad("operator in selector", "In", each.operator)
-        found.append(set(each.values or ()))
-    if other := min(keys - {names.MODEL}, default=""):
+        wanted.append((each.key, list(each.values or ())))
+    if other := next((name for name, _ in wanted if name != names.MODEL), ""):
         raise _bad("selector", f"label {names.MODEL}, the only one that cards have", other)
-    return frozenset(each.lower() for each in set.intersection(*found)) if found else frozenset()
+    models = [frozenset[Card | str](value.lower() for value in values) for _, values in wanted]
+    return frozenset.intersection(*models) if models else None
 
 
 def _hints(annotations: Mapping[str, str]) -> Mapping[str, _Hint]:

@@ -43,15 +43,13 @@ PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
 PARTITION_POLICY = "node.koordinator.sh/gpu-partition-policy"
 """Node label: ``Honor`` if pods of whole cards get partitions only."""
 
-MODEL = "node.koordinator.sh/gpu-model"
-VENDOR = "node.koordinator.sh/gpu-vendor"
-DRIVER = "node.koordinator.sh/gpu-driver-version"
+MODEL, VENDOR, DRIVER = (f"node.koordinator.sh/gpu-{each}" for each in ("model", "vendor", "driver-version"))
 """Node labels that describe its cards, if these are alike."""
 
-WITHOUT_EFFECT = ("scheduling.koordinator.sh/device-joint-allocate",)
-"""Pod annotations that have no effect."""
-LABELS_WITHOUT_EFFECT = ("koordinator.sh/gpu-isolation-provider",)
+JOINT = "scheduling.koordinator.sh/device-joint-allocate"
+ISOLATION = PREFIX + "gpu-isolation-provider"
 QUOTA = "quota.scheduling.koordinator.sh/name"
+"""An annotation and labels of pods without effect, the last one unless SCHEDULER places them."""
 SCHEDULER = "koord-scheduler"
 OTHER_DEVICES = (PREFIX + "rdma", PREFIX + "fpga")
 """Resources of devices that are not cards."""

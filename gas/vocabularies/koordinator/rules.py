@@ -13,8 +13,7 @@ from gas.objects.json_patch import Operation, Patch, pointer
 from gas.objects.stored import Container, NewContainer, Pod, Quantity
 from gas.values.amounts import MalformedQuantity, parse_quantity
 from gas.values.quoted import did_you_mean, quoted
-from gas.vocabularies.koordinator import names
-from gas.vocabularies.koordinator.hints import without_effect
+from gas.vocabularies.koordinator import hints, names
 from gas.vocabularies.koordinator.names import CORE, GPU, MEMORY, MEMORY_RATIO, SHARED, full_name
 from gas.vocabularies.protocol import AdmissionChecks, NeedOptions
 
@@ -126,7 +125,7 @@ class KoordinatorAdmission(AdmissionChecks):
         return list(_misspelt(pod))
 
     def warnings(self, pod: Pod, options: NeedOptions) -> Sequence[str]:
-        return list(without_effect(pod))
+        return list(hints.without_effect(pod))
 
     def complete(self, pod: Pod) -> Patch:
         return tuple(

@@ -22,13 +22,7 @@ from gas.values.quoted import quoted
 from gas.vocabularies.koordinator import hints, names, rules
 from gas.vocabularies.koordinator.rules import KoordinatorAdmission
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
-from gas.vocabularies.pod_parts import (
-    PREFERENCES,
-    check_sum,
-    requested,
-    requests_under,
-    with_preferences,
-)
+from gas.vocabularies.pod_parts import PREFERENCES, check_sum, requested, requests_under, with_preferences
 from gas.vocabularies.protocol import (
     BadNeed,
     ChoiceAnnotations,
@@ -44,11 +38,6 @@ from gas.vocabularies.protocol import (
 )
 
 _MILLICORES_OF_CORE = MILLICORES_OF_A_CARD // rules.OF_A_CARD
-
-
-class _Device(msgspec.Struct):
-    minor: int
-    resources: dict[str, str] = {}
 
 
 class _Read(msgspec.Struct):
@@ -78,7 +67,8 @@ def format_allocated(amounts: Mapping[Card, Amounts], capacity: Mapping[Card, Am
         if has:
             # Rounded up: a part of a card was rounded down to bytes, and must read as the percentage that it was.
             resources[names.full_name(names.MEMORY_RATIO)] = -(-memory * PERCENT // has)
-        devices.append(_Device(names.minor_of(card), {name: str(amount) for name, amount in resources.items()}))
+        texts = {name: str(amount) for name, amount in resources.items()}
+        devices.append({"minor": names.minor_of(card), "resources": texts})
     return msgspec.json.encode({"gpu": devices}).decode()
 
 
@@ -151,10 +141,9 @@ class KoordinatorChoices(ChoiceAnnotations):
         return {names.ALLOCATED: format_allocated(taken, capacity), names.MINORS: minors}
 
     def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
-        """Return the cards that Koordinator allocated.
+        """Return the cards that Koordinator allocated: one container after the other has as many as it requests.
 
-        The containers are taken to have them one after the other if there are as many as they request, and otherwise
-        all.
+        If there are more or fewer, each has all of them.
         """
         capacity = node.inventory.capacity if node is not None else ()
         if not (text := pod.annotations.get(names.ALLOCATED)) or not (cards := parse_allocated(text, capacity)):

@@ -201,7 +201,7 @@ def placed_node(**rest: Any) -> dict[str, Any]:
     [
         (4, {"requiredTopologyScope": "NUMANode"}, "card4,card5,card6,card7"),
         (2, {"requiredTopologyScope": "PCIe"}, "card2,card3"),
-        (2, {"requiredTopologyScope": "Node"}, "card1,card2"),
+        (2, {"requiredTopologyScope": "Node", "selector": {}}, "card1,card2"),
         (1, {"requiredTopologyScope": "Device"}, "card1"),
         (1, {"selector": {"matchLabels": {"node.koordinator.sh/gpu-model": "A-6"}}}, "card6"),
         (
@@ -230,7 +230,7 @@ async def test_hints_are_rules_for_the_cards_of_a_pod(words: str, count: int, hi
 @pytest.mark.parametrize(
     ("hint", "sentence"),
     [
-        ({"requiredTopologyScope": "Rack"}, "requiredTopologyScope: expected one of Node, NUMANode, PCIe, Device"),
+        ({"requiredTopologyScope": "Rack"}, "requiredTopologyScope: expected one of Node, Device, NUMANode, PCIe"),
         ({"requiredTopologyScope": "Device"}, "requiredTopologyScope Device means one card, and the pod asks for 2"),
         ({"selector": {"matchLabels": {"zone": "a"}}}, "selector: expected label node.koordinator.sh/gpu-model"),
         ({"selector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}, "operator in selector: expected In"),
