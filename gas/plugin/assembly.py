@@ -246,7 +246,9 @@ class Plugin:
         self._kubelet = kubelet
 
     def _registration_changed(self) -> None:
-        """Stop writing files and the node while another plugin serves every resource that this one has."""
+        """Report what other plugins serve. Write no files and no node while they serve all that this plugin has."""
+        standing_back = [each for each in self.registrations.values() if each.state is State.STANDING_BACK]
+        self.node.events.set_states("GPUResourceOfAnotherPlugin", [each.trouble or "" for each in standing_back])
         states = [each.state for each in self.registrations.values() if each.state is not State.NO_CARDS]
         held = bool(states) and all(state is State.STANDING_BACK for state in states)
         for writer in (*self.node.writers, *(writer for hooks in self.hooks for writer in hooks.writers)):

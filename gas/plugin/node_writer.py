@@ -1,7 +1,8 @@
 """Keep the node's labels, annotations and resources in line with its cards, whoever changes them.
 
 A vocabulary recognises what it writes by its exact name, so labels of other programs under the same prefix stay. An
-annotation of such a name is removed even if another program wrote it: an outdated one would be wrong.
+annotation of such a name is removed even if another program wrote it: an outdated one would be wrong. Resources are
+removed only from a node with the plugin's records of cards, since plugins of other systems write some of them as well.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from gas.objects.stored import Node, NodeStatus, ObjectId, Quantity
 from gas.placement.inventory import Link
 from gas.plugin.card_pods import CardPod
 from gas.values.amounts import MalformedQuantity, parse_quantity
+from gas.values.card_records import ANNOTATION
 from gas.values.cards import Card
 from gas.values.errors import GasError
 from gas.vocabularies.combined import Vocabularies
@@ -114,7 +116,9 @@ class NodeWriter:
             self._look.clear()
             if self._held or self._node is None or self._wanted is None:
                 continue
-            if (patch := node_patch(self._node, self._wanted, self._vocabularies)) is None:
+            is_ours = ANNOTATION in self._node.annotations
+            patch = node_patch(self._node, self._wanted, self._vocabularies, removes_resources=is_ours)
+            if patch is None:
                 self.trouble = None
                 continue
             if (retry_after := await self._write(patch)) is not None:
@@ -159,7 +163,9 @@ async def clear_node(api: ApiServer, name: str, vocabularies: Vocabularies) -> b
     return await patch_node_status(api, name, patch) is not None
 
 
-def node_patch(node: Node, wanted: NodeDescription, vocabularies: Vocabularies) -> MergePatch | None:
+def node_patch(
+    node: Node, wanted: NodeDescription, vocabularies: Vocabularies, *, removes_resources: bool = True
+) -> MergePatch | None:
     """Return the changes that make the node match ``wanted``, outdated names removed; None if it matches.
 
     The patch is for the node's subresource ``status``, where kube-apiserver accepts labels and annotations too, so
@@ -172,9 +178,10 @@ def node_patch(node: Node, wanted: NodeDescription, vocabularies: Vocabularies) 
     }
     amounts = {name: str(amount) for name, amount in wanted.resources.items()}
     found = node.status or NodeStatus()
+    owns_resource = vocabularies.owns_resource if removes_resources else _owns_none
     status = {
-        "capacity": _changes(_plain(found.capacity), amounts, vocabularies.owns_resource),
-        "allocatable": _changes(_plain(found.allocatable), amounts, vocabularies.owns_resource),
+        "capacity": _changes(_plain(found.capacity), amounts, owns_resource),
+        "allocatable": _changes(_plain(found.allocatable), amounts, owns_resource),
     }
     patch = {
         part: changed
@@ -182,6 +189,10 @@ def node_patch(node: Node, wanted: NodeDescription, vocabularies: Vocabularies) 
         if (changed := {name: changes for name, changes in fields.items() if changes})
     }
     return patch or None
+
+
+def _owns_none(_name: str) -> bool:
+    return False
 
 
 def _changes(found: Mapping[str, str], wanted: Mapping[str, str], owns: Callable[[str], bool]) -> dict[str, str | None]:

@@ -320,6 +320,7 @@ class TestRestarts:
             await eventually(lambda: "card0=i915:2," in capacity())
             async with node.running_plugin("--shared-dev-num=4"):
                 await eventually(lambda: {each.state for each in old.registrations.values()} == {State.STANDING_BACK})
+                await eventually(lambda: "GPUResourceOfAnotherPlugin" in dict(node.events(NODE)))
                 await eventually(lambda: "card0=i915:4," in capacity())
                 before = writes()
                 # A change of the node, which the watch of the one that stands back shows as well.

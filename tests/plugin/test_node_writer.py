@@ -22,6 +22,8 @@ from gas.objects.stored import Node
 from gas.plugin import node_writer
 from gas.plugin.node_writer import NodeEvents, NodeWriter, clear_node
 from gas.values.errors import GasError
+from gas.vocabularies.aliyun.vocabulary import ALIYUN
+from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.known import DEFAULT
 from gas.vocabularies.protocol import NodeDescription
 from sandbox.api.kinds import NODES
@@ -150,6 +152,19 @@ async def test_changes_by_other_programs_are_corrected(cluster: Cluster, change:
         assert (cluster.labels, cluster.node["status"]) != right
         await eventually(lambda: writer.writes == 2)
         assert (cluster.labels, cluster.node["status"]) == right
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+async def test_a_resource_is_removed_only_from_a_node_with_records_of_cards(cluster: Cluster, recorded: bool) -> None:
+    """Aliyun's own plugin writes aliyun.com/gpu-count on nodes where this one has no cards."""
+    annotations = {"gas-cards": "[]"} if recorded else {}
+    counts = {"aliyun.com/gpu-count": "3"}
+    cluster.patch({"metadata": {"annotations": annotations}, "status": {"capacity": counts, "allocatable": counts}})
+    writer = NodeWriter(partial(patch_node_status, cluster.connection, "n1"), Vocabularies([ALIYUN]))
+    writer.want(NodeDescription(labels={GPU + "gpu-numbers": "0"}))
+    async with cluster.running(writer):
+        await until(lambda: writer.writes)
+    assert ("aliyun.com/gpu-count" in cluster.node["status"]["capacity"]) is not recorded
 
 
 async def test_nothing_is_written_while_held_and_everything_after_it_resumes(cluster: Cluster) -> None:

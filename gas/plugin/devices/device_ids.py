@@ -43,6 +43,11 @@ def known_ids(texts: Iterable[str]) -> tuple[DeviceId, ...]:
     return tuple(filter(None, map(_known_id, texts)))
 
 
+def is_known(text: str) -> bool:
+    """Return whether a device id may be one of gas."""
+    return text == ALL_CARDS or _known_id(text) is not None
+
+
 @cache  # kubelet names the same ids in every call: those that were offered, up to 170,000 if they are memory
 def _known_id(text: str) -> DeviceId | None:
     match = _DEVICE_ID.fullmatch(text)

@@ -14,6 +14,7 @@ import grpc
 from grpc import aio
 
 from gas.cluster.backoff import Backoff
+from gas.plugin.devices.device_ids import is_known
 from gas.plugin.kubelet.device_server import DeviceServer
 from gas.plugin.kubelet.plugin_socket import FileIdentity, PluginSocket, file_identity, is_served
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
@@ -55,8 +56,8 @@ class Times:
     count     between two checks of the devices that kubelet counts
     recount   from a check that lacks devices to the next
     settle    from the end of an old watch to the next registration: otherwise kubelet notices the end after the new
-              registration, and drops that instead
-    other     between two checks of the other plugin; it is gone after three in a row that fail
+              registration, and drops that instead; also the most for kubelet's list of devices before a registration
+    other     between two checks of the other plugin; one of gas is gone after three in a row that fail
     retry     longest pause between two registrations
     """
 
@@ -82,7 +83,8 @@ class Registration:
     socket is gone, kubelet does not watch or stops watching, or kubelet does not count all devices (when the watch of
     an older plugin ends, kubelet drops all devices of the resource, whichever plugin serves them now). The old watch
     always ends before the next registration. Another socket in place of the plugin's is that of a newer plugin: then
-    this one stands back until no process serves there.
+    this one stands back until no process serves there. It also stands back, before it registers, while kubelet counts
+    devices with ids that no plugin of gas has: another system's plugin offers the resource.
 
     directory    normally /var/lib/kubelet/device-plugins
     allocatable  returns the ids that kubelet counts as healthy, by resource; None if kubelet does not reply
@@ -122,6 +124,7 @@ class Registration:
             while True:
                 kubelet = await self._kubelet_there()
                 self._on_kubelet(kubelet)
+                await self._let_another_system_serve()
                 try:
                     wrong = await self._serve_until_wrong(kubelet)
                 except GasError as error:
@@ -213,9 +216,28 @@ class Registration:
                 return f"kubelet does not count {len(still)} device(s) of {self.server.resource}, such as {some}"
             lacking_before = lacking
 
+    async def _let_another_system_serve(self) -> None:
+        while (other := await self._id_of_another_system()) is not None:
+            self._report(
+                f"another plugin offers {self.server.resource} on this node, with device ids such as {other}; this"
+                " plugin offers none until the other one is removed"
+            )
+            self._enter(State.STANDING_BACK)
+            await asyncio.sleep(self._times.other)
+
+    async def _id_of_another_system(self) -> str | None:
+        try:
+            counted = await asyncio.wait_for(self._allocatable(), self._times.settle)
+        except (
+            TimeoutError
+        ):  # a kubelet that has just started refuses pods for good if it has to wait for their devices
+            return None
+        ids = (counted or {}).get(self.server.resource, frozenset())
+        return next((id_ for id_ in ids if not is_known(id_)), None)
+
     async def _stand_back(self) -> None:
-        self._enter(State.STANDING_BACK)
         self._report(f"another plugin serves {self.server.resource} on this node; waiting until it stops")
+        self._enter(State.STANDING_BACK)
         unanswered = 0
         while unanswered < 3:
             await asyncio.sleep(self._times.other)

@@ -298,6 +298,24 @@ async def test_a_newer_plugin_takes_over_and_the_older_returns_after_it_stops(
         await eventually(lambda: [device.ID for device in kubelet.shown[I915][-1]] == ["card0-0", "card1-0"])
 
 
+async def test_the_plugin_of_another_system_keeps_its_resource_until_it_is_removed(socket_directory: Path) -> None:
+    """Kubelet gives a resource to the plugin that registers last, and Aliyun's registers only when kubelet starts."""
+    books = Books("GPU-0-_-0", "GPU-0-_-1")
+    async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS, books=books)) as ours:
+        await eventually(lambda: ours.state is State.STANDING_BACK)
+        await asyncio.sleep(3 * QUICK.other)
+        assert kubelet.registrations == []
+        assert ours.trouble is not None
+        assert ours.trouble.startswith(f"another plugin offers {I915} on this node, with device ids such as GPU-0-_-")
+        books.ids = frozenset()
+        await eventually(lambda: is_watched(ours))
+        # It comes back: kubelet ends the watch of this one.
+        books.ids = frozenset({"GPU-0-_-0"})
+        await kubelet.drop(I915)
+        await eventually(lambda: ours.state is State.STANDING_BACK)
+        assert ours.registrations == 1
+
+
 async def test_a_restarted_plugin_takes_the_place_of_what_its_predecessor_left(socket_directory: Path) -> None:
     async with kubelet_in(socket_directory) as kubelet:
         async with running(plugin(socket_directory, *CARDS)) as first:
