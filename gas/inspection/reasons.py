@@ -20,7 +20,7 @@ from gas.placement.need import PodNeed
 from gas.placement.plan import plan_of
 from gas.placement.ratio import Ratio, Wanted, amounts_on
 from gas.placement.refusal import FewerCardsThanWanted, NoCards, NotTogether, ResourceNotOnNode, Shortage
-from gas.values.amounts import Amounts, SortedAmounts, describe
+from gas.values.amounts import Amounts, SortedAmounts, StatedMemory, describe
 from gas.vocabularies.protocol import BadNeed
 
 
@@ -225,10 +225,12 @@ class _Question:
         }
         if isinstance(short, NotTogether):
             sums = {each: sum(of_card[each] for of_card in free.values()) for each in self._resources}
-            gaps = [(*_gap(wanted, {}, sums), "on all cards together")]
+            gaps = [(*_gap(wanted, {}, sums, self._need.stated_memory), "on all cards together")]
         else:
             has = {str(card): amounts for card, amounts in inventory.capacity.items()}
-            gaps = [(*_gap(wanted, has[card], of_card), card) for card, of_card in free.items()]
+            gaps = [
+                (*_gap(wanted, has[card], of_card, self._need.stated_memory), card) for card, of_card in free.items()
+            ]
         gaps.sort(key=lambda each: each[0])
         at = short.wanted - 1 if isinstance(short, Shortage) else 0
         if at >= len(gaps):
@@ -237,7 +239,7 @@ class _Question:
         return Lack(gap, verdict.sentence, f"{where} with {words}" if gap else "")
 
 
-def _gap(wanted: Sequence[Wanted], has: Amounts, free: Amounts) -> tuple[float, str]:
+def _gap(wanted: Sequence[Wanted], has: Amounts, free: Amounts, stated: StatedMemory | None) -> tuple[float, str]:
     """Return the largest part of an amount that is not free, and how much of that is free in words.
 
     has  what the card has, for ratios
@@ -245,8 +247,8 @@ def _gap(wanted: Sequence[Wanted], has: Amounts, free: Amounts) -> tuple[float, 
     plain = dict(each for each in wanted if not isinstance(each, Ratio))
     asks = amounts_on(has, plain, [each for each in wanted if isinstance(each, Ratio)])
     gap, resource, asked = max((1 - free.get(name, 0) / asked, name, asked) for name, asked in asks.items() if asked)
-    words = describe(resource, free.get(resource, 0))
-    if words == describe(resource, asked):  # bytes that are equal once they are rounded
+    words = describe(resource, free.get(resource, 0), stated)
+    if words == describe(resource, asked, stated):  # bytes that are equal once they are rounded
         words = f"{free[resource]} of {asked} bytes of {resource}"
     return max(gap, 0.0), words
 

@@ -10,7 +10,7 @@ from operator import attrgetter
 from gas.placement.inventory import NO_COMPANY, Company
 from gas.placement.order import DEFAULT_ORDER, CardOrder, NodeScore
 from gas.placement.ratio import Ratio
-from gas.values.amounts import TILES, SortedAmounts, check_sorted, is_whole
+from gas.values.amounts import TILES, SortedAmounts, StatedMemory, check_sorted, is_whole
 from gas.values.cards import Card
 from gas.values.errors import InvalidValue
 
@@ -136,6 +136,7 @@ class PodNeed:
                      idle card if there is none
     count_resources  names of the resources that only count cards: every container with cards wants one of them, so a
                      refusal names them only if nothing else is short
+    stated_memory    how the owner states ``memory.max``, for sentences about the need; None in bytes
     """
 
     containers: tuple[ContainerNeed, ...]
@@ -152,6 +153,7 @@ class PodNeed:
     company: Company = NO_COMPANY
     named: str = ""
     count_resources: frozenset[str] = frozenset()
+    stated_memory: StatedMemory | None = None
 
     def __post_init__(self) -> None:
         if self.scope not in _SCOPES:

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.placement.ratio import Ratio, Wanted, add_ratios
-from gas.values.amounts import SortedAmounts, sorted_amounts
+from gas.values.amounts import SortedAmounts, StatedMemory, sorted_amounts
 
 END = 0
 """The moment from the end of the init containers until the pod ends."""
@@ -70,6 +70,7 @@ class Plan:
     moments: int
     in_start_order: tuple[tuple[int, Request], ...]
     count_resources: frozenset[str]
+    stated_memory: StatedMemory | None
 
     @property
     def has_init_containers(self) -> bool:
@@ -151,6 +152,7 @@ def _plan_of(need: PodNeed) -> Plan:
         moments=1 + len(init_moments),
         in_start_order=tuple((position, by_position[position]) for position in with_cards),
         count_resources=need.count_resources,
+        stated_memory=need.stated_memory,
     )
 
 

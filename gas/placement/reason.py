@@ -27,7 +27,7 @@ from gas.placement.refusal import (
     Shortage,
 )
 from gas.placement.solve import Unsolved, solve
-from gas.values.amounts import TILES, gigabytes, is_bytes
+from gas.values.amounts import MEMORY_MAX, TILES, StatedMemory, gigabytes, is_bytes
 from gas.values.cards import Card
 
 _STEP_FRACTION = 10
@@ -133,14 +133,14 @@ def _shortage(plan: Plan, request: Request, groups: Sequence[Sequence[Card]], fr
         somewhere_short = tuple(amount for amount in wanted if is_short_somewhere(amount))
         telling = tuple(amount for amount in somewhere_short if name_of(amount) not in plan.count_resources)
         amounts = telling if fitting(telling) < request.count else somewhere_short
-    return Shortage(request.count, fitting(amounts), amounts, len(request.positions))
+    return Shortage(request.count, fitting(amounts), amounts, len(request.positions), plan.stated_memory)
 
 
 def _not_together(plan: Plan) -> NotTogether:
     """Return the refusal for requests that all fit alone, with their sums at the moment that needs most."""
     amounts = plan.totals()
     telling = tuple(amount for amount in amounts if name_of(amount) not in plan.count_resources)
-    return NotTogether(len(plan.in_start_order), telling or amounts)
+    return NotTogether(len(plan.in_start_order), telling or amounts, plan.stated_memory)
 
 
 def _short_on_usable(question: _Question) -> Shortage | NotTogether:
@@ -176,7 +176,7 @@ def _on_several_cards(question: _Question) -> _Question | None:
 
 def _no_card_for_all(question: _Question) -> Refusal:
     together = _not_together(plan_of(question.need))
-    return NoCardForAll(together.containers, together.amounts)
+    return NoCardForAll(together.containers, together.amounts, together.stated)
 
 
 def _on_any_groups(question: _Question) -> _Question | None:
@@ -269,7 +269,7 @@ def card_details(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[str
             left = free.free(card, place)
             if name not in need.count_resources or left < most[name]:
                 capacity = inventory.capacity[card].get(name, 0)
-                parts.append(_numbers(name, max(left, 0), capacity, most[name]))
+                parts.append(_numbers(name, max(left, 0), capacity, most[name], need.stated_memory))
         if not parts:
             parts.append("has room")
         return f"{card}: {'; '.join(parts)}"
@@ -277,10 +277,13 @@ def card_details(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[str
     return tuple(detail(card) for card in inventory.cards)
 
 
-def _numbers(name: str, free: int, capacity: int, needed: int) -> str:
+def _numbers(name: str, free: int, capacity: int, needed: int, stated: StatedMemory | None) -> str:
     """Compare free and needed, in bytes where rounding to gigabytes would hide the difference."""
     if capacity <= 0:
         return f"has no {name}"
+    if stated is not None and name == MEMORY_MAX:
+        unit = stated.unit.bytes
+        return f"{free // unit} of {capacity // unit} {stated} free, {-(-needed // unit)} needed"
     if not is_bytes(name):
         return f"{free} of {capacity} {name} free, {needed} needed"
     if gigabytes(free) == gigabytes(needed) and free != needed:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gas.placement.ratio import Ratio, Wanted, name_of
-from gas.values.amounts import describe, is_bytes
+from gas.values.amounts import StatedMemory, describe, is_bytes
 from gas.values.quoted import quoted, shown
 
 
@@ -94,16 +94,18 @@ class Shortage:
     fitting  how many cards have ``amounts`` free
     amounts  per card, only the resources that are short; several are short together
     sharing  how many containers share the card
+    stated   how the pod states memory
     """
 
     wanted: int
     fitting: int
     amounts: tuple[Wanted, ...]
     sharing: int = 1
+    stated: StatedMemory | None = None
 
     def sentence(self, where: str = "") -> str:
         """Return the sentence; ``where`` narrows down the cards: ``"in the allow list"``."""
-        each = in_words(self.amounts)
+        each = in_words(self.amounts, self.stated)
         place = f" {where}" if where else ""
         if self.wanted == 1:
             together = " together" if len(self.amounts) > 1 else ""
@@ -128,10 +130,12 @@ class NotTogether(Refusal, kind="not-together"):
 
     containers  how many want cards
     amounts     what they need in total at the moment that needs most
+    stated      how the pod states memory
     """
 
     containers: int
     amounts: tuple[Wanted, ...]
+    stated: StatedMemory | None = None
 
     def __str__(self) -> str:
         return not_together_sentence(self)
@@ -143,9 +147,11 @@ class NoCardForAll(Refusal, kind="one-card"):
 
     containers: int
     amounts: tuple[Wanted, ...]
+    stated: StatedMemory | None = None
 
     def __str__(self) -> str:
-        return f"no card has room for all {self.containers} containers together ({in_words(self.amounts)} in total)"
+        total = in_words(self.amounts, self.stated)
+        return f"no card has room for all {self.containers} containers together ({total} in total)"
 
 
 @dataclass(frozen=True)
@@ -161,7 +167,7 @@ class NoNumaGroup(Refusal, kind="numa"):
     def __str__(self) -> str:
         if self.short is None:
             return f"no {self.group} has room for all containers together"
-        each = in_words(self.short.amounts)
+        each = in_words(self.short.amounts, self.short.stated)
         cards = "a card" if self.short.wanted == 1 else f"{self.short.wanted} cards"
         return f"no {self.group} has {cards} with {each} free{'' if self.short.wanted == 1 else ' each'}"
 
@@ -219,14 +225,14 @@ class SearchLimitHit(Refusal, kind="search-limit-hit"):
         return f"the search stopped at its limit of {self.steps} steps; the pod may still fit; raise --search-steps"
 
 
-def in_words(amounts: tuple[Wanted, ...]) -> str:
+def in_words(amounts: tuple[Wanted, ...], stated: StatedMemory | None = None) -> str:
     """List amounts, plain numbers first, then bytes: ``"1 i915, 500 millicores and 5.0 GB of memory.max"``."""
     ordered = sorted(amounts, key=lambda amount: (is_bytes(name_of(amount)), name_of(amount)))
-    words = [str(amount) if isinstance(amount, Ratio) else describe(*amount) for amount in ordered]
+    words = [str(amount) if isinstance(amount, Ratio) else describe(*amount, stated) for amount in ordered]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def not_together_sentence(short: NotTogether, where: str = "") -> str:
     """Return the sentence; ``where`` narrows down the cards: ``" on the cards in the allow list"``."""
-    total = in_words(short.amounts)
+    total = in_words(short.amounts, short.stated)
     return f"each of {short.containers} containers fits alone, but not all together{where} ({total} in total)"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from enum import StrEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 from gas.values.errors import GasError, InvalidValue
 from gas.values.quoted import shown
@@ -44,6 +45,19 @@ class MemoryUnit(StrEnum):
     @property
     def bytes(self) -> int:
         return 2**20 if self is MemoryUnit.MIB else 2**30
+
+
+class StatedMemory(NamedTuple):
+    """How the owner of a pod states memory: ``StatedMemory("aliyun.com/gpu-mem", MemoryUnit.GIB)``."""
+
+    resource: str
+    unit: MemoryUnit
+
+    def describe(self, amount: int) -> str:
+        return f"{-(-amount // self.unit.bytes)} {self}"
+
+    def __str__(self) -> str:
+        return f"{self.unit} of {self.resource}"
 
 
 _QUANTITY = re.compile(
@@ -178,8 +192,13 @@ def take_away(amounts: dict[str, int], less: SortedAmounts) -> None:
             amounts.pop(name, None)
 
 
-def describe(name: str, amount: int) -> str:
-    """Describe an amount in words: ``"5.0 GB of memory.max"``, ``"500 millicores"``, ``"1 tile"``."""
+def describe(name: str, amount: int, stated: StatedMemory | None = None) -> str:
+    """Describe an amount in words: ``"5.0 GB of memory.max"``, ``"500 millicores"``, ``"1 tile"``.
+
+    stated  for the memory of a pod whose owner states it otherwise than in bytes
+    """
+    if stated is not None and name == MEMORY_MAX:
+        return stated.describe(amount)
     if is_bytes(name):
         return f"{gigabytes(amount)} GB of {shown(name)}"
     if name == TILES and amount == 1:

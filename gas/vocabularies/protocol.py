@@ -219,9 +219,11 @@ class ChoiceAnnotations:
     Without methods of its own, a vocabulary writes and reads nothing else.
 
     annotations  names of the pod annotations that `write` may set and `read` looks at
+    time         the one of them with the time of the decision in nanoseconds, as ``gas-ts`` has it; empty if none has
     """
 
     annotations: frozenset[str] = frozenset()
+    time: str = ""
 
     def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
         """Return the vocabulary's own annotations for a choice.

@@ -133,7 +133,7 @@ def test_a_vocabulary_without_admission_words_has_only_its_need() -> None:
     ],
 )
 def test_each_vocabulary_obeys_annotations_of_its_own(resource: str, name: str, text: str, warning: str) -> None:
-    asking = pod_json({"name": "a", "resources": {"requests": {resource: 1}}}, annotations={name: text})
+    asking = pod_json({"name": "a", "resources": {"requests": {resource: 1000}}}, annotations={name: text})
     checks = PodChecks(Vocabularies([*KNOWN, MADE_UP]), NeedOptions())
     assert checks.pod(msgspec.convert(asking, Pod)) == Findings("", (), (warning,) if warning else ())
 
@@ -251,7 +251,7 @@ def test_a_way_of_scoring_is_a_warning_where_nodes_are_not_scored(
     resource: str, count: int, *, scores_nodes: bool
 ) -> None:
     checks = PodChecks(Vocabularies(KNOWN), NeedOptions(), scores_nodes=scores_nodes)
-    asking = {"name": "a", "resources": {"requests": {resource: 1}}}
+    asking = {"name": "a", "resources": {"requests": {resource: 1000}}}
     scored = msgspec.convert(pod_json(asking, annotations={"gas-node-score": "best-fit"}), Pod)
     sentence = "annotation gas-node-score has no effect, because the extender runs without --node-score"
     assert checks.pod(scored).warnings == (sentence,) * count

@@ -76,7 +76,7 @@ class GpuPod:
     need         None if it cannot be read; kubelet starts such a pod nevertheless
     decided      the annotated decision, one item per container; None if there is none or its cards are not valid
     trouble      sentence about why need, decision or its tiles are missing although something is annotated, else empty
-    timestamp    ``gas-ts``, nanoseconds since the epoch
+    timestamp    when the cards were decided, by gas or another system, in nanoseconds since the epoch
     created      RFC 3339, UTC: sorts as text
     is_admitted  kubelet has written the pod's status, so all calls for it are over
     """
@@ -268,7 +268,7 @@ def gpu_pod(pod: Pod, vocabularies: Vocabularies, gpus: Iterable[CardFacts] = ()
         need=need,
         decided=decided,
         trouble=trouble,
-        timestamp=_timestamp(pod),
+        timestamp=_timestamp(pod, vocabularies),
         created=pod.metadata.creation_timestamp or "",
         is_admitted=pod.status is not None and (pod.status.start_time is not None or pod.status.phase == "Running"),
         raw=pod,
@@ -325,6 +325,8 @@ def _capacity(gpus: Iterable[CardFacts]) -> dict[Card, Amounts]:
     return {gpu.card: {MEMORY_MAX: gpu.memory or 0, MILLICORES: gpu.millicores, TILES: gpu.tiles} for gpu in gpus}
 
 
-def _timestamp(pod: Pod) -> int | None:
-    text = pod.annotations.get(TIMESTAMP, "")
+def _timestamp(pod: Pod, vocabularies: Vocabularies) -> int | None:
+    vocabulary = vocabularies.vocabulary_of(pod)
+    of_another_system = vocabulary.choices.time if vocabulary is not None else ""
+    text = pod.annotations.get(TIMESTAMP) or pod.annotations.get(of_another_system, "")
     return int(text) if _NANOSECONDS.fullmatch(text) else None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from gas.vocabularies.protocol import Beginnings, Component, Reference, Row, WrittenNames
 
 PREFIX = "aliyun.com/"
+BEGINNING = PREFIX + "gpu"
+"""Beginning of the resources by which pods are recognized, so that misspelt ones are reported."""
 GPU_MEM = PREFIX + "gpu-mem"
 """Resource that pods request: memory of one card, in units. One device id stands for each unit."""
 GPU_COUNT = PREFIX + "gpu-count"
@@ -32,7 +34,7 @@ CONTAINER = "ALIYUN_COM_GPU_MEM_CONTAINER"
 
 WRITTEN_ANNOTATIONS = frozenset({INDEX, ID, POD, CARD, ASSUME_TIME, ASSIGNED})
 
-ASKING = Beginnings(resources=(GPU_MEM,))
+ASKING = Beginnings(resources=(BEGINNING,))
 WRITTEN = WrittenNames(resources=(GPU_COUNT,), pod_annotations=(ASSIGNED,))
 REFERENCE = Reference(
     owner="Aliyun's",

@@ -15,23 +15,35 @@ from gas.placement.inventory import Inventory
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.order import BestFit
 from gas.placement.ratio import Ratio
-from gas.values.amounts import MAX_AMOUNT, MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD, MemoryUnit, sorted_amounts
+from gas.values.amounts import (
+    MAX_AMOUNT,
+    MEMORY_MAX,
+    MILLICORES,
+    MILLICORES_OF_A_CARD,
+    MemoryUnit,
+    StatedMemory,
+    parse_quantity,
+    sorted_amounts,
+)
 from gas.values.card_facts import MOST_MEMORY, CardFacts
 from gas.values.card_records import MOST_RECORDS
 from gas.values.cards import Card
-from gas.values.quoted import quoted
+from gas.values.quoted import did_you_mean, quoted
 from gas.vocabularies.aliyun import names
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_amounts
 from gas.vocabularies.pod_parts import (
     CARD_NEAR,
     PREFERENCES,
     check_sum,
+    is_positive,
     need_facts,
     requested,
-    requests_any,
+    requests_under,
+    started_containers,
     with_preferences,
 )
 from gas.vocabularies.protocol import (
+    AdmissionChecks,
     BadNeed,
     Beginnings,
     ChoiceAnnotations,
@@ -58,14 +70,17 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class AliyunPods(PodReader):
-    """Pods that request ``aliyun.com/gpu-mem``; all their containers get the same card."""
+    """Pods that request ``aliyun.com/gpu-mem``; all their containers get the same card.
+
+    Pods with other resources of the same beginning are recognized as well: `AliyunAdmission` refuses them.
+    """
 
     unit: MemoryUnit
     resources: tuple[str, ...] = (names.GPU_MEM,)
     asking: Beginnings = names.ASKING
 
     def matches(self, pod: Pod) -> bool:
-        return requests_any(pod, names.GPU_MEM)
+        return requests_under(pod, names.BEGINNING)
 
     def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
         preferences = {name: text for name, text in facts.annotations.items() if name in USER_ANNOTATIONS}
@@ -83,6 +98,7 @@ class AliyunPods(PodReader):
             containers=tuple(map(self._container, facts.containers)),
             scope=Scope.CARD,
             count_resources=frozenset({names.UNITS}),
+            stated_memory=StatedMemory(names.GPU_MEM, self.unit),
         )
 
     def _container(self, container: ContainerFacts) -> ContainerNeed:
@@ -99,6 +115,7 @@ class AliyunChoices(ChoiceAnnotations):
     """The annotations that Aliyun's extender writes on a pod, and its device plugin and its users read."""
 
     annotations: frozenset[str] = names.WRITTEN_ANNOTATIONS
+    time: str = names.ASSUME_TIME
 
     def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
         card = next(card for each in choice.containers for card in each.cards)
@@ -176,6 +193,11 @@ class AliyunNodes:
             )
             return {}
         units = total // count
+        if units * self.unit.bytes < MemoryUnit.GIB.bytes:
+            problems.append(
+                f"allocatable {names.GPU_MEM}: expected 1 GiB or more on a card, found {units} {self.unit}; if the"
+                " device plugin counts in GiB, set --aliyun-unit=GiB"
+            )
         if units * self.unit.bytes > MOST_MEMORY:
             problems.append(
                 f"allocatable {names.GPU_MEM}: expected at most {MOST_MEMORY // self.unit.bytes} {self.unit} on a card,"
@@ -225,6 +247,42 @@ class AliyunDevices(DeviceOffer):
         return {names.ASSIGNED: "true"} if pod.annotations.get(names.INDEX) else {}
 
 
+@dataclass(frozen=True, slots=True)
+class AliyunAdmission(AdmissionChecks):
+    """Refuse resources that give a container nothing, and warn of requests that were meant in another unit."""
+
+    unit: MemoryUnit
+
+    def faults(self, pod: Pod) -> Sequence[str]:
+        return [
+            f"container {quoted(container.name)} asks for {quoted(name)}, {_why_not(name)}"
+            for container, _ in started_containers(pod)
+            for name in container.requests
+            if name.startswith(names.BEGINNING) and name != names.GPU_MEM
+        ]
+
+    def warnings(self, pod: Pod, options: NeedOptions) -> Sequence[str]:
+        asked = [container.requests.get(names.GPU_MEM, 0) for container, _ in started_containers(pod)]
+        positive = [amount for amount in asked if is_positive(amount, if_unreadable=False)]
+        units = sum(map(parse_quantity, positive))
+        if self.unit is MemoryUnit.GIB or not 0 < units < _FEW_MIB:
+            return ()
+        return (
+            f"{names.GPU_MEM}: {units} means {units} MiB; if it is to mean {units} GiB, set --aliyun-unit=GiB for"
+            " extender and plugin",
+        )
+
+
+_FEW_MIB = 100
+"""Smaller requests look like GiB; Aliyun's inspect command takes a card with up to 100 units for one in GiB."""
+
+
+def _why_not(name: str) -> str:
+    if name == names.GPU_COUNT:
+        return f"the number of a node's cards, which gives it no card; request {names.GPU_MEM}"
+    return f"which no node has; {did_you_mean(name, [names.GPU_MEM], f'known is {names.GPU_MEM}')}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AliyunFlags(PartFlags):
     unit: MemoryUnit = flag(
@@ -247,6 +305,7 @@ def aliyun(unit: MemoryUnit) -> Vocabulary:
         choices=AliyunChoices(),
         nodes=AliyunNodes(unit),
         devices=AliyunDevices(unit),
+        admission=AliyunAdmission(unit),
         user_annotations=USER_ANNOTATIONS,
         reference=names.REFERENCE,
         component=names.COMPONENT,

@@ -16,6 +16,7 @@ from gas.plugin.matching.gpu_pods import Demand, GpuPods, gpu_pod
 from gas.values.amounts import MEMORY_MAX
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
+from gas.vocabularies.aliyun.vocabulary import ALIYUN
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.intel.vocabulary import INTEL
 from gas.vocabularies.known import DEFAULT
@@ -135,6 +136,21 @@ def test_an_invalid_annotation_does_not_count_as_a_decision(annotations: dict[st
 )
 def test_gas_ts_is_a_number(text: str, timestamp: int | None) -> None:
     assert seen(container("c", i915=1), annotations=decided("card0", ts=text)).timestamp == timestamp
+
+
+# contract A1.13
+@pytest.mark.parametrize(
+    ("annotations", "timestamp"),
+    [
+        pytest.param({"ALIYUN_COM_GPU_MEM_ASSUME_TIME": "7"}, 7, id="aliyuns"),
+        pytest.param({"ALIYUN_COM_GPU_MEM_ASSUME_TIME": "7", "gas-ts": "9"}, 9, id="its-plugin-writes-it-again"),
+    ],
+)
+def test_the_time_of_another_systems_decision_counts(annotations: dict[str, str], timestamp: int) -> None:
+    asking = {"name": "c", "resources": {"requests": {"aliyun.com/gpu-mem": "100"}}}
+    pod = gpu_pod(node_pod(asking, annotations=annotations), Vocabularies([ALIYUN]))
+    assert pod is not None
+    assert pod.timestamp == timestamp
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ async def test_all_pods_of_the_examples_get_the_decided_cards() -> None:
 async def test_the_examples_in_the_words_of_aliyun_get_the_decided_cards() -> None:
     cards, text = await _of_vocabulary("aliyun", run=1.0)
     assert "aliyun.com/gpu-count=2  aliyun.com/gpu-mem=2k  i915=20" in text
-    assert re.search(r" aliyun-3 .* waiting: .*no card has 0.6 GB of memory.max free", text)
+    assert re.search(r" aliyun-3 .* waiting: .*no card has 600 MiB of aliyun.com/gpu-mem free", text)
     assert [cards[name] for name in ("aliyun-1", "aliyun-2")] == ["card0", "card1"]
     assert cards["two-containers"] in ("card0|card0", "card1|card1")
 

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from gas.extender.decider import Options
+from gas.extender.verdicts import at_once
 from gas.values.amounts import MEMORY_MAX, MemoryUnit
 from gas.values.cards import Card
 from gas.vocabularies.aliyun.vocabulary import aliyun
 from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.pod_checks import PodChecks
 from gas.vocabularies.protocol import BadNeed, NeedOptions
 from gas.vocabularies.selection import parse_vocabularies
 from tests.builders import container, pod, pod_json
@@ -82,7 +84,7 @@ def test_another_request_is_refused_with_container_and_resource(units: str, sent
 async def test_a_request_larger_than_one_card_never_fits() -> None:
     decider = following([aliyun_node()], wanting(CARD + 1, "large"), wanting(CARD, "whole"))
     refused = (await decider.ask(wanting(CARD + 1, "large"), "n1"))["FailedNodes"]
-    assert refused == {"n1": "no card has 17.1 GB of memory.max free"}
+    assert refused == {"n1": f"no card has {CARD + 1} MiB of aliyun.com/gpu-mem free"}
     assert (await decider.ask(wanting(CARD, "whole"), "n1"))["NodeNames"] == ["n1"]
 
 
@@ -100,7 +102,7 @@ async def test_the_filter_passes_exactly_the_node_of_which_one_card_has_room() -
     decider = following([aliyun_node(name) for name in ("n1", "n2", "n3")], *pods, asked)
     found = await decider.ask(asked, "n1", "n2", "n3")
     assert found["NodeNames"] == ["n3"]
-    assert found["FailedNodes"] == dict.fromkeys(("n1", "n2"), "no card has 8.5 GB of memory.max free")
+    assert found["FailedNodes"] == dict.fromkeys(("n1", "n2"), "no card has 8138 MiB of aliyun.com/gpu-mem free")
 
 
 # contract A1.9, A1.10
@@ -164,7 +166,7 @@ async def test_of_a_pod_bound_before_an_upgrade_the_cards_count_and_not_the_inde
 # contract A1.11
 async def test_a_pod_that_no_card_has_room_for_is_neither_bound_nor_annotated() -> None:
     decider = following([aliyun_node()], bound(CARD, 0, "a"), bound(CARD, 1, "b"), asked := wanting(1))
-    assert "no card has 0.001 GB of memory.max free" in await decider.bind(asked, "n1")
+    assert "no card has 1 MiB of aliyun.com/gpu-mem free" in await decider.bind(asked, "n1")
     assert decider.cluster.bindings == []
     assert "annotations" not in decider.cluster.pods["default/pod"]["metadata"]
 
@@ -280,6 +282,58 @@ def test_a_plugin_that_counts_in_another_unit_is_reported_and_offers_no_memory()
     assert not any(facts.inventory.capacity.values())
     other = Vocabularies([aliyun(MemoryUnit.GIB)])
     assert other.facts(decoded(node)).problems == ()
+
+
+# contract A1.25
+@pytest.mark.parametrize(("units", "unit", "is_odd"), [(15, "MiB", True), (1024, "MiB", False), (15, "GiB", False)])
+def test_a_counted_card_of_less_than_1_gib_is_reported_and_used(units: int, unit: str, is_odd: bool) -> None:
+    facts = Vocabularies([aliyun(MemoryUnit(unit))]).facts(decoded(stating(gpu_mem=2 * units, gpu_count=2)))
+    sentence = (
+        "allocatable aliyun.com/gpu-mem: expected 1 GiB or more on a card, found 15 MiB; if the device plugin counts in"
+        " GiB, set --aliyun-unit=GiB"
+    )
+    assert facts.problems == ((sentence,) if is_odd else ())
+    assert facts.inventory.capacity[Card(1)]["gpu-mem"] == units
+
+
+# contract A1.25
+@pytest.mark.parametrize(
+    ("unit", "requests", "found"),
+    [
+        (
+            "MiB",
+            {GPU_MEM: 3},
+            "aliyun.com/gpu-mem: 3 means 3 MiB; if it is to mean 3 GiB, set --aliyun-unit=GiB for extender and plugin",
+        ),
+        ("MiB", {GPU_MEM: 100}, ""),
+        ("GiB", {GPU_MEM: 3}, ""),
+        (
+            "GiB",
+            {"aliyun.com/gpumem": 3},
+            "container 'main' asks for 'aliyun.com/gpumem', which no node has; did you mean aliyun.com/gpu-mem?",
+        ),
+        (
+            "GiB",
+            {GPU_MEM: 3, GPU_COUNT: 1},
+            "container 'main' asks for 'aliyun.com/gpu-count', the number of a node's cards, which gives it no card;"
+            " request aliyun.com/gpu-mem",
+        ),
+    ],
+)
+def test_a_new_pod_that_asks_for_nothing_useful_is_refused_or_warned_of(
+    unit: str, requests: dict[str, int], found: str
+) -> None:
+    checks = PodChecks(Vocabularies([aliyun(MemoryUnit(unit))]), NeedOptions())
+    findings = checks.pod(pod({"name": "main", "resources": {"requests": requests}}))
+    assert findings.all == ((found,) if found else ())
+    assert bool(findings.refusals) is found.startswith("container")
+
+
+# contract A1.25
+def test_a_new_pod_that_asks_for_more_than_any_card_has_is_warned_of() -> None:
+    checks = PodChecks(VOCABULARIES, NeedOptions())
+    (warning,) = at_once(checks.in_cluster(pod(asking(gpu_mem=CARD + 1)), [VOCABULARIES.facts(decoded(aliyun_node()))]))
+    assert warning.endswith(f"no card has {CARD + 1} MiB of aliyun.com/gpu-mem free (1 node)")
 
 
 @pytest.mark.parametrize(

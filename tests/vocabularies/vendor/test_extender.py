@@ -126,8 +126,8 @@ class TestNodes:
         assert self.capacity(nvidia=2, dcu=1) == ({0: whole, 1: whole, 2: {"dcu-gpu": 1, "millicores": 1000}}, ())
 
     def test_counted_cards_are_those_that_another_vocabulary_counts(self) -> None:
-        card = {"gpu-mem": 10, MEMORY_MAX: 10 * MIB, "millicores": 1000, "nvidia-gpu": 1}
-        assert self.capacity(gpu_mem=20, gpu_count=2, nvidia=2) == ({0: card, 1: card}, ())
+        card = {"gpu-mem": 2048, MEMORY_MAX: 2048 * MIB, "millicores": 1000, "nvidia-gpu": 1}
+        assert self.capacity(gpu_mem=4096, gpu_count=2, nvidia=2) == ({0: card, 1: card}, ())
 
     def test_recorded_cards_of_the_driver_are_meant(self) -> None:
         capacity, problems = self.capacity(memory=[1, 1], driver="nvidia", nvidia=2)
