@@ -65,20 +65,20 @@ async def test_the_history_has_samples_of_how_full_the_cluster_was_and_is_bounde
     monkeypatch.setattr(views, "SAMPLE_INTERVAL", 0.0)
     monkeypatch.setattr(views, "MOST_SAMPLES", 3)
     server = doctor_server(Beside())
-    async with server, connected(tmp_path, server.url) as api:
+    async with server, connected(server.url, tmp_path, token="admin") as api:
         fill(server, example_nodes(), example_pods())
         view = View(api, no_decisions)
 
         def samples() -> list[dict[str, object]]:
             return view.history()["samples"]  # type: ignore[return-value]
 
-        async with running_view(view):
-            await until(lambda: len(samples()) == 3)
+        async with in_background(view.run()):
+            await eventually(lambda: len(samples()) == 3)
             booked = samples()[-1]["booked"]
             assert isinstance(booked, dict)
             assert (samples()[-1]["waiting"], booked["memory.max"]) == (1, 31 / 64)
             create_pod(server, running("new", "gpu-10", "card1", i915=1, memory_max=GB))
-            await until(lambda: samples()[-1]["booked"]["memory.max"] == 32 / 64)  # type: ignore[index]
+            await eventually(lambda: samples()[-1]["booked"]["memory.max"] == 32 / 64)  # type: ignore[index]
             assert len(samples()) == 3
 
 
