@@ -10,6 +10,7 @@ from gas.doctor.checks import accounts, clocks, extender, nodes, plugins, pods, 
 from gas.doctor.findings import Finding
 from gas.doctor.parts import (
     admission,
+    aliyun,
     feature_discovery,
     koordinator,
     kubeshare,
@@ -30,6 +31,7 @@ CHECKS: tuple[Check, ...] = (
     *accounts.CHECKS,
     *nodes.CHECKS,
     *plugins.CHECKS,
+    *aliyun.CHECKS,
     *koordinator.CHECKS,
     *kubeshare.CHECKS,
     *vendor_plugins.CHECKS,

@@ -43,7 +43,7 @@ class Extender:
     """The decider, with its watches and writes on one API server. Nothing runs before `run`.
 
     identity   unique among all replicas that ever run; random if None
-    verbs      served to kube-scheduler, by name
+    verbs      served to kube-scheduler, by name or by whole path
     webhooks   served to the API server, by name
     documents  JSON for the plain port, by path
     """
@@ -94,6 +94,7 @@ class Extender:
         self.documents: dict[str, Callable[[], bytes]] = {}
         for part in self._parts:
             self.verbs |= part.verbs
+            self.verbs |= {path: self.verbs[name] for path, name in part.other_paths.items()}
             self.webhooks |= part.webhooks
             self.documents |= part.documents
             self.watches |= part.watches

@@ -59,18 +59,20 @@ class Core:
 class Additions:
     """The additions of one part to the program.
 
-    verbs      served to kube-scheduler, by name
-    webhooks   served to the API server, by name
-    documents  JSON on the plain port, by path
-    watches    by kind; run like tasks, and shown in the metrics
-    tasks      run until the program ends
-    begin      called when this replica begins to decide
-    finish     awaited when the program ends, before the leadership is handed over
-    leader     decides which replica decides; at most one part has one
+    verbs        served to kube-scheduler, by name
+    other_paths  at which verbs are served as well, with their names
+    webhooks     served to the API server, by name
+    documents    JSON on the plain port, by path
+    watches      by kind; run like tasks, and shown in the metrics
+    tasks        run until the program ends
+    begin        called when this replica begins to decide
+    finish       awaited when the program ends, before the leadership is handed over
+    leader       decides which replica decides; at most one part has one
     """
 
     hooks: Hooks = NO_HOOKS
     verbs: Mapping[str, ServedVerb] = field(default_factory=dict)
+    other_paths: Mapping[str, str] = field(default_factory=dict)
     webhooks: Mapping[str, Reviewer] = field(default_factory=dict)
     documents: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
     watches: Mapping[str, Watch[Any]] = field(default_factory=dict)

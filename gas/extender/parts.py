@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gas.daemon.permissions import Permission, permissions_on
 from gas.extender.binding_reviews.part import BINDING_REVIEWS
 from gas.extender.explanations.part import EXPLANATIONS
+from gas.extender.gpushare.part import GPUSHARE
 from gas.extender.leadership.part import LEADERSHIP
 from gas.extender.part import Part
 from gas.extender.pod_webhooks.part import POD_WEBHOOKS
@@ -29,6 +30,7 @@ PARTS: tuple[Part, ...] = (
     REQUEUING,
     TELEMETRY,
     EXPLANATIONS,
+    GPUSHARE,
 )
 
 CORE_PERMISSIONS = (

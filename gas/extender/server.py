@@ -36,7 +36,7 @@ class ServedVerb:
 def extender_app(verbs: Mapping[str, ServedVerb], metrics: Metrics, *, max_body: int, body_timeout: float) -> ASGIApp:
     """Return the application that kube-scheduler calls.
 
-    verbs         by name, which ends the path: ``filter`` is served as ``/scheduler/filter``
+    verbs         by name, which ends the path: ``filter`` is served as ``/scheduler/filter``; or by their whole path
     max_body      bytes of the largest body that is read
     body_timeout  seconds from a request's headers to the end of its body
 
@@ -50,7 +50,9 @@ def extender_app(verbs: Mapping[str, ServedVerb], metrics: Metrics, *, max_body:
     is touched, since a request may be in progress on it.
     """
     paths = {
-        f"/scheduler/{name}": _VerbEndpoint(name, verb, metrics, largest=max_body, timeout=body_timeout)
+        name if name.startswith("/") else f"/scheduler/{name}": _VerbEndpoint(
+            name.rpartition("/")[2], verb, metrics, largest=max_body, timeout=body_timeout
+        )
         for name, verb in verbs.items()
     }
     return EarlyResponses(by_path(paths, _unknown_path), patience=body_timeout)

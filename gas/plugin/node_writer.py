@@ -178,7 +178,7 @@ def node_patch(
     }
     amounts = {name: str(amount) for name, amount in wanted.resources.items()}
     found = node.status or NodeStatus()
-    owns_resource = vocabularies.owns_resource if removes_resources else _owns_none
+    owns_resource = vocabularies.owns_resource if removes_resources else lambda _name: False
     status = {
         "capacity": _changes(_plain(found.capacity), amounts, owns_resource),
         "allocatable": _changes(_plain(found.allocatable), amounts, owns_resource),
@@ -189,10 +189,6 @@ def node_patch(
         if (changed := {name: changes for name, changes in fields.items() if changes})
     }
     return patch or None
-
-
-def _owns_none(_name: str) -> bool:
-    return False
 
 
 def _changes(found: Mapping[str, str], wanted: Mapping[str, str], owns: Callable[[str], bool]) -> dict[str, str | None]:

@@ -154,6 +154,7 @@ async def test_changes_by_other_programs_are_corrected(cluster: Cluster, change:
         assert (cluster.labels, cluster.node["status"]) == right
 
 
+# contract A1.27
 @pytest.mark.parametrize("recorded", [True, False])
 async def test_a_resource_is_removed_only_from_a_node_with_records_of_cards(cluster: Cluster, recorded: bool) -> None:
     """Aliyun's own plugin writes aliyun.com/gpu-count on nodes where this one has no cards."""

@@ -22,7 +22,6 @@ from gas.values.amounts import (
     MILLICORES_OF_A_CARD,
     MemoryUnit,
     StatedMemory,
-    parse_quantity,
     sorted_amounts,
 )
 from gas.values.card_facts import MOST_MEMORY, CardFacts
@@ -35,7 +34,6 @@ from gas.vocabularies.pod_parts import (
     CARD_NEAR,
     PREFERENCES,
     check_sum,
-    is_positive,
     need_facts,
     requested,
     requests_under,
@@ -254,33 +252,31 @@ class AliyunAdmission(AdmissionChecks):
     unit: MemoryUnit
 
     def faults(self, pod: Pod) -> Sequence[str]:
+        known = {names.GPU_MEM}
+        hints = {names.GPU_COUNT: f"which gives it no card; request {names.GPU_MEM}"}
         return [
-            f"container {quoted(container.name)} asks for {quoted(name)}, {_why_not(name)}"
+            f"container {quoted(container.name)} asks for {quoted(name)}, "
+            + (hints.get(name) or f"which no node has; {did_you_mean(name, known, f'known is {names.GPU_MEM}')}")
             for container, _ in started_containers(pod)
             for name in container.requests
-            if name.startswith(names.BEGINNING) and name != names.GPU_MEM
+            if name.startswith(names.BEGINNING) and name not in known
         ]
 
     def warnings(self, pod: Pod, options: NeedOptions) -> Sequence[str]:
-        asked = [container.requests.get(names.GPU_MEM, 0) for container, _ in started_containers(pod)]
-        positive = [amount for amount in asked if is_positive(amount, if_unreadable=False)]
-        units = sum(map(parse_quantity, positive))
+        try:
+            units = sum(requested(each, names.GPU_MEM) for each in need_facts(pod).containers)
+        except BadNeed:  # which refuses the pod
+            return ()
         if self.unit is MemoryUnit.GIB or not 0 < units < _FEW_MIB:
             return ()
-        return (
-            f"{names.GPU_MEM}: {units} means {units} MiB; if it is to mean {units} GiB, set --aliyun-unit=GiB for"
-            " extender and plugin",
+        meant = (
+            f"{units} means {units} MiB; if it is to mean {units} GiB, set --aliyun-unit=GiB for extender and plugin"
         )
+        return (f"{names.GPU_MEM}: {meant}",)
 
 
 _FEW_MIB = 100
 """Smaller requests look like GiB; Aliyun's inspect command takes a card with up to 100 units for one in GiB."""
-
-
-def _why_not(name: str) -> str:
-    if name == names.GPU_COUNT:
-        return f"the number of a node's cards, which gives it no card; request {names.GPU_MEM}"
-    return f"which no node has; {did_you_mean(name, [names.GPU_MEM], f'known is {names.GPU_MEM}')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

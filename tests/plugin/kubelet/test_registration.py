@@ -298,6 +298,7 @@ async def test_a_newer_plugin_takes_over_and_the_older_returns_after_it_stops(
         await eventually(lambda: [device.ID for device in kubelet.shown[I915][-1]] == ["card0-0", "card1-0"])
 
 
+# contract A1.27
 async def test_the_plugin_of_another_system_keeps_its_resource_until_it_is_removed(socket_directory: Path) -> None:
     """Kubelet gives a resource to the plugin that registers last, and Aliyun's registers only when kubelet starts."""
     books = Books("GPU-0-_-0", "GPU-0-_-1")

@@ -19,7 +19,9 @@ from gas.plugin.flags import Environment, parse_flags
 from gas.plugin.nvml.nvml_cards import NvmlCards
 from gas.plugin.nvml.nvml_library import Failure, NvmlUse, UseSample
 from gas.plugin.usage.usage_monitor import UsageMonitor
+from gas.values.amounts import MemoryUnit
 from gas.values.card_records import ANNOTATION
+from gas.values.amounts import MemoryUnit
 from gas.values.cards import FIRST_BESIDE_OTHERS
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.pod_checks import PodChecks
@@ -93,6 +95,15 @@ async def test_whole_cards_and_shares_get_the_decided_cards_by_uuid() -> None:
             assert reason
             for name in ("share", "whole", "beside"):
                 assert "gas-allocated-cards" not in node.annotations(name)
+
+
+# contract A1.28
+async def test_a_card_has_the_units_that_its_driver_leaves() -> None:
+    """Aliyun's plugin would offer 15."""
+    library = FakeNvml([nvml_card(0, total=15 * GIB, reserved=400 * MIB)])
+    spoken = [aliyun(MemoryUnit.GIB)]
+    async with sandbox_node() as node, node.running_plugin(vocabularies=spoken, sources=[nvml(node, library)]):
+        await soon(lambda: allocatable(node).get(GPU_MEM) == "14")
 
 
 # contract A1.24

@@ -315,8 +315,7 @@ def test_a_counted_card_of_less_than_1_gib_is_reported_and_used(units: int, unit
         (
             "GiB",
             {GPU_MEM: 3, GPU_COUNT: 1},
-            "container 'main' asks for 'aliyun.com/gpu-count', the number of a node's cards, which gives it no card;"
-            " request aliyun.com/gpu-mem",
+            "container 'main' asks for 'aliyun.com/gpu-count', which gives it no card; request aliyun.com/gpu-mem",
         ),
     ],
 )

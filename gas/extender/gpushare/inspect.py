@@ -1,0 +1,44 @@
+"""Write the cards and their pods as Aliyun's extender does, in the units of ``aliyun.com/gpu-mem``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gas.extender.decider import Decider
+from gas.ledger.ledger import Booking
+from gas.values.amounts import MEMORY_MAX, Amounts
+from gas.values.cards import Card
+
+UNITS = "gpu-mem"
+
+
+def inspect_json(decider: Decider) -> bytes:
+    """Return the body of ``inspect``. Memory that pods take in other words counts as well, rounded up to units."""
+    nodes = []
+    for name, facts in decider.nodes:
+        cards = [(card, has) for card, has in sorted(facts.inventory.capacity.items()) if has.get(UNITS)]
+        if cards:
+            bookings = decider.ledger.on_node(name).values()
+            used = [_units(decider.ledger.usage(name).amounts.get(card, {}), has) for card, has in cards]
+            devices = [
+                {"id": at, "totalGPU": has[UNITS], "usedGPU": used[at], "pods": _pods(bookings, card, has)}
+                for at, (card, has) in enumerate(cards)
+            ]
+            total = sum(has[UNITS] for _, has in cards)
+            nodes.append({"name": name, "totalGPU": total, "usedGPU": sum(used), "devs": devices})
+    return msgspec.json.encode({"nodes": nodes})
+
+
+def _pods(bookings: Iterable[Booking], card: Card, has: Amounts) -> list[dict[str, object]]:
+    return [
+        {"name": name, "namespace": namespace, "usedGPU": _units(dict(booking.footprint.amounts[card]), has)}
+        for booking in bookings
+        if card in booking.footprint.amounts
+        for namespace, _, name in (booking.pod.partition("/"),)
+    ]
+
+
+def _units(taken: Amounts, card: Amounts) -> int:
+    return -(-taken.get(MEMORY_MAX, 0) * card[UNITS] // (card.get(MEMORY_MAX, 0) or 1))

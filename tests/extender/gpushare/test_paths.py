@@ -1,0 +1,53 @@
+"""The paths of Aliyun's extender."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from gas.extender.metrics import Metrics
+from gas.extender.server import extender_app
+from sandbox.api.kinds import NODES, PODS
+from sandbox.api.server import ApiServer
+from tests.builders import pod_json
+from tests.extender.assembled import bind, extender
+from tests.extender.running import running
+from tests.other_words import aliyun_node, asking
+
+JSON = {"content-type": "application/json"}
+
+
+# contract A1.26
+async def test_filter_bind_and_inspect_are_served_where_aliyuns_extender_has_them(tmp_path: Path) -> None:
+    async with ApiServer() as server:
+        server.api.create(NODES, None, aliyun_node(units=1000))
+        sent = pod_json(asking(gpu_mem=300) | {"image": "none"}, name="a")
+        del sent["metadata"]["uid"]
+        pod = dict(server.api.create(PODS, "default", sent).value)
+        async with extender(server, tmp_path, "--gpushare-paths", "--vocabularies=intel,aliyun") as ours:
+            app = extender_app(ours.verbs, Metrics("2"), max_body=2**20, body_timeout=5.0)
+            with running(app) as served:
+                for verb in ("filter", "bind"):
+                    found = await asyncio.to_thread(served.ask, "POST", f"/gpushare-scheduler/{verb}", b"{}", JSON)
+                    assert (found[0], "Error" in found[1]) == (200, True)
+            assert await bind(ours, pod) == ""
+            inspected = json.loads(ours.documents["/gpushare-scheduler/inspect"]())
+    assert inspected == {
+        "nodes": [
+            {
+                "name": "n1",
+                "totalGPU": 2000,
+                "usedGPU": 300,
+                "devs": [
+                    {
+                        "id": 0,
+                        "totalGPU": 1000,
+                        "usedGPU": 300,
+                        "pods": [{"name": "a", "namespace": "default", "usedGPU": 300}],
+                    },
+                    {"id": 1, "totalGPU": 1000, "usedGPU": 0, "pods": []},
+                ],
+            }
+        ]
+    }
