@@ -20,12 +20,14 @@ from tests.inspection.example_cluster import (
     decoded_pod,
     example_nodes,
     example_pods,
+    extender_pod,
     gpu_node_json,
     page_of,
     record,
     running,
     waiting,
 )
+from tests.other_words import aliyun_node, asking
 
 FPGA = "example.com/fpga"
 PLAIN = [described_node(f"plain-{at}", {"cpu": "8"}) for at in range(4)]
@@ -55,6 +57,17 @@ def test_amounts_that_look_equal_when_they_are_rounded_are_in_bytes() -> None:
         cluster_of([gpu_node_json("n", record(0))], pods), decoded_pod(waiting("p", i915=1, memory_max=6 * GB + 1))
     )
     assert found.line.endswith("nearest: n card0 with 6000000000 of 6000000001 bytes of memory.max")
+
+
+# contract A1.25
+def test_a_pod_in_aliyuns_words_reads_its_own_unit() -> None:
+    taken = pod_json(asking(gpu_mem=700), name="a", uid="a", node="n1", annotations={"ALIYUN_COM_GPU_MEM_IDX": "0"})
+    wanted = pod_json(asking(gpu_mem=400), name="p", uid="p")
+    pods = [extender_pod("--vocabularies=intel,aliyun"), taken]
+    found = diagnose(cluster_of([aliyun_node(cards=1, units=1024)], pods), decoded_pod(wanted))
+    assert found.line == (
+        "no card has 400 MiB of aliyun.com/gpu-mem free; nearest: n1 card0 with 324 MiB of aliyun.com/gpu-mem"
+    )
 
 
 def test_of_several_cards_the_last_that_is_needed_is_the_nearest() -> None:
