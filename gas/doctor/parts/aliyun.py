@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gas.doctor import fix
 from gas.doctor.check import Check
 from gas.doctor.checks.plugins import VOCABULARIES
 from gas.doctor.checks.schedulers import edit
-from gas.doctor.findings import Finding, Unseen, kubectl, problem, warning
+from gas.doctor.findings import Finding, Unseen, problem, warning
 from gas.doctor.programs import Program, image_name, starts
 from gas.doctor.snapshot import Snapshot
 from gas.vocabularies.aliyun.names import GPU_MEM
@@ -20,7 +21,7 @@ EXTENDER = Program("Aliyun's extender", lambda each: image_name(each) == "k8s-gp
 def check_leftovers(snapshot: Snapshot) -> Iterator[Finding]:
     if ALIYUN.name not in [each.name for each in snapshot.vocabularies]:
         return
-    look = kubectl("get", "daemonsets,deployments", "-A", "-l", "app=gpushare", note="and delete it")
+    look = fix.kubectl("get", "daemonsets,deployments", "-A", "-l", "app=gpushare", note="and delete it")
     for program, effect in ((PLUGIN, f"gas-plugin offers no {GPU_MEM} there"), (EXTENDER, "nothing should call it")):
         for pod, _ in snapshot.running(program):
             yield warning(f"{program} still runs; {effect}", look, where=f"pod {pod.key}")
@@ -34,7 +35,7 @@ def check_leftovers(snapshot: Snapshot) -> Iterator[Finding]:
     labelled = [node.name for node in snapshot.checked_nodes if node.labels.get("gpushare") == "true"]
     if labelled and not snapshot.running(PLUGIN):
         sentence = "these nodes have Aliyun's label gpushare=true; if no nodeSelector of gas-plugin has it, remove it"
-        remove = kubectl("label", "nodes", "-l", "gpushare=true", "gpushare-")
+        remove = fix.kubectl("label", "nodes", "-l", "gpushare=true", "gpushare-")
         yield warning(sentence, remove, where="nodes", found=", ".join(labelled[:8]))
 
 
