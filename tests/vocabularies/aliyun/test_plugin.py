@@ -94,7 +94,7 @@ def old_decision(name: str, index: int, units: int) -> dict[str, Any]:
 
 # contract A1.22
 async def test_a_pod_that_aliyuns_extender_decided_gets_its_card_and_is_marked() -> None:
-    hardware = (fake_gpus(replace(FLEX_170, memory=0), 1)[0], *cards(3)[1:])
+    hardware = (fake_gpus(replace(FLEX_170, device_id="0x46a6", memory=0), 1)[0], *cards(3)[1:])
     async with sandbox_node(*hardware) as node:
         waiting = node.create(old_decision("early", 1, 100))
         async with node.running_plugin(vocabularies=BOTH):
