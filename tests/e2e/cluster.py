@@ -28,13 +28,13 @@ class Cluster:
     def __init__(self, directory: Path, binaries: Path) -> None:
         self._directory = directory
         self.authority = Authority(directory)
-        self._extender_serving = self.authority.server("gas-extender")
+        self.serving = self.authority.server("gas-extender")
         self.control_plane = ControlPlane(directory, binaries, self.authority)
         self.service = Service()
         self.scheduler = KubeScheduler(
             directory, binaries, self.authority, self.control_plane.scheduler, self.service.port
         )
-        self._client = self.authority.client("e2e")
+        self.client = self.authority.client("e2e")
         self._extenders: list[Extender] = []
         self._connections: list[Verbs] = []
 
@@ -85,7 +85,7 @@ class Cluster:
             name,
             self._directory,
             kubeconfig=kubeconfig,
-            serving=self._extender_serving,
+            serving=self.serving,
             authority=self.authority,
             flags=flags,
         )
@@ -95,7 +95,7 @@ class Cluster:
 
     def verbs(self, extender: Extender) -> Verbs:
         """Return a connection to this replica that is closed after the test."""
-        verbs = Verbs(extender.endpoint.port, self.authority, self._client)
+        verbs = Verbs(extender.endpoint.port, self.authority, self.client)
         self._connections.append(verbs)
         return verbs
 

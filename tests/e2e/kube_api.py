@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,18 @@ class KubeApi:
         """Return all items of a list."""
         items: list[Object] = self.get(path, **query)["items"]
         return items
+
+    def watch(self, path: str, *, until: Callable[[], bool]) -> Iterator[tuple[str, Object]]:
+        """Yield type and object of every change, first ``ADDED`` for all there are. Asks `until` every second."""
+        listed = self.get(path)
+        yield from (("ADDED", item) for item in listed["items"])
+        version = listed["metadata"]["resourceVersion"]
+        while not until():
+            query = {"watch": "1", "timeoutSeconds": "1", "resourceVersion": version}
+            for line in self._request("GET", f"{path}?{urlencode(query)}").splitlines():
+                event = json.loads(line)
+                version = event["object"]["metadata"]["resourceVersion"]
+                yield event["type"], event["object"]
 
     def create(self, path: str, body: Object) -> Object:
         return self._call("POST", path, {}, body)

@@ -1,0 +1,53 @@
+"""The laws of a change-over, tried without a cluster: what must not be is found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.e2e.change_over import Witness
+from tests.e2e.kube_api import Object
+from tests.e2e.pods import asking, pod
+
+MEMORY = {"a": 9, "b": 9}
+
+
+def seen(
+    name: str, card: str = "", size: int = 0, *, started: str = "x", phase: str = "Running", **spec: Any
+) -> Object:
+    """Return a pod on a card, as the API shows it."""
+    container = {"name": "main", "containerID": started, "restartCount": 0, "state": {"running": {}}}
+    written = pod(name, asking({"size": size}), annotations={"card": card} if card else {})
+    written["spec"] |= {"nodeName": "n1", **spec}
+    return written | {"status": {"phase": phase, "containerStatuses": [container] if phase == "Running" else []}}
+
+
+def taken(written: Object) -> dict[str, int]:
+    if "card" not in written["metadata"]["annotations"]:
+        raise ValueError("no card is written")
+    return {
+        written["metadata"]["annotations"]["card"]: int(written["spec"]["containers"][0]["resources"]["limits"]["size"])
+    }
+
+
+@pytest.mark.parametrize(
+    ("writes", "sentence"),
+    [
+        ([("ADDED", seen("new", "b", 9))], ""),
+        ([("ADDED", seen("new", "a", 4))], "card a has 9 bytes, and these take 10: {'old': 6, 'new': 4}"),
+        ([("ADDED", seen("new", phase="Pending"))], "pod new is bound, and no card is written"),
+        ([("MODIFIED", seen("old", "b", 6))], "pod old ran as"),
+        ([("MODIFIED", seen("old", "a", 6, started="y"))], "pod old ran as"),
+        ([("MODIFIED", seen("old", "a", 6, nodeName="n2"))], "pod old ran as"),
+        ([("DELETED", seen("old", "a", 6))], "pod old ends"),
+        ([("ADDED", seen("new", "b", 1, phase="Failed"))], "pod new ends"),
+    ],
+    ids=["fits", "too-full", "no-card", "another-card", "another-container", "another-node", "gone", "failed"],
+)
+def test_a_write_that_breaks_a_law_is_a_sentence(writes: list[tuple[str, Object]], sentence: str) -> None:
+    witness = Witness(None, MEMORY, taken)  # type: ignore[arg-type]  # the API is for watching
+    for kind, written in [("ADDED", seen("old", "a", 6)), *writes]:
+        witness.see(kind, written)
+    assert len(witness.broken) == bool(sentence)
+    assert all(each.startswith(sentence) for each in witness.broken)
