@@ -164,7 +164,7 @@ async def test_a_resource_is_removed_only_from_a_node_with_records_of_cards(clus
     writer = NodeWriter(partial(patch_node_status, cluster.connection, "n1"), Vocabularies([ALIYUN]))
     writer.want(NodeDescription(labels={GPU + "gpu-numbers": "0"}))
     async with cluster.running(writer):
-        await until(lambda: writer.writes)
+        await eventually(lambda: writer.writes)
     assert ("aliyun.com/gpu-count" in cluster.node["status"]["capacity"]) is not recorded
 
 

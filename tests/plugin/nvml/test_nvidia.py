@@ -21,8 +21,8 @@ from gas.plugin.nvml.nvml_library import Failure, NvmlUse, UseSample
 from gas.plugin.usage.usage_monitor import UsageMonitor
 from gas.values.amounts import MemoryUnit
 from gas.values.card_records import ANNOTATION
-from gas.values.amounts import MemoryUnit
 from gas.values.cards import FIRST_BESIDE_OTHERS
+from gas.vocabularies.aliyun.vocabulary import aliyun
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.pod_checks import PodChecks
 from gas.vocabularies.protocol import NeedOptions, Vocabulary
