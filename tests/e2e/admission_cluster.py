@@ -46,9 +46,7 @@ class LoopbackServices(ControlPlane):
     def restart(self) -> None:
         """Kill both servers and start them again, with the objects that they had."""
         self.stop()
-        self.etcd.start()
-        self.etcd.wait_until_healthy(self.etcd_port, self._etcd_is_healthy)
-        self.start_api_server()
+        self.start()
 
     def _api_server_command(self, binaries: Path, authority: Authority) -> list[str]:
         return [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import http.client
 import json
 import secrets
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from configurator.certificates import mint_authority
 from sandbox.certificates import Authority, PemFiles, write_pair
 from tests.e2e.kube_api import KubeApi, Object, RefusedError
+from tests.e2e.plain_port import PlainPort
 from tests.e2e.ports import free_port
 from tests.e2e.programs import Program
 
@@ -42,7 +42,7 @@ class ControlPlane:
 
     def start(self) -> None:
         self.etcd.start()
-        self.etcd.wait_until_healthy(self.etcd_port, self._etcd_is_healthy)
+        self.etcd.wait_until_healthy(self.etcd_port, lambda: PlainPort(self.etcd_port).is_ready("/health"))
         self.start_api_server()
         self.add_namespace("default")
 
@@ -77,27 +77,11 @@ class ControlPlane:
 
     def _ask_etcd(self, call: str, body: Object) -> Object:
         """Send one request to etcd's API in its JSON form."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.etcd_port, timeout=10)
-        try:
-            connection.request("POST", f"/v3/kv/{call}", json.dumps(body))
-            answer = connection.getresponse()
-            text = answer.read()
-        finally:
-            connection.close()
-        if answer.status != 200:
-            raise RefusedError(answer.status, "POST", call, text.decode(errors="replace"))
+        status, text = PlainPort(self.etcd_port).post(f"/v3/kv/{call}", body)
+        if status != 200:
+            raise RefusedError(status, "POST", call, text)
         decoded: Object = json.loads(text)
         return decoded
-
-    def _etcd_is_healthy(self) -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", self.etcd_port, timeout=5)
-        try:
-            connection.request("GET", "/health")
-            return bool(json.loads(connection.getresponse().read()).get("health") == "true")
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            connection.close()
 
     def _etcd_command(self) -> list[str]:
         clients = f"http://127.0.0.1:{self.etcd_port}"

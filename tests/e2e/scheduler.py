@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import ssl
 from pathlib import Path
@@ -12,6 +11,7 @@ from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.known import KNOWN
 from sandbox.certificates import Authority, PemFiles
 from tests.e2e.kube_api import KubeApi, write_kubeconfig
+from tests.e2e.plain_port import PlainPort
 from tests.e2e.ports import free_port
 from tests.e2e.programs import Program
 
@@ -81,14 +81,7 @@ class KubeScheduler:
 
     def _is_ready(self) -> bool:
         context = ssl.create_default_context(cafile=self._authority.certificate)
-        connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=5, context=context)
-        try:
-            connection.request("GET", "/readyz")
-            return connection.getresponse().status == 200
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            connection.close()
+        return PlainPort(self._port, context=context).is_ready()
 
 
 def extender_entry(port: int, authority: Authority, client: PemFiles, *, ignorable: bool) -> dict[str, Any]:

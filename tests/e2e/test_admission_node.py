@@ -15,6 +15,7 @@ from tests.e2e.control_plane_node import ControlPlaneNode
 from tests.e2e.deployed import DEPLOY
 from tests.e2e.kube_api import Object, refusal
 from tests.e2e.node_cell import running_node
+from tests.e2e.plain_port import PlainPort
 from tests.e2e.pods import PODS, container, pod
 from tests.e2e.programs import running
 from tests.e2e.waiting import wait_for
@@ -107,9 +108,4 @@ def post(port: int, certificate: Path | None) -> int:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if certificate is not None:
         context.load_cert_chain(certificate, certificate.with_suffix(".key"))
-    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=context)
-    try:
-        connection.request("POST", "/validate", "{}", {"Content-Type": "application/json"})
-        return connection.getresponse().status
-    finally:
-        connection.close()
+    return PlainPort(port, context=context).post("/validate", {})[0]
