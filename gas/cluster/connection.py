@@ -112,8 +112,8 @@ class ApiServer:
         return self._credentials.address.url
 
     @property
-    def authority(self) -> str | None:
-        """The file of the authorities that verify the API server; None if those of the system do."""
+    def authority(self) -> str | bytes | None:
+        """The authorities that verify the API server, their file or its content; None if those of the system do."""
         return self._credentials.address.authority
 
     async def close(self) -> None:

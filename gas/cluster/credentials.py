@@ -40,14 +40,14 @@ class Address:
     tls              verifies the server, and holds the client certificate if there is one
     server_hostname  name to verify in the server's certificate, if it differs from the URL's
     proxy            from the kubeconfig, or from HTTPS_PROXY and the like
-    authority        file of the authorities that verify the server; None if those of the system do
+    authority        the authorities that verify the server, their file or its content; None if those of the system do
     """
 
     url: str
     tls: ssl.SSLContext
     server_hostname: str | None
     proxy: str | None
-    authority: str | None = None
+    authority: str | bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def make_address(
     url: str,
     tls: ssl.SSLContext,
     *,
-    authority: str | None,
+    authority: str | bytes | None,
     server_hostname: str | None = None,
     proxy: str | None = None,
 ) -> Address:

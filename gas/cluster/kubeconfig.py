@@ -160,7 +160,9 @@ async def _login(where: str, cluster: Entry, user: Entry) -> Login:
         where,
         cluster.text("server").rstrip("/"),
         _tls(cluster, secret),
-        authority=str(cluster.file("certificate-authority")) if cluster.text("certificate-authority") else None,
+        authority=(cluster.text("certificate-authority") and str(cluster.file("certificate-authority")))
+        or cluster.content("certificate-authority")
+        or None,
         server_hostname=cluster.text("tls-server-name") or None,
         proxy=cluster.text("proxy-url") or None,
     )

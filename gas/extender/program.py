@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from gas.cluster.connection import connect
@@ -37,8 +38,7 @@ async def run_extender(flags: Flags, version: str) -> None:
     async with AsyncExitStack() as stack:
         api = await connect(flags.kube_config, explicit=flags.kube_config is not None, qps=flags.qps, burst=flags.burst)
         stack.push_async_callback(api.close)
-        cacert, allowed_names = clients(flags, api.authority)
-        files = CertificateFiles(flags.cert, flags.key, cacert)
+        files, allowed_names = clients(flags, api.authority)
         certificates = ServingCertificates(files, metrics, allowed_names=allowed_names)
         scheduler_socket = stack.enter_context(
             listen(flags.bind_address, flags.port, flag="port", most=MOST_SCHEDULER_CONNECTIONS)
@@ -115,12 +115,13 @@ async def run_extender(flags: Flags, version: str) -> None:
     logger.info("stopped")
 
 
-def clients(flags: Flags, cluster_authority: str | None) -> tuple[Path, frozenset[str]]:
-    """Return the file of the authorities of kube-scheduler's certificate, and the names in it that may call.
+def clients(flags: Flags, cluster_authority: str | bytes | None) -> tuple[CertificateFiles, frozenset[str]]:
+    """Return the files of kube-scheduler's port, and the names in clients' certificates that may call.
 
-    Where --cacert is missing, as in a Secret of ``kubectl create secret tls``, it is the cluster's authority. That also
-    signs the certificate of every kubelet, so without --allowed-names only kube-scheduler may call.
+    Where --cacert is missing, as in a Secret of ``kubectl create secret tls``, the cluster's authority counts. It signs
+    the certificate of every kubelet as well, so without --allowed-names only kube-scheduler may call.
     """
+    files = CertificateFiles(flags.cert, flags.key, flags.cacert)
     try:
         flags.cacert.stat()
     except FileNotFoundError:
@@ -131,12 +132,13 @@ def clients(flags: Flags, cluster_authority: str | None) -> tuple[Path, frozense
                 " %s in it; better give kube-scheduler's certificate an authority of its own: gas-configurator",
                 flags.cacert,
                 ", ".join(sorted(names)),
-                extra={"authority": cluster_authority},
             )
-            return Path(cluster_authority), names
+            if isinstance(cluster_authority, str):
+                return replace(files, cacert=Path(cluster_authority)), names
+            return replace(files, content=cluster_authority.decode), names
     except OSError:
         pass  # reading it says why it cannot be used
-    return flags.cacert, flags.allowed_names
+    return files, flags.allowed_names
 
 
 def admission_files(flags: Flags) -> CertificateFiles:

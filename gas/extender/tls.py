@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -58,19 +58,23 @@ SCHEDULER_FLAGS = CertificateFlags()
 class CertificateFiles:
     """PEM files: the certificate to serve with and its chain, its private key, the authorities of clients.
 
-    cacert  None if clients need no certificate
+    cacert   None if clients need no certificate
+    content  returns that of ``cacert``, if it is not the content of a file; ``cacert`` names its origin
     """
 
     cert: Path
     key: Path
     cacert: Path | None
     flags: CertificateFlags = SCHEDULER_FLAGS
+    content: Callable[[], str] | None = None
 
     def read(self) -> tuple[str, str, str]:
         """Return the contents in the order of the fields, empty where there is no file. Raises BadCertificate."""
         flags = self.flags
         cert, key = _read(flags.cert, self.cert), _read(flags.key, self.key)
-        return cert, key, "" if self.cacert is None else _read(flags.cacert, self.cacert)
+        if self.cacert is None:
+            return cert, key, ""
+        return cert, key, self.content() if self.content is not None else _read(flags.cacert, self.cacert)
 
 
 class ServingCertificates:

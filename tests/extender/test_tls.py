@@ -347,10 +347,11 @@ class TestClusterAuthority:
         kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "https://h:6443", ca=ca, token="any")
         address = (await find_credentials(str(kubeconfig), explicit=True)).address
         missing = tmp_path / "ca.crt"
-        cacert, names = clients(parse_flags([f"--cacert={missing}"]), address.authority)
+        files, names = clients(parse_flags([f"--cacert={missing}"]), address.authority)
         assert f"--cacert {missing} is missing" in caplog.text
         assert names == {"kubernetes", "kube-scheduler"}
-        context = ServingCertificates(replace(port.files, cacert=cacert), port.metrics, allowed_names=names)
+        files = replace(files, cert=port.files.cert, key=port.files.key)
+        context = ServingCertificates(files, port.metrics, allowed_names=names)
         for name in ("kubernetes", "kube-scheduler"):
             shake_hands(context, client_context(port.authority, port.authority.client(name)))
         with pytest.raises(ssl.SSLError, match="it may not call"):
@@ -358,8 +359,9 @@ class TestClusterAuthority:
 
     def test_names_that_are_given_count(self, tmp_path: Path) -> None:
         flags = parse_flags([f"--cacert={tmp_path / 'ca.crt'}", "--allowed-names=own"])
-        assert clients(flags, "/cluster/ca.crt") == (Path("/cluster/ca.crt"), frozenset({"own"}))
+        files, names = clients(flags, "/cluster/ca.crt")
+        assert (files.cacert, names) == (Path("/cluster/ca.crt"), frozenset({"own"}))
 
     def test_a_ca_crt_that_is_there_counts_alone(self, port: TlsPort) -> None:
-        cacert, names = clients(parse_flags([f"--cacert={port.files.cacert}"]), "/cluster/ca.crt")
-        assert (cacert, names) == (port.files.cacert, frozenset())
+        files, names = clients(parse_flags([f"--cacert={port.files.cacert}"]), "/cluster/ca.crt")
+        assert (files.cacert, names) == (port.files.cacert, frozenset())

@@ -10,8 +10,7 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -61,16 +60,6 @@ class _AccessReview(msgspec.Struct, frozen=True):
     status: _Verdict = _Verdict()
 
 
-@dataclass(frozen=True, slots=True)
-class _Files(CertificateFiles):
-    """The extender's certificate and key, and the authority of the API server's client certificate."""
-
-    authority: Callable[[], str] = lambda: ""
-
-    def read(self) -> tuple[str, str, str]:
-        return *CertificateFiles(self.cert, self.key, None).read()[:2], self.authority()
-
-
 class Refused(GasError):
     """A request that is not carried out, with the status of HTTP and the reason of Kubernetes' Status object."""
 
@@ -97,7 +86,7 @@ class ExplanationApi:
                 logger.error("--explain-port is not served yet: %s names no authority", _AUTHENTICATION)
                 await asyncio.sleep(CHECK_INTERVAL)
         flags = self._core.flags
-        files = _Files(
+        files = CertificateFiles(
             flags.cert,
             flags.key,
             Path(_AUTHENTICATION),
