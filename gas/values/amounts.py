@@ -53,9 +53,6 @@ class StatedMemory(NamedTuple):
     resource: str
     unit: MemoryUnit
 
-    def describe(self, amount: int) -> str:
-        return f"{-(-amount // self.unit.bytes)} {self}"
-
     def __str__(self) -> str:
         return f"{self.unit} of {self.resource}"
 
@@ -198,7 +195,7 @@ def describe(name: str, amount: int, stated: StatedMemory | None = None) -> str:
     stated  for the memory of a pod whose owner states it otherwise than in bytes
     """
     if stated is not None and name == MEMORY_MAX:
-        return stated.describe(amount)
+        return f"{-(-amount // stated.unit.bytes)} {stated}"
     if is_bytes(name):
         return f"{gigabytes(amount)} GB of {shown(name)}"
     if name == TILES and amount == 1:

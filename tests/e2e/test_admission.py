@@ -84,6 +84,9 @@ RULES = {
     "the pod asks for GPUs in the words of intel and of aliyun; use only one of them": pod(
         "words", container(i915=1), asking({"aliyun.com/gpu-mem": 1}, "other")
     ),
+    "container 'main' asks for 'aliyun.com/gpumem', which no node has; did you mean aliyun.com/gpu-mem?": pod(
+        "misspelt", asking({"aliyun.com/gpumem": 1})
+    ),
 }
 """Why a pod is refused -> the pod. The sums and the many containers are those that the API server sends."""
 

@@ -209,7 +209,7 @@ def test_a_cluster_changes_from_aliyuns_system_and_back_under_load(place: Place)
     gpu_node, machine = place.gpu_node, place.machine
     rng = Random(27)
     witness = Witness(place.api, MEMORY, taken)
-    load = Load(witness, rng, lambda name, rng: place.create(name, rng.randint(1, 4)))
+    load = Load(witness, rng, lambda name, rng: place.create(name, rng.randint(1, 4)), every=0.3)
     rehearsal = Rehearsal(place.api, witness, load, taken, place.has)
     place.install_aliyuns()
     for number, units in enumerate(RESIDENTS):
@@ -248,8 +248,13 @@ def test_a_cluster_changes_from_aliyuns_system_and_back_under_load(place: Place)
             place.start_old_extender()
             place.write_configuration([place.old_extender.entry])
             place.restart_scheduler()
-        with rehearsal.step("back: Aliyun's plugin"):
             gpu_node.extender.program.kill()
+        with rehearsal.step("between: Aliyun's extender with our plugin"):
+            place.run("kubectl uncordon NODE")
+            rehearsal.new_pods_run()
+            place.run("kubectl cordon NODE")
+            rehearsal.settled()
+        with rehearsal.step("back: Aliyun's plugin"):
             gpu_node.stop_plugin()
             place.run(documented("gas-plugin --uninstall --vocabularies=intel,aliyun"))
             assert GPU_COUNT not in gpu_node.object()["status"]["capacity"]

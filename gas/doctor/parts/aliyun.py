@@ -1,4 +1,4 @@
-"""Report what is left of Aliyun's system after a change-over."""
+"""Report what is left of Aliyun's system after a change-over, and nodes that count in another unit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from gas.doctor.check import Check
 from gas.doctor.checks.plugins import VOCABULARIES
 from gas.doctor.checks.schedulers import edit
 from gas.doctor.findings import Finding, Unseen, problem, warning
+from gas.doctor.gpus import gpu_nodes
 from gas.doctor.programs import Program, image_name, starts
 from gas.doctor.snapshot import Snapshot
 from gas.vocabularies.aliyun.names import GPU_MEM
@@ -19,8 +20,14 @@ EXTENDER = Program("Aliyun's extender", lambda each: image_name(each) == "k8s-gp
 
 
 def check_leftovers(snapshot: Snapshot) -> Iterator[Finding]:
-    if ALIYUN.name not in [each.name for each in snapshot.vocabularies]:
+    words = next((each for each in snapshot.vocabularies if each.name == ALIYUN.name), None)
+    if words is None:
         return
+    elsewhere = {node.name for node in gpu_nodes(snapshot)}
+    for node in snapshot.checked_nodes:
+        facts = words.nodes.facts(node)
+        for sentence in facts.problems if facts is not None and node.name not in elsewhere else ():
+            yield warning(sentence, fix.kubectl("describe", "node", node.name), where=f"node {node.name}")
     look = fix.kubectl("get", "daemonsets,deployments", "-A", "-l", "app=gpushare", note="and delete it")
     for program, effect in ((PLUGIN, f"gas-plugin offers no {GPU_MEM} there"), (EXTENDER, "nothing should call it")):
         for pod, _ in snapshot.running(program):

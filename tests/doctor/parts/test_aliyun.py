@@ -16,6 +16,7 @@ from tests.doctor.snapshots import (
     scheduler,
     worst,
 )
+from tests.other_words import aliyun_node
 
 ALIYUN = "--vocabularies=intel,aliyun"
 REGISTRY = "registry.example/acs"
@@ -26,9 +27,10 @@ OLD_ENTRY = {
     "managedResources": [{"name": "aliyun.com/gpu-mem"}],
 }
 LABELLED = msgspec.convert({"metadata": {"name": "gpu-1", "labels": {"gpushare": "true"}}}, DetailedNode)
+IN_GIB = msgspec.convert(aliyun_node("gpu-1", cards=2, units=15), DetailedNode)
 
 
-# contract A1.27
+# contract A1.25, A1.27
 @pytest.mark.parametrize(
     ("others", "changes", "found"),
     [
@@ -45,8 +47,16 @@ LABELLED = msgspec.convert({"metadata": {"name": "gpu-1", "labels": {"gpushare":
             {"nodes": (LABELLED,)},
             ["these nodes have Aliyun's label gpushare=true; if no nodeSelector of gas-plugin has it, remove it"],
         ),
+        (
+            [],
+            {"nodes": (IN_GIB,)},
+            [
+                "allocatable aliyun.com/gpu-mem: expected 1 GiB or more on a card, found 15 MiB; if the device plugin"
+                " counts in GiB, set --aliyun-unit=GiB"
+            ],
+        ),
     ],
-    ids=["nothing", "plugin", "extender", "entry", "label"],
+    ids=["nothing", "plugin", "extender", "entry", "label", "unit"],
 )
 def test_what_is_left_of_aliyuns_system_is_reported(
     others: list[Any], changes: dict[str, Any], found: list[str]
