@@ -8,6 +8,9 @@ it already has, and it never gets a card twice. Only nearness needs a new list a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from math import comb
+from typing import Any
 
 from gas.placement.card_rules import NO_CARDS, closed_cards
 from gas.placement.free_capacity import FreeCapacity, Pick, Picks
@@ -17,6 +20,9 @@ from gas.placement.order import Natural
 from gas.placement.plan import Plan, Request
 from gas.values.amounts import Amounts
 from gas.values.cards import Card, Tile
+
+MOST_SETS = 128
+"""Most sets of cards that are compared for nearness: more than there are of 8 cards."""
 
 
 def usable_cards(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[Card, ...]:
@@ -110,16 +116,17 @@ class Candidates:
     Without nearness it is the order of the need, `gas.placement.order`; cards with a pod of the same affinity come
     before all others. With nearness:
 
-    - The pod's first card is the first one in the order of the need. Of equal ones it is the one whose nearest cards
-      are best: closer, then earlier in the order of the need. As many are compared as the pod wants more cards.
-    - Every further card is the one closest to the first card, and of equally close ones the first in the order of the
-      need. The first card itself counts as close as the closest of the others, for the pod's other containers.
+    - The pod's first card is the first one in the order of the need, and of equal ones the one with the best others.
+    - The others are the set of cards that is closest, all pairs of the pod's cards together; of equal sets the one
+      closest to the first card, then the one whose cards are earlier in the order of the need.
+    - With more than `MOST_SETS` sets only the cards that are closest to the first one are compared, card by card.
+    - A card that the pod has already counts as good as the best of the others, for the pod's other containers.
 
     near   whether the order depends on the pod's first card, so that `of` must be called again after it
     links  None for a pod whose cards need not be linked
     """
 
-    __slots__ = ("_affine", "_keeps_order", "free", "inventory", "links", "near", "need", "plan", "usage")
+    __slots__ = ("_affine", "_close", "_keeps_order", "free", "inventory", "links", "near", "need", "plan", "usage")
 
     def __init__(self, need: PodNeed, inventory: Inventory, usage: Usage, plan: Plan, free: FreeCapacity) -> None:
         self.need = need
@@ -130,6 +137,7 @@ class Candidates:
         self.near = need.near
         self.links = inventory.links if need.linked else None
         self._affine = affine_cards(need, usage)
+        self._close: dict[Card, dict[Card, int]] = {}
         self._keeps_order = not need.near and isinstance(need.order, Natural) and not self._affine
 
     def of(self, request: Request, cards: Sequence[Card], picks: Picks) -> Sequence[Card]:
@@ -151,14 +159,15 @@ class Candidates:
             for card in cards
             if self.free.has(request, card)
         }
-        first = next((pick.cards[0] for of_request in picks.values() for pick in of_request), None)
-        if first is None:
-            wanted = max(sum(each.count for each in self.plan.staying), request.count)
-            more = 0 if self.need.scope.is_one_card else wanted - 1
-            return sorted(keys, key=lambda card: (keys[card], self._neighbours(card, keys)[:more]))
-        close = self.inventory.closeness(first)
-        close[first] = max((close.get(card, 0) for card in keys if card != first), default=0)
-        return sorted(keys, key=lambda card: (-close.get(card, 0), keys[card]))
+        has = list(dict.fromkeys(card for of_request in picks.values() for pick in of_request for card in pick.cards))
+        wanted = max(sum(each.count for each in self.plan.staying), request.count)
+        more = 0 if self.need.scope.is_one_card else max(wanted - len(has) - 1, 0)
+        costs = {card: self._cost([*has, card], keys, more) for card in keys if card not in has}
+        if not has:
+            return sorted(keys, key=lambda card: (keys[card], costs[card]))
+        best, near = min(costs.values(), default=()), dict(self._closeness(has[0]))
+        near[has[0]] = max((near.get(card, 0) for card in costs), default=0)
+        return sorted(keys, key=lambda card: (costs.get(card, best), -near.get(card, 0), keys[card]))
 
     def of_sets(self, request: Request, cards: Sequence[Card], picks: Picks) -> Sequence[Card]:
         """Return ``cards`` in the order in which sets of them are tried: after the first card those nearest to it."""
@@ -168,9 +177,28 @@ class Candidates:
         first, *others = ordered
         return [first, *self.of(request, others, {request.index: (Pick((first,)),)})]
 
-    def _neighbours(self, card: Card, keys: Mapping[Card, tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:
-        close = self.inventory.closeness(card)
-        return sorted((-close.get(other, 0), key) for other, key in keys.items() if other != card)
+    def _cost(self, cards: Sequence[Card], keys: Mapping[Card, tuple[int, ...]], more: int) -> tuple[Any, ...]:
+        """Return the cost of these cards, of which the last is new, with the best ``more`` others: less is better."""
+        first, new = cards[0], cards[-1]
+        near = self._closeness(first)
+        others = [card for card in keys if card not in cards]
+        more = min(more, len(others))
+        if comb(len(others), more) > MOST_SETS:
+            if new != first:
+                return (-near.get(new, 0), keys[new])
+            return tuple(sorted((-near.get(card, 0), keys[card]) for card in others)[:more])
+
+        def cost(company: tuple[Card, ...]) -> tuple[Any, ...]:
+            total = sum(self._closeness(one).get(other, 0) for one, other in combinations((*cards, *company), 2))
+            to_first = sum(near.get(card, 0) for card in (new, *company))
+            return (-total, -to_first, sorted(keys[card] for card in (new, *company)))
+
+        return min(map(cost, combinations(others, more)))
+
+    def _closeness(self, card: Card) -> Mapping[Card, int]:
+        if (close := self._close.get(card)) is None:
+            close = self._close[card] = self.inventory.closeness(card)
+        return close
 
 
 class CardUse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -76,7 +77,8 @@ class Inventory:
     preferred_card   the card to try first, if the node has it
     preferred_tiles  tiles to give first, best first, each once, by card
     numa_groups      cards by NUMA node, each card once; None if the node states no NUMA nodes
-    links            in the node's own order; their tiles are not checked, as cards without tiles may be linked, too
+    links            in the node's own order, one as often as there are links; their tiles are not checked, as cards
+                     without tiles may be linked, too
     boards           the cards that share a board, board by board, each card once
     partitions       for pods of whole cards, see `PartitionRule`; they may name cards that the node does not have
     partitioned      whether such pods get partitions only
@@ -146,7 +148,7 @@ class Inventory:
         return frozenset(found)
 
     def closeness(self, card: Card) -> dict[Card, int]:
-        """Return how close other cards are: 3 if linked, 2 on one board, 1 on one NUMA node; all others are missing."""
+        """Return how close other cards are: 2 and their links, 2 on one board, 1 on one NUMA node, else missing."""
         close: dict[Card, int] = {}
         for group in self.numa_groups or ():
             if card in group:
@@ -154,11 +156,10 @@ class Inventory:
         for board in self.boards:
             if card in board:
                 close.update(dict.fromkeys(board, 2))
-        for one, other in self.links:
-            if one.card == card:
-                close[other.card] = 3
-            elif other.card == card:
-                close[one.card] = 3
+        linked = Counter(
+            other.card if one.card == card else one.card for one, other in self.links if card in (one.card, other.card)
+        )
+        close.update({other: 2 + links for other, links in linked.items()})
         close.pop(card, None)
         return close
 

@@ -144,10 +144,10 @@ class NodeWriter:
 
 def _links(links: Iterable[Link]) -> dict[Card, tuple[Card, ...]]:
     """Return by card the cards that links between tiles join to it."""
-    found: dict[Card, set[Card]] = {}
+    found: dict[Card, list[Card]] = {}
     for one, other in links:
-        found.setdefault(one.card, set()).add(other.card)
-        found.setdefault(other.card, set()).add(one.card)
+        found.setdefault(one.card, []).append(other.card)
+        found.setdefault(other.card, []).append(one.card)
     return {card: tuple(sorted(linked)) for card, linked in found.items()}
 
 

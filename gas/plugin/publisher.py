@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -95,7 +96,10 @@ class Publisher:
             server.show(lists.get(server.resource, ()))
         if self._may_describe:
             links = self._node.links
-            linked = [replace(gpu, links=tuple(sorted({*gpu.links, *links.get(gpu.card, ())}))) for gpu in gpus]
+            linked = [
+                replace(gpu, links=tuple(sorted((Counter(gpu.links) | Counter(links.get(gpu.card, ()))).elements())))
+                for gpu in gpus
+            ]
             description = self._vocabularies.describe(linked, self._options)
             for describe in self._describe:
                 describe(description)

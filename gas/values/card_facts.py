@@ -45,7 +45,7 @@ class CardFacts:
     other_nodes    names under ``/dev`` that containers get as well: ``nvidia0``, ``nvidiactl``
     variables      names and values of variables by which a container runtime gives the card to a container
     cdi_name       full name of the CDI device, if another program than this plugin describes the card; else empty
-    links          cards that a direct link joins to it, in natural order
+    links          cards that direct links join to it, one as often as there are links, in natural order
     board          the same number for cards that are behind the same PCIe switches; None if that is unknown
     mei            names under ``/dev`` of its management engine: ``mei0``; known from sysfs only
     pci_path       folders of its sysfs path, from the one that starts with ``pci`` to the PCI device

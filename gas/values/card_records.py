@@ -56,7 +56,7 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     pci_address    with the domain, ``0000:4d:00.0``
     memory         bytes that pods may use; None if that is unknown or shared, or if all of it is reserved
     memory_source  a `MemorySource`, or one of a newer plugin; empty if an older plugin wrote the record
-    links          cards that a direct link joins to it, each once in natural order
+    links          cards that direct links join to it, one as often as there are links, in natural order
     """
 
     card: Card
@@ -92,9 +92,9 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         self._check_number("tiles", self.tiles, 1, _MOST_TILES)
         self._check_number("millicores", self.millicores, 1, MILLICORES_OF_A_CARD)
         self._check_number("board", self.board, 0, _LAST_CARD)
-        if self.card in self.links or list(self.links) != sorted(set(self.links)):
+        if self.card in self.links or list(self.links) != sorted(self.links):
             numbers = ", ".join(map(str, self.links))
-            raise InvalidValue(f"{self.card}, links: expected other cards, each once in natural order, found {numbers}")
+            raise InvalidValue(f"{self.card}, links: expected other cards in natural order, found {numbers}")
 
     def _check_text(self, name: str, text: str, form: re.Pattern[str], expected: str) -> None:
         if text and form.fullmatch(text) is None:

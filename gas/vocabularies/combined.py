@@ -6,6 +6,7 @@ before they are read. What several vocabularies state about one node is merged i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -385,20 +386,18 @@ def with_recorded_closeness(inventory: Inventory, recorded: Sequence[Closeness])
     numa_nodes = {each.card: each.numa_node for each in recorded if each.numa_node is not None}
     boards = {each.card: each.board for each in recorded if each.board is not None}
     linked = {card for link in inventory.links for card in (link.one.card, link.other.card)}
-    pairs = sorted(
-        {
-            (min(each.card, other), max(each.card, other))
-            for each in recorded
-            for other in each.links
-            if other in inventory.capacity and linked.isdisjoint((each.card, other))
-        }
-    )
+    pairs: Counter[tuple[Card, Card]] = Counter()
+    for each in recorded:
+        others = (
+            other for other in each.links if other in inventory.capacity and linked.isdisjoint((each.card, other))
+        )
+        pairs |= Counter((min(each.card, other), max(each.card, other)) for other in others)
     numa_groups = _with_groups(inventory.numa_groups or (), numa_nodes)
     return replace(
         inventory,
         numa_groups=numa_groups or inventory.numa_groups,
         boards=_with_groups(inventory.boards, boards),
-        links=(*inventory.links, *(Link(Tile(one, 0), Tile(other, 0)) for one, other in pairs)),
+        links=(*inventory.links, *(Link(Tile(one, 0), Tile(other, 0)) for one, other in sorted(pairs.elements()))),
     )
 
 

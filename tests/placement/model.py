@@ -192,9 +192,8 @@ def original_order(cards: Sequence[Card], preferred: Card | None) -> list[Card]:
 
 
 def closeness(inventory: Inventory, one: Card, other: Card) -> int:
-    joined = {frozenset((link.one.card, link.other.card)) for link in inventory.links}
-    if frozenset((one, other)) in joined:
-        return 3
+    if links := [{link.one.card, link.other.card} for link in inventory.links].count({one, other}):
+        return 2 + links
     if any({one, other} <= set(board) for board in inventory.boards):
         return 2
     return 1 if any({one, other} <= set(group) for group in inventory.numa_groups or ()) else 0
@@ -241,7 +240,7 @@ class FirstFit:
             self.used[card]["tiles"] = self.used[card].get("tiles", 0) + unheld
         self.taken: dict[Card, set[int]] = {card: set() for card in self.inventory.capacity}
         self.containers = {card: self.usage.containers.get(card, 0) for card in self.inventory.capacity}
-        self.first: Card | None = None
+        self.has: list[Card] = []
 
     def in_group(self, group: Sequence[Card]) -> list[list[tuple[Card, tuple[int, ...]]]] | None:
         self.start(group)
@@ -286,22 +285,35 @@ class FirstFit:
         cards = [card for card in self.in_order(wants) if self.has_room(card, wants, held)]
         if not self.need.near:
             return cards
-        first = self.first
-        if first is not None:
-            highest = max([closeness(self.inventory, first, card) for card in cards if card != first], default=0)
-            close = {card: highest if card == first else closeness(self.inventory, first, card) for card in cards}
-            return sorted(cards, key=lambda card: (-close[card], not self.is_affine(card), not self.is_preferred(card)))
+        first = self.has[0] if self.has else None
         shared = len(self.need.same_card) - 1 if self.need.same_card else 0
-        more = sum(one.count for one in self.need.containers) - shared - 1
+        wanted = sum(one.count for one in self.need.containers) - shared - len(self.has)
 
         def own_key(card: Card) -> tuple[bool, bool, tuple[int, ...]]:
             return not self.is_affine(card), not self.is_preferred(card), self.load(card, wants)
 
-        def best_neighbours(card: Card) -> list[tuple[int, tuple[bool, bool, tuple[int, ...]]]]:
-            others = [other for other in cards if other != card]
-            return sorted((-closeness(self.inventory, card, other), own_key(other)) for other in others)[:more]
+        def close(one: Card, other: Card) -> int:
+            return closeness(self.inventory, one, other)
 
-        return sorted(cards, key=lambda card: (own_key(card), best_neighbours(card)))
+        def cost(card: Card) -> tuple[object, ...]:
+            others = [other for other in cards if other not in (card, *self.has)]
+            sets = combinations(others, min(max(wanted - 1, 0), len(others)))
+            return min(
+                (
+                    -sum(close(one, other) for one, other in combinations((*self.has, card, *more), 2)),
+                    -sum(close(first or card, other) for other in (card, *more) if other != (first or card)),
+                    sorted(map(own_key, (card, *more))),
+                )
+                for more in sets
+            )
+
+        if first is None:
+            return sorted(cards, key=lambda card: (own_key(card), cost(card)))
+        costs = {card: cost(card) for card in cards if card not in self.has}
+        least = min(costs.values(), default=())
+        near = {card: close(first, card) for card in cards}
+        near[first] = max((near[card] for card in costs), default=0)
+        return sorted(cards, key=lambda card: (costs.get(card, least), -near[card], own_key(card)))
 
     def is_affine(self, card: Card) -> bool:
         affinity = self.need.company.affinity
@@ -349,7 +361,7 @@ class FirstFit:
         )
 
     def book(self, card: Card, wants: dict[str, int], containers: int = 1) -> None:
-        self.first = self.first or card
+        self.has += [card] if card not in self.has else []
         self.containers[card] += containers
         for name, amount in wants.items():
             self.used[card][name] = self.used[card].get(name, 0) + amount

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Sequence
+from itertools import combinations
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gas.placement.choice import Choice
 from gas.placement.inventory import UNUSED, Inventory, Link, Usage
 from gas.placement.need import PodNeed, Scope
 from gas.placement.order import FewestContainers, LeastUsed
@@ -176,3 +182,37 @@ def test_a_search_prefers_near_cards_as_well() -> None:
 def test_a_choice_with_nearness_states_if_the_pod_got_the_preferred_card() -> None:
     choice = place(pod(container(2), near=True), node(CARD, like=3, preferred_card=Card(2)), UNUSED)
     assert getattr(choice, "preferred", None) is True
+
+
+def test_a_card_is_closer_the_more_links_join_it() -> None:
+    inventory = node(CARD, like=3, links=(*joined((0, 1, 2)), *joined((0, 2))))
+    assert inventory.closeness(Card(0)) == {1: 3, 2: 4}
+    assert placed(pod(container(2), near=True), inventory) == "0,2"
+
+
+def test_the_set_counts_and_not_each_card_alone() -> None:
+    """Card 1 is as close to the first one as cards 2 and 3, but these are close to each other, too."""
+    inventory = node(CARD, like=4, links=joined((0, 1), (0, 2, 3)))
+    assert placed(pod(container(3), near=True), inventory) == "0,2,3"
+
+
+@given(st.data())
+def test_up_to_eight_cards_the_best_set_is_the_one_that_brute_force_finds(data: st.DataObject) -> None:
+    size = data.draw(st.integers(2, 8))
+    pairs = list(combinations(range(size), 2))
+    links = data.draw(st.lists(st.sampled_from(pairs), max_size=12))
+    loads = data.draw(st.lists(st.integers(0, 2), min_size=size, max_size=size))
+    wanted = data.draw(st.integers(2, size))
+    inventory = node(CARD, like=size, links=tuple(link((one, 0), (other, 0)) for one, other in links))
+
+    def total(chosen: Sequence[int]) -> int:
+        close = {card: inventory.closeness(Card(card)) for card in chosen}
+        return sum(close[one].get(Card(other), 0) for one, other in combinations(chosen, 2))
+
+    found = place(pod(container(wanted), order=FEWEST, near=True), inventory, containers(*loads))
+    assert isinstance(found, Choice)
+    chosen = [int(card) for card in found.containers[0].cards]
+    least = min(loads)
+    with_first = [each for each in combinations(range(size), wanted) if min(loads[card] for card in each) == least]
+    assert loads[chosen[0]] == least
+    assert total(chosen) == max(map(total, with_first))

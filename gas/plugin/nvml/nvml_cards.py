@@ -277,9 +277,9 @@ class NvmlCards:
             faults += [f"/dev/{name} is missing" for name in needed if name not in nodes]
         problems += [f"{card}: {fault}; it is unhealthy" for fault in faults]
         others = [(other, each) for other, each in found.items() if other != card and not each.card_uuid]
-        peers = {other for other, each in others if each.pci in described.peers}
+        peers = [other for other, each in others for _ in range(described.peers.count(each.pci))]
         if described.on_switch:
-            peers |= {other for other, each in others if each.on_switch}
+            peers += [other for other, each in others if each.on_switch]
         is_by_name = self._access is Access.CDI
         facts = CardFacts(
             card=card,

@@ -76,7 +76,7 @@ class NvmlCard:
     card_uuid  of an instance, that of its card; else empty
     place      of an instance, the numbers of its GPU instance and compute instance
     millicores of an instance, its thousandths of the multiprocessors that its card gives to instances
-    peers      ``pci`` of the cards at the other ends of its active NVLinks
+    peers      ``pci`` of the cards at the other ends of its active NVLinks, once for each link
     on_switch  an active NVLink leads to an NVSwitch
     """
 
@@ -271,7 +271,7 @@ def _instances(device: Any, card: NvmlCard) -> tuple[NvmlCard, ...]:
 
 def _links(device: Any) -> tuple[tuple[tuple[int, int, int], ...], bool]:
     """Return the PCI addresses of cards at the other ends of active NVLinks, and whether one leads to a switch."""
-    peers: set[tuple[int, int, int]] = set()
+    peers: list[tuple[int, int, int]] = []
     on_switch = False
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         if (state := _optional(pynvml.nvmlDeviceGetNvLinkState, device, link)) is None:
@@ -281,7 +281,7 @@ def _links(device: Any) -> tuple[tuple[tuple[int, int, int], ...], bool]:
         if _optional(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, device, link) == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
             on_switch = True
         elif (remote := _optional(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, device, link)) is not None:
-            peers.add((remote.domain, remote.bus, remote.device))
+            peers.append((remote.domain, remote.bus, remote.device))
     return tuple(sorted(peers)), on_switch
 
 
