@@ -69,10 +69,11 @@ class Lack(NamedTuple):
 
 
 class Diagnoses:
-    """The diagnoses of pods. Pods that ask for the same and may use the same nodes share one."""
+    """The diagnoses of pods. Pods that ask for the same and may use the same nodes share one until a change."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self._known_at = (0, 0)
         self._known: dict[tuple[PodNeed, bytes, SortedAmounts, str], Diagnosis] = {}
 
     def of(self, pod: InspectedPod) -> Diagnosis:
@@ -81,6 +82,9 @@ class Diagnoses:
             need = self._cluster.decider.need(pod)
         except BadNeed:
             return diagnose(self._cluster, pod)
+        if self._known_at != (now := (self._cluster.nodes.version, self._cluster.pods.version)):
+            self._known_at = now
+            self._known.clear()
         key = need, node_rules(pod), self._cluster.other_requests(pod), yet_to_come(pod)
         if key not in self._known:
             self._known[key] = diagnose(self._cluster, pod)
@@ -225,32 +229,40 @@ class _Question:
         }
         if isinstance(short, NotTogether):
             sums = {each: sum(of_card[each] for of_card in free.values()) for each in self._resources}
-            gaps = [(*_gap(wanted, {}, sums, self._need.stated_memory), "on all cards together")]
+            gaps = [(_gap(wanted, {}, sums), "on all cards together")]
         else:
             has = {str(card): amounts for card, amounts in inventory.capacity.items()}
-            gaps = [
-                (*_gap(wanted, has[card], of_card, self._need.stated_memory), card) for card, of_card in free.items()
-            ]
-        gaps.sort(key=lambda each: each[0])
+            gaps = [(_gap(wanted, has[card], of_card), card) for card, of_card in free.items()]
+        gaps.sort(key=lambda each: each[0].part)
         at = short.wanted - 1 if isinstance(short, Shortage) else 0
         if at >= len(gaps):
             return Lack(1.0, verdict.sentence)
-        gap, words, where = gaps[at]
-        return Lack(gap, verdict.sentence, f"{where} with {words}" if gap else "")
+        gap, where = gaps[at]
+        words = gap.free_in_words(self._need.stated_memory)
+        return Lack(gap.part, verdict.sentence, f"{where} with {words}" if gap.part else "")
 
 
-def _gap(wanted: Sequence[Wanted], has: Amounts, free: Amounts, stated: StatedMemory | None) -> tuple[float, str]:
-    """Return the largest part of an amount that is not free, and how much of that is free in words.
+class _Gap(NamedTuple):
+    """The part of an asked amount that is not free."""
 
-    has  what the card has, for ratios
-    """
+    part: float
+    resource: str
+    asked: int
+    free: int
+
+    def free_in_words(self, stated: StatedMemory | None) -> str:
+        words = describe(self.resource, self.free, stated)
+        if words == describe(self.resource, self.asked, stated):  # bytes that are equal once they are rounded
+            return f"{self.free} of {self.asked} bytes of {self.resource}"
+        return words
+
+
+def _gap(wanted: Sequence[Wanted], has: Amounts, free: Amounts) -> _Gap:
+    """Return the largest gap. ``has`` is what the card has, for ratios."""
     plain = dict(each for each in wanted if not isinstance(each, Ratio))
     asks = amounts_on(has, plain, [each for each in wanted if isinstance(each, Ratio)])
     gap, resource, asked = max((1 - free.get(name, 0) / asked, name, asked) for name, asked in asks.items() if asked)
-    words = describe(resource, free.get(resource, 0), stated)
-    if words == describe(resource, asked, stated):  # bytes that are equal once they are rounded
-        words = f"{free[resource]} of {asked} bytes of {resource}"
-    return max(gap, 0.0), words
+    return _Gap(max(gap, 0.0), resource, asked, free.get(resource, 0))
 
 
 def _line(reasons: Sequence[Reason], total: int) -> str:

@@ -222,13 +222,18 @@ def pod_row(cluster: Cluster, pod: InspectedPod) -> dict[str, Value]:
 def asks(cluster: Cluster, pod: InspectedPod) -> str:
     """Return the cards that a pod asks for, ``2 cards with 1 i915 and 8.0 GB of memory.max each``; empty if invalid."""
     try:
-        asking = [each for each in cluster.decider.need(pod).containers if each.count]
+        need = cluster.decider.need(pod)
     except BadNeed:
         return ""
+    asking = [each for each in need.containers if each.count]
     return "; ".join(
         (f"{each.name}: " if len(asking) > 1 else "")
         + ("1 card" if each.count == 1 else f"{each.count} cards")
-        + (f" with {in_words((*each.per_card, *each.ratios))}" if each.per_card or each.ratios else "")
+        + (
+            f" with {in_words((*each.per_card, *each.ratios), need.stated_memory)}"
+            if each.per_card or each.ratios
+            else ""
+        )
         + (" each" if each.count > 1 else "")
         for each in asking
     )

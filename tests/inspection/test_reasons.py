@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gas.inspection.fit import fit_all, fit_report
 from gas.inspection.manifests import WantedPods
 from gas.inspection.page.board import Board
-from gas.inspection.reasons import diagnose
+from gas.inspection.reasons import Diagnoses, diagnose
 from gas.inspection.rows import pod_report
 from gas.inspection.why import explain
 from tests.builders import described_node, pod_json
@@ -68,6 +68,16 @@ def test_a_pod_in_aliyuns_words_reads_its_own_unit() -> None:
     assert found.line == (
         "no card has 400 MiB of aliyun.com/gpu-mem free; nearest: n1 card0 with 324 MiB of aliyun.com/gpu-mem"
     )
+
+
+def test_diagnoses_are_shared_until_a_pod_changes() -> None:
+    cluster = cluster_of([gpu_node_json("n", record(0))], [running("a", "n", "card0", i915=1, memory_max=10 * GB)])
+    diagnoses = Diagnoses(cluster)
+    first = diagnoses.of(decoded_pod(waiting("p", i915=1, memory_max=7 * GB)))
+    assert diagnoses.of(decoded_pod(waiting("q", i915=1, memory_max=7 * GB))) is first
+    cluster.watched_pods.changed(decoded_pod(running("b", "n", "card0", i915=1, memory_max=2 * GB)))
+    later = diagnoses.of(decoded_pod(waiting("p", i915=1, memory_max=7 * GB)))
+    assert later.line.endswith("nearest: n card0 with 4.0 GB of memory.max")
 
 
 def test_of_several_cards_the_last_that_is_needed_is_the_nearest() -> None:

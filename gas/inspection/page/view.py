@@ -99,6 +99,7 @@ class View:
         self._settings = settings
         self._read_decisions = read_decisions
         self._following: Following | None = None
+        self._diagnoses: Diagnoses | None = None
         self._trouble = "the cluster is being read"
         self._board = Board("")
         self._changes = Changes()
@@ -130,6 +131,7 @@ class View:
 
     def show(self, found: Following, board: Board) -> None:
         self._following = found
+        self._diagnoses = Diagnoses(found.cluster)
         self._board = board
 
     async def _keep_up(self, cluster: Cluster) -> NoReturn:
@@ -222,8 +224,7 @@ class View:
             keys = [f"{row['namespace']}/{row['name']}" for row in sort_rows(report, sort).rows[:MOST_PODS]]
         else:
             keys = nsmallest(MOST_PODS, found, key=lambda key: (bool(found[key].node_name), natural(key)))
-        diagnoses = Diagnoses(cluster)
-        return {"total": len(found), "pods": [_listed(cluster, found[key], diagnoses) for key in keys]}
+        return {"total": len(found), "pods": [self._listed(found[key]) for key in keys]}
 
     async def namespaces(self) -> dict[str, object]:
         """Return how many pods each namespace has, and what they hold. Raises NotRead."""
@@ -260,7 +261,7 @@ class View:
                     }
                 )
         return {
-            **_listed(cluster, pod, Diagnoses(cluster)),
+            **self._listed(pod),
             "uid": pod.uid,
             "labels": dict(sorted((pod.metadata.labels or {}).items())),
             "held": held,
@@ -290,6 +291,12 @@ class View:
         await self._refresh_decisions()
         return {"decisions": _decisions_data(self._cluster.decisions), "notes": list(self._decision_notes)}
 
+    def _listed(self, pod: InspectedPod) -> dict[str, object]:
+        row: dict[str, object] = {**pod_row(self._cluster, pod), "asks": asks(self._cluster, pod)}
+        if not pod.node_name and self._diagnoses is not None:
+            row["note"] = self._diagnoses.of(pod).line
+        return row
+
     async def _refresh_decisions(self) -> None:
         cluster = self._cluster
         if time.monotonic() - self._decisions_at > DECISIONS_AGE:
@@ -311,13 +318,6 @@ async def _in_turns(steps: Iterable[T]) -> list[T]:
 def _first(notes: list[str]) -> list[str]:
     more = len(notes) - MOST_NOTES
     return notes if more <= 0 else [*notes[:MOST_NOTES], f"and {more} more of such"]
-
-
-def _listed(cluster: Cluster, pod: InspectedPod, diagnoses: Diagnoses) -> dict[str, object]:
-    row: dict[str, object] = {**pod_row(cluster, pod), "asks": asks(cluster, pod)}
-    if not pod.node_name:
-        row["note"] = diagnoses.of(pod).line
-    return row
 
 
 def _decisions_data(decisions: Iterable[Decision]) -> list[dict[str, object]]:

@@ -43,7 +43,7 @@ class Page:
 
 @asynccontextmanager
 async def page(directory: Path, server: ApiServer, *flags: str) -> AsyncIterator[Page]:
-    kubeconfig = write_kubeconfig(directory, server.url)
+    kubeconfig = write_kubeconfig(directory / "kubeconfig", server.url)
     arguments = ["--page-port=0", f"--kubeConfig={kubeconfig}", *flags]
     async with running_child("the page", "gas.inspection.page", arguments, directory / "page.log") as child:
         (port,) = await child.ports(r"serving the page on port (\d+)")

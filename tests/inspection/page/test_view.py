@@ -103,7 +103,7 @@ async def test_a_failure_of_the_page_itself_does_not_end_it(tmp_path: Path, monk
         async with in_background(view.run()):
             with monkeypatch.context() as patched:
                 patched.setattr(views, "Board", fail)
-                await eventually(lambda: view.state()["trouble"] == "the page has failed: RuntimeError")
+                await eventually(lambda: view.state()["trouble"] == "the page has failed; its log says why")
             await eventually(lambda: view.state()["trouble"] == "" and "gpu-1" in shown(view))
 
 
