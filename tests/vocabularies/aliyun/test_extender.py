@@ -171,6 +171,16 @@ async def test_a_pod_that_no_card_has_room_for_is_neither_bound_nor_annotated() 
     assert "annotations" not in decider.cluster.pods["default/pod"]["metadata"]
 
 
+# contract A1.18
+async def test_memory_is_free_when_the_pod_has_ended_and_not_when_its_deletion_begins() -> None:
+    ending = bound(CARD, 0, "ending")
+    ending["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
+    decider = following([aliyun_node(cards=1)], ending, asked := wanting(CARD))
+    assert (await decider.ask(asked, "n1"))["FailedNodes"].keys() == {"n1"}
+    decider.cluster.end("default/ending", "Failed")
+    assert (await decider.ask(asked, "n1"))["NodeNames"] == ["n1"]
+
+
 # contract A1.21
 async def test_containers_of_one_pod_share_its_card_and_their_sum_counts() -> None:
     two = pod_json(asking("a", gpu_mem=9000), asking("b", gpu_mem=7000), asking("c"), name="two", uid="two")

@@ -92,7 +92,7 @@ def old_decision(name: str, index: int, units: int) -> dict[str, Any]:
     return pod_json(asking(gpu_mem=units), name=name, annotations=annotations)
 
 
-# contract A1.22
+# contract A1.14, A1.22
 async def test_a_pod_that_aliyuns_extender_decided_gets_its_card_and_is_marked() -> None:
     hardware = (fake_gpus(replace(FLEX_170, device_id="0x46a6", memory=0), 1)[0], *cards(3)[1:])
     async with sandbox_node(*hardware) as node:
@@ -102,6 +102,7 @@ async def test_a_pod_that_aliyuns_extender_decided_gets_its_card_and_is_marked()
             pods = [waiting, node.create(old_decision("a", 0, 100)), node.create(old_decision("b", 1, 100))]
             assert [await node.got(pod) for pod in pods] == [["card2"], ["card1"], ["card2"]]
             await soon(lambda: all(node.annotations(name)[ASSIGNED] == "true" for name in ("early", "a", "b")))
+            assert node.annotations("a")["ALIYUN_COM_GPU_MEM_ASSUME_TIME"] == "1700000000000000000"
             assert "gas-allocated-cards" not in node.annotations("a")
             assert node.count("allocations_total", resource="gpu-mem", outcome="as-decided") == 3
 
