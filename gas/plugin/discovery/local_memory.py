@@ -30,11 +30,11 @@ from gas.values.card_facts import MOST_MEMORY, CardFacts, MemorySource
 from gas.values.cards import Card
 from gas.values.quoted import quoted
 
-FULL_WINDOW_MODELS = frozenset({"0x56a0", "0x56a1", "0x56a2", "0x56c0"})
-"""PCI device ids of models with 8 or 16 GiB of memory: Arc A770, A750 and A580, and Flex 170.
+FULL_WINDOW_MODEL = "0x56a0"
+"""PCI device id of Arc A770, which has 8 or 16 GiB of memory.
 
-The size of a PCI window is a power of two, so it states the memory of such models only: Arc A380 has 6 GiB behind a
-window of 8 GiB, and Arc B580 has 12 GiB behind one of 16 GiB.
+The size of a PCI window is a power of two, so it says nothing of models with other sizes, or that can check their
+memory (ECC): Arc B580 has 12 GiB behind one of 16 GiB, and Flex 170 with ECC less than the 16 GiB of its window.
 """
 
 _MIB = 2**20
@@ -198,7 +198,7 @@ def _from_window(device: Path, device_id: str) -> int | None:
     ``resource2_resize`` (Linux 6.1 and later) lists the sizes that the card's window can have, as a mask in which bit 0
     stands for 1 MiB. The largest one shows all of the memory. The window of a virtual function says nothing.
     """
-    if device_id not in FULL_WINDOW_MODELS or is_there(device / "physfn"):
+    if device_id != FULL_WINDOW_MODEL or is_there(device / "physfn"):
         return None
     windows = read_text(device / "resource", "device/resource")
     sizes = read_text(device / "resource2_resize", "device/resource2_resize")

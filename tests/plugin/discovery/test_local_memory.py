@@ -346,10 +346,6 @@ class TestModels:
     def test_every_model_of_the_table_has_its_own_memory_and_a_name(self) -> None:
         assert all(model_of(each) and not is_integrated(each) for each in MEMORY_OF_MODELS)
 
-    def test_a_window_counts_before_it(self, tmp_path: Path, tree: Callable[[Model], FakeGpu]) -> None:
-        found = TestWindow().read(tmp_path, tree(STOCK_FLEX), 16 * GIB, UP_TO_16_GIB)
-        assert found == (16 * GIB * 99 // 100, MemorySource.BAR)
-
     def test_a_virtual_function_has_a_part_of_it(self, tmp_path: Path) -> None:
         (physical,) = fake_gpus(ARC_B580, 1)
         gpus = with_virtual_functions(physical, 1, first=1)
@@ -387,6 +383,7 @@ class TestWindow:
             pytest.param(STOCK_A770, GIB // 4, UP_TO_16_GIB, id="a-small-window"),
             pytest.param(STOCK_A770, 8 * GIB, UP_TO_16_GIB, id="half-of-it"),
             pytest.param(STOCK_A770, 16 * GIB, None, id="a-kernel-that-does-not-list-sizes"),
+            pytest.param(STOCK_MAX, 16 * GIB, UP_TO_16_GIB, id="another-model"),
         ],
     )
     def test_any_other_says_nothing(
