@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from gas.plugin.devices.device_ids import known_ids
 from gas.plugin.kubelet.device_server import DeviceServer
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing
-from gas.plugin.kubelet.registration import State
+from gas.plugin.kubelet.registration import Phase
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.values.card_facts import CardFacts, MemorySource, Scan
 from gas.values.cards import Card
@@ -260,7 +260,7 @@ class Registration:
         on_state: Callable[[], None],
     ) -> None:
         del allocatable
-        self.state = State.NO_CARDS
+        self.state = Phase.NO_CARDS
         self.registrations = 0
         self.trouble: str | None = None
         self.server = server
@@ -284,7 +284,7 @@ class Registration:
                 self._host.server = self.server
                 watch = asyncio.create_task(self._report(kubelet))
                 self.registrations += 1
-                self.state = State.WATCHED
+                self.state = Phase.WATCHED
                 self._on_state()
             await asyncio.sleep(0.5)
 

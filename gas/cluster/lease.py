@@ -23,7 +23,7 @@ _FORBIDDEN_PAUSE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """Seconds, each longer than the next.
+    """The time limits of one Lease in seconds, each longer than the next.
 
     duration        after which another replica may take a Lease that has not changed
     renew_deadline  after which a leader that cannot renew the Lease stops

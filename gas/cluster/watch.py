@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from gas.cluster.backoff import Backoff
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
 from gas.cluster.listing import Lister
-from gas.cluster.watch_events import EndlessLine, EventDecoder, KubernetesObject, LineSplitter, Unreadable
+from gas.cluster.watch_events import EndlessLine, EventDecoder, KubernetesObject, LineSplitter, UnreadableEvent
 from gas.objects.handler import Handler
 from gas.objects.stored import ObjectId
 from gas.values.errors import GasError
@@ -163,7 +163,7 @@ class Watch(Generic[T]):
 
     def _take(self, line: bytes) -> None:
         event = self._decoder.decode(line)
-        if isinstance(event, Unreadable):
+        if isinstance(event, UnreadableEvent):
             self._skip(event)
             return
         keep = self._lister.keep
@@ -171,7 +171,7 @@ class Watch(Generic[T]):
             self._call(self._handler.deleted if event.type == "DELETED" else self._handler.changed, event.object)
         self._version = event.object.metadata.resource_version or self._version
 
-    def _skip(self, event: Unreadable) -> None:
+    def _skip(self, event: UnreadableEvent) -> None:
         self._version = event.version or self._version
         if event.type == "BOOKMARK":
             return

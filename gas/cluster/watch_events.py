@@ -56,7 +56,7 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
     object: T
 
 
-class Unreadable(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class UnreadableEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A line whose object cannot be decoded as the expected type.
 
     type     of the event; empty if even that cannot be decoded
@@ -102,7 +102,7 @@ class EventDecoder(Generic[T]):
         self._decoder = msgspec.json.Decoder(WatchEvent[object_type])  # type: ignore[valid-type]  # a type of run time
         self._request = request
 
-    def decode(self, line: bytes) -> WatchEvent[T] | Unreadable:
+    def decode(self, line: bytes) -> WatchEvent[T] | UnreadableEvent:
         """Return the event of a line. Raises ApiRefused (usually 410), Forbidden or ApiUnavailable for an ERROR."""
         try:
             event: WatchEvent[T] = self._decoder.decode(line)
@@ -112,18 +112,18 @@ class EventDecoder(Generic[T]):
             return event
         if event.type == "ERROR":
             raise self._error(line)
-        return Unreadable(type=event.type, why=f"expected an event of a known type, found {event.type[:40]!r}")
+        return UnreadableEvent(type=event.type, why=f"expected an event of a known type, found {event.type[:40]!r}")
 
-    def _decode_partly(self, line: bytes, error: Exception) -> Unreadable:
+    def _decode_partly(self, line: bytes, error: Exception) -> UnreadableEvent:
         try:
             event = _ANY.decode(line)
         except (msgspec.DecodeError, RecursionError):
-            return Unreadable(why=str(error))
+            return UnreadableEvent(why=str(error))
         if event.type == "ERROR":
             raise self._error(line)
         metadata = event.object.metadata or _AnyMeta()
         name = "/".join(part for part in (metadata.namespace, metadata.name) if part)
-        return Unreadable(type=event.type, version=metadata.resource_version, name=name, why=str(error))
+        return UnreadableEvent(type=event.type, version=metadata.resource_version, name=name, why=str(error))
 
     def _error(self, line: bytes) -> ApiRefused | Forbidden | ApiUnavailable:
         try:

@@ -38,7 +38,7 @@ ChangeVersion = Callable[[str, str, str], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class PodRequests:
-    """Requests to the API server about one pod."""
+    """Ask the API server about one pod."""
 
     get: GetPod
     change_version: ChangeVersion

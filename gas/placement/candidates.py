@@ -149,7 +149,7 @@ class Candidates:
         if self._keeps_order:
             return cards
         order = self.need.order
-        use = CardUse(self, request, picks)
+        use = UseAtStart(self, request, picks)
         if not self.near:
             ordered = sorted(cards, key=lambda card: order.key(card, use))
             return sorted(ordered, key=lambda card: card not in self._affine) if self._affine else ordered
@@ -201,7 +201,7 @@ class Candidates:
         return close
 
 
-class CardUse:
+class UseAtStart:
     """The use of a node's cards at the start of a request, with what the pod itself has taken so far."""
 
     __slots__ = ("_moment", "_of", "_picks", "_request")

@@ -6,7 +6,7 @@ It is the sum of two parts:
 - what is stranded: cards for which the node has too little CPU, memory or pod slots left, as pods request them.
 
 A pod costs what it adds to that, under the policy `NodeScore.BALANCE`. The best node and card for it are those where it
-costs least. `Demand` learns from the pods that arrive which pods to expect.
+costs least. `Arrivals` learns from the pods that arrive which pods to expect.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gas.placement.inventory import NOTHING, Inventory, Usage, free_amounts
 from gas.placement.need import PodNeed
 from gas.placement.order import NodeScore
 from gas.placement.plan import plan_of
-from gas.placement.waste import WHOLE, Asked, Mix, Part, Shape, share_left, share_taken
+from gas.placement.waste import WHOLE, Asked, Mix, Shape, Slice, share_left, share_taken
 from gas.values.amounts import Amounts, SortedAmounts
 from gas.values.cards import Card
 
@@ -145,7 +145,7 @@ Pool = TypeVar("Pool", bound=Hashable)
 MOST_PRESSURE = 1.5
 
 
-class Demand:
+class Arrivals:
     """Count arrivals by shape.
 
     A `Mix` is a snapshot. A new one is made only now and then, since every cost is computed again with it.
@@ -168,7 +168,7 @@ class Demand:
         host         what it requests besides cards
         restriction  names the rule by which it may use only some of the nodes, None if it may use all
         """
-        shape = tuple(Part(request.count, request.per_card, request.ratios) for request in plan_of(need).staying)
+        shape = tuple(Slice(request.count, request.per_card, request.ratios) for request in plan_of(need).staying)
         if not shape:
             return
         weight, sums = self._asked.get((shape, restriction), (0.0, {}))

@@ -17,7 +17,7 @@ from gas.values.errors import InvalidValue
 from gas.values.quoted import quoted
 
 if TYPE_CHECKING:
-    from gas.placement.candidates import CardUse
+    from gas.placement.candidates import UseAtStart
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class CardOrder(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
+    def key(self, card: Card, use: UseAtStart) -> tuple[int, ...]:
         """Return the sort key of a card. All cards of one node have keys of the same length."""
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Natural(CardOrder):
 
     chosen: bool = True
 
-    def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
+    def key(self, card: Card, use: UseAtStart) -> tuple[int, ...]:
         return ()
 
 
@@ -69,7 +69,7 @@ class LeastUsed(_ByResource):
 
     name: ClassVar[str] = "least-used"
 
-    def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
+    def key(self, card: Card, use: UseAtStart) -> tuple[int, ...]:
         return (use.used(card, self.resource),)
 
 
@@ -79,7 +79,7 @@ class BestFit(_ByResource):
 
     name: ClassVar[str] = "best-fit"
 
-    def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
+    def key(self, card: Card, use: UseAtStart) -> tuple[int, ...]:
         return (use.left(card, self.resource),)
 
 
@@ -89,7 +89,7 @@ class FewestContainers(CardOrder):
 
     name: ClassVar[str] = "fewest-containers"
 
-    def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
+    def key(self, card: Card, use: UseAtStart) -> tuple[int, ...]:
         return (use.containers(card),)
 
 
@@ -99,7 +99,7 @@ class UsedFirst(CardOrder):
 
     name: ClassVar[str] = "used-first"
 
-    def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
+    def key(self, card: Card, use: UseAtStart) -> tuple[int, ...]:
         return (0 if use.containers(card) else 1,)
 
 
@@ -114,7 +114,7 @@ class LeastWaste(CardOrder):
 
     mix: Mix
 
-    def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
+    def key(self, card: Card, use: UseAtStart) -> tuple[int, ...]:
         capacity = use.capacity(card)
         free = use.all_left(card)
         before = share_left(capacity, free)

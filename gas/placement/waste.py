@@ -34,7 +34,7 @@ PRIOR = 10.0
 """Imagined pods of all sizes alike that are added to those that were seen, so that a few pods do not decide alone."""
 
 
-class Part(NamedTuple):
+class Slice(NamedTuple):
     """The cards that one container holds to the end of its pod, or several containers that share a card.
 
     cards     how many different ones
@@ -47,7 +47,7 @@ class Part(NamedTuple):
     ratios: tuple[Ratio, ...] = ()
 
 
-Shape = tuple[Part, ...]
+Shape = tuple[Slice, ...]
 """The cards that one pod holds to its end."""
 
 
@@ -130,7 +130,7 @@ def share_left(capacity: Amounts, free: Amounts) -> int:
     return max(share, 0)
 
 
-def share_taken(capacity: Amounts, part: Part) -> int:
+def share_taken(capacity: Amounts, part: Slice) -> int:
     """Return which share of a card a part takes, rounded up; more than WHOLE if it does not fit on it."""
     takes = amounts_on(capacity, dict(part.per_card), part.ratios) if part.ratios else dict(part.per_card)
     share = 0

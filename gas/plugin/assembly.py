@@ -21,12 +21,12 @@ from gas.plugin.flags import Environment, Flags
 from gas.plugin.kubelet.device_server import Allocate, CallTracker, DeviceServer, Outcome
 from gas.plugin.kubelet.plugin_socket import FileIdentity
 from gas.plugin.kubelet.pod_resources import PodResources
-from gas.plugin.kubelet.registration import Registration, State
+from gas.plugin.kubelet.registration import Phase, Registration
 from gas.plugin.metrics import Metrics
 from gas.plugin.own_node import OwnNode, WatchedNode
 from gas.plugin.part import Core, Part, Sample
 from gas.plugin.parts import PARTS
-from gas.plugin.publisher import Publisher, Readiness, log_scan, unknown_memory
+from gas.plugin.publisher import PluginReadiness, Publisher, log_scan, unknown_memory
 from gas.values.card_facts import CardFacts, Scan
 from gas.values.timing import SYSTEM_TIMING, Timing
 from gas.vocabularies.combined import Vocabularies
@@ -125,7 +125,7 @@ class Plugin:
         )
         self._kubelet: FileIdentity | None = None
         self.registrations = {server: self._register(server, interfaces) for server in self._servers()}
-        self.readiness = Readiness(self.scanner, self.registrations)
+        self.readiness = PluginReadiness(self.scanner, self.registrations)
         self.publisher = self._publisher(environment)
         self.node.subscribe(on_pods=self._pods_changed, on_links=self.publisher.publish)
         metrics.read(self._samples)
@@ -247,10 +247,10 @@ class Plugin:
 
     def _registration_changed(self) -> None:
         """Report what other plugins serve. Write no files and no node while they serve all that this plugin has."""
-        standing_back = [each for each in self.registrations.values() if each.state is State.STANDING_BACK]
+        standing_back = [each for each in self.registrations.values() if each.state is Phase.STANDING_BACK]
         self.node.events.set_states("GPUResourceOfAnotherPlugin", [each.trouble or "" for each in standing_back])
-        states = [each.state for each in self.registrations.values() if each.state is not State.NO_CARDS]
-        held = bool(states) and all(state is State.STANDING_BACK for state in states)
+        states = [each.state for each in self.registrations.values() if each.state is not Phase.NO_CARDS]
+        held = bool(states) and all(state is Phase.STANDING_BACK for state in states)
         for writer in (*self.node.writers, *(writer for hooks in self.hooks for writer in hooks.writers)):
             if held:
                 writer.hold()
@@ -275,7 +275,7 @@ class Plugin:
         for server, registration in self.registrations.items():
             resource = (short_name(server.resource),)
             yield "gas_plugin_registrations_total", resource, registration.registrations
-            yield "gas_plugin_registered", resource, registration.state is State.WATCHED
+            yield "gas_plugin_registered", resource, registration.state is Phase.WATCHED
         yield "gas_plugin_fake_gpus", (), fake_tree_warning(self._flags.prefix) is not None
         yield "gas_plugin_ready", (), self.readiness.why_not() is None
         yield from self.node.samples()

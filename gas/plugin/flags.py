@@ -27,7 +27,7 @@ from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.device_lists import Monitoring
 from gas.plugin.discovery.card_models import parse_pci_ids
 from gas.plugin.discovery.sysfs import INTEL, VENDORS
-from gas.plugin.part import Choice
+from gas.plugin.part import FlagChoice
 from gas.plugin.parts import PARTS
 from gas.values.amounts import MalformedQuantity, parse_quantity
 from gas.values.card_facts import MOST_MEMORY
@@ -81,13 +81,13 @@ class WriteNode(StrEnum):
 
 
 SOURCES = (
-    *(Choice(vendor.source, vendor.description) for vendor in VENDORS),
+    *(FlagChoice(vendor.source, vendor.description) for vendor in VENDORS),
     *(part.card_source for part in PARTS if part.card_source is not None),
 )
 NODE_WRITERS = (
-    Choice(WriteNode.PATCH, "the plugin writes labels, an annotation and resources on its node"),
+    FlagChoice(WriteNode.PATCH, "the plugin writes labels, an annotation and resources on its node"),
     *(part.node_writer for part in PARTS if part.node_writer is not None),
-    Choice(WriteNode.NONE, ""),
+    FlagChoice(WriteNode.NONE, ""),
 )
 
 MOST_IDS = 1000
@@ -123,7 +123,7 @@ def parse_node_writer(text: str) -> str:
     return text
 
 
-def _described(choices: Sequence[Choice]) -> str:
+def _described(choices: Sequence[FlagChoice]) -> str:
     *first, last = (f"{each.name} ({each.description})" if each.description else each.name for each in choices)
     return f"{', '.join(first)} or {last}" if first else last
 

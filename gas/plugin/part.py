@@ -37,7 +37,7 @@ Sample = tuple[str, Sequence[str], float]
 """The name of a metric, the values of its labels, and its value."""
 
 
-class Choice(NamedTuple):
+class FlagChoice(NamedTuple):
     """A value that a part adds to a flag of the core, and its description in the flag's help."""
 
     name: str
@@ -146,8 +146,8 @@ class Part(Generic[Record]):
     needs_pods: bool = False
     switched_on_by: str
     settings: frozenset[str] = frozenset()
-    card_source: Choice | None = None
-    node_writer: Choice | None = None
+    card_source: FlagChoice | None = None
+    node_writer: FlagChoice | None = None
     metrics: tuple[MetricRow, ...] = ()
     documents: Mapping[str, bytes] = field(default_factory=dict)
     pod: PodNeeds = PodNeeds()

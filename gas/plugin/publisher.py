@@ -11,7 +11,7 @@ from gas.plugin.devices.device_lists import device_lists, too_long
 from gas.plugin.discovery.scanner import Scanner
 from gas.plugin.flags import Flags
 from gas.plugin.kubelet.device_server import DeviceServer
-from gas.plugin.kubelet.registration import Registration, State
+from gas.plugin.kubelet.registration import Phase, Registration
 from gas.plugin.own_node import OwnNode
 from gas.values.card_facts import CardFacts, Scan
 from gas.values.card_records import CardRecord
@@ -183,7 +183,7 @@ def _is_another(one: CardFacts, other: CardRecord | CardFacts) -> bool:
     return bool(one.pci_address and other.pci_address) and one.pci_address != other.pci_address
 
 
-class Readiness:
+class PluginReadiness:
     """The plugin's state for ``/readyz``. A DaemonSet continues with its next node when this plugin is ready.
 
     The plugin is ready once it has scanned its cards and kubelet watches every resource that has, or had, a card. A
@@ -207,6 +207,6 @@ class Readiness:
         missing = [
             registration.trouble or f"kubelet does not watch {server.resource} yet"
             for server, registration in self._resources.items()
-            if server.devices is not None and registration.state is not State.WATCHED
+            if server.devices is not None and registration.state is not Phase.WATCHED
         ]
         return "; ".join(missing) or None

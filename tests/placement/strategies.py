@@ -11,7 +11,7 @@ from gas.placement.inventory import NO_COMPANY, Company, Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.order import NATURAL, BestFit, FewestContainers, LeastUsed, LeastWaste, UsedFirst
 from gas.placement.ratio import Ratio
-from gas.placement.waste import Asked, Mix, Part
+from gas.placement.waste import Asked, Mix, Slice
 from gas.values.amounts import sorted_amounts
 from gas.values.cards import Card, Tile
 
@@ -23,11 +23,13 @@ resources = st.sampled_from([*NAMES, "unknown-resource"])
 mixes = st.sampled_from(
     [
         Mix(),
-        Mix((Asked((Part(1, (("i915", 1), ("millicores", 1))),), None, 9.0, (("cpu", 36.0),)),)),
+        Mix((Asked((Slice(1, (("i915", 1), ("millicores", 1))),), None, 9.0, (("cpu", 36.0),)),)),
         Mix(
             (
-                Asked((Part(1, (("i915", 1), ("millicores", 2))), Part(2, (("i915", 1),))), None, 0.5, (("cpu", 3.0),)),
-                Asked((Part(1, (("i915", 1), ("tiles", 1))),), None, 30.0, (("cpu", 90.0), ("memory", 60.0))),
+                Asked(
+                    (Slice(1, (("i915", 1), ("millicores", 2))), Slice(2, (("i915", 1),))), None, 0.5, (("cpu", 3.0),)
+                ),
+                Asked((Slice(1, (("i915", 1), ("tiles", 1))),), None, 30.0, (("cpu", 90.0), ("memory", 60.0))),
             )
         ),
     ]

@@ -20,7 +20,7 @@ from gas.placement.node_cost import (
     MOST_PRESSURE,
     PRICE,
     RESERVE,
-    Demand,
+    Arrivals,
     Effect,
     effect,
     placement_cost,
@@ -29,7 +29,7 @@ from gas.placement.node_cost import (
 )
 from gas.placement.order import LeastWaste, NodeScore, parse_node_score
 from gas.placement.place import place
-from gas.placement.waste import LEFT_UNUSED, PRIOR, WHOLE, Asked, Mix, Part, share_left, share_taken, waste_table
+from gas.placement.waste import LEFT_UNUSED, PRIOR, WHOLE, Asked, Mix, Slice, share_left, share_taken, waste_table
 from gas.values.amounts import sorted_amounts
 from gas.values.cards import Card
 from gas.values.errors import InvalidValue
@@ -42,7 +42,7 @@ CARD = amounts(i915=20, millicores=1000, memory=16 * GB)
 
 def asked(*each: PodNeed, times: int = 100, cpu: int = 10_000) -> Mix:
     """Return the mix after so many arrivals of each pod."""
-    demand = Demand()
+    demand = Arrivals()
     for one in each * times:
         demand.learn(one, {"cpu": cpu})
     return demand.mix()
@@ -143,7 +143,7 @@ def test_a_card_has_left_what_its_scarcest_resource_has(free: dict[str, int], ex
     ],
 )
 def test_a_pod_takes_the_share_of_what_it_takes_most(takes: dict[str, int], expected: int) -> None:
-    assert share_taken(CARD, Part(1, sorted_amounts(takes))) == expected
+    assert share_taken(CARD, Slice(1, sorted_amounts(takes))) == expected
 
 
 SOME_AMOUNTS = st.dictionaries(st.sampled_from(("i915", "millicores", "memory.max", "tiles")), st.integers(0, 40))
@@ -157,7 +157,7 @@ def test_the_share_taken_is_the_smallest_that_has_enough_of_every_resource(
     def has_enough(share: int) -> bool:
         return all(amount * WHOLE <= share * capacity[name] for name, amount in takes.items())
 
-    taken = share_taken(capacity, Part(1, sorted_amounts(takes)))
+    taken = share_taken(capacity, Slice(1, sorted_amounts(takes)))
     if all(capacity.get(name) for name in takes):
         assert has_enough(taken)
         assert taken == 0 or not has_enough(taken - 1)
@@ -373,7 +373,7 @@ def test_another_text_is_refused_with_what_is_expected() -> None:
 
 
 def test_the_mix_is_made_anew_now_and_then() -> None:
-    demand = Demand()
+    demand = Arrivals()
     seen = []
     for _ in range(4000):
         demand.learn(share(500), {"cpu": 1})
@@ -386,14 +386,14 @@ def test_the_mix_is_made_anew_now_and_then() -> None:
 
 
 def test_a_pod_without_cards_teaches_nothing() -> None:
-    demand = Demand()
+    demand = Arrivals()
     demand.learn(pod(container(0)), {"cpu": 1000})
     demand.learn(pod(init(millicores=500), container(0)), {"cpu": 1000})
     assert demand.arrivals == 0
 
 
 def test_old_pods_count_less_and_are_forgotten_in_the_end() -> None:
-    demand = Demand()
+    demand = Arrivals()
     for _ in range(1000):
         demand.learn(share(300), {"cpu": 1000})
     weights = []
@@ -412,7 +412,7 @@ def test_old_pods_count_less_and_are_forgotten_in_the_end() -> None:
 def test_cpu_for_each_card_is_what_pods_request_divided_by_the_cards_that_they_take(
     pods: list[tuple[int, int]],
 ) -> None:
-    demand = Demand()
+    demand = Arrivals()
     for millicores, cpu in pods:
         demand.learn(share(millicores), {"cpu": cpu})
     expected = sum(cpu for _, cpu in pods) / (sum(millicores for millicores, _ in pods) / 1000)
@@ -420,7 +420,7 @@ def test_cpu_for_each_card_is_what_pods_request_divided_by_the_cards_that_they_t
 
 
 def test_pressure_is_the_demand_of_restricted_pods_on_the_cards_that_they_may_use() -> None:
-    demand = Demand()
+    demand = Arrivals()
     for _ in range(75):
         demand.learn(share(1000), {})
     for _ in range(25):
@@ -451,7 +451,7 @@ def test_pressure_is_what_restricted_pods_ask_of_each_card(
     """All pods together ask for all cards, and those of one restriction ask for equal parts of their cards."""
 
     def asked(weight: int, cards: int, millicores: int, restriction: int | None) -> Asked:
-        return Asked((Part(cards, sorted_amounts(amounts(millicores=millicores))),), restriction, float(weight), ())
+        return Asked((Slice(cards, sorted_amounts(amounts(millicores=millicores))),), restriction, float(weight), ())
 
     pods = [asked(weight, cards, size, rule) for rule, (_, weight, cards, size) in enumerate(restricted)]
     pods += [asked(others, 1, 1000, None)] if others else []
@@ -469,7 +469,7 @@ def test_pressure_is_what_restricted_pods_ask_of_each_card(
 
 
 def test_equal_mixes_are_equal_keys() -> None:
-    one, other = (Mix((Asked((Part(1, (("i915", 1),)),), None, 1.0, ()),)) for _ in range(2))
+    one, other = (Mix((Asked((Slice(1, (("i915", 1),)),), None, 1.0, ()),)) for _ in range(2))
     assert one == other
     assert hash(one) == hash(other)
     assert one != Mix()

@@ -18,7 +18,7 @@ from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.order import NATURAL, BestFit, FewestContainers, LeastUsed, LeastWaste, UsedFirst
 from gas.placement.place import place
 from gas.placement.ratio import Ratio
-from gas.placement.waste import Asked, Mix, Part
+from gas.placement.waste import Asked, Mix, Slice
 from gas.values.amounts import sorted_amounts
 from gas.values.cards import Card, Tile
 from tests.placement.brute_force import agrees_with_brute_force
@@ -34,7 +34,7 @@ ORDERS = (
     UsedFirst(),
     LeastUsed("millicores"),
     BestFit("millicores"),
-    LeastWaste(Mix((Asked((Part(1, (("i915", 1), ("millicores", 2))),), None, 9.0, (("cpu", 36.0),)),))),
+    LeastWaste(Mix((Asked((Slice(1, (("i915", 1), ("millicores", 2))),), None, 9.0, (("cpu", 36.0),)),))),
 )
 WITHOUT: Mapping[str, Callable[[PodNeed], PodNeed]] = {
     "order": lambda need: replace(need, order=NATURAL),

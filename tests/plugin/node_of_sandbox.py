@@ -16,7 +16,7 @@ from gas.cluster.objects import MERGE_PATCH
 from gas.plugin.assembly import NodeInterfaces, Plugin
 from gas.plugin.discovery.card_source import CardSource
 from gas.plugin.flags import Environment, parse_flags
-from gas.plugin.kubelet.registration import State
+from gas.plugin.kubelet.registration import Phase
 from gas.plugin.metrics import Metrics
 from gas.plugin.parts import PARTS
 from gas.vocabularies.protocol import Vocabulary
@@ -95,7 +95,7 @@ class SandboxNode:
         offered = [
             server.resource
             for server, registration in plugin.registrations.items()
-            if registration.state is State.WATCHED
+            if registration.state is Phase.WATCHED
         ]
         counts = self.node()["status"].get("allocatable", {})
         return bool(offered) and all(counts.get(resource, "0") != "0" for resource in offered)

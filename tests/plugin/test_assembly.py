@@ -15,7 +15,7 @@ from gas.plugin.devices.device_ids import PreferredRequest
 from gas.plugin.flags import Environment
 from gas.plugin.kubelet.device_server import DeviceServer
 from gas.plugin.kubelet.pod_resources import Listing, PodResources
-from gas.plugin.kubelet.registration import State
+from gas.plugin.kubelet.registration import Phase
 from gas.plugin.kubelet_api import podresources_v1_pb2
 from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import PodResourcesListerStub
 from gas.plugin.matching.matcher import Preference
@@ -319,7 +319,7 @@ class TestRestarts:
         async with sandbox_node(*unlike) as node, node.running_plugin("--shared-dev-num=2") as old:
             await eventually(lambda: "card0=i915:2," in capacity())
             async with node.running_plugin("--shared-dev-num=4"):
-                await eventually(lambda: {each.state for each in old.registrations.values()} == {State.STANDING_BACK})
+                await eventually(lambda: {each.state for each in old.registrations.values()} == {Phase.STANDING_BACK})
                 await eventually(lambda: "GPUResourceOfAnotherPlugin" in dict(node.events(NODE)))
                 await eventually(lambda: "card0=i915:4," in capacity())
                 before = writes()

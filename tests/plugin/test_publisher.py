@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gas.plugin.devices.device_lists import Device
 from gas.plugin.discovery.scanner import Scanner
 from gas.plugin.kubelet.device_server import DeviceServer
-from gas.plugin.kubelet.registration import Registration, State
-from gas.plugin.publisher import Readiness, Renumbering
+from gas.plugin.kubelet.registration import Phase, Registration
+from gas.plugin.publisher import PluginReadiness, Renumbering
 from gas.values.card_facts import CardFacts
 from gas.values.card_records import CardRecord
 from gas.values.cards import Card
@@ -119,18 +119,18 @@ class Resource:
 
     resource: str = "gpu.intel.com/xe"
     devices: tuple[Device, ...] | None = CARDS
-    state: State = State.WATCHED
+    state: Phase = Phase.WATCHED
     trouble: str | None = None
 
 
-def ready_with(*resources: Resource, scans: Scans | None = None) -> Readiness:
+def ready_with(*resources: Resource, scans: Scans | None = None) -> PluginReadiness:
     """Each resource plays both parts: the server, and its registration."""
     parts = {each: each for each in resources}
-    return Readiness(cast(Scanner, scans or Scans()), cast("dict[DeviceServer, Registration]", parts))
+    return PluginReadiness(cast(Scanner, scans or Scans()), cast("dict[DeviceServer, Registration]", parts))
 
 
 UNWATCHED = "kubelet does not watch gpu.intel.com/xe yet"
-NO_KUBELET = Resource(state=State.NO_KUBELET, trouble="there is no kubelet.sock")
+NO_KUBELET = Resource(state=Phase.NO_KUBELET, trouble="there is no kubelet.sock")
 
 
 @pytest.mark.parametrize(
@@ -138,19 +138,19 @@ NO_KUBELET = Resource(state=State.NO_KUBELET, trouble="there is no kubelet.sock"
     [
         *(
             pytest.param([Resource("r"), Resource(state=state)], Scans(), UNWATCHED, id=f"one-of-two-is-{state}")
-            for state in State
-            if state is not State.WATCHED
+            for state in Phase
+            if state is not Phase.WATCHED
         ),
         pytest.param(
-            [Resource("r"), Resource(devices=None, state=State.NO_CARDS)],
+            [Resource("r"), Resource(devices=None, state=Phase.NO_CARDS)],
             Scans(),
             None,
             id="all-with-cards-watched",
         ),
-        pytest.param([Resource(devices=None, state=State.NO_CARDS)], Scans(), None, id="a-node-without-cards"),
-        pytest.param([Resource(devices=(), state=State.NO_KUBELET)], Scans(), UNWATCHED, id="its-last-card-is-gone"),
+        pytest.param([Resource(devices=None, state=Phase.NO_CARDS)], Scans(), None, id="a-node-without-cards"),
+        pytest.param([Resource(devices=(), state=Phase.NO_KUBELET)], Scans(), UNWATCHED, id="its-last-card-is-gone"),
         pytest.param(
-            [NO_KUBELET, Resource("r", state=State.STANDING_BACK, trouble="another plugin serves it")],
+            [NO_KUBELET, Resource("r", state=Phase.STANDING_BACK, trouble="another plugin serves it")],
             Scans(),
             "there is no kubelet.sock; another plugin serves it",
             id="each-trouble-is-shown",

@@ -22,7 +22,7 @@ from gas.extender.verdicts import SPARE_STATES, TimeBudget, Turns
 from gas.placement.choice import Footprint, footprint
 from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed
-from gas.placement.node_cost import Demand, Effect, effect, placement_cost, pressures
+from gas.placement.node_cost import Arrivals, Effect, effect, placement_cost, pressures
 from gas.placement.order import DEFAULT_ORDER, LeastWaste, NodeScore
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
@@ -90,7 +90,7 @@ class Scores(Observer):
         self._hosts = decider.hosts
         self._step_limit = decider.options.step_limit
         self._clock = decider.clock
-        self.demand = Demand()
+        self.demand = Arrivals()
         self._mix = self.demand.mix()
         self._pressures: Mapping[Pool, float] = {}
         self._learned: LRUCache[str, None] = LRUCache(MOST_ARRIVALS)

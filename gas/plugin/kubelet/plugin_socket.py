@@ -21,7 +21,7 @@ LONGEST_PATH = 107
 _TOO_LONG = f"its directory's path is too long for unix sockets ({LONGEST_PATH} bytes)"
 
 
-class CannotListen(GasError):
+class CannotServeKubelet(GasError):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"cannot listen at {path}: {reason}")
 
@@ -70,7 +70,7 @@ class PluginSocket:
 
     @classmethod
     async def listen(cls, server: aio.Server, path: Path) -> Self:
-        """Start the server at this path, replacing any file there. Raises CannotListen.
+        """Start the server at this path, replacing any file there. Raises CannotServeKubelet.
 
         The socket is bound under another name and then renamed: when a gRPC server ends, it removes the file at the
         path that it was bound to, which may by then be the socket of its successor.
@@ -82,15 +82,15 @@ class PluginSocket:
         await server.start()
         try:
             if refusal is not None:
-                raise CannotListen(path, refusal)
+                raise CannotServeKubelet(path, refusal)
             await _remove_leftover_endpoints(path)
             bound.rename(path)
             if (identity := file_identity(path)) is None:
-                raise CannotListen(path, "the socket was removed right after it was created")
+                raise CannotServeKubelet(path, "the socket was removed right after it was created")
         except OSError as error:
             await server.stop(None)
-            raise CannotListen(path, error.strerror or str(error)) from error
-        except CannotListen:
+            raise CannotServeKubelet(path, error.strerror or str(error)) from error
+        except CannotServeKubelet:
             await server.stop(None)
             raise
         return cls(path, identity)
@@ -104,7 +104,7 @@ class PluginSocket:
         return file_identity(self.path) is not None and not self.is_there()
 
     def new_endpoint(self) -> Path:
-        """Replace the socket's previous endpoint by a new name, and return it. Raises CannotListen.
+        """Replace the socket's previous endpoint by a new name, and return it. Raises CannotServeKubelet.
 
         Each registration needs a name that kubelet has not seen: kubelet 1.37 refuses the name of a plugin that it
         still considers connected, and never forgets that plugin afterwards.
@@ -112,11 +112,11 @@ class PluginSocket:
         self._remove_endpoint()
         endpoint = self.path.with_name(f"{self.path.stem}-{secrets.token_hex(4)}{self.path.suffix}")
         if len(os.fsencode(endpoint)) > LONGEST_PATH:
-            raise CannotListen(endpoint, _TOO_LONG)
+            raise CannotServeKubelet(endpoint, _TOO_LONG)
         try:
             endpoint.hardlink_to(self.path)
         except OSError as error:
-            raise CannotListen(endpoint, error.strerror or str(error)) from error
+            raise CannotServeKubelet(endpoint, error.strerror or str(error)) from error
         self.endpoint = endpoint
         return endpoint
 

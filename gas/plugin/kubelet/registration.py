@@ -36,7 +36,7 @@ class NotRegistered(GasError):
         )
 
 
-class State(StrEnum):
+class Phase(StrEnum):
     NO_CARDS = "no-cards"  # there was no card so far, so there is no resource
     NO_KUBELET = "no-kubelet"  # it is absent, or does not accept the registration
     REGISTERED = "registered"  # kubelet knows the resource, but does not watch its devices yet
@@ -101,7 +101,7 @@ class Registration:
         on_state: Callable[[], None] = lambda: None,
         times: Times | None = None,
     ) -> None:
-        self.state = State.NO_CARDS
+        self.state = Phase.NO_CARDS
         self.registrations = 0
         """How many registrations kubelet accepted."""
         self.trouble: str | None = None
@@ -120,7 +120,7 @@ class Registration:
         try:
             while self.server.devices is None:
                 await self.server.news()
-            self._enter(State.NO_KUBELET)
+            self._enter(Phase.NO_KUBELET)
             while True:
                 kubelet = await self._kubelet_there()
                 self._on_kubelet(kubelet)
@@ -134,7 +134,7 @@ class Registration:
                     wrong = repr(error)
                 finally:
                     await self.server.close()
-                self._enter(State.NO_KUBELET)
+                self._enter(Phase.NO_KUBELET)
                 self._report(wrong)
                 await asyncio.sleep(self._backoff.wait())
         finally:
@@ -156,7 +156,7 @@ class Registration:
                 return f"the socket {self._kubelet} is gone or new, so kubelet has stopped or restarted"
             if not socket.is_there():
                 return f"the socket {socket.path} was removed, or another plugin has put its own there"
-            await asyncio.sleep(self._times.look if self.state is State.WATCHED else self._times.seek)
+            await asyncio.sleep(self._times.look if self.state is Phase.WATCHED else self._times.seek)
 
     async def _registration_ends(self, socket: PluginSocket) -> str:
         while True:
@@ -166,7 +166,7 @@ class Registration:
             except NotRegistered as error:
                 self._report(str(error))
                 await asyncio.sleep(self._backoff.wait())
-        self._enter(State.REGISTERED)
+        self._enter(Phase.REGISTERED)
         self.registrations += 1
         return await _first(self._watch_ends(), self._devices_are_missing())
 
@@ -192,7 +192,7 @@ class Registration:
                     await self.server.news()
         if not self.server.streams:
             return f"kubelet does not ask for the devices of {self.server.resource}"
-        self._enter(State.WATCHED)
+        self._enter(Phase.WATCHED)
         self.trouble = None
         logger.info("kubelet watches the devices of %s", self.server.resource)
         started = asyncio.get_running_loop().time()
@@ -209,7 +209,7 @@ class Registration:
             await asyncio.sleep(self._times.recount if lacking_before else self._times.count)
             counted = await self._allocatable()
             lacking = frozenset[str]()
-            if counted is not None and self.state is State.WATCHED:
+            if counted is not None and self.state is Phase.WATCHED:
                 lacking = self.server.healthy_ids - counted.get(self.server.resource, frozenset())
             if still := lacking & lacking_before:
                 some = ", ".join(sorted(still)[:3])
@@ -222,7 +222,7 @@ class Registration:
                 f"another plugin offers {self.server.resource} on this node, with device ids such as {other}; this"
                 " plugin offers none until the other one is removed"
             )
-            self._enter(State.STANDING_BACK)
+            self._enter(Phase.STANDING_BACK)
             await asyncio.sleep(self._times.other)
 
     async def _id_of_another_system(self) -> str | None:
@@ -237,7 +237,7 @@ class Registration:
 
     async def _stand_back(self) -> None:
         self._report(f"another plugin serves {self.server.resource} on this node; waiting until it stops")
-        self._enter(State.STANDING_BACK)
+        self._enter(Phase.STANDING_BACK)
         unanswered = 0
         while unanswered < 3:
             await asyncio.sleep(self._times.other)
@@ -249,7 +249,7 @@ class Registration:
             await asyncio.sleep(self._times.seek)
         return kubelet
 
-    def _enter(self, state: State) -> None:
+    def _enter(self, state: Phase) -> None:
         if state is not self.state:
             self.state = state
             self._on_state()

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from gas.daemon import flag_values as values
 from gas.daemon.flags import PartFlags, flag
-from gas.plugin.part import Choice, Core, Hooks, Part, PodNeeds
+from gas.plugin.part import Core, FlagChoice, Hooks, Part, PodNeeds
 
 if TYPE_CHECKING:
     from gas.plugin.flags import Flags
 
 DIRECTORY = "/etc/kubernetes/node-feature-discovery/features.d"
-WRITER = Choice("nfd", "it writes a feature file for Node Feature Discovery")
+WRITER = FlagChoice("nfd", "it writes a feature file for Node Feature Discovery")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

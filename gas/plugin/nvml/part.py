@@ -7,10 +7,10 @@ from enum import StrEnum
 
 from gas.daemon import flag_values as values
 from gas.daemon.flags import PartFlags, flag
-from gas.plugin.part import Choice, Core, Hooks, Part, PodNeeds
+from gas.plugin.part import Core, FlagChoice, Hooks, Part, PodNeeds
 from gas.values.cards import FIRST_BESIDE_OTHERS
 
-SOURCE = Choice("nvml", "NVIDIA's, by the library of their driver")
+SOURCE = FlagChoice("nvml", "NVIDIA's, by the library of their driver")
 
 
 class Access(StrEnum):

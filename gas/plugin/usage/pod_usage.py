@@ -39,7 +39,7 @@ class EngineUse:
 
 
 @dataclass(frozen=True, slots=True)
-class CardUse:
+class MeasuredUse:
     """The use of one card by one pod.
 
     memory   bytes of the card's own memory, at most what the card has
@@ -82,7 +82,7 @@ class PodUsages:
     """
 
     def __init__(self) -> None:
-        self.pods: Mapping[str, Mapping[Card, CardUse]] = {}
+        self.pods: Mapping[str, Mapping[Card, MeasuredUse]] = {}
         """By UID and card, as of the last update. A pod without any client is left out."""
         self._records: dict[ClientKey, _Record] = {}
         self._seconds: dict[tuple[str, Card, str], float] = {}
@@ -144,15 +144,15 @@ class PodUsages:
         count: Mapping[tuple[str, Card], int],
         busy: Mapping[tuple[str, Card, str], float],
         sizes: Mapping[Card, int | None],
-    ) -> dict[str, dict[Card, CardUse]]:
+    ) -> dict[str, dict[Card, MeasuredUse]]:
         engines: dict[tuple[str, Card], dict[str, EngineUse]] = {}
         for (pod, card, name), seconds in sorted(self._seconds.items()):
             engines.setdefault((pod, card), {})[name] = EngineUse(seconds, busy.get((pod, card, name), 0.0))
-        pods: dict[str, dict[Card, CardUse]] = {}
+        pods: dict[str, dict[Card, MeasuredUse]] = {}
         for pod, card in sorted({*memory, *engines}):
             used = memory.get((pod, card), 0)
             size = sizes.get(card)
-            pods.setdefault(pod, {})[card] = CardUse(
+            pods.setdefault(pod, {})[card] = MeasuredUse(
                 memory=used if size is None else min(used, size),
                 clients=count.get((pod, card), 0),
                 engines=engines.get((pod, card), {}),

@@ -21,7 +21,7 @@ from gas.plugin.daemon_thread import in_a_daemon_thread, wait_while_stuck
 from gas.plugin.discovery.card_source import AskProcesses, CardProcess
 from gas.plugin.part import Sample
 from gas.plugin.usage.fdinfo import Client, EngineTime
-from gas.plugin.usage.pod_usage import CardUse, PodUsages
+from gas.plugin.usage.pod_usage import MeasuredUse, PodUsages
 from gas.plugin.usage.process_walk import ProcessWalker, SeenClient, Walk
 from gas.values.amounts import MEMORY_MAX
 from gas.values.card_facts import CardFacts
@@ -55,7 +55,7 @@ class PodCardUse(NamedTuple):
 
     pod: CardPod
     card: Card
-    use: CardUse
+    use: MeasuredUse
     requested: int | None
 
     @property
@@ -142,7 +142,7 @@ class UsageMonitor:
         for pod in sorted(self._pods, key=lambda each: each.key):
             used, requested = self._usages.pods.get(pod.cgroup_uid, {}), pod.requested_memory(gpus)
             for card in sorted({*used, *requested}):
-                yield PodCardUse(pod, card, used.get(card, CardUse()), requested.get(card))
+                yield PodCardUse(pod, card, used.get(card, MeasuredUse()), requested.get(card))
 
     def _note_stuck(self) -> None:
         self._note_trouble(

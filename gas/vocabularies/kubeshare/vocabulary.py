@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gas.objects.stored import VISIBLE_CARDS, Node, Pod
-from gas.placement.candidates import CardUse
+from gas.placement.candidates import UseAtStart
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed, Scope
@@ -59,7 +59,7 @@ class UsedThenBestFit(CardOrder):
 
     name = "used-then-best-fit"
 
-    def key(self, card: Card, use: CardUse) -> tuple[int, ...]:
+    def key(self, card: Card, use: UseAtStart) -> tuple[int, ...]:
         return (0 if use.containers(card) else 1, use.left(card, MILLICORES))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from grpc import aio
 
-from gas.plugin.kubelet.plugin_socket import CannotListen, PluginSocket, file_identity, is_served
+from gas.plugin.kubelet.plugin_socket import CannotServeKubelet, PluginSocket, file_identity, is_served
 
 
 def names_in(directory: Path) -> set[str]:
@@ -120,7 +120,7 @@ async def test_endpoints_of_killed_plugins_are_removed_and_those_of_running_ones
 async def test_a_socket_that_cannot_be_created_is_an_error_with_the_reason(
     socket_directory: Path, directory: str, reason: str
 ) -> None:
-    with pytest.raises(CannotListen, match=rf"cannot listen at .*: .*{reason}"):
+    with pytest.raises(CannotServeKubelet, match=rf"cannot listen at .*: .*{reason}"):
         await PluginSocket.listen(aio.server(), socket_directory / directory / "p.sock")
 
 
@@ -137,7 +137,7 @@ async def test_a_server_that_could_not_listen_ends_safely(socket_directory: Path
     root.addHandler(keeper)
     root.setLevel(logging.DEBUG)
     try:
-        with pytest.raises(CannotListen):
+        with pytest.raises(CannotServeKubelet):
             await PluginSocket.listen(aio.server(), socket_directory / "missing" / "p.sock")
         gc.collect()
     finally:

@@ -13,7 +13,7 @@ from gas.plugin.devices.device_ids import AllocateRequest
 from gas.plugin.devices.device_lists import Device
 from gas.plugin.kubelet.device_server import DeviceServer
 from gas.plugin.kubelet.plugin_socket import FileIdentity
-from gas.plugin.kubelet.registration import Registration, State, Times
+from gas.plugin.kubelet.registration import Phase, Registration, Times
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from tests.background import eventually, in_background
 from tests.plugin.scripted_kubelet import ScriptedKubelet, devices_of
@@ -77,7 +77,7 @@ def streams_at_registrations(kubelet: ScriptedKubelet, registration: Registratio
 
 
 def is_watched(registration: Registration, *, times: int = 1) -> bool:
-    return registration.state is State.WATCHED and registration.registrations >= times
+    return registration.state is Phase.WATCHED and registration.registrations >= times
 
 
 # contract D1.1, P2.1
@@ -105,7 +105,7 @@ async def test_without_any_card_the_resource_is_not_registered(socket_directory:
     registration = Registration(server, socket_directory, allocatable=does_not_say, times=QUICK)
     async with kubelet_in(socket_directory) as kubelet, running(registration):
         await asyncio.sleep(5 * QUICK.look)
-        assert registration.state is State.NO_CARDS
+        assert registration.state is Phase.NO_CARDS
         assert names_in(socket_directory) == {"kubelet.sock"}
         server.show(CARDS)
         await eventually(lambda: is_watched(registration))
@@ -121,7 +121,7 @@ async def test_a_resource_that_lost_its_cards_stays_registered(socket_directory:
         server.show(())
         await eventually(lambda: len(kubelet.shown[I915]) == 2)
         assert kubelet.shown[I915][1] == []
-        assert registration.state is State.WATCHED
+        assert registration.state is Phase.WATCHED
 
 
 async def test_kubelet_may_start_after_the_plugin(socket_directory: Path) -> None:
@@ -130,7 +130,7 @@ async def test_kubelet_may_start_after_the_plugin(socket_directory: Path) -> Non
         assert registration.trouble == (
             f"{socket_directory}/kubelet.sock does not exist: kubelet has not started, or has its plugins elsewhere"
         )
-        assert registration.state is State.NO_KUBELET
+        assert registration.state is Phase.NO_KUBELET
         async with kubelet_in(socket_directory):
             await eventually(lambda: is_watched(registration))
             assert registration.trouble is None
@@ -140,7 +140,7 @@ async def test_after_kubelets_restart_the_plugin_listens_and_registers_again(soc
     async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS)) as registration:
         await eventually(lambda: is_watched(registration))
         await kubelet.stop()
-        await eventually(lambda: registration.state is State.NO_KUBELET)
+        await eventually(lambda: registration.state is Phase.NO_KUBELET)
         kubelet.shown.clear()
         await kubelet.start()  # removes the plugin's socket
         await eventually(lambda: is_watched(registration, times=2))
@@ -286,11 +286,11 @@ async def test_a_newer_plugin_takes_over_and_the_older_returns_after_it_stops(
         await eventually(lambda: is_watched(older))
         async with running(plugin(socket_directory, CARDS[0])) as newer:
             await eventually(lambda: is_watched(newer))
-            await eventually(lambda: older.state is State.STANDING_BACK)
+            await eventually(lambda: older.state is Phase.STANDING_BACK)
             # The end of the older one's watch made kubelet drop the newer one, which notices and comes back.
             await eventually(lambda: is_watched(newer) and kubelet.streams[I915] == 1)
             await asyncio.sleep(6 * QUICK.other)
-            assert older.state is State.STANDING_BACK
+            assert older.state is Phase.STANDING_BACK
             assert is_watched(newer)
             assert f"another plugin serves {I915} on this node; waiting until it stops" in caplog.text
             assert [device.ID for device in kubelet.shown[I915][-1]] == ["card0-0"]
@@ -303,7 +303,7 @@ async def test_the_plugin_of_another_system_keeps_its_resource_until_it_is_remov
     """Kubelet gives a resource to the plugin that registers last, and Aliyun's registers only when kubelet starts."""
     books = Books("GPU-0-_-0", "GPU-0-_-1")
     async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS, books=books)) as ours:
-        await eventually(lambda: ours.state is State.STANDING_BACK)
+        await eventually(lambda: ours.state is Phase.STANDING_BACK)
         await asyncio.sleep(3 * QUICK.other)
         assert kubelet.registrations == []
         assert ours.trouble is not None
@@ -313,7 +313,7 @@ async def test_the_plugin_of_another_system_keeps_its_resource_until_it_is_remov
         # It comes back: kubelet ends the watch of this one.
         books.ids = frozenset({"GPU-0-_-0"})
         await kubelet.drop(I915)
-        await eventually(lambda: ours.state is State.STANDING_BACK)
+        await eventually(lambda: ours.state is Phase.STANDING_BACK)
         assert ours.registrations == 1
 
 
@@ -362,9 +362,9 @@ async def test_each_kubelet_is_reported_before_the_registration_with_it(socket_d
             times=QUICK,
         )
         async with running(registration):
-            await eventually(lambda: registration.state is State.WATCHED)
+            await eventually(lambda: registration.state is Phase.WATCHED)
             await kubelet.stop()
             await kubelet.start()
-            await eventually(lambda: registration.registrations == 2 and registration.state is State.WATCHED)
+            await eventually(lambda: registration.registrations == 2 and registration.state is Phase.WATCHED)
     before = list(met.values())
     assert (before[0], before[-1]) == (0, 1)

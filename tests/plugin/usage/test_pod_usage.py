@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from gas.plugin.usage.fdinfo import Client, EngineTime
-from gas.plugin.usage.pod_usage import FORGET_AFTER, CardUse, EngineUse, PodUsages
+from gas.plugin.usage.pod_usage import FORGET_AFTER, EngineUse, MeasuredUse, PodUsages
 from gas.plugin.usage.process_walk import SeenClient
 from gas.values.cards import Card
 from tests.plugin.gpus import gpu
@@ -42,19 +42,19 @@ class TestMemory:
     def test_clients_of_a_pod_add_up_by_card(self) -> None:
         usages = walked([seen("a", 1, 100), seen("a", 2, 200), seen("a", 1, 7, card=CARD1), seen("b", 3, 400)])
         assert usages.pods == {
-            "a": {Card(0): CardUse(300, 2), Card(1): CardUse(7, 1)},
-            "b": {Card(0): CardUse(400, 1)},
+            "a": {Card(0): MeasuredUse(300, 2), Card(1): MeasuredUse(7, 1)},
+            "b": {Card(0): MeasuredUse(400, 1)},
         }
 
     def test_a_client_that_several_processes_have_open_counts_once(self) -> None:
         usages = walked([seen("a", 1, 100), seen("a", 1, 100), seen("a", 1, 104)])
-        assert usages.pods == {"a": {Card(0): CardUse(104, 1)}}
+        assert usages.pods == {"a": {Card(0): MeasuredUse(104, 1)}}
 
     def test_a_client_of_two_pods_counts_for_the_first(self) -> None:
         usages = walked([seen("b", 1, 100)], [seen("a", 1, 100), seen("b", 1, 100)])
-        assert usages.pods == {"b": {Card(0): CardUse(100, 1)}}
+        assert usages.pods == {"b": {Card(0): MeasuredUse(100, 1)}}
         usages.update([seen("a", 1, 100)], pods=PODS, cards=CARDS, now=20.0)
-        assert usages.pods == {"a": {Card(0): CardUse(100, 1)}}, "until the first has closed it"
+        assert usages.pods == {"a": {Card(0): MeasuredUse(100, 1)}}, "until the first has closed it"
 
     def test_it_never_exceeds_the_card(self) -> None:
         """Buffers that two clients share are in the numbers of both."""
@@ -63,11 +63,11 @@ class TestMemory:
     def test_a_client_that_states_an_impossible_amount_is_left_out(self) -> None:
         lying = seen("a", 1, 95 * 2**40, render=ns(1))
         assert walked([lying, seen("a", 2, 100), seen("b", 3, 50)]).pods == {
-            "a": {Card(0): CardUse(100, 1)},
-            "b": {Card(0): CardUse(50, 1)},
+            "a": {Card(0): MeasuredUse(100, 1)},
+            "b": {Card(0): MeasuredUse(50, 1)},
         }
         assert walked([lying]).pods == {}
-        assert walked([seen("a", 1, 1001)]).pods == {"a": {Card(0): CardUse(1000, 1)}}, "a little more is accepted"
+        assert walked([seen("a", 1, 1001)]).pods == {"a": {Card(0): MeasuredUse(1000, 1)}}, "a little more is accepted"
 
     def test_it_falls_when_it_is_freed(self) -> None:
         assert walked([seen("a", 1, 900)], [seen("a", 1, 10)]).pods["a"][Card(0)].memory == 10
@@ -111,7 +111,7 @@ class TestEngines:
 
     def test_the_time_stays_when_the_client_is_gone(self) -> None:
         usages = walked([seen("a", 1, render=ns(0))], [seen("a", 1, render=ns(4))], [])
-        assert usages.pods["a"][Card(0)] == CardUse(0, 0, {"render": EngineUse(4.0, 0.0)})
+        assert usages.pods["a"][Card(0)] == MeasuredUse(0, 0, {"render": EngineUse(4.0, 0.0)})
 
     def test_a_client_that_was_unreadable_for_a_while_goes_on(self) -> None:
         usages = walked([seen("a", 1, render=ns(0))], [seen("a", 1, render=ns(4))], [], [seen("a", 1, render=ns(6))])
