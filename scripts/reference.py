@@ -271,7 +271,7 @@ def extender_metrics() -> ExtenderMetrics:
     AdmissionMetrics(extender.registry)
     for part in PARTS:
         for each in part.metrics:
-            each.register(extender.registry)
+            (each.counter if each.only_rises else each.gauge)(extender.registry)
     return extender
 
 
@@ -285,7 +285,7 @@ def metrics() -> dict[str, list[tuple[str, str, str, str]]]:
         "gas-extender": sorted(
             [
                 *_of_registry(extender.registry),
-                *((each.name, "gauge", ", ".join(each.labels), each.help_text) for each in GAUGES),
+                *((each.name, "gauge", ", ".join(each.labels), each.description) for each in GAUGES),
             ]
         ),
         "gas-plugin": sorted(_of_registry(plugin.registry, {row.name: row.labels for row in plugin.rows})),

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
-@dataclass(frozen=True, slots=True)
-class CounterMetric:
-    """A metric that only rises. Its name ends in ``_total``."""
+class Metric(NamedTuple):
+    """A counter, whose name ends in ``_total``, or a gauge."""
 
     name: str
-    help_text: str
+    description: str
     labels: tuple[str, ...] = ()
 
-    def register(self, registry: CollectorRegistry) -> Counter:
+    @property
+    def only_rises(self) -> bool:
+        return self.name.endswith("_total")
+
+    def counter(self, registry: CollectorRegistry) -> Counter:
         from prometheus_client import Counter
 
-        return Counter(self.name, self.help_text, self.labels, registry=registry)
+        return Counter(*self, registry=registry)
 
-
-@dataclass(frozen=True, slots=True)
-class GaugeMetric:
-    name: str
-    help_text: str
-    labels: tuple[str, ...] = ()
-
-    def register(self, registry: CollectorRegistry) -> Gauge:
+    def gauge(self, registry: CollectorRegistry) -> Gauge:
         from prometheus_client import Gauge
 
-        return Gauge(self.name, self.help_text, self.labels, registry=registry)
-
-
-Metric = CounterMetric | GaugeMetric
+        return Gauge(*self, registry=registry)

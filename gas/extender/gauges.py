@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
+from gas.daemon.metric import Metric
 from gas.extender.debug import CardSummary, card_summaries
 from gas.extender.decider import PODS_A_TURN, Decider
 from gas.extender.filter import in_turns
@@ -65,14 +66,11 @@ CARDS_A_PIECE = 60
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
-@dataclass(frozen=True)
-class Gauge:
-    name: str
-    help_text: str
-    labels: tuple[str, ...]
+class Gauge(Metric):
+    """A metric of which this module writes the text itself."""
 
     def head(self) -> str:
-        return f"# HELP {self.name} {self.help_text}\n# TYPE {self.name} gauge\n"
+        return f"# HELP {self.name} {self.description}\n# TYPE {self.name} gauge\n"
 
     @cached_property
     def _line(self) -> str:

@@ -5,52 +5,53 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from gas.daemon.metric import Metric
 from gas.daemon.watch_metrics import WatchCollector
-from gas.plugin.part import MetricRow, Sample
+from gas.plugin.part import Sample
 
 ANSWER_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 """Bounds of the histogram's buckets in seconds: from an immediate reply to the longest that kubelet waits."""
 
 ROWS = (
-    MetricRow(
+    Metric(
         "gas_plugin_cards",
         "Cards of this node, by driver and state: healthy, or unhealthy, which containers do not get.",
         ("driver", "state"),
     ),
-    MetricRow(
+    Metric(
         "gas_plugin_card_memory_bytes",
         "Memory of a card that pods can request, by card and by the source of the amount: sysfs, query (the "
         "driver), bar (the card's PCI memory window), override (GPU_MEMORY_OVERRIDE), shared (an integrated GPU, "
         "which has no memory of its own) or unknown.",
         ("card", "source"),
     ),
-    MetricRow(
+    Metric(
         "gas_plugin_scan_problems",
         "Values that could not be read or make no sense in the last scan of the cards.",
     ),
-    MetricRow("gas_plugin_scans_total", "Completed scans of the cards. If it does not rise, a card does not respond."),
-    MetricRow("gas_plugin_receipts_written_total", "Receipts written on pods."),
-    MetricRow(
+    Metric("gas_plugin_scans_total", "Completed scans of the cards. If it does not rise, a card does not respond."),
+    Metric("gas_plugin_receipts_written_total", "Receipts written on pods."),
+    Metric(
         "gas_plugin_node_writes_total",
         "Times that the description of the cards was written on the node. If it rises all the time, another "
         "program writes the same names.",
     ),
-    MetricRow(
+    Metric(
         "gas_plugin_registrations_total",
         "Registrations of a resource that kubelet accepted. If it rises, kubelet or the plugin restarts, or "
         "another plugin registers the same resource.",
         ("resource",),
     ),
-    MetricRow(
+    Metric(
         "gas_plugin_registered",
         "1 while kubelet watches the devices of a resource, else 0.",
         ("resource",),
     ),
-    MetricRow("gas_plugin_fake_gpus", "1 if the cards are simulated, for demonstrations and tests, else 0."),
-    MetricRow(
+    Metric("gas_plugin_fake_gpus", "1 if the cards are simulated, for demonstrations and tests, else 0."),
+    Metric(
         "gas_plugin_ready",
         "1 while /readyz returns ok: kubelet can allocate every card of this node; else 0.",
     ),
@@ -71,13 +72,11 @@ _RECEIPTS = {
     ),
 }
 
-_TOTAL = "_total"
+Family = CounterMetricFamily | GaugeMetricFamily
 
 
-def _family(row: MetricRow) -> CounterMetricFamily | GaugeMetricFamily:
-    if row.name.endswith(_TOTAL):
-        return CounterMetricFamily(row.name.removesuffix(_TOTAL), row.description, labels=row.labels)
-    return GaugeMetricFamily(row.name, row.description, labels=row.labels)
+def _family(row: Metric) -> Family:
+    return (CounterMetricFamily if row.only_rises else GaugeMetricFamily)(row.name, row.description, labels=row.labels)
 
 
 class Metrics(Collector):
@@ -89,7 +88,7 @@ class Metrics(Collector):
     receipts  counters by the kind of receipt
     """
 
-    def __init__(self, version: str, rows: Sequence[MetricRow] = ()) -> None:
+    def __init__(self, version: str, rows: Sequence[Metric] = ()) -> None:
         self.registry = registry = CollectorRegistry(auto_describe=False)
         self.watches = WatchCollector("gas_plugin")
         registry.register(self.watches)
@@ -142,12 +141,12 @@ class Metrics(Collector):
         """Set the function that returns the samples at each scrape."""
         self._read = read
 
-    def collect(self) -> Iterable[Metric]:
+    def collect(self) -> Iterable[Family]:
         families = {row.name: _family(row) for row in self.rows}
         for name, labels, value in self._read():
             families[name].add_metric(labels, value)
         return families.values()
 
-    def describe(self) -> Iterable[Metric]:
+    def describe(self) -> Iterable[Family]:
         """Return nothing: the names never clash."""
         return ()

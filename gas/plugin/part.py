@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from gas.daemon.flags import PartFlags
+from gas.daemon.metric import Metric
 
 if TYPE_CHECKING:
     from gas.plugin.card_pods import AddToContainer, CardPods
@@ -23,14 +24,6 @@ if TYPE_CHECKING:
     from gas.vocabularies.protocol import NodeDescription
 
 Record = TypeVar("Record", bound=PartFlags)
-
-
-class MetricRow(NamedTuple):
-    """A metric that is read at each scrape. The name of a counter ends in ``_total``."""
-
-    name: str
-    description: str
-    labels: tuple[str, ...] = ()
 
 
 Sample = tuple[str, Sequence[str], float]
@@ -148,7 +141,7 @@ class Part(Generic[Record]):
     settings: frozenset[str] = frozenset()
     card_source: FlagChoice | None = None
     node_writer: FlagChoice | None = None
-    metrics: tuple[MetricRow, ...] = ()
+    metrics: tuple[Metric, ...] = ()
     documents: Mapping[str, bytes] = field(default_factory=dict)
     pod: PodNeeds = PodNeeds()
     uninstall: Callable[[Flags, Record], None] = _leave_nothing

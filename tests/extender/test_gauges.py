@@ -148,5 +148,5 @@ async def test_every_gauge_is_written_with_its_help() -> None:
     ]
     parsed = parse_openmetrics(text + "# EOF\n")  # type: ignore[no-untyped-call]
     assert {(family.name, family.documentation) for family in parsed} == {
-        (each.name, each.help_text) for each in GAUGES
+        (each.name, each.description) for each in GAUGES
     }

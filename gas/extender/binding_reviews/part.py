@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from gas.daemon.metric import CounterMetric
+from gas.daemon.metric import Metric
 from gas.extender.admission.flags import AdmissionFlags
 from gas.extender.hooks import Hooks
 from gas.extender.part import Additions, Core, Part
 
-REVIEWED_BINDINGS = CounterMetric(
+REVIEWED_BINDINGS = Metric(
     "gas_extender_reviewed_bindings_total",
     "Bindings of GPU pods that were reviewed, by outcome. Where the cards come from: chosen, repeated (as in an "
     "earlier review), carried (by the Binding itself), dry-run, none (the pod needs no cards), or refused. And what "

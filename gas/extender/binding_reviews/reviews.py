@@ -101,7 +101,7 @@ class BindReviews:
         self.unbound = UnboundPods(decider.asks_for_cards)
         self._pending_binds = pending_binds
         self._metrics = metrics
-        self._bindings = REVIEWED_BINDINGS.register(metrics.registry)
+        self._bindings = REVIEWED_BINDINGS.counter(metrics.registry)
         self._requests = requests
         self._why_not_ready = why_not_ready
         self._times = times

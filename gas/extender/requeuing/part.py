@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from gas.daemon.metric import CounterMetric
+from gas.daemon.metric import Metric
 from gas.daemon.permissions import permissions_on
 from gas.extender.hooks import Hooks
 from gas.extender.part import Additions, Core, Part
 
-WAKES = CounterMetric("gas_extender_wakes_total", "Patches of a node that requeue waiting pods.")
+WAKES = Metric("gas_extender_wakes_total", "Patches of a node that requeue waiting pods.")
 
 
 def _build(core: Core) -> Additions:
@@ -18,7 +18,7 @@ def _build(core: Core) -> Additions:
 
     requeuer = Requeuer(
         core.decider,
-        WAKES.register(core.metrics.registry),
+        WAKES.counter(core.metrics.registry),
         patch_node=partial(patch_node_annotations, core.api),
         acts=core.may_act,
         timing=core.timing,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from gas.daemon.metric import CounterMetric, GaugeMetric
+from gas.daemon.metric import Metric
 from gas.daemon.permissions import permissions_on
 from gas.extender.part import Additions, Core, Part
 
-DESCHEDULED_PODS = GaugeMetric("gas_extender_descheduled_pods", "Pods that have the deschedule label now.")
-DESCHEDULE_PATCHES = CounterMetric(
+DESCHEDULED_PODS = Metric("gas_extender_descheduled_pods", "Pods that have the deschedule label now.")
+DESCHEDULE_PATCHES = Metric(
     "gas_extender_deschedule_patches_total",
     "Times that the deschedule label was put on a pod (put-on) or taken off (taken-off).",
     ("change",),
@@ -22,11 +22,11 @@ def _build(core: Core) -> Additions:
 
     descheduler = Descheduler(
         core.decider,
-        DESCHEDULE_PATCHES.register(core.metrics.registry),
+        DESCHEDULE_PATCHES.counter(core.metrics.registry),
         patch_pod=partial(patch_pod_metadata, core.api),
         acts=core.may_act,
     )
-    DESCHEDULED_PODS.register(core.metrics.registry).set_function(lambda: len(descheduler.labelled))
+    DESCHEDULED_PODS.gauge(core.metrics.registry).set_function(lambda: len(descheduler.labelled))
     return Additions(hooks=descheduler.hooks, tasks=(descheduler.run,))
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from gas.daemon import flag_values as values
 from gas.daemon.flags import PartFlags, flag
-from gas.plugin.part import Core, Hooks, MetricRow, Part, PodNeeds
+from gas.daemon.metric import Metric
+from gas.plugin.part import Core, Hooks, Part, PodNeeds
 
 if TYPE_CHECKING:
     from gas.plugin.flags import Flags
@@ -37,11 +38,11 @@ class LimitFlags(PartFlags):
 
 
 METRICS = (
-    MetricRow(
+    Metric(
         "gas_plugin_memory_limited_pods",
         "Pods whose memory on shared cards the kernel limits, with --memory-limits=pod.",
     ),
-    MetricRow(
+    Metric(
         "gas_plugin_memory_limits_missing",
         "1 while pods, or some of them, have no memory limits although --memory-limits=pod asks for them; the log "
         "has the reason. Else 0.",

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gas.daemon.flags import PartFlags, switch
-from gas.plugin.part import Core, Hooks, MetricRow, Part, PodNeeds
+from gas.daemon.metric import Metric
+from gas.plugin.part import Core, Hooks, Part, PodNeeds
 
 if TYPE_CHECKING:
     from gas.plugin.card_pods import CardPod
@@ -24,32 +25,32 @@ class UsageFlags(PartFlags):
 
 _PLACE = ("namespace", "pod", "card")
 METRICS = (
-    MetricRow(
+    Metric(
         "gas_plugin_pod_memory_used_bytes",
         "Memory of a card that the processes of a pod use, with --usage.",
         _PLACE,
     ),
-    MetricRow(
+    Metric(
         "gas_plugin_pod_memory_requested_bytes",
         "Memory of a card that a pod requested, with --usage. There is none for a card that the pod was not given.",
         _PLACE,
     ),
-    MetricRow(
+    Metric(
         "gas_plugin_pod_engine_seconds_total",
         "Seconds for which a pod kept the engines of a class busy, with --usage. Classes have the driver's names, "
         "such as render (i915) or rcs (xe).",
         (*_PLACE, "engine"),
     ),
-    MetricRow(
+    Metric(
         "gas_plugin_pods_over_memory_request",
         "Pods that use more memory of a card than they requested of it, with --usage.",
     ),
-    MetricRow(
+    Metric(
         "gas_plugin_usage_walks_total",
         "Completed readings of the processes of pods, with --usage. If it does not rise, see the log.",
     ),
-    MetricRow("gas_plugin_usage_cpu_seconds_total", "Processor time of these readings."),
-    MetricRow(
+    Metric("gas_plugin_usage_cpu_seconds_total", "Processor time of these readings."),
+    Metric(
         "gas_plugin_usage_problems",
         "Kinds of failures in the last of these readings; the log describes each.",
     ),

@@ -46,7 +46,7 @@ class Requeuing:
         self.refuse_a_pod()
         self.requeuer = Requeuer(
             self.decider,
-            WAKES.register(self.registry),
+            WAKES.counter(self.registry),
             patch_node=self._patch,
             acts=lambda: self.acts,
             pause=pause,

@@ -49,7 +49,7 @@ class Descheduling:
         self.pods = self.decider.pods
         self.descheduler = Descheduler(
             self.decider,
-            DESCHEDULE_PATCHES.register(self.registry),
+            DESCHEDULE_PATCHES.counter(self.registry),
             patch_pod=self._patch,
             acts=lambda: self.acts,
             retry_pause=0.0,
