@@ -6,8 +6,8 @@ has an example.
 """
 
 from gas.placement.choice import Choice, ContainerChoice, Footprint, footprint
-from gas.placement.inventory import NO_COMPANY, UNUSED, Company, Inventory, Link, Usage
-from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
+from gas.placement.inventory import NO_COMPANY, UNUSED, Company, Inventory, Link, Partition, Usage
+from gas.placement.need import ContainerNeed, PartitionRule, PodNeed, Role, Scope
 from gas.placement.order import NATURAL, BestFit, CardOrder, FewestContainers, LeastUsed, UsedFirst
 from gas.placement.place import DEFAULT_STEP_LIMIT, place
 from gas.placement.ratio import Ratio
@@ -36,6 +36,8 @@ __all__ = [
     "Inventory",
     "LeastUsed",
     "Link",
+    "Partition",
+    "PartitionRule",
     "PodNeed",
     "Ratio",
     "Refusal",

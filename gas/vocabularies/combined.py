@@ -63,7 +63,9 @@ class Vocabularies:
     def __init__(self, vocabularies: Iterable[Vocabulary], *, most_needs: int = MOST_NEEDS) -> None:
         every = tuple(vocabularies)
         guests = {each.name: tuple(other for other in every if each.name in other.joins) for each in every}
-        self._all = tuple(replace(each, guests=guests[each.name]) if guests[each.name] else each for each in every)
+        self._all = tuple(
+            each if each.guests == guests[each.name] else replace(each, guests=guests[each.name]) for each in every
+        )
         self._needs: LRUCache[Hashable, PodNeed] = LRUCache(most_needs)
         self.annotations = frozenset(WRITTEN_ANNOTATIONS).union(*(each.choices.annotations for each in self._all))
         """Every annotation that a choice or a receipt is written in."""
