@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from gas.cluster.errors import NoCluster
 
@@ -107,9 +106,13 @@ def describe(error: Exception) -> str:
 
 def _environment_proxy(scheme: str, host: str) -> str | None:
     """Return the proxy that the variables name, as Go reads them: never for a loopback address."""
-    if host == "localhost" or host.startswith("127.") or host == "::1" or proxy_bypass(host):
+    if host == "localhost" or host.startswith("127.") or host == "::1":
         return None
-    return getproxies().get(scheme)
+    if not any(name.lower() == f"{scheme}_proxy" for name in os.environ):
+        return None
+    from urllib.request import getproxies, proxy_bypass  # which takes as long as all of a command's own modules
+
+    return None if proxy_bypass(host) else getproxies().get(scheme)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ import base64
 import json
 import os
 import ssl
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -186,11 +185,11 @@ def _tls(cluster: Entry, secret: _Secret) -> ssl.SSLContext:
 
 @contextmanager
 def _file_of(content: bytes) -> Iterator[str]:
-    """Write a file that only this user may read, since OpenSSL reads certificates and keys from files only."""
-    with tempfile.NamedTemporaryFile() as file:
+    """Write a file in memory, since OpenSSL reads certificates and keys from files only."""
+    with open(os.memfd_create("gas"), "wb") as file:  # noqa: PTH123 -- of a descriptor
         file.write(content)
         file.flush()
-        yield file.name
+        yield f"/proc/self/fd/{file.fileno()}"
 
 
 async def _secret(where: str, user: Entry) -> _Secret:

@@ -7,7 +7,6 @@ import gc
 import math
 import os
 import re
-import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -219,8 +218,13 @@ def _command(details: str) -> Callable[[Runner], click.Command]:
 def look() -> Look:
     terminal = sys.stdout is not None and sys.stdout.isatty()
     encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+    width = None
+    if terminal:
+        from shutil import get_terminal_size
+
+        width = get_terminal_size((100, 24)).columns
     return Look(
-        width=shutil.get_terminal_size((100, 24)).columns if terminal else None,
+        width=width,
         colours=terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
         unicode=encoding.startswith("utf"),
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Collection, Iterable
-from difflib import get_close_matches
 from itertools import islice
 
 LONGEST_RESOURCE = 63
@@ -60,6 +59,8 @@ def most_similar(name: str, known: Iterable[str]) -> str:
     What follows the last ``/`` decides, because names of resources share long prefixes: ``gpu.intel.com/xe`` is not
     similar to ``gpu.intel.com/i915``, and ``i915`` is.
     """
+    from difflib import get_close_matches
+
     by_end: dict[str, list[str]] = {}
     for each in sorted(known):
         by_end.setdefault(each.rpartition("/")[2], []).append(each)
