@@ -83,8 +83,7 @@ class Registration:
     socket is gone, kubelet does not watch or stops watching, or kubelet does not count all devices (when the watch of
     an older plugin ends, kubelet drops all devices of the resource, whichever plugin serves them now). The old watch
     always ends before the next registration. Another socket in place of the plugin's is that of a newer plugin: then
-    this one stands back until no process serves there. It also stands back, before it registers, while kubelet counts
-    devices with ids that no plugin of gas has: another system's plugin offers the resource.
+    this one stands back until no process serves there; before it registers, also while kubelet counts foreign ids.
 
     directory    normally /var/lib/kubelet/device-plugins
     allocatable  returns the ids that kubelet counts as healthy, by resource; None if kubelet does not reply

@@ -12,8 +12,9 @@ from gas.decision.annotations import MalformedAnnotation
 from gas.objects.stored import Node, Pod
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.inventory import Inventory
-from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
+from gas.placement.need import ContainerNeed, PodNeed, Scope
 from gas.placement.order import BestFit
+from gas.placement.plan import plan_of
 from gas.placement.ratio import Ratio
 from gas.values.amounts import (
     MAX_AMOUNT,
@@ -68,10 +69,7 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class AliyunPods(PodReader):
-    """Pods that request ``aliyun.com/gpu-mem``; all their containers get the same card.
-
-    Pods with other resources of the same beginning are recognized as well: `AliyunAdmission` refuses them.
-    """
+    """Pods that request ``aliyun.com/gpu-mem``; all their containers get the same card."""
 
     unit: MemoryUnit
     resources: tuple[str, ...] = (names.GPU_MEM,)
@@ -117,7 +115,10 @@ class AliyunChoices(ChoiceAnnotations):
 
     def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
         card = next(card for each in choice.containers for card in each.cards)
-        written = {names.POD: str(_units_of_pod(need)), names.ASSUME_TIME: str(time_ns), names.ASSIGNED: "false"}
+        units = next(
+            each[1] for each in plan_of(need).totals() if not isinstance(each, Ratio) and each[0] == names.UNITS
+        )
+        written = {names.POD: str(units), names.ASSUME_TIME: str(time_ns), names.ASSIGNED: "false"}
         cards = _counted_cards(node)
         if node is not None and card in cards:
             index = str(cards.index(card))
@@ -267,16 +268,13 @@ class AliyunAdmission(AdmissionChecks):
             units = sum(requested(each, names.GPU_MEM) for each in need_facts(pod).containers)
         except BadNeed:  # which refuses the pod
             return ()
-        if self.unit is MemoryUnit.GIB or not 0 < units < _FEW_MIB:
+        # Aliyun's inspect command takes a card with up to 100 units for one in GiB.
+        if self.unit is MemoryUnit.GIB or not 0 < units < 100:
             return ()
         meant = (
             f"{units} means {units} MiB; if it is to mean {units} GiB, set --aliyun-unit=GiB for extender and plugin"
         )
         return (f"{names.GPU_MEM}: {meant}",)
-
-
-_FEW_MIB = 100
-"""Smaller requests look like GiB; Aliyun's inspect command takes a card with up to 100 units for one in GiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,17 +313,6 @@ def _with_flags(flags: CommandFlags) -> Vocabulary:
 
 
 ALIYUN = aliyun(AliyunFlags().unit)
-
-
-def _units_of_pod(need: PodNeed) -> int:
-    """Return the most units that the pod holds at a time."""
-    kept, most = 0, 0
-    for container in need.containers:
-        units = dict(container.per_card).get(names.UNITS, 0)
-        most = max(most, kept + units)
-        if container.role is not Role.INIT:
-            kept += units
-    return max(kept, most)
 
 
 def _counted_cards(node: NodeFacts | None) -> list[Card]:
