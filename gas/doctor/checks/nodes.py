@@ -98,20 +98,11 @@ def _counts(node: DetailedNode) -> Iterator[Finding]:
         yield problem("it has labels about cards, but kubelet does not offer any", look)
     for name in counted:
         allocatable, capacity = has.get(name, 0), could.get(name, 0)
-        if allocatable == 0:
-            yield problem(
-                f"kubelet has lost the device plugin for {resources[name]}, or all its cards are unhealthy",
-                look,
-                expected=f"{capacity} allocatable",
-                found="0",
-            )
-        elif allocatable < capacity:
-            yield warning(
-                f"some devices of {resources[name]} are unhealthy",
-                look,
-                expected=f"{capacity} allocatable, as the capacity says",
-                found=str(allocatable),
-            )
+        if allocatable < capacity:
+            lost = f"kubelet has lost the device plugin for {resources[name]}, or all its cards are unhealthy"
+            sentence = f"some devices of {resources[name]} are unhealthy" if allocatable else lost
+            report = warning if allocatable else problem
+            yield report(sentence, look, expected=f"{capacity} allocatable", found=str(allocatable))
 
 
 def _shares(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
@@ -142,46 +133,25 @@ def _shares(node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
 
 def _memory(node: DetailedNode, without_memory: dict[str, list[Card]]) -> Iterator[Finding]:
     """Check that cards in use have memory, except integrated GPUs, by the source that the plugin has recorded."""
+    describe = ("describe", "node", node.name)
     unknown = "the device plugin does not know how much memory they have"
-    if cards := without_memory.get(MemorySource.UNKNOWN):
-        yield _missing_memory(
-            cards,
-            unknown,
-            fix.kubectl("describe", "node", node.name, note="the event GPUMemoryUnknown says why"),
-            "# let the plugin open render nodes, see docs/plugin.md, or set GPU_MEMORY_OVERRIDE",
-        )
-    if cards := without_memory.get(""):
-        yield _missing_memory(
-            cards,
-            f"{unknown}, or they are integrated GPUs, which have none of their own; nothing is wrong with those",
-            fix.kubectl(
-                "describe", "node", node.name, note="the event GPUMemoryUnknown names the cards of unknown memory"
-            ),
-            "# if it names a card: let the plugin open render nodes, see docs/plugin.md, or set GPU_MEMORY_OVERRIDE",
-            "# if it names none: no step is needed; --deny-ids of gas-plugin leaves integrated GPUs out",
-        )
-    known = {source: cards for source, cards in without_memory.items() if source not in _NOT_RESERVED}
-    if cards := sorted(card for each in known.values() for card in each):
-        yield _missing_memory(
-            cards,
-            "the device plugin knows how much memory they have, but nothing of it is left for pods",
-            _show(node, f"is annotation {names.CARD_CAPACITY} right?"),
-            "# if it is: lower GPU_MEMORY_RESERVED of gas-plugin",
-        )
-
-
-_NOT_RESERVED = (MemorySource.SHARED, MemorySource.UNKNOWN, "")
-"""Sources of cards that have no memory for another reason than that all of it is reserved."""
-
-
-def _missing_memory(cards: list[Card], why: str, *fix: str) -> Finding:
-    named = ", ".join(map(str, cards))
-    return warning(
-        f"pods that request {MEMORY_MAX} do not get {named}: {why}",
-        *fix,
-        expected=f"{MEMORY_MAX} of every card",
-        found=f"none of {named}",
-    )
+    open_nodes = "let the plugin open render nodes, see docs/plugin.md, or set GPU_MEMORY_OVERRIDE"
+    for source, cards in without_memory.items():
+        if source == MemorySource.SHARED:
+            continue
+        if source == MemorySource.UNKNOWN:
+            why, note, *steps = unknown, "the event GPUMemoryUnknown says why", f"# {open_nodes}"
+        elif not source:
+            why = f"{unknown}, or they are integrated GPUs, which have none of their own; nothing is wrong with those"
+            note = "the event GPUMemoryUnknown names the cards of unknown memory"
+            leave_out = "# if it names none: no step is needed; --deny-ids of gas-plugin leaves integrated GPUs out"
+            steps = [f"# if it names a card: {open_nodes}", leave_out]
+        else:
+            why = "the device plugin knows how much memory they have, but nothing of it is left for pods"
+            note = f"is annotation {names.CARD_CAPACITY} right?"
+            steps = ["# if it is: lower GPU_MEMORY_RESERVED of gas-plugin"]
+        sentence = f"pods that request {MEMORY_MAX} do not get {', '.join(map(str, cards))}: {why}"
+        yield warning(sentence, fix.kubectl(*describe, note=note), *steps)
 
 
 def _without_memory(node: DetailedNode, inventory: Inventory) -> dict[str, list[Card]]:

@@ -142,8 +142,7 @@ def without_memory(*sources: str) -> DetailedNode:
         case(
             "unknown-and-integrated",
             "warning",
-            "do not get card0: the device plugin does not know how much memory they have | memory.max of every card |"
-            " none of card0",
+            "do not get card0: the device plugin does not know how much memory they have |  |",
             nodes=(without_memory("unknown", "shared"),),
         ),
         case(
