@@ -212,8 +212,8 @@ CONFIGZ = "/api/v1/nodes/{}/proxy/configz"
     [
         pytest.param({"kubeletconfig": {"topologyManagerPolicy": "strict"}}, "; the policy is strict", id="read"),
         pytest.param(None, "404", id="no-kubelet"),
-        pytest.param({}, "expected a KubeletSettings", id="something-else"),
-        pytest.param({"kubeletconfig": {"topologyManagerPolicy": 7}}, "expected a KubeletSettings", id="not-text"),
+        pytest.param({}, "missing required field `kubeletconfig`", id="something-else"),
+        pytest.param({"kubeletconfig": {"topologyManagerPolicy": 7}}, "Expected `str`, got `int`", id="not-text"),
     ],
 )
 async def test_a_policy_is_read_through_the_api_server_or_is_only_a_clause(
@@ -433,7 +433,7 @@ async def test_the_account_of_an_extender_outside_the_cluster_is_checked(doctor:
 async def test_a_missing_context_is_named(doctor: Doctor) -> None:
     code, text = await doctor("--context=nope")
     assert code == 2
-    assert text.startswith(f"gas doctor: kubeconfig {doctor.kubeconfig} with --context=nope: expected")
+    assert text.startswith(f"gas doctor: kubeconfig {doctor.kubeconfig} with --context=nope: cannot be used")
 
 
 async def test_several_kubeconfigs_are_merged(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
