@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
 
@@ -88,7 +88,10 @@ class Place:
         self.old_extender = GpushareExtender(self.api)
         self.old_extender.start()
         self.api.create(f"{KUBE_SYSTEM_APPS}/deployments", workload("Deployment", "gpushare-schd-extender"))
-        service = {"metadata": {"name": "gpushare-schd-extender"}, "spec": {"ports": [{"port": 12345}]}}
+        service = {
+            "metadata": {"name": "gpushare-schd-extender", "labels": {"app": "gpushare"}},
+            "spec": {"ports": [{"port": 12345}]},
+        }
         self.api.create("/api/v1/namespaces/kube-system/services", service)
 
     def start_old_plugin(self) -> None:
@@ -179,11 +182,14 @@ class Place:
 
 
 @pytest.fixture
-def place(gpu_node: GpuNode, binaries: Path) -> Place:
+def place(gpu_node: GpuNode, binaries: Path) -> Iterator[Place]:
     gpu_node.cluster.scheduler.stop()
     machine = ControlPlaneNode(gpu_node.cluster, gpu_node.node, binaries)
     machine.start()
-    return Place(gpu_node, machine, binaries)
+    place = Place(gpu_node, machine, binaries)
+    yield place
+    kinds = "daemonsets,deployments,services"
+    place.kubectl.run("--namespace=kube-system", "delete", kinds, "--selector=app=gpushare")
 
 
 def workload(kind: str, name: str) -> Object:
@@ -204,7 +210,6 @@ def documented(command: str) -> str:
     return command
 
 
-@pytest.mark.usefixtures("no_pods_after")
 def test_a_cluster_changes_from_aliyuns_system_and_back_under_load(place: Place) -> None:
     gpu_node, machine = place.gpu_node, place.machine
     rng = Random(27)
