@@ -174,7 +174,8 @@ class Flags(MeasuredDaemonFlags):
         AllocationPolicy.NONE,
         "POLICY",
         "Which cards a container gets if no annotation names cards for it: none (kubelet chooses), balanced (the cards "
-        "with the most free devices) or packed (those with the fewest).",
+        "with the most free devices), near (as balanced, then those close to the first) or packed (those with the "
+        "fewest).",
     )
     resource_manager: bool = switch(
         "resource-manager",

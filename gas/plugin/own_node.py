@@ -33,7 +33,7 @@ from gas.values.card_facts import CardFacts
 from gas.values.card_records import ANNOTATION, CardRecord, parse_card_records
 from gas.values.cards import Card
 from gas.values.timing import Timing
-from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.combined import Vocabularies, closeness_to
 from gas.vocabularies.protocol import NodeDescription
 
 logger = logging.getLogger(__name__)
@@ -100,7 +100,12 @@ class OwnNode:
 
     async def _by_policy(self, request: PreferredRequest) -> Sequence[DeviceId]:
         ids = ids_of_one_card(request) if request.resource in self._one_card else ()
-        return preferred_ids(self._flags.allocation_policy, request, decided=ids)
+        return preferred_ids(
+            self._flags.allocation_policy,
+            request,
+            decided=ids,
+            closeness=lambda card: closeness_to(card, self._gpus()),
+        )
 
 
 class WatchedNode(OwnNode):

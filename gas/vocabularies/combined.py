@@ -382,6 +382,14 @@ def merged_facts(facts: Sequence[NodeFacts]) -> NodeFacts:
     )
 
 
+def closeness_to(card: Card, cards: Iterable[CardFacts]) -> Mapping[Card, int]:
+    """Return how close other cards of a node are to one, see `Inventory.closeness`."""
+    places = [Closeness(each.card, each.numa_node, each.board, each.links) for each in cards]
+    return with_recorded_closeness(Inventory(capacity={each.card: {} for each in sorted(places)}), places).closeness(
+        card
+    )
+
+
 def with_recorded_closeness(inventory: Inventory, recorded: Sequence[Closeness]) -> Inventory:
     """Add the NUMA nodes, boards and links in the records of cards. What a vocabulary states comes first."""
     recorded = [each for each in recorded if each.card in inventory.capacity]

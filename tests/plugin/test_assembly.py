@@ -403,7 +403,7 @@ class TestTheNode:
         async with sandbox_node(*fake_gpus(MAX_1550_XE, 3, first=1)) as node, node.running_plugin():
             await soon(lambda: links() == {1: [], 2: [], 3: []})
             label("0.0-1.0_0.1-2.1_0.1-1.1")
-            await soon(lambda: links() == {1: [2, 3], 2: [1], 3: [1]})
+            await soon(lambda: links() == {1: [2, 2, 3], 2: [1, 1], 3: [1]})
             label(None)
             await soon(lambda: links() == {1: [], 2: [], 3: []})
 

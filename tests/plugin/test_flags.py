@@ -153,7 +153,7 @@ def test_a_setting_of_a_vocabulary_that_is_switched_off_gives_a_warning() -> Non
         pytest.param(
             ["-shared-dev-num=1001"], "expected a whole number from 1 to 1000, found '1001'", id="too-many-devices"
         ),
-        pytest.param(["-allocation-policy=x"], "expected none, balanced or packed, found 'x'", id="policy"),
+        pytest.param(["-allocation-policy=x"], "expected none, balanced, packed or near, found 'x'", id="policy"),
         pytest.param(["-bypath=x"], "expected single, none or all, found 'x'", id="bypath"),
         pytest.param(["--write-node=x"], "flag --write-node: expected patch, ", id="write-node"),
         pytest.param(["--card-sources=sysfs,"], "each once, of these: sysfs", id="no-source"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
+from functools import cache
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -18,6 +19,7 @@ class AllocationPolicy(StrEnum):
     NONE = "none"  # kubelet's own order, which is as good as random
     BALANCED = "balanced"  # the card with the most free ids first: containers spread over the cards
     PACKED = "packed"  # the card with the fewest free ids first: one card is filled before the next is begun
+    NEAR = "near"  # as balanced, but after a container's first card those that are closest to it
 
 
 def preferred_ids(
@@ -26,20 +28,31 @@ def preferred_ids(
     *,
     decided: Iterable[DeviceId] = (),
     spared: Collection[DeviceId] = (),
+    closeness: Callable[[Card], Mapping[Card, int]] = lambda _card: {},
 ) -> tuple[DeviceId, ...]:
     """Return ``size`` ids, or all if fewer are offered: first ``must_include``, then ``decided``, then the policy's.
 
     Ids in ``spared`` are promised to other containers and taken only when no others are left. Every id is of a
     different card as long as there are enough cards: a second id of the same card gives a container nothing. Source:
     contract P2.7.
+
+    closeness  returns how close other cards are to one, for the policy ``near``
     """
     chosen = [*dict.fromkeys([*sorted(request.must_include, key=in_order), *decided])][: request.size]
     if len(chosen) == request.size:
         return tuple(chosen)
     taken = set(chosen)  # a container may want thousands of ids
     left = [id_ for id_ in dict.fromkeys(request.offered) if id_ not in taken]
-    _fill_up(chosen, [id_ for id_ in left if id_ not in spared], request.size, _ORDERS[policy])
-    _fill_up(chosen, [id_ for id_ in left if id_ in spared], request.size, _ORDERS[policy])
+
+    close = cache(closeness)
+
+    def near_first(card: Card, free: int) -> tuple[int, ...]:
+        near = close(chosen[0].card).get(card, 0) if chosen else 0
+        return (-near, *_most_free_first(card, free))
+
+    order = near_first if policy is AllocationPolicy.NEAR else _ORDERS[policy]
+    _fill_up(chosen, [id_ for id_ in left if id_ not in spared], request.size, order)
+    _fill_up(chosen, [id_ for id_ in left if id_ in spared], request.size, order)
     return tuple(chosen)
 
 

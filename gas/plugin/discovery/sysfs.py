@@ -8,8 +8,8 @@ are left out and named in `CardFacts.unread`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from uuid import UUID, uuid5
 
@@ -113,7 +113,17 @@ class SysfsCards:
             if gpu is not None:
                 gpus.append(gpu)
         self._memory.forget_others([gpu.card for gpu in gpus])
-        return Scan(gpus=tuple(gpus), problems=tuple(problems), broken=frozenset(broken))
+        return Scan(gpus=_with_boards(gpus), problems=tuple(problems), broken=frozenset(broken))
+
+
+def _with_boards(gpus: Sequence[CardFacts]) -> tuple[CardFacts, ...]:
+    """Return the cards, with the lowest number of those behind the same root port, and so behind PCIe switches."""
+    behind: dict[tuple[str, ...], list[Card]] = {}
+    for gpu in gpus:
+        if len(gpu.pci_path) > 2:
+            behind.setdefault(gpu.pci_path[:2], []).append(gpu.card)
+    boards = {card: int(cards[0]) for cards in behind.values() if len(cards) > 1 for card in cards}
+    return tuple(replace(gpu, board=boards.get(gpu.card)) for gpu in gpus)
 
 
 def _cards(names: Iterable[str]) -> Iterable[Card]:

@@ -25,7 +25,7 @@ from gas.plugin.metrics import Metrics
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
 from gas.values.quoted import quoted
-from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.combined import Vocabularies, closeness_to
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,13 @@ class Allocator:
     async def prefer(self, request: PreferredRequest) -> Sequence[DeviceId]:
         """Return the offered ids of the container's decided cards, followed by ids that the policy chooses."""
         preference = await self._resolver.resolve(request)
-        ids = preferred_ids(self._flags.allocation_policy, request, decided=preference.ids, spared=preference.spared)
+        ids = preferred_ids(
+            self._flags.allocation_policy,
+            request,
+            decided=preference.ids,
+            spared=preference.spared,
+            closeness=lambda card: closeness_to(card, self._gpus()),
+        )
         match = preference.match
         fields = {"ids": _joined(ids), "container": _name(match), "confidence": match.confidence.value}
         if match.doubt:

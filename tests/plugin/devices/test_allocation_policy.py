@@ -16,6 +16,8 @@ from gas.plugin.devices.allocation_policy import (
 )
 from gas.plugin.devices.device_ids import NO_IDS, DeviceId, PreferredRequest, known_ids
 from gas.values.cards import Card
+from gas.vocabularies.combined import closeness_to
+from tests.plugin.gpus import gpu
 
 
 def asked(offered: str, size: int, must_include: str = "") -> PreferredRequest:
@@ -63,6 +65,23 @@ def asked(offered: str, size: int, must_include: str = "") -> PreferredRequest:
 )
 def test_policies(policy: str, request_: PreferredRequest, expected: str) -> None:
     assert " ".join(map(str, preferred_ids(AllocationPolicy(policy), request_))) == expected
+
+
+# contract D1.14, D1.23
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (1, "card1-0"),
+        (2, "card1-0 card3-0"),
+        (3, "card1-0 card3-0 card2-0"),
+        (5, "card1-0 card3-0 card2-0 card0-0 card1-1"),
+    ],
+)
+def test_near_cards_follow_the_card_with_most_free_ids(size: int, expected: str) -> None:
+    cards = [gpu(0), gpu(1, links=(Card(3),), numa_node=0), gpu(2, numa_node=0), gpu(3, links=(Card(1),))]
+    offered = asked("card0-0 card1-0 card1-1 card2-0 card3-0", size)
+    chosen = preferred_ids(AllocationPolicy.NEAR, offered, closeness=lambda card: closeness_to(card, cards))
+    assert " ".join(map(str, chosen)) == expected
 
 
 # contract P3.5

@@ -501,3 +501,8 @@ def test_reading_never_waits_for_a_pipe(tmp_path: Path, one: FakeGpu) -> None:
     for broken in breaks:
         broken()
         assert read_gpus(tmp_path).problems
+
+
+def test_cards_behind_one_root_port_are_on_one_board(tmp_path: Path) -> None:
+    write_tree(tmp_path, fake_gpus(FLEX_140, 5, per_board=2))
+    assert [gpu.board for gpu in read_gpus(tmp_path).gpus] == [0, 0, 2, 2, None]
