@@ -101,6 +101,15 @@ def test_the_chart_makes_what_the_overlay_makes(chart: ChartCluster, overlay: st
     assert made == applied
 
 
+def test_aliyuns_label_may_choose_the_nodes_with_nvidias_cards(chart: ChartCluster) -> None:
+    selector = 'nodeSelector: {gpushare: "true", nvidia.com/gpu.present: null}'
+    assert f"plugin.nvidia.{selector}`" in (REPOSITORY / "docs/from-aliyun.md").read_text()
+    values = DOCUMENTED["aliyun-nvidia"].replace("enabled: true", f"enabled: true, {selector}")
+    made = _by_name(objects(chart.helm.template("--namespace=default", values=values)))
+    spec = made["DaemonSet/gas-plugin-nvidia"]["spec"]["template"]["spec"]
+    assert spec["nodeSelector"] == {"gpushare": "true", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
+
+
 @pytest.mark.parametrize("overlay", ["nvidia", "aliyun-nvidia", "koordinator-nvidia", "kubeshare-nvidia"])
 def test_the_arguments_that_other_tests_read_are_those_that_kubectl_makes(chart: ChartCluster, overlay: str) -> None:
     for each in objects(chart.kubectl.run("kustomize", DEPLOY / "overlays" / overlay)):
