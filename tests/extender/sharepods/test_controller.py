@@ -439,6 +439,7 @@ async def test_a_pod_of_the_same_name_is_left_alone_until_it_goes(tmp_path: Path
         assert run.message() == (
             "pod default/s exists and does not belong to this SharePod; delete the pod, or choose another name"
         )
+        await soon(lambda: ("s", "ErrResourceExists", run.message()) in run.events())
         pod = run.pod()
         assert pod is not None
         assert "ownerReferences" not in pod["metadata"]
@@ -471,6 +472,7 @@ async def test_why_a_pod_cannot_be_made_is_in_the_status_until_it_can(tmp_path: 
         await soon(lambda: run.message("malformed") and run.message("without"))
         assert run.message("malformed").startswith("the pod cannot be made: spec: expected that of a pod")
         assert run.message("without").startswith("the pod cannot be made: ")
+        await soon(lambda: ("malformed", "ErrValueError", run.message("malformed")) in run.events())
         spec = {"spec": {"containers": [with_card("main", None)]}}
         run.server.api.patch(SHAREPODS, "default", "malformed", (MERGE, msgspec.json.encode(spec)))
         await soon(lambda: run.pod("malformed") is not None)
