@@ -247,13 +247,17 @@ def in_own_words(value: Object) -> Use | None:
         return {f"card{each}": {"gpu-mem": int(units or 0)} for each in (number, again)}
     if ALLOCATED not in annotations:
         return None
-    return {
+    use = {
         f"card{each['minor']}": {
             "millicores": 10 * int(each["resources"][KOORDINATOR + "gpu-core"]),
             "memory.max": int(each["resources"][KOORDINATOR + "gpu-memory"]),
         }
         for each in json.loads(annotations[ALLOCATED])["gpu"]
     }
+    if not any(VENDOR in _limits(each) for each in value["spec"]["containers"]):
+        return use
+    # A pod with whole cards says that it has all of their memory, of which it asked for nothing.
+    return {card: {"millicores": of["millicores"]} for card, of in use.items() if of["memory.max"] == MEMORY}
 
 
 def use_of(value: Object, annotations: Mapping[str, str]) -> Use | None:
