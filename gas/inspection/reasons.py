@@ -20,7 +20,7 @@ from gas.placement.need import PodNeed
 from gas.placement.plan import plan_of
 from gas.placement.ratio import Ratio, Wanted, amounts_on
 from gas.placement.refusal import FewerCardsThanWanted, NoCards, NotTogether, ResourceNotOnNode, Shortage
-from gas.values.amounts import Amounts, SortedAmounts, StatedMemory, describe
+from gas.values.amounts import Amounts, SortedAmounts, describe
 from gas.vocabularies.protocol import BadNeed
 
 
@@ -229,40 +229,30 @@ class _Question:
         }
         if isinstance(short, NotTogether):
             sums = {each: sum(of_card[each] for of_card in free.values()) for each in self._resources}
-            gaps = [(_gap(wanted, {}, sums), "on all cards together")]
+            gaps = [(*_gap(wanted, {}, sums), "on all cards together")]
         else:
             has = {str(card): amounts for card, amounts in inventory.capacity.items()}
-            gaps = [(_gap(wanted, has[card], of_card), card) for card, of_card in free.items()]
-        gaps.sort(key=lambda each: each[0].part)
+            gaps = [(*_gap(wanted, has[card], of_card), card) for card, of_card in free.items()]
+        gaps.sort(key=lambda each: each[0])
         at = short.wanted - 1 if isinstance(short, Shortage) else 0
         if at >= len(gaps):
             return Lack(1.0, verdict.sentence)
-        gap, where = gaps[at]
-        words = gap.free_in_words(self._need.stated_memory)
-        return Lack(gap.part, verdict.sentence, f"{where} with {words}" if gap.part else "")
+        gap, resource, asked, there, where = gaps[at]
+        words = describe(resource, there, self._need.stated_memory)
+        if words == describe(resource, asked, self._need.stated_memory):  # bytes that are equal once they are rounded
+            words = f"{there} of {asked} bytes of {resource}"
+        return Lack(gap, verdict.sentence, f"{where} with {words}" if gap else "")
 
 
-class _Gap(NamedTuple):
-    """The part of an asked amount that is not free."""
+def _gap(wanted: Sequence[Wanted], has: Amounts, free: Amounts) -> tuple[float, str, int, int]:
+    """Return the largest part of an amount that is not free, the resource, what is asked of it, and what is free.
 
-    part: float
-    resource: str
-    asked: int
-    free: int
-
-    def free_in_words(self, stated: StatedMemory | None) -> str:
-        words = describe(self.resource, self.free, stated)
-        if words == describe(self.resource, self.asked, stated):  # bytes that are equal once they are rounded
-            return f"{self.free} of {self.asked} bytes of {self.resource}"
-        return words
-
-
-def _gap(wanted: Sequence[Wanted], has: Amounts, free: Amounts) -> _Gap:
-    """Return the largest gap. ``has`` is what the card has, for ratios."""
+    has  what the card has, for ratios
+    """
     plain = dict(each for each in wanted if not isinstance(each, Ratio))
     asks = amounts_on(has, plain, [each for each in wanted if isinstance(each, Ratio)])
     gap, resource, asked = max((1 - free.get(name, 0) / asked, name, asked) for name, asked in asks.items() if asked)
-    return _Gap(max(gap, 0.0), resource, asked, free.get(resource, 0))
+    return max(gap, 0.0), resource, asked, free.get(resource, 0)
 
 
 def _line(reasons: Sequence[Reason], total: int) -> str:

@@ -82,16 +82,14 @@ class Board:
         """The epoch with the layout of records, which changes if cards get another resource."""
         return f"{self.epoch}.{self._layout}"
 
-    @property
-    def resources(self) -> tuple[str, ...]:
-        """The columns of the resources that cards have."""
-        return tuple(map(column_of, self._resources))
-
-    def amounts(self) -> Iterator[list[int]]:
-        """Yield the sums of each node: what is booked of the first resource, what its cards have, and so on."""
+    def booked_shares(self) -> dict[str, float]:
+        """Return the booked part of each resource over all cards."""
+        sums = [0] * (2 * len(self._resources))
         for record in self._records.values():
-            cards = msgspec.json.decode(record)[2]
-            yield [sum(amounts) for amounts in zip(*(card[FIELDS:] for card in cards), strict=True)]
+            amounts = zip(sums, *(card[FIELDS:] for card in msgspec.json.decode(record)[2]), strict=True)
+            sums = list(map(sum, amounts))
+        of_resources = zip(map(column_of, self._resources), sums[::2], sums[1::2], strict=True)
+        return {name: booked / capacity for name, booked, capacity in of_resources if capacity}
 
     def changed_states(self, cluster: Cluster) -> list[str]:
         """Return the nodes whose readiness has changed, which does not concern placement."""
@@ -170,7 +168,7 @@ class Board:
         head = self._head(self.version) | {
             "healths": HEALTHS,
             "states": STATES,
-            "resources": self.resources,
+            "resources": list(map(column_of, self._resources)),
             "models": list(self._models),
         }
         return _with_nodes(head, records)

@@ -146,19 +146,13 @@ class View:
                 await _in_turns(self._board.update(cluster, list(dict.fromkeys(names))))
                 if time.monotonic() >= self._sampled_at + SAMPLE_INTERVAL:
                     self._sampled_at = time.monotonic()
-                    await self._sample(cluster)
+                    waiting = len(cluster.decider.pods.waiting)
+                    self._samples.append({"waiting": waiting, "booked": self._board.booked_shares()})
                 if use.done():
                     use.result()
                 await asyncio.sleep(INTERVAL)
         finally:
             use.cancel()
-
-    async def _sample(self, cluster: Cluster) -> None:
-        """Keep how many pods wait, and the booked share of each resource over all cards."""
-        totals = [sum(amounts) for amounts in zip(*await _in_turns(self._board.amounts()), strict=True)]
-        of_resources = zip(self._board.resources, totals[::2], totals[1::2], strict=False)  # no totals without nodes
-        shares = {name: booked / capacity for name, booked, capacity in of_resources if capacity}
-        self._samples.append({"waiting": len(cluster.decider.pods.waiting), "booked": shares})
 
     async def _read_use(self, cluster: Cluster) -> NoReturn:
         measured: set[str] = set()

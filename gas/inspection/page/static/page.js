@@ -1026,10 +1026,10 @@ async function showHits() {
 }
 
 let searching = null;
-function searchFor(text, wait) {
+function searchFor(text) {
   choose({ search: text.trim() });
   clearTimeout(searching);
-  searching = setTimeout(() => { view?.searched?.(); showHits(); }, wait);
+  searching = setTimeout(() => { view?.searched?.(); showHits(); }, 150);
 }
 
 addEventListener("hashchange", () => {
@@ -1038,10 +1038,9 @@ addEventListener("hashchange", () => {
   main.focus({ preventScroll: true });
   announce(view?.title ?? "");
 });
-search.addEventListener("input", () => searchFor(search.value, 150));
+search.addEventListener("input", () => searchFor(search.value));
 search.addEventListener("keydown", (event) => {
-  if (event.key === "Enter") searchFor(search.value, 0);
-  if (event.key === "Escape") { search.value = ""; searchFor("", 0); main.focus(); }
+  if (event.key === "Escape") { search.value = ""; searchFor(""); main.focus(); }
 });
 addEventListener("keydown", (event) => {
   if (event.key === "/" && !event.ctrlKey && !event.metaKey && !["INPUT", "SELECT", "TEXTAREA"].includes(document.activeElement?.tagName)) {
