@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from benchmarks.stage import kubeconfig_text
 from gas.inspection.page.view import USE_INTERVAL
+from sandbox.programs import write_kubeconfig
 from tests.e2e.browser import Browser, browser, chromium
 
 PICTURES = Path(__file__).parents[1] / "docs" / "page"
@@ -66,8 +66,7 @@ async def page(nodes: int, pods: int) -> AsyncIterator[str]:
         port = free.getsockname()[1]
         free.close()
         arguments = [f"--port={port}", f"--nodes={nodes}", f"--pods={pods}", "--use"]
-        kubeconfig = Path(directory) / "kubeconfig"
-        kubeconfig.write_text(kubeconfig_text(f"http://127.0.0.1:{port}"))
+        kubeconfig = write_kubeconfig(Path(directory) / "kubeconfig", f"http://127.0.0.1:{port}")
         feed = await asyncio.create_subprocess_exec(sys.executable, "-m", "benchmarks.feed", *arguments)
         command = (sys.executable, "-m", "gas", "page", f"--kubeconfig={kubeconfig}")
         try:
