@@ -170,7 +170,7 @@ def stated_share(value: Object) -> dict[str, int] | None:
 
 def company_of(value: Object) -> tuple[str, str, str]:
     """Return the labels of affinity, anti-affinity and exclusion of a pod. Whole cards have a label of their own."""
-    if any(VENDOR in _limits(each) for each in value["spec"]["containers"]):
+    if _asks_anywhere(value, VENDOR):
         return "", "", VENDOR
     annotations = annotations_of(value)
     affinity, anti_affinity, exclusion = (annotations.get(name, "") for name in COMPANY)
@@ -214,6 +214,11 @@ def _limits(container: Object) -> dict[str, int]:
     return {name: int(quantity(text)) for name, text in limits.items()}
 
 
+def _asks_anywhere(value: Object, name: str) -> bool:
+    """Return whether an app container requests a resource, by its full name."""
+    return any(name in _limits(each) for each in value["spec"]["containers"])
+
+
 def asks_for_cards(value: Object) -> bool:
     return share_of(value) is not None or requests_cards(value)
 
@@ -247,17 +252,17 @@ def in_own_words(value: Object) -> Use | None:
         return {f"card{each}": {"gpu-mem": int(units or 0)} for each in (number, again)}
     if ALLOCATED not in annotations:
         return None
-    use = {
+    found = {
         f"card{each['minor']}": {
             "millicores": 10 * int(each["resources"][KOORDINATOR + "gpu-core"]),
             "memory.max": int(each["resources"][KOORDINATOR + "gpu-memory"]),
         }
         for each in json.loads(annotations[ALLOCATED])["gpu"]
     }
-    if not any(VENDOR in _limits(each) for each in value["spec"]["containers"]):
-        return use
+    if not _asks_anywhere(value, VENDOR):
+        return found
     # A pod with whole cards says that it has all of their memory, of which it asked for nothing.
-    return {card: {"millicores": of["millicores"]} for card, of in use.items() if of["memory.max"] == MEMORY}
+    return {card: {"millicores": of["millicores"]} for card, of in found.items() if of["memory.max"] == MEMORY}
 
 
 def use_of(value: Object, annotations: Mapping[str, str]) -> Use | None:
@@ -324,7 +329,10 @@ def fits(value: Object, capacity: Use, used: Mapping[str, Mapping[str, int]]) ->
     }
     if (part := share_of(value)) is not None:
         return any(all(amounts.get(name, 0) >= part[name] for name in part) for amounts in free.values())
-    return _fits([demand(each) for each in value["spec"]["containers"]], free)
+    demands = [demand(each) for each in value["spec"]["containers"]]
+    if _asks_anywhere(value, KOORDINATOR + "gpu.shared"):  # the containers divide the pod's cards, in equal shares
+        demands = [(sum(count for count, _ in demands), demands[0][1])]
+    return _fits(demands, free)
 
 
 def _fits(left: list[tuple[int, dict[str, int]]], free: Use) -> bool:
