@@ -1,15 +1,16 @@
 """Read what a container with a share of a card gets in addition to its devices, and fill in the share.
 
 A fence is a JSON file, an administrator's or one of the presets of this package. A text that names the card, by
-``{index}`` or ``{uuid}``, is filled in for each card of the container; in any other, ``{memory}``, ``{memory_limit}``
-and ``{compute_percent}`` are the smallest of its cards. A variable is left out if the pod requests no such amount.
+``{index}``, ``{uuid}`` or ``{port}``, is filled in for each card of the container; in any other, amounts are the
+smallest of its cards. A variable is left out if the pod requests no such amount.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -22,8 +23,9 @@ from gas.values.quoted import quoted
 
 PRESETS = tuple(sorted(file.stem for file in Path(__file__).parent.glob("*.json")))
 
-OF_A_CARD = frozenset({"index", "uuid"})
-AMOUNTS = frozenset({"memory", "memory_limit", "compute_percent"})
+OF_A_CARD = frozenset({"index", "uuid", "port"})
+IN_NAMES = OF_A_CARD - {"port"}
+IN_VALUES = OF_A_CARD | {"memory", "memory_limit", "compute_percent", "pod"}
 
 LARGEST = 64 * 1024
 """Bytes of the largest file."""
@@ -54,10 +56,14 @@ class FenceMount(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 class Fence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """A fence as it is written.
 
-    driver  of the cards that it is for; empty for all
+    driver      of the cards that it is for; empty for all
+    first_port  what ``{port}`` is for the node's first card by PCI address; the next one has the next port
+    shares_in   directory of the node for `gas.plugin.fences.share_files`; empty for none
     """
 
     driver: str = ""
+    first_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
+    shares_in: str = ""
     variables: dict[str, str] = {}
     mounts: tuple[FenceMount, ...] = ()
     cdi_devices: tuple[str, ...] = ()
@@ -91,27 +97,34 @@ def _faults(fence: Fence) -> Iterator[str]:
         yield f"expected at most {_MOST} variables, mounts and cdiDevices each, found more"
     for name, value in fence.variables.items():
         where = f"variable {quoted(name)}"
-        yield from _placeholder_faults(where, name, OF_A_CARD)
-        yield from _placeholder_faults(where, value, OF_A_CARD | AMOUNTS)
+        yield from _placeholder_faults(where, name, IN_NAMES)
+        yield from _placeholder_faults(where, value, IN_VALUES)
+        if "{port}" in value and fence.first_port is None:
+            yield f"{where}: {{port}} needs firstPort"
         if _NAME.fullmatch(_PLACEHOLDER.sub("0", name)) is None:
             yield f"{where}: expected letters, digits and '_', and no digit first"
         if name in _CHOOSE_CARDS:
             yield f"{where}: the plugin itself chooses the container's cards; remove it"
     for mount in fence.mounts:
         for path in (mount.host_path, mount.container_path):
-            where = f"mount {quoted(path)}"
-            yield from _placeholder_faults(where, path, OF_A_CARD)
-            parts = path.split("/")
-            if parts[0] or len(parts) < 2 or not all(part not in ("", ".", "..") for part in parts[1:]):
-                yield f"{where}: expected an absolute path other than / without '.', '..' and '//'"
+            yield from _path_faults(f"mount {quoted(path)}", path, IN_NAMES)
+    if fence.shares_in:
+        yield from _path_faults("sharesIn", fence.shares_in, ())
     inside = [mount.container_path for mount in fence.mounts]
     if len(set(inside)) < len(inside):
         yield "mounts: expected a different containerPath for each"
     for name in fence.cdi_devices:
         where = f"cdiDevices: {quoted(name)}"
-        yield from _placeholder_faults(where, name, OF_A_CARD)
+        yield from _placeholder_faults(where, name, IN_NAMES)
         if _CDI_NAME.fullmatch(_PLACEHOLDER.sub("0", name)) is None:
             yield f"{where}: expected a full name such as vendor.com/class=name"
+
+
+def _path_faults(where: str, path: str, allowed: Collection[str]) -> Iterator[str]:
+    yield from _placeholder_faults(where, path, allowed)
+    parts = path.split("/")
+    if parts[0] or len(parts) < 2 or not all(part not in ("", ".", "..") for part in parts[1:]):
+        yield f"{where}: expected an absolute path other than / without '.', '..' and '//'"
 
 
 def _placeholder_faults(where: str, text: str, allowed: Collection[str]) -> Iterator[str]:
@@ -124,28 +137,28 @@ def _placeholder_faults(where: str, text: str, allowed: Collection[str]) -> Iter
         yield f"{where}: expected '{{' and '}}' only in {names}"
 
 
-def with_fence(fence: Fence, pod: CardPod, container: int, gpus: Sequence[CardFacts]) -> Allocation:
+def with_fence(
+    fence: Fence, of_node: Callable[[], Iterable[CardFacts]], pod: CardPod, container: int, gpus: Sequence[CardFacts]
+) -> Allocation:
     """Return what a container gets; nothing if it shares no card that the fence is for.
 
-    ``{index}`` is the position of a card among those of the container, in the order of PCI addresses.
+    ``{index}`` is the position of a card among those of the container, in the order of PCI addresses. ``of_node``
+    returns all cards of the node.
     """
-    own = sorted((gpu for gpu in gpus if fence.driver in ("", gpu.driver)), key=lambda gpu: gpu.pci_address)
-    shares = pod.share(container, own)
+    places = {gpu.card: place for place, gpu in enumerate(_meant(fence, of_node()), fence.first_port or 0)}
     cards: list[dict[str, str]] = []
     smallest: dict[str, int] = {}
-    for index, gpu in enumerate(own):
-        memory, compute = shares.get(gpu.card, {}).get(MEMORY_MAX, 0), shares.get(gpu.card, {}).get(MILLICORES, 0)
-        if compute >= gpu.millicores or memory >= (gpu.memory or memory + 1):
-            continue  # it has the whole card
+    for index, gpu, memory, compute in shares_of(fence, pod, container, gpus):
         amounts = {"memory": memory, "memory_limit": max(memory // _MIB, 1) if memory else 0}
         amounts["compute_percent"] = max(compute * 100 // gpu.millicores, 1) if compute else 0
         known = {name: amount for name, amount in amounts.items() if amount}
-        cards.append({"index": str(index), "uuid": gpu.uuid, **_texts(known)})
+        port = str(places.get(gpu.card, fence.first_port))
+        cards.append({"index": str(index), "uuid": gpu.uuid, "port": port, "pod": pod.key, **_texts(known)})
         smallest |= {name: min(amount, smallest.get(name, amount)) for name, amount in known.items()}
     if not cards:
         return Allocation()
     return Allocation(
-        env=_variables(fence, cards, _texts(smallest)),
+        env=_variables(fence, cards, {"pod": pod.key, **_texts(smallest)}),
         mounts=tuple(
             Mount(host_path, container_path, mount.read_only)
             for mount in fence.mounts
@@ -153,6 +166,30 @@ def with_fence(fence: Fence, pod: CardPod, container: int, gpus: Sequence[CardFa
         ),
         cdi=tuple(name for each in fence.cdi_devices for (name,) in _filled((each,), cards)),
     )
+
+
+class Share(NamedTuple):
+    """The part of a card that a container may use, 0 if it requests none; ``place`` is its position among the cards."""
+
+    place: int
+    gpu: CardFacts
+    memory: int
+    millicores: int
+
+
+def shares_of(fence: Fence, pod: CardPod, container: int, gpus: Sequence[CardFacts]) -> Iterator[Share]:
+    """Yield the cards that a fence is for and of which a container has a share; it needs no fence on a whole card."""
+    own = _meant(fence, gpus)
+    shares = pod.share(container, own)
+    for index, gpu in enumerate(own):
+        has = shares.get(gpu.card, {})
+        share = Share(index, gpu, has.get(MEMORY_MAX, 0), has.get(MILLICORES, 0))
+        if share.millicores < gpu.millicores and share.memory < (gpu.memory or share.memory + 1):
+            yield share
+
+
+def _meant(fence: Fence, gpus: Iterable[CardFacts]) -> list[CardFacts]:
+    return sorted((gpu for gpu in gpus if fence.driver in ("", gpu.driver)), key=lambda gpu: gpu.pci_address)
 
 
 def _texts(amounts: Mapping[str, int]) -> dict[str, str]:

@@ -25,8 +25,8 @@ class FenceFlags(PartFlags):
         preset_or_file,
         None,
         "PRESET|FILE",
-        "What containers with a share of a card get as well, so that they keep to it: mps, hami-core, or what a JSON "
-        "file describes.",
+        "What containers with a share of a card get as well, so that they keep to it: mps, hami-core, "
+        "gemini, or what a JSON file describes.",
         group="Use of the cards",
         unset="nothing",
     )
@@ -34,8 +34,14 @@ class FenceFlags(PartFlags):
 
 def _build(core: Core, flags: FenceFlags) -> Hooks:
     from gas.plugin.fences.fence import read_fence, with_fence
+    from gas.plugin.fences.share_files import ShareFiles
 
-    return Hooks(additions=(partial(with_fence, read_fence(flags.fence or "")),))
+    fence = read_fence(flags.fence or "")
+    add = partial(with_fence, fence, core.gpus)
+    if not fence.shares_in:
+        return Hooks(additions=(add,))
+    files = ShareFiles(fence, core.pods)
+    return Hooks(additions=(files.add, add), on_pods=files.pods_changed)
 
 
 FENCES = Part(

@@ -46,7 +46,7 @@ async def test_the_plugin_does_not_start_with_a_file_that_it_cannot_read() -> No
 
 @pytest.mark.parametrize("value", ["", "x", "fence.json"])
 def test_a_value_that_is_neither_preset_nor_path_is_refused(value: str) -> None:
-    with pytest.raises(UsageError, match="expected hami-core, mps or the absolute path of a file"):
+    with pytest.raises(UsageError, match="expected gemini, hami-core, mps or the absolute path of a file"):
         parse_flags([f"--fence={value}"], environ={}, host_name="n")
 
 
