@@ -14,13 +14,12 @@ from typing import Any
 import click
 
 from gas.cluster.connection import ApiServer
-from gas.cluster.credentials import Overrides
+from gas.cluster.credentials import Overrides, credentials_of
 from gas.commands import Command, command, say, version_option
 from gas.daemon import flag_values as values
 from gas.daemon.command import INTERRUPTED, print_text
 from gas.doctor.all_parts import all_findings
 from gas.doctor.gather.everything import LookOptions, look_at_everything
-from gas.doctor.host_files import credentials_of
 from gas.doctor.report import as_json, as_text, exit_code
 from gas.doctor.snapshot import Snapshot
 from gas.values.errors import GasError

@@ -1,4 +1,4 @@
-"""Read files: those of the control plane, on that machine or with its directory mounted here, and kubeconfigs."""
+"""Read files of the control plane, on that machine or with its directory mounted here."""
 
 from __future__ import annotations
 
@@ -6,18 +6,9 @@ import os
 import select
 import stat
 import time
-from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from gas.cluster.credentials import (
-    AS_CONFIGURED,
-    DEFAULT_KUBECONFIG,
-    Credentials,
-    Overrides,
-    find_credentials,
-    is_in_a_cluster,
-)
-from gas.cluster.errors import NoCluster
+from gas.cluster.credentials import kind_of
 from gas.doctor import fix
 from gas.doctor.findings import Unseen
 
@@ -95,40 +86,3 @@ def _all_of(descriptor: int, deadline: float) -> bytes | None:
             break
         content += part
     return content
-
-
-def kind_of(mode: int) -> str:
-    """Name the kind of what is there instead of a file."""
-    if stat.S_ISDIR(mode):
-        return "a directory"
-    return "a pipe" if stat.S_ISFIFO(mode) else "a device"
-
-
-async def credentials_of(file: str, environ: Mapping[str, str], overrides: Overrides = AS_CONFIGURED) -> Credentials:
-    """Find the credentials of a kubeconfig, or of the usual places. Files are checked before they are read.
-
-    ``file`` may name several, written as in $KUBECONFIG. Raises NoCluster.
-    """
-    if not (file or overrides.context) and is_in_a_cluster(environ):
-        return await find_credentials(None, explicit=False, environ=environ, overrides=overrides)
-    paths = file or environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
-    _check_files(paths)
-    return await find_credentials(paths, explicit=True, environ=environ, overrides=overrides)
-
-
-def _check_files(paths: str) -> None:
-    """Raise NoCluster if no file exists, or one is a pipe or a device, which cannot be read twice or never ends."""
-    is_there = False
-    for path in filter(None, paths.split(os.pathsep)):
-        try:
-            found = Path(path).expanduser().stat()
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except (OSError, RuntimeError) as error:  # RuntimeError: that user's home directory is unknown
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            raise NoCluster(f"kubeconfig {path}: cannot be read: {why}") from error
-        if not stat.S_ISREG(found.st_mode):
-            raise NoCluster(f"kubeconfig {path}: expected a file, found {kind_of(found.st_mode)}")
-        is_there = True
-    if not is_there:
-        raise NoCluster(f"kubeconfig {paths}: the file does not exist; name one with --kubeconfig or $KUBECONFIG")

@@ -14,12 +14,11 @@ from typing import TypeVar
 import msgspec
 
 from gas.cluster import paths
-from gas.cluster.credentials import DEFAULT_KUBECONFIG, Credentials, Overrides
+from gas.cluster.credentials import DEFAULT_KUBECONFIG, Credentials, Overrides, credentials_of
 from gas.cluster.errors import Forbidden, NoCluster
 from gas.cluster.kubeconfig import Kubeconfig, read_kubeconfig
 from gas.cluster.listing import Lister
 from gas.cluster.reader import Reader, Reads
-from gas.doctor.host_files import credentials_of
 from gas.doctor.programs import EXTENDER, PLUGIN, Program, containers_with, flag_value, is_on
 from gas.extender.decisions import Decision
 from gas.extender.flags import Flags as ExtenderFlags

@@ -131,10 +131,6 @@ class ExplanationApi:
         if scope["method"] != "GET":
             raise Refused(405, "MethodNotAllowed", f"expected GET, found {scope['method']}")
         match scope["path"].strip("/").split("/"):
-            case ["apis", "explain.gas"]:
-                version = {"groupVersion": f"{GROUP}/{VERSION}", "version": VERSION}
-                versions = {"versions": [version], "preferredVersion": version}
-                return {"kind": "APIGroup", "apiVersion": "v1", "name": GROUP, **versions}
             case ["apis", "explain.gas", "v1alpha1"]:
                 pods = {"name": "pods", "singularName": "pod", "namespaced": True, "kind": KIND, "verbs": ["get"]}
                 found = {"groupVersion": f"{GROUP}/{VERSION}", "resources": [pods]}
