@@ -9,8 +9,8 @@ from gas.cluster.connection import ApiServer
 from gas.cluster.credentials import Credentials
 from gas.doctor.findings import Finding
 from gas.doctor.host_files import HostFiles
-from gas.doctor.programs import Program
 from gas.doctor.snapshot import Snapshot
+from gas.programs import Program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

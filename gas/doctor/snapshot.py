@@ -11,8 +11,9 @@ from configurator.scheduler_configuration import ExtenderEntry, SchedulerConfigu
 from configurator.scheduler_container import Mounts
 from gas.daemon.flags import UsageError
 from gas.doctor.findings import Unseen
-from gas.doctor.programs import EXTENDER, Program, containers_with, vocabulary_flags
+from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.objects.stored import DetailedContainer, DetailedNode, DetailedPod
+from gas.programs import EXTENDER, Program, containers_with, vocabulary_flags
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.known import DEFAULT
 from gas.vocabularies.selection import select
@@ -143,8 +144,8 @@ class Snapshot:
     now: float
     api_url: str
     version: str
-    nodes: tuple[DetailedNode, ...] | Unseen
-    pods: tuple[DetailedPod, ...] | Unseen
+    nodes: tuple[InspectedNode, ...] | Unseen
+    pods: tuple[InspectedPod, ...] | Unseen
     undecodable: int = 0
     schedulers: tuple[SeenScheduler, ...] = ()
     calls: tuple[Call, ...] = ()

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from gas.daemon.flags import UsageError
-from gas.doctor.programs import EXTENDER, PLUGIN, containers_with, flag_values
 from gas.extender.command_line import parse_flags
 from gas.extender.decider import Decider, FilterDecision, Options, options_of
 from gas.extender.decisions import Decision
@@ -20,6 +19,7 @@ from gas.extender.wire import BindingArgs, FilterArgs
 from gas.inspection.objects import InspectedNode, InspectedPod, exclusion, node_rules
 from gas.ledger.ledger import Booking
 from gas.objects.handler import Handlers, Mirror, MirrorByName
+from gas.programs import EXTENDER, PLUGIN, containers_with, flag_values
 from gas.values import card_records
 from gas.values.amounts import SortedAmounts, describe
 from gas.values.card_records import CardRecord

@@ -19,13 +19,13 @@ from gas.cluster.errors import Forbidden, NoCluster
 from gas.cluster.kubeconfig import Kubeconfig, read_kubeconfig
 from gas.cluster.listing import Lister
 from gas.cluster.reader import Reader, Reads
-from gas.doctor.programs import EXTENDER, PLUGIN, Program, containers_with, flag_value, is_on
 from gas.extender.decisions import Decision
 from gas.extender.flags import Flags as ExtenderFlags
 from gas.inspection.cluster import Cluster, MeasuredUse, matters
 from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.inspection.reasons import Diagnosis, Reason, of_numbers
 from gas.objects.stored import ObjectMeta
+from gas.programs import EXTENDER, PLUGIN, Program, containers_with, flag_value, is_on
 from gas.values.cards import Card, MalformedCard
 from gas.values.errors import GasError
 from gas.values.quoted import quoted

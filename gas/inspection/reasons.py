@@ -1,7 +1,7 @@
 """Why a pod waits: the reasons of the nodes, the one that is nearest to fitting first.
 
 Nodes that offer what the pod asks for and that no rule of Kubernetes excludes come first: it waits for room on one of
-them. Lists, `kubectl gas why`, `kubectl gas fit` and the page say this in the same words.
+them. Lists, `kubectl gas why`, `kubectl gas fit`, the doctor and the page say this in the same words.
 """
 
 from __future__ import annotations

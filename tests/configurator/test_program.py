@@ -490,7 +490,10 @@ def test_a_kubeconfig_that_cannot_be_used_is_found_before_anything_is_changed(fi
     before = files.manifest.read_bytes()
     broken = files.root / "broken"
     broken.write_text("{}")
-    for kubeconfig, why in ((files.root / "none", "the file does not exist"), (broken, "expected a kubeconfig")):
+    for kubeconfig, why in (
+        (files.root / "none", "the file does not exist"),
+        (broken, "cannot be used: no current context"),
+    ):
         with pytest.raises(ConfiguratorError, match=rf"nothing was changed.*{kubeconfig}: {why}.*with --kubeconfig"):
             files.run("--apply-secret", f"--kubeconfig={kubeconfig}")
     assert files.manifest.read_bytes() == before

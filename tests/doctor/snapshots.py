@@ -15,7 +15,7 @@ from gas.doctor.checks.clocks import Clock
 from gas.doctor.findings import Finding, Level, Unseen
 from gas.doctor.objects import Lease
 from gas.doctor.snapshot import Call, Reply, SeenScheduler, Snapshot
-from gas.objects.stored import DetailedNode, DetailedPod
+from gas.inspection.objects import InspectedNode, InspectedPod
 from tests.builders import container, described_node, pod_json
 
 NOW = 1_800_000_000.0
@@ -47,12 +47,12 @@ def seen_node_json(
     return node
 
 
-def seen_node(name: str = "gpu-1", **fields: Any) -> DetailedNode:
+def seen_node(name: str = "gpu-1", **fields: Any) -> InspectedNode:
     """Build the same node, decoded."""
-    return msgspec.convert(seen_node_json(name, **fields), DetailedNode)
+    return msgspec.convert(seen_node_json(name, **fields), InspectedNode)
 
 
-def shared_node(**resources: str) -> DetailedNode:
+def shared_node(**resources: str) -> InspectedNode:
     """Build a node whose two cards are offered in Aliyun's words, too."""
     usual = {"i915": "20", "millicores": "2000", "memory.max": "2097152000"}
     return seen_node(resources=usual | {"aliyun.com/gpu-mem": "2000", "aliyun.com/gpu-count": "2"} | resources)
@@ -68,7 +68,7 @@ def seen_pod(
     message: str = "",
     spec: Mapping[str, Any] | None = None,
     **fields: Any,
-) -> DetailedPod:
+) -> InspectedPod:
     """Build a pod as `tests.builders.pod_json` does. ``message`` is the scheduler's about it."""
     built = pod_json(*containers, **fields)
     built["spec"] |= dict(spec or {})
@@ -76,10 +76,10 @@ def seen_pod(
     if message:
         conditions.append({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message})
     built["status"]["conditions"] = conditions
-    return msgspec.convert(built, DetailedPod)
+    return msgspec.convert(built, InspectedPod)
 
 
-def program_pod(name: str, image: str, *command: str, node: str = "gpu-1", ready: bool = True) -> DetailedPod:
+def program_pod(name: str, image: str, *command: str, node: str = "gpu-1", ready: bool = True) -> InspectedPod:
     """Build a pod that runs a program."""
     running = (
         {"name": "main", "image": image, "command": list(command)} if command else {"name": "main", "image": image}
@@ -90,26 +90,26 @@ def program_pod(name: str, image: str, *command: str, node: str = "gpu-1", ready
     )  # fmt: skip
 
 
-def plugin_pod(*flags: str, node: str = "gpu-1", name: str = "gas-plugin-abcde", ready: bool = True) -> DetailedPod:
+def plugin_pod(*flags: str, node: str = "gpu-1", name: str = "gas-plugin-abcde", ready: bool = True) -> InspectedPod:
     return program_pod(name, "localhost/gas:1", "gas-plugin", *flags, node=node, ready=ready)
 
 
-def extender_pod(*flags: str) -> DetailedPod:
+def extender_pod(*flags: str) -> InspectedPod:
     return program_pod("gas-extender-1", "localhost/gas:1", "gas-extender", *flags, node="control-1")
 
 
-def own_plugin(*flags: str, spec: dict[str, Any] | None = None, **container: Any) -> DetailedPod:
+def own_plugin(*flags: str, spec: dict[str, Any] | None = None, **container: Any) -> InspectedPod:
     """Build a pod that runs gas-plugin. ``container`` are further fields of its container."""
     running = {"name": "plugin", "image": "localhost/gas:1", "command": ["gas-plugin", *flags], **container}
     return seen_pod(running, name="gas-plugin-abcde", node="gpu-1", phase="Running", spec=spec)
 
 
-def intel_pod(tag: str, *arguments: str, node: str = "gpu-1") -> DetailedPod:
+def intel_pod(tag: str, *arguments: str, node: str = "gpu-1") -> InspectedPod:
     built = {"name": "p", "image": f"docker.io/intel/intel-gpu-plugin:{tag}", "args": list(arguments)}
     return seen_pod(built, name="intel-gpu-plugin-abcde", node=node, phase="Running")
 
 
-def gpu_pod(name: str = "a", *, cards: str = "", node: str | None = "gpu-1", **fields: Any) -> DetailedPod:
+def gpu_pod(name: str = "a", *, cards: str = "", node: str | None = "gpu-1", **fields: Any) -> InspectedPod:
     """Build a pod that asks for a card, bound by default. ``cards`` is the value of its annotation."""
     annotations = {"gas-ts": "1", "gas-container-cards": cards} if cards else {}
     asked = container("main", i915=fields.pop("i915", 1), millicores=fields.pop("millicores", 100))

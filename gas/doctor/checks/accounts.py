@@ -18,13 +18,13 @@ from gas.doctor.checks.extender import INSTALL
 from gas.doctor.checks.plugins import INSTALL_PLUGIN
 from gas.doctor.findings import Finding, Unseen, about, ok, probe, problem, unknown, warning
 from gas.doctor.objects import AccessReview, AnyObject
-from gas.doctor.programs import EXTENDER, PLUGIN, Program, flag_value, flag_values, is_on
 from gas.doctor.snapshot import Snapshot
 from gas.extender.command_line import COMMAND_LINE, parse_flags
 from gas.extender.flags import Flags
 from gas.extender.parts import permissions_of
 from gas.objects.stored import DetailedContainer
 from gas.plugin.flags import WriteNode
+from gas.programs import EXTENDER, PLUGIN, Program, flag_value, flag_values, is_on
 
 ACCOUNTS = "accounts"
 

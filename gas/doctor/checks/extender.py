@@ -23,8 +23,8 @@ from configurator.certificates import (
 from gas.doctor import fix
 from gas.doctor.check import Check
 from gas.doctor.findings import Finding, Unseen, about, not_seen, ok, problem, unknown, warning
-from gas.doctor.programs import EXTENDER, ORIGINAL_EXTENDER
 from gas.doctor.snapshot import Call, ServiceSeen, Snapshot
+from gas.programs import EXTENDER, ORIGINAL_EXTENDER
 
 INSTALL = "kubectl apply --kustomize deploy/overlays/extender   # or your own overlay: docs/deploy.md, 3"
 ON_CONTROL_PLANE = "sudo gas doctor   # on the control-plane node, from which kube-scheduler calls it"

@@ -17,7 +17,9 @@ from gas.doctor.check import Check, Sources
 from gas.doctor.findings import Finding, Unseen, about, not_seen, ok, probe, problem, unknown
 from gas.doctor.gpus import gpu_nodes, is_labelled_by_plugin
 from gas.doctor.objects import KubeletSettings
-from gas.doctor.programs import (
+from gas.doctor.snapshot import Snapshot
+from gas.objects.stored import DetailedContainer, DetailedNode, DetailedPod
+from gas.programs import (
     EXTENDER,
     INTEL_PLUGIN,
     LAST_WITH_ANNOTATIONS,
@@ -27,8 +29,6 @@ from gas.doctor.programs import (
     is_on,
     vocabulary_flags,
 )
-from gas.doctor.snapshot import Snapshot
-from gas.objects.stored import DetailedContainer, DetailedNode, DetailedPod
 from gas.vocabularies.known import DEFAULT
 from gas.vocabularies.node_parts import allocatable_resources
 

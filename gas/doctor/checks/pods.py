@@ -14,6 +14,9 @@ from gas.doctor.findings import Finding, Unseen, about, not_seen, ok, problem, u
 from gas.doctor.gpus import DryPod, dry_pod_for
 from gas.doctor.snapshot import Reply, Snapshot
 from gas.extender.verdicts import at_once
+from gas.inspection.cluster import Cluster
+from gas.inspection.objects import InspectedPod
+from gas.inspection.reasons import Diagnoses
 from gas.objects.stored import DetailedPod
 from gas.placement.inventory import NOTHING
 from gas.placement.place import place
@@ -61,12 +64,13 @@ def check_pods(snapshot: Snapshot, *, scores_nodes: bool) -> Iterator[Finding]:
     checks = PodChecks(vocabularies, OBEYED, scores_nodes=scores_nodes)
     nodes = () if snapshot.undecodable else tuple(rebuilt.nodes.values())
     names = {name for each in snapshot.schedulers if each.entries for name in each.names}
+    diagnoses = Diagnoses(Cluster.of([] if isinstance(snapshot.nodes, Unseen) else snapshot.nodes, snapshot.pods))
     for pod in waiting[:MOST]:
         about_pod = checks.pod(pod)
         sentences = [f"no node can ever run it: {about_pod.bad_need}"] if about_pod.bad_need else []
         sentences += [*about_pod.faults, *about_pod.warnings, *at_once(checks.in_cluster(pod, nodes))]
         found = [warning(sentence, fix.pod(pod, "describe", "pod")) for sentence in sentences]
-        yield from about(f"pod {pod.key}", found if about_pod.bad_need else [*found, _waits(pod, names)])
+        yield from about(f"pod {pod.key}", found if about_pod.bad_need else [*found, _waits(pod, names, diagnoses)])
     if len(waiting) > MOST:
         yield ok(f"{len(waiting) - MOST} more wait", where="waiting pods")
 
@@ -120,7 +124,7 @@ def _wrong_company(node: str, rebuilt: RebuiltLedger) -> Iterator[Finding]:
             )
 
 
-def _waits(pod: DetailedPod, names: set[str]) -> Finding:
+def _waits(pod: InspectedPod, names: set[str], diagnoses: Diagnoses) -> Finding:
     scheduler = pod.spec.scheduler_name or "default-scheduler"
     if names and scheduler not in names:
         return problem(
@@ -133,7 +137,8 @@ def _waits(pod: DetailedPod, names: set[str]) -> Finding:
     message = (scheduled.message if scheduled is not None else None) or "no scheduler has reported on it yet"
     if any(words in message for words in NOT_ASKED):
         return problem(f"the extender could not decide about it: {message}", fix.pod(pod, "describe", "pod"))
-    return ok(f"waits: {message}")
+    diagnosis = diagnoses.of(pod)
+    return ok(f"waits: {message if diagnosis.passing else diagnosis.line}")
 
 
 def check_placing(snapshot: Snapshot) -> Iterator[Finding]:

@@ -10,9 +10,9 @@ from configurator.scheduler_configuration import CARD_RESOURCES, ExtenderEntry
 from gas.doctor import fix
 from gas.doctor.check import Check
 from gas.doctor.findings import Finding, Level, Rule, Unseen, about, broken, not_seen, ok, problem, unknown, warning
-from gas.doctor.programs import EXTENDER, SCHEDULER
 from gas.doctor.snapshot import SeenScheduler, Snapshot
 from gas.objects.stored import DetailedContainer
+from gas.programs import EXTENDER, SCHEDULER
 from gas.vocabularies.node_parts import allocatable_resources
 
 CHECK = "scheduler-configuration"

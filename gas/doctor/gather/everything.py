@@ -22,9 +22,9 @@ from gas.doctor.gather.schedulers import find_schedulers
 from gas.doctor.gpus import dry_pod_for
 from gas.doctor.host_files import HostFiles
 from gas.doctor.objects import ServerVersion
-from gas.doctor.programs import PROGRAMS, SCHEDULER
 from gas.doctor.snapshot import Snapshot
-from gas.objects.stored import DetailedNode, DetailedPod
+from gas.inspection.objects import InspectedNode, InspectedPod
+from gas.programs import PROGRAMS, SCHEDULER
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.known import KNOWN
 
@@ -63,8 +63,8 @@ async def look_at_everything(credentials: Credentials, api: ApiServer, options: 
     logging.getLogger("gas.cluster.listing").setLevel(logging.ERROR)
     response = await api.request("GET", _VERSION, timeout=options.timeout)
     nodes, pods = await asyncio.gather(
-        probe(Lister(api, paths.nodes(), DetailedNode).fetch()),
-        probe(Lister(api, paths.pods(), DetailedPod, keep=_is_checked).fetch()),
+        probe(Lister(api, paths.nodes(), InspectedNode).fetch()),
+        probe(Lister(api, paths.pods(), InspectedPod, keep=_is_checked).fetch()),
     )
     seen_nodes, unread_nodes = _split(nodes)
     seen_pods, unread_pods = _split(pods)
@@ -101,7 +101,7 @@ def _split(listed: Listing[T] | Unseen) -> tuple[tuple[T, ...] | Unseen, int]:
     return (listed, 0) if isinstance(listed, Unseen) else (tuple(listed.objects), listed.undecodable)
 
 
-def _is_checked(pod: DetailedPod) -> bool:
+def _is_checked(pod: InspectedPod) -> bool:
     return _ALL_VOCABULARIES.is_gpu_pod(pod) or any(
         program.runs_in(container) for container in pod.spec.containers or () for program in _ALL_PROGRAMS
     )

@@ -24,9 +24,9 @@ from gas.doctor import fix
 from gas.doctor.findings import Unseen, probe
 from gas.doctor.host_files import AS_ROOT, HostFiles
 from gas.doctor.objects import ConfigMap
-from gas.doctor.programs import SCHEDULER, containers_with
 from gas.doctor.snapshot import SeenScheduler
 from gas.objects.stored import DetailedContainer, DetailedPod
+from gas.programs import SCHEDULER, containers_with
 
 MANIFEST = "manifests/kube-scheduler.yaml"
 NO_CONFIGURATION = "no --config"

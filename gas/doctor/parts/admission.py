@@ -35,9 +35,9 @@ from gas.doctor.checks.schedulers import edit as edit_scheduler
 from gas.doctor.findings import Finding, Level, Rule, Unseen, about, broken, ok, probe, problem, unknown, warning
 from gas.doctor.gather.calls import ClientFiles, find_service, reach
 from gas.doctor.objects import RegisteredWebhook, WebhookConfiguration
-from gas.doctor.programs import API_SERVER, EXTENDER, flag_value
 from gas.doctor.snapshot import Contact, ServiceSeen, Snapshot
 from gas.objects.stored import DetailedContainer, DetailedPod
+from gas.programs import API_SERVER, EXTENDER, flag_value
 
 WEBHOOKS = "webhooks"
 

@@ -10,8 +10,8 @@ from gas.doctor.checks.plugins import VOCABULARIES
 from gas.doctor.checks.schedulers import edit
 from gas.doctor.findings import Finding, Unseen, problem, warning
 from gas.doctor.gpus import gpu_nodes
-from gas.doctor.programs import Program, image_name, starts
 from gas.doctor.snapshot import Snapshot
+from gas.programs import Program, image_name, starts
 from gas.vocabularies.aliyun.names import GPU_MEM
 from gas.vocabularies.aliyun.vocabulary import ALIYUN
 

@@ -13,10 +13,10 @@ from gas.doctor.checks.plugins import INSTALL_PLUGIN, NodePlugin, plugins_on
 from gas.doctor.findings import Finding, Unseen, about, not_seen, ok, probe, problem, warning
 from gas.doctor.gpus import gpu_nodes, is_labelled_by_plugin, label_writers
 from gas.doctor.objects import AnyObject
-from gas.doctor.programs import LAST_WITH_ANNOTATIONS, PLUGIN, Program, flag_value, image_name, image_version, starts
 from gas.doctor.snapshot import Snapshot
 from gas.objects.stored import DetailedNode
 from gas.placement.inventory import Inventory
+from gas.programs import LAST_WITH_ANNOTATIONS, PLUGIN, Program, flag_value, image_name, image_version, starts
 from gas.vocabularies.intel import names
 
 FEATURES = "feature_objects"

@@ -9,8 +9,8 @@ from gas.doctor.check import Check
 from gas.doctor.checks.plugins import VOCABULARIES
 from gas.doctor.findings import Finding, problem, warning
 from gas.doctor.gpus import resource_writers
-from gas.doctor.programs import Program, flag_values, image_name, starts
 from gas.doctor.snapshot import Snapshot
+from gas.programs import Program, flag_values, image_name, starts
 from gas.vocabularies.koordinator.vocabulary import KOORDINATOR
 
 WRITER = "koord"

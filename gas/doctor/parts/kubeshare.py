@@ -8,8 +8,8 @@ from gas.doctor import fix
 from gas.doctor.check import Check
 from gas.doctor.checks.plugins import VOCABULARIES
 from gas.doctor.findings import Finding, warning
-from gas.doctor.programs import Program, image_name
 from gas.doctor.snapshot import Snapshot
+from gas.programs import Program, image_name
 from gas.vocabularies.kubeshare.vocabulary import KUBESHARE
 
 EFFECTS = {

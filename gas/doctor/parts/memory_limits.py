@@ -11,9 +11,9 @@ from gas.doctor import fix
 from gas.doctor.check import Check
 from gas.doctor.checks.plugins import NodePlugin, own_plugins
 from gas.doctor.findings import Finding, about, ok, problem, warning
-from gas.doctor.programs import flag_value
 from gas.doctor.snapshot import Snapshot
 from gas.objects.stored import DetailedNode
+from gas.programs import flag_value
 from gas.vocabularies.node_parts import recorded_cards
 
 FIRST_KERNEL = (6, 14)

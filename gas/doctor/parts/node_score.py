@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gas.doctor.checks.schedulers import OptionalVerb
-from gas.doctor.programs import flag_value
 from gas.doctor.snapshot import Snapshot
+from gas.programs import flag_value
 
 VERB = OptionalVerb(
     key="prioritizeVerb",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gas.doctor.checks.schedulers import OptionalVerb
-from gas.doctor.programs import is_on
+from gas.programs import is_on
 
 VERB = OptionalVerb(
     key="preemptVerb",

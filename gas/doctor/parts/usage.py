@@ -8,8 +8,8 @@ from gas.doctor import fix
 from gas.doctor.check import Check
 from gas.doctor.checks.plugins import NodePlugin, own_plugins
 from gas.doctor.findings import Finding, about, ok, problem
-from gas.doctor.programs import is_on
 from gas.doctor.snapshot import Snapshot
+from gas.programs import is_on
 
 
 def check_usage(snapshot: Snapshot) -> Iterator[Finding]:

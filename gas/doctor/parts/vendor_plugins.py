@@ -8,9 +8,9 @@ from gas.doctor import fix
 from gas.doctor.check import Check
 from gas.doctor.checks.plugins import VOCABULARIES, entries_of
 from gas.doctor.findings import Finding, about, problem
-from gas.doctor.programs import EXTENDER, PLUGIN, Program, image_name, starts, vocabulary_flags
 from gas.doctor.snapshot import Snapshot
 from gas.objects.stored import DetailedNode
+from gas.programs import EXTENDER, PLUGIN, Program, image_name, starts, vocabulary_flags
 from gas.values.cards import Card
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
 from gas.vocabularies.vendor.vocabulary import KINDS, VENDOR

@@ -11,8 +11,8 @@ import pytest
 from gas.daemon.permissions import Permission
 from gas.doctor.checks.accounts import Account, permissions
 from gas.doctor.findings import Unseen
-from gas.doctor.programs import EXTENDER, PLUGIN, Program
 from gas.objects.stored import DetailedContainer
+from gas.programs import EXTENDER, PLUGIN, Program
 from tests.doctor.snapshots import CASE, NOT_SEEN, assert_case, case, findings, fine, worst
 
 

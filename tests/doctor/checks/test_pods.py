@@ -106,6 +106,14 @@ REFUSED = Reply(failed={"gpu-1": "no card has 1 i915 free"})
         fine("written-and-believed", pods=(gpu_pod(cards="card1"),)),
         fine("ended", pods=(gpu_pod(phase="Failed"),)),
         fine("waits-for-room", pods=(gpu_pod(node=None, message="0/1 nodes: no card has 5.0 GB free"),)),
+        fine(
+            "waits-for-room-in-the-words-of-why",
+            "waits: no card has 600 millicores free; nearest: gpu-1 card0 with 400 millicores",
+            pods=(
+                *(gpu_pod(f"on-{card}", cards=card, millicores=600) for card in ("card0", "card1")),
+                gpu_pod("waits", node=None, millicores=600, message="0/1 nodes are available: 1 no card has"),
+            ),
+        ),
         fine("no-gpu", pods=(seen_pod({"name": "no-gpu"}),)),
         fine("of-other-nodes", nodes=(seen_node(), seen_node("gpu-2")), pods=(gpu_pod(),), only_node="gpu-2"),
     ],

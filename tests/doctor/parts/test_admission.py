@@ -16,9 +16,9 @@ from gas.doctor.checks.accounts import Account
 from gas.doctor.findings import Unseen
 from gas.doctor.objects import RegisteredWebhook
 from gas.doctor.parts.admission import Webhook
-from gas.doctor.programs import EXTENDER
 from gas.doctor.snapshot import ServiceSeen
 from gas.objects.stored import DetailedPod
+from gas.programs import EXTENDER
 from tests.deploy.manifests import WEBHOOKS
 from tests.doctor import snapshots
 from tests.doctor.snapshots import (

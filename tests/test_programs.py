@@ -11,7 +11,8 @@ from gas.doctor.all_parts import CHECKS
 from gas.doctor.findings import Unseen
 from gas.doctor.host_files import LARGEST_FILE, HostFiles
 from gas.doctor.parts.feature_discovery import NFD
-from gas.doctor.programs import (
+from gas.objects.stored import DetailedContainer as Container
+from gas.programs import (
     EXTENDER,
     INTEL_PLUGIN,
     ORIGINAL_EXTENDER,
@@ -24,7 +25,6 @@ from gas.doctor.programs import (
     is_on,
     vocabulary_flags,
 )
-from gas.objects.stored import DetailedContainer as Container
 
 
 @pytest.mark.parametrize(
