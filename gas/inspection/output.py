@@ -189,12 +189,12 @@ def _keys(rows: Sequence[Row], column: Column) -> list[_Key]:
 def _narrowed(columns: Sequence[Column], heads: Sequence[str], widths: list[int], most: int) -> list[int]:
     """Return the positions of the columns that fit, and shorten the last text among them.
 
-    Wide columns are left out first, from the right, but the last column stays longer than the others: it explains the
-    row. The first column always stays.
+    Wide columns are left out first, then numbers, each from the right; the last column stays longer, since it explains
+    the row, and the first one always.
     """
     shown = list(range(len(columns)))
     last = shown[-1]
-    spare = sorted(shown[1:], key=lambda at: (columns[at].wide and at != last, at))
+    spare = sorted(shown[1:], key=lambda at: (2 if columns[at].wide and at != last else int(columns[at].number), at))
     while True:
         texts = [at for at in shown if not (columns[at].number or columns[at].gauge)]
         cut = texts[-1] if texts else shown[-1]

@@ -15,7 +15,9 @@ from rich.cells import cell_len
 
 from gas.inspection.output import Look, as_data, table_lines, written
 from gas.inspection.report import Booked, Column, Report, Row
+from gas.inspection.rows import pod_report
 from gas.values.quoted import escaped
+from tests.inspection.example_cluster import example_cluster
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 DATA = st.recursive(
@@ -128,3 +130,11 @@ def test_colours_say_how_full_a_card_is_and_are_left_out_on_request() -> None:
 def test_columns_without_any_value_are_left_out() -> None:
     head, _ = table_lines(Report(COLUMNS, [{"name": "n", "pods": None, "list": ()}]), wide=True)
     assert head == "NAME"
+
+
+def test_the_reason_of_a_waiting_pod_outlasts_its_amounts_on_a_narrow_terminal() -> None:
+    lines = table_lines(pod_report(example_cluster()), wide=True, look=Look(width=80))
+    assert lines[:2] == [
+        "NAMESPACE  NAME      STATE    NODE    CARDS  MEMORY.MAX  NOTE",
+        "default    big       Waiting  -       -               -  no card has 14.0 GB of…",
+    ]
