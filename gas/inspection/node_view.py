@@ -38,7 +38,9 @@ def node_data(cluster: Cluster, name: str) -> dict[str, object]:
         "kernel": node.kernel_version,
         "problems": list(facts.problems) if facts is not None else [],
         "numaGroups": [list(map(str, group)) for group in inventory.numa_groups or ()],
-        "links": [f"{one.card} gt{one.index} - {other.card} gt{other.index}" for one, other in inventory.links],
+        "links": [
+            f"{one.card} gt{one.index} - {other.card} gt{other.index}" for one, other in dict.fromkeys(inventory.links)
+        ],
         "boards": [list(map(str, board)) for board in inventory.boards],
         "cards": cards,
     }

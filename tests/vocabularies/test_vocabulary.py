@@ -497,14 +497,14 @@ class TestRecordedCloseness:
 
     def test_links_boards_and_numa_nodes_come_from_the_records(self) -> None:
         inventory = self.recorded(
-            nvidia_gpu(0, numa_node=0, board=0, links=(Card(2),)),
+            nvidia_gpu(0, numa_node=0, board=0, links=(Card(2), Card(2))),
             nvidia_gpu(1, numa_node=1, board=0),
             nvidia_gpu(2, numa_node=0),
             nvidia_gpu(3),
         )
-        assert inventory.closeness(Card(0)) == {Card(1): 2, Card(2): 3}
+        assert inventory.closeness(Card(0)) == {Card(1): 2, Card(2): 4}
         assert inventory.closeness(Card(1)) == {Card(0): 2}
-        assert inventory.closeness(Card(2)) == {Card(0): 3}
+        assert inventory.closeness(Card(2)) == {Card(0): 4}
         assert inventory.closeness(Card(3)) == {}
         assert inventory.numa_groups == ((Card(0), Card(2)), (Card(1),))
 

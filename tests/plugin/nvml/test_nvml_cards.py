@@ -428,3 +428,8 @@ def test_flags(argv: list[str], warnings: tuple[str, ...]) -> None:
     assert flags.warnings == warnings
     assert NVML.runs_with(flags) is ("nvml" in "".join(argv))
     assert flags.of(NvmlFlags).nvidia_access is (Access.CDI if "--nvidia-access=cdi" in argv else Access.VARIABLE)
+
+
+def test_a_card_is_named_once_for_each_link_that_joins_it() -> None:
+    joined = [nvml_card(0, peers=((0, 0x11, 0),) * 2), nvml_card(1, peers=((0, 0x10, 0),) * 2)]
+    assert [gpu.links for gpu in cards_of(FakeNvml(joined)).read().gpus] == [(1, 1), (0, 0)]
