@@ -109,12 +109,11 @@ class TimeBudget:
             return 0
         return self._step_limit if spent < PLENTY else max(self._step_limit // FEWER_STEPS, 1)
 
-    def turn_is_over(self) -> bool:
-        """Return whether other work should run now. Call `begin_turn` when this request goes on."""
-        return self._clock() - self._turn >= TURN
-
-    def begin_turn(self) -> None:
-        self._turn = self._clock()
+    def pause(self) -> Turns[None]:
+        """Let other work run if the turn of this request is over."""
+        if self._clock() - self._turn >= TURN:
+            yield
+            self._turn = self._clock()
 
 
 class NodeStates:
@@ -253,9 +252,7 @@ class Verdicts:
             else:
                 verdict = self._judge(known, need, name, budget.steps(), nominated_here)
                 judged = True
-                if budget.turn_is_over():
-                    yield
-                    budget.begin_turn()
+                yield from budget.pause()
             verdicts[at] = verdict
         if judged:
             self._forget_the_oldest()
@@ -273,9 +270,7 @@ class Verdicts:
                 judged = True
             if (verdict := known.get(self.states.of(name))) is not None:
                 by_name.verdicts[name] = verdict
-            if budget.turn_is_over():
-                yield
-                budget.begin_turn()
+            yield from budget.pause()
         return judged
 
     def hopeless(
@@ -298,9 +293,7 @@ class Verdicts:
                     verdict = as_verdict(place(need, node.inventory, UNUSED, step_limit=steps))
                     if state != UNKNOWN and not isinstance(verdict.refusal, SearchLimitHit):
                         known[state] = verdict
-                    if budget.turn_is_over():
-                        yield
-                        budget.begin_turn()
+                    yield from budget.pause()
                 refusal = verdict.refusal if verdict is not None else None
                 never = alike[id(node)] = refusal is not None and not isinstance(refusal, SearchLimitHit)
             if never:
@@ -323,12 +316,11 @@ class Verdicts:
             booked = self._ledger.sums(name, of_others).state() if of_others else self._ledger.state(name)
             state = (id(facts), booked)  # all facts live as long as this question
             if (verdict := alike.get(state)) is None:
-                verdict = self._judge_as_sent(need, name, facts, budget.steps(), of_others)
+                steps = budget.steps()
+                verdict = as_verdict(self._place(need, name, facts, steps, of_others) if steps else NoTimeLeft())
                 if not isinstance(verdict.refusal, SearchLimitHit | NoTimeLeft):
                     alike[state] = verdict
-                if budget.turn_is_over():
-                    yield
-                    budget.begin_turn()
+                yield from budget.pause()
             verdicts.append(verdict)
         return verdicts
 
@@ -375,13 +367,6 @@ class Verdicts:
         if steps == self._step_limit or not isinstance(verdict.refusal, SearchLimitHit):
             known[self.states.of(node, nominated)] = verdict
         return verdict
-
-    def _judge_as_sent(
-        self, need: PodNeed, node: str, facts: NodeFacts, steps: int, nominated: Sequence[Footprint]
-    ) -> Verdict:
-        if steps == 0:
-            return as_verdict(NoTimeLeft())
-        return as_verdict(self._place(need, node, facts, steps, nominated))
 
     def _place(
         self, need: PodNeed, node: str, facts: NodeFacts, step_limit: int, nominated: Sequence[Footprint]

@@ -160,9 +160,7 @@ class Scores(Observer):
             if steps == self._step_limit and name not in nominated:
                 known[number] = found
             costs[at] = found
-            if budget.turn_is_over():
-                yield
-                budget.begin_turn()
+            yield from budget.pause()
         self._forget_the_oldest()
         return costs
 
@@ -187,9 +185,7 @@ class Scores(Observer):
             pool = self._pool(name)
             pressure = self._pressures.get(pool, 0.0) if pool is not None else 0.0
             costs.append(None if change is None else self._policy_cost(asked, change, free, requests, pressure))
-            if budget.turn_is_over():
-                yield
-                budget.begin_turn()
+            yield from budget.pause()
         return costs
 
     def chosen_need(self, uid: str, need: PodNeed, inventory: Inventory | None) -> PodNeed:
