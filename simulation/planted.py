@@ -212,8 +212,8 @@ _FAULTS = (
     PlantedFault(
         "Koordinator's annotation names the next card",
         "format_allocated",
-        "_Device(int(X), Y)",
-        "_Device(int(X) + 1, Y)",
+        "names.minor_of(X)",
+        "names.minor_of(X) + 1",
         30,
     ),
     PlantedFault(
