@@ -332,6 +332,23 @@ async def test_axe_finds_nothing_in_any_view(page: Shown, axe: str) -> None:
             assert found == [], f"{view}, {width} pixels, {'dark' if dark else 'light'}"
 
 
+async def test_a_list_that_takes_longer_than_the_next_change_arrives(
+    page: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = views.View.pods
+
+    async def late(view: views.View, *wanted: str) -> dict[str, object]:
+        await asyncio.sleep(3)
+        return await found(view, *wanted)
+
+    monkeypatch.setattr(views.View, "pods", late)
+    await page.leave("#/pods")
+    for number in range(12):
+        create_pod(page.server, waiting(f"late-{number}", i915=1))
+        await asyncio.sleep(0.7)
+    assert await page.tab.value("document.querySelectorAll('tbody tr').length") > 5
+
+
 async def test_a_pod_that_waits_shows_the_suggestions_of_kubectl_gas(page: Shown) -> None:
     await page.view("#/pod/default/big")
     await page.tab.until("document.querySelectorAll('.suggestions li').length > 3")

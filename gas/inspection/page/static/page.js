@@ -356,15 +356,19 @@ function table(caption, columns, key, again) {
 // Views. Each has `show()`, and may have `changed()` for changes of the board and `refresh()` for its document.
 
 let view = null;
-let refreshing = null;
+let refreshing = null, isOld = false;
 let refreshedAt = 0;
 
+/** Fetch the document again, but never before the last one has arrived, however long that takes. */
 function refreshSoon() {
+  isOld = true;
   if (!view?.refresh || refreshing) return;
-  refreshing = setTimeout(() => {
-    refreshing = null;
+  refreshing = setTimeout(async () => {
+    isOld = false;
     refreshedAt = Date.now();
-    if (!document.hidden) view?.refresh?.();
+    if (!document.hidden) await view?.refresh?.();
+    refreshing = null;
+    if (isOld) refreshSoon();
   }, Math.max(refreshedAt + 2000 - Date.now(), 50));
 }
 document.addEventListener("visibilitychange", refreshSoon);
@@ -576,7 +580,7 @@ function mapView() {
 
   function lines(node, card) {
     const found = board.resources.map((resource, at) => card.capacity[at] || card.booked[at]
-      ? `${resource}: ${isBytes(resource) ? `${gigabytes(card.booked[at])} of ${gigabytes(card.capacity[at])} GB` : `${card.booked[at]} of ${card.capacity[at]}`} booked${chosenResource() < 0 && at === fullest(card) ? ", the fullest" : ""}` : "").filter(Boolean);
+      ? `${resource}: ${isBytes(resource) ? `${gigabytes(card.booked[at])} of ${gigabytes(card.capacity[at])} GB` : `${card.booked[at]} of ${card.capacity[at]}`} booked${chosenResource() < 0 && at === fullest(card) && card.booked[at] ? ", the fullest" : ""}` : "").filter(Boolean);
     if (card.used >= 0) found.push(`about ${gigabytes(card.used)} GB used`);
     if (card.busy >= 0) found.push(`busy ${card.busy}%`);
     found.push(card.pods === 1 ? "1 pod" : `${card.pods} pods`);
