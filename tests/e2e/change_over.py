@@ -46,7 +46,8 @@ class Witness:
         self._taken = taken
         self._bound: dict[str, Holdings] = {}
         self._running: dict[str, object] = {}
-        self._deleted: set[str] = set()
+        self.deleted: set[str] = set()
+        """Names of the pods that the test has deleted."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -59,7 +60,7 @@ class Witness:
 
     def running(self) -> list[str]:
         """Return the names of the pods that run, without those that the test deletes."""
-        return sorted(self._running.keys() - self._deleted)
+        return sorted(self._running.keys() - self.deleted)
 
     def unfinished(self) -> list[str]:
         """Return the names of the bound pods that do not run yet, or are ending."""
@@ -67,7 +68,7 @@ class Witness:
 
     def delete(self, name: str, how: Callable[[str], object] | None = None) -> None:
         """Delete a pod; ``how`` deletes it by its name in another way."""
-        self._deleted.add(name)
+        self.deleted.add(name)
         if how is None:
             delete(self._api, name)
         else:
@@ -86,7 +87,7 @@ class Witness:
         self.writes += 1
         name, status = written["metadata"]["name"], written["status"]
         is_over = kind == "DELETED" or status.get("phase") in OVER
-        if name not in self._deleted and (is_over or "deletionTimestamp" in written["metadata"]):
+        if name not in self.deleted and (is_over or "deletionTimestamp" in written["metadata"]):
             self._report(f"pod {name} ends, though the test has not deleted it: {kind} {status}")
         if is_over:
             self._bound.pop(name, None)
@@ -170,10 +171,10 @@ class Load:
                 self._step()
 
     def _step(self) -> None:
+        self._alive = [name for name in self._alive if name not in self._witness.deleted]
         running = [name for name in self._witness.running() if name in self._alive]
         if len(running) > 2 and (len(self._alive) >= self._most or self._rng.random() < 0.3):
             name = self._rng.choice(running)
-            self._alive.remove(name)
             self._witness.delete(name, self._delete)
             self.deleted += 1
         elif len(self._alive) < self._most:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 
-from tests.e2e.change_over import Witness
+from tests.e2e.change_over import Load, Witness
 from tests.e2e.kube_api import Object
 from tests.e2e.pods import asking, pod
 
@@ -51,3 +52,15 @@ def test_a_write_that_breaks_a_law_is_a_sentence(writes: list[tuple[str, Object]
         witness.see(kind, written)
     assert len(witness.broken) == bool(sentence)
     assert all(each.startswith(sentence) for each in witness.broken)
+
+
+def test_the_load_replaces_pods_that_the_test_deletes_itself() -> None:
+    witness = Witness(None, MEMORY, taken)  # type: ignore[arg-type]
+    created: list[str] = []
+    load = Load(witness, Random(1), lambda name, _: created.append(name), most=2)
+    for _ in range(3):
+        load._step()
+    assert created == ["load-0", "load-1"]
+    witness.delete("load-0", lambda _: None)
+    load._step()
+    assert created == ["load-0", "load-1", "load-2"]

@@ -1,0 +1,245 @@
+"""The steps of docs/from-kubeshare.md on a real node with NVIDIA's cards, there and back, while pods come and go."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.deploy.manifests import COMPONENTS, DEPLOY, arguments
+from tests.e2e.change_over import Load, Rehearsal, Witness
+from tests.e2e.control_plane_node import REPOSITORY, ControlPlaneNode
+from tests.e2e.fake_nvml import GIB, FakeNvml, card, uuid
+from tests.e2e.gpu_node import GpuNode
+from tests.e2e.kube_api import Object, RefusedError, write_kubeconfig
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.kubeshare_original import (
+    DEFINITION,
+    GPU,
+    GPUID,
+    MEMORY,
+    PLACEHOLDER,
+    REQUEST,
+    SHAREPODS,
+    VISIBLE,
+    KubeShare,
+    NvidiaPlugin,
+)
+from tests.e2e.pods import PODS, delete, get_pod
+from tests.e2e.waiting import wait_for
+from tests.kubeshare_words import share
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+
+PAGE = (REPOSITORY / "docs/from-kubeshare.md").read_text(encoding="utf-8")
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+OVERLAY = "kubeshare-nvidia"
+CARDS, SIZE = 3, 8 * GIB
+UUIDS = [uuid(minor) for minor in range(CARDS)]
+WHOLE = dict.fromkeys(UUIDS, 1000)
+"""Thousandths by UUID; pods take the same part of a card's memory."""
+KUBESHARES = "POD_MANAGER_PORT"
+"""The name of a variable of the pods that KubeShare makes."""
+KEPT = ("BoundDeviceID", "PodManagerPort")
+RESIDENTS = ("0.6", "0.5", "0.4")
+"""Requests of the SharePods whose pods run from the beginning to the end."""
+
+
+def taken(written: Object) -> Mapping[str, int]:
+    """Return what a pod takes: of the card in its variable if KubeShare made it, else of the one that gas wrote."""
+    annotations = written["metadata"]["annotations"]
+    cards = {
+        each["value"]
+        for container in written["spec"]["containers"]
+        for each in container.get("env", [])
+        if each["name"] == VISIBLE
+    }
+    if not cards:
+        if not (text := annotations.get("gas-allocated-cards") or annotations.get("gas-container-cards")):
+            raise ValueError("no card is written")
+        cards = {UUIDS[int(name.removeprefix("card")) % 1000] for name in text.split(",")}
+    thousandths = round(float(annotations[REQUEST]) * 1000)
+    assert int(annotations[MEMORY]) == thousandths * SIZE // 1000
+    return dict.fromkeys(cards, thousandths)
+
+
+class Place:
+    """The node, its control plane, and the programs of both systems."""
+
+    def __init__(self, gpu_node: GpuNode, machine: ControlPlaneNode, binaries: Path) -> None:
+        self.gpu_node = gpu_node
+        self.machine = machine
+        self.api = gpu_node.api
+        admin = write_kubeconfig(gpu_node.node.directory / "admin.kubeconfig", self.api)
+        self.kubectl = Kubectl(binaries / "kubectl", admin)
+        self.kubeshare = KubeShare(self.api, gpu_node.node, UUIDS)
+        self.nvidia = NvidiaPlugin(gpu_node.node, UUIDS)
+        library = FakeNvml(gpu_node.node.directory / "nvml")
+        library.write([card(minor, total=SIZE + GIB, reserved=GIB) for minor in range(CARDS)])
+        gpu_node.plugin_environment = library.environment
+
+    def start_kubeshare(self) -> None:
+        self.nvidia.start()
+        wait_for("NVIDIA's cards", lambda: self.offered(GPU) == CARDS)
+        self.kubeshare.start()
+
+    def stop_kubeshare(self) -> None:
+        self.kubeshare.stop()
+        self.nvidia.stop()
+
+    def configure(self, command: str) -> None:
+        """Run the configurator with certificates for this machine, so that nothing needs a name of a Service."""
+        own = self.gpu_node.cluster
+        certificates = [
+            f"--{prefix}{part}={file}"
+            for prefix, pair in {"": own.client, "serving-": own.serving}.items()
+            for part, file in (("cert", pair.certificate), ("key", pair.key))
+        ]
+        ca = own.authority.certificate
+        url = f"--url=https://localhost:{own.service.port}"
+        self.machine.configurator(*command.split()[1:], url, *certificates, f"--client-ca={ca}", f"--serving-ca={ca}")
+
+    def start_gas(self) -> None:
+        """Start extender and plugin with the flags of the overlay that say what is offered to whom."""
+        self.gpu_node.start_extender(*flags("gpu-aware-scheduling"))
+        self.gpu_node.start_plugin((), *flags("gas-plugin-nvidia"))
+        wait_for("our shares", lambda: self.offered("kubeshare/vgpu") == CARDS * 1000)
+
+    def stop_gas(self) -> None:
+        self.gpu_node.extender.program.kill()
+        self.gpu_node.stop_plugin()
+
+    def offered(self, resource: str) -> int:
+        text = self.gpu_node.object()["status"].get("allocatable", {}).get(resource, "0")
+        return int(text.replace("k", "000"))
+
+    def create(self, name: str, request: str) -> None:
+        annotations = share(request, "1.0", str(round(float(request) * 1000) * SIZE // 1000))
+        spec: Object = {"restartPolicy": "Always", "containers": [{"name": "main", "image": "none"}]}
+        metadata = {"name": name, "annotations": annotations}
+        written: Object = {"apiVersion": "kubeshare.nthu/v1", "kind": "SharePod", "metadata": metadata, "spec": spec}
+        self.gpu_node.prepare(written)
+        spec["terminationGracePeriodSeconds"] = 1
+        self.api.create(SHAREPODS, written)
+
+    def delete(self, name: str) -> None:
+        """Delete a SharePod, and its pod as the garbage collector does, which does not run here."""
+        with suppress(RefusedError):
+            self.api.delete(f"{SHAREPODS}/{name}")
+        delete(self.api, name)
+
+    def run(self, command: str) -> str:
+        """Run a command of the guide on this node."""
+        return self.kubectl.run(*command.replace("NODE", self.gpu_node.node.name).split()[1:])
+
+    def has_pods(self, names: list[str]) -> bool:
+        self.kubeshare.check()
+        return all(self.api.find(f"{PODS}/{name}") for name in names)
+
+    def share(self, name: str) -> Object:
+        return self.api.get(f"{SHAREPODS}/{name}")
+
+    def has(self, written: Object) -> set[str]:
+        """Return the UUID of the card that a container has."""
+        return {self.gpu_node.node.environment(written, "main").get(VISIBLE, "")}
+
+
+@pytest.fixture
+def place(gpu_node: GpuNode, binaries: Path) -> Iterator[Place]:
+    gpu_node.cluster.scheduler.stop()
+    machine = ControlPlaneNode(gpu_node.cluster, gpu_node.node, binaries)
+    machine.start()
+    place = Place(gpu_node, machine, binaries)
+    yield place
+    place.kubeshare.end()
+    gpu_node.api.delete(f"{DEFINITIONS}/sharepods.kubeshare.nthu")
+
+
+def documented(command: str) -> str:
+    """Return a command, which the page must have."""
+    assert command in PAGE, f"docs/from-kubeshare.md does not have the command that is tried: {command}"
+    return command
+
+
+DELETE = documented(f"kubectl delete -k deploy/overlays/{OVERLAY} -l app.kubernetes.io/component!=sharepods").replace(
+    "deploy/", f"{DEPLOY}/"
+)
+
+
+def flags(workload: str) -> list[str]:
+    kinds = ("--vocabularies=", "--card-sources=", "--sharepods")
+    return [each for each in arguments(OVERLAY, workload) if each.startswith(kinds)]
+
+
+# contract S1.15, S1.24, S1.25
+def test_a_cluster_changes_from_kubeshare_and_back_under_load(place: Place) -> None:
+    gpu_node, api = place.gpu_node, place.api
+    rng = Random(27)
+    witness = Witness(api, WHOLE, taken)
+    load = Load(witness, rng, lambda name, rng: place.create(name, f"0.{rng.randint(1, 3)}"), place.delete, most=16)
+    rehearsal = Rehearsal(api, witness, load, taken, place.has)
+    api.ensure(DEFINITIONS, DEFINITION)
+    wait_for("SharePods are served", lambda: api.find(SHAREPODS))
+    place.start_kubeshare()
+    residents = [f"resident-{number}" for number in range(len(RESIDENTS))]
+    for name, request in zip(residents, RESIDENTS, strict=True):
+        place.create(name, request)
+    wait_for("the residents' pods", lambda: place.has_pods(residents))
+    gpu_node.running(residents)
+    wait_for("the residents shown", lambda: all("PodObjectMeta" in place.share(name)["status"] for name in residents))
+    before = {name: place.share(name) for name in residents}
+
+    with rehearsal.running():
+        with rehearsal.step("KubeShare"):
+            rehearsal.new_pods_run(len(RESIDENTS) + 4)
+        with rehearsal.step("there: 1. the node"):
+            place.run(documented("kubectl label node NODE nvidia.com/gpu.present=true"))
+        with rehearsal.step("there: 2. without KubeShare"):
+            place.stop_kubeshare()
+            rehearsal.settled()
+        with rehearsal.step("there: 3. kube-scheduler"):
+            place.configure(documented("gas-configurator --apply-secret --vocabularies=intel,kubeshare,vendor"))
+            place.machine.wait_for_scheduler("ours", with_configuration=True)
+        with rehearsal.step("there: 4. gas"):
+            place.kubectl.run("apply", "-f", COMPONENTS / "sharepods/definition.yaml")
+            place.start_gas()
+            rehearsal.new_pods_run(4)
+            troubled = {each["pod"] for each in gpu_node.extender.books()["trouble"].values()}
+            assert all(name.startswith(f"kube-system/{PLACEHOLDER}-") for name in troubled), troubled
+            for name in residents:
+                now = place.share(name)["status"]
+                assert {key: now[key] for key in KEPT} == {key: before[name]["status"][key] for key in KEPT}
+        with rehearsal.step("back: 1. close the node"):
+            place.run(documented("kubectl cordon NODE"))
+            rehearsal.settled()
+        with rehearsal.step("back: 2. without gas"):
+            place.stop_gas()
+            deleted = place.kubectl.run(*DELETE.split()[1:], "--ignore-not-found", "--dry-run=server")
+            assert '"gas-sharepods" deleted' in deleted
+            assert "sharepods.kubeshare.nthu" not in deleted
+            for kind in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
+                api.delete(f"/apis/admissionregistration.k8s.io/v1/{kind}/gas-sharepods")
+        with rehearsal.step("back: 3. without the pods of gas"), load.paused:
+            for each in api.items(SHAREPODS):
+                if "status" in each and "PodManagerPort" not in each["status"]:
+                    witness.delete(each["metadata"]["name"], place.delete)
+            wait_for("only KubeShare's pods", lambda: all(KUBESHARES in str(each["spec"]) for each in api.items(PODS)))
+        with rehearsal.step("back: 4. KubeShare"):
+            place.run(documented("kubectl uncordon NODE"))
+            place.kubectl.run("replace", "-f", "-", text=json.dumps(DEFINITION))
+            place.start_kubeshare()
+            rehearsal.new_pods_run(4)
+        assert {name: get_pod(api, name)["metadata"]["uid"] for name in residents} == {
+            name: before[name]["status"]["PodObjectMeta"]["uid"] for name in residents
+        }
+        assert {name: place.share(name)["metadata"]["annotations"][GPUID] for name in residents} == {
+            name: before[name]["metadata"]["annotations"][GPUID] for name in residents
+        }
+        load.stop()
+        place.stop_kubeshare()
+    print(f"{witness.writes} writes, {len(witness.ran)} pods ran, most thousandths taken of each card: {witness.most}")
