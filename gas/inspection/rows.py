@@ -15,6 +15,7 @@ from gas.inspection.objects import InspectedPod
 from gas.inspection.reasons import Diagnoses
 from gas.inspection.report import Booked, Column, Report, Row, Selector, Value, columns
 from gas.placement.inventory import NOTHING
+from gas.placement.ratio import Wanted
 from gas.placement.refusal import in_words
 from gas.placement.stranded import StrandedCapacity
 from gas.values.amounts import MEMORY_MAX, MILLICORES, TILES, describe, is_bytes
@@ -225,18 +226,14 @@ def asks(cluster: Cluster, pod: InspectedPod) -> str:
         need = cluster.decider.need(pod)
     except BadNeed:
         return ""
-    asking = [each for each in need.containers if each.count]
-    return "; ".join(
-        (f"{each.name}: " if len(asking) > 1 else "")
-        + ("1 card" if each.count == 1 else f"{each.count} cards")
-        + (
-            f" with {in_words((*each.per_card, *each.ratios), need.stated_memory)}"
-            if each.per_card or each.ratios
-            else ""
-        )
-        + (" each" if each.count > 1 else "")
-        for each in asking
-    )
+    texts = []
+    for each in need.containers:
+        if each.count:
+            cards, of_each = ("1 card", "") if each.count == 1 else (f"{each.count} cards", " each")
+            amounts: tuple[Wanted, ...] = (*each.per_card, *each.ratios)
+            words = f" with {in_words(amounts, need.stated_memory)}" if amounts else ""
+            texts.append((each.name, cards + words + of_each))
+    return texts[0][1] if len(texts) == 1 else "; ".join(f"{name}: {text}" for name, text in texts)
 
 
 def _state(pod: InspectedPod) -> str:

@@ -990,8 +990,7 @@ const VIEWS = {
 
 function unknownView() {
   const views = Object.keys(VIEWS).slice(0, -2).map((name) => [" ", el("a", { href: `#/${name}` }, `#/${name}`)]);
-  const show = () => main.replaceChildren(el("p", { class: "reason" }, "The page has no address ", own(location.hash), "; expected one of", views));
-  return { title: "Unknown address", show };
+  return { title: "Unknown address", show: () => main.replaceChildren(el("p", { class: "reason" }, "The page has no address ", own(location.hash), "; expected one of", views)) };
 }
 
 function route() {
