@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import stat
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from tests.e2e.kube_api import KubeApi, write_kubeconfig
 from tests.e2e.programs import ProgramError
 
 
@@ -23,6 +29,36 @@ class Kubectl:
         if done.returncode != 0:
             raise ProgramError(f"kubectl {' '.join(map(str, arguments))} failed:\n{done.stdout}")
         return done.stdout
+
+
+class KubectlGas:
+    """Run ``kubectl gas`` with a real kubectl, which finds the program on the PATH, as a user who may only read."""
+
+    def __init__(self, kubectl: Path, directory: Path, api: KubeApi) -> None:
+        self._kubectl = kubectl
+        self._directory = directory
+        plugin = directory / "kubectl-gas"
+        program = "import sys; from gas.__main__ import kubectl_gas; sys.exit(kubectl_gas())"
+        plugin.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{program}" "$@"\n', encoding="utf-8")
+        plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+        self._kubeconfig = write_kubeconfig(directory / "reader.kubeconfig", api)
+
+    def __call__(self, *arguments: str) -> tuple[int, str]:
+        done = self.run(*arguments)
+        assert done.returncode in (0, 1), done.stderr
+        return done.returncode, done.stdout
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {
+            **os.environ,
+            "PATH": f"{self._directory}:{os.environ['PATH']}",
+            "KUBECONFIG": str(self._kubeconfig),
+        }
+        command = [str(self._kubectl), "gas", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
+
+    def data(self, *arguments: str) -> Any:
+        return json.loads(self(*arguments, "-o", "json")[1])
 
 
 def follow(block: str, directory: Path, env: dict[str, str]) -> str:

@@ -6,9 +6,6 @@ import json
 import os
 import random
 import shutil
-import stat
-import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -19,36 +16,10 @@ import pytest
 
 from tests.e2e.accounts import INSPECTION_RULES, add_account
 from tests.e2e.cluster import Cluster
-from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig
+from tests.e2e.kube_api import KubeApi, Object
+from tests.e2e.kubectl import KubectlGas
 from tests.e2e.pods import PODS, container, pod
 from tests.e2e.waiting import wait_for
-
-
-class KubectlGas:
-    """Run ``kubectl gas`` with a real kubectl, which finds the program on the PATH, as a user who may only read."""
-
-    def __init__(self, kubectl: Path, directory: Path, api: KubeApi) -> None:
-        self._kubectl = kubectl
-        self._directory = directory
-        plugin = directory / "kubectl-gas"
-        program = "import sys; from gas.__main__ import kubectl_gas; sys.exit(kubectl_gas())"
-        plugin.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{program}" "$@"\n', encoding="utf-8")
-        plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
-        self._kubeconfig = write_kubeconfig(directory / "reader.kubeconfig", api)
-
-    def __call__(self, *arguments: str) -> tuple[int, str]:
-        environment = {
-            **os.environ,
-            "PATH": f"{self._directory}:{os.environ['PATH']}",
-            "KUBECONFIG": str(self._kubeconfig),
-        }
-        command = [str(self._kubectl), "gas", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
-        assert done.returncode in (0, 1), done.stderr
-        return done.returncode, done.stdout
-
-    def data(self, *arguments: str) -> Any:
-        return json.loads(self(*arguments, "-o", "json")[1])
 
 
 @pytest.fixture
