@@ -44,7 +44,7 @@ simulate: $(VENV)/.dev
 # Resolve the dependencies of pyproject.toml again, with hashes, for every supported Python.
 lock: $(VENV)/.dev
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade \
-	    --group build --output-file requirements.lock pyproject.toml
+	    --extra sandbox --group build --output-file requirements.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade \
 	    --constraint requirements.lock --output-file requirements-image.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade \

@@ -331,7 +331,7 @@ async def _load_kubeconfig(paths: str, overrides: Overrides) -> Login:
             f"kubeconfig {paths}: the file does not exist; name one with --kubeConfig or $KUBECONFIG, or run this in a "
             "cluster"
         )
-    from gas.cluster.kubeconfig import load_kubeconfig  # a daemon in a pod does without it, and without YAML
+    from gas.cluster.kubeconfig import load_kubeconfig  # a daemon in a pod does without the official client
 
     return await load_kubeconfig(paths, existing, overrides.context, anonymous=bool(overrides.token))
 

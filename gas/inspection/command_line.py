@@ -123,7 +123,7 @@ def _namespaces(where: Where) -> list[str]:
 
 
 def _contexts(where: Where) -> Iterable[str]:
-    return where.contents().entries["contexts"]
+    return where.contexts()[1]
 
 
 def _pod_names(cluster: Cluster) -> list[str]:

@@ -8,15 +8,13 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from gas.cluster import paths
 from gas.cluster.credentials import DEFAULT_KUBECONFIG, Credentials, Overrides, credentials_of
 from gas.cluster.errors import Forbidden, NoCluster
-from gas.cluster.kubeconfig import Kubeconfig, read_kubeconfig
 from gas.cluster.listing import Lister
 from gas.cluster.reader import Reader, Reads
 from gas.extender.decisions import Decision
@@ -62,18 +60,18 @@ class Where(Overrides):
         """Read the credentials. Raises NoCluster."""
         return await credentials_of(self.kubeconfig, os.environ, self)
 
-    def contents(self) -> Kubeconfig:
-        """Return the content of the kubeconfigs that exist. Raises NoCluster."""
-        names = (self.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG).split(os.pathsep)
-        return read_kubeconfig([path for name in names if (path := Path(name).expanduser()).is_file()])
+    def contexts(self) -> tuple[str, Mapping[str, Mapping[str, Any]]]:
+        """Return the current context of the kubeconfigs that exist, and all contexts. Raises NoCluster."""
+        from gas.cluster.kubeconfig import read_contexts
+
+        return read_contexts(self.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG)
 
     @property
     def own_namespace(self) -> str:
         """The namespace of the kubeconfig's context; ``default`` if it names none or cannot be read."""
         with suppress(NoCluster):
-            config = self.contents()
-            if (context := config.entries["contexts"].get(self.context or config.current)) is not None:
-                return context.text("namespace") or DEFAULT_NAMESPACE
+            current, contexts = self.contexts()
+            return str(contexts.get(self.context or current, {}).get("namespace") or DEFAULT_NAMESPACE)
         return DEFAULT_NAMESPACE
 
 

@@ -154,9 +154,14 @@ async def test_an_invalid_address_is_refused(machine: Machine, host: str, port: 
         await machine.find()
 
 
-def test_a_pod_does_not_import_what_reads_kubeconfigs() -> None:
-    """It would take memory from every daemon."""
-    script = "import sys, gas.cluster.connection, gas.plugin.program\nassert 'yaml' not in sys.modules"
+def test_a_pod_does_not_import_the_official_client() -> None:
+    """It would take more memory than everything else of a daemon."""
+    script = (
+        "import sys, gas.cluster.connection, gas.plugin.program\n"
+        "assert 'kubernetes' not in sys.modules\n"
+        "import gas.cluster.kubeconfig\n"
+        "assert 'kubernetes' in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
@@ -175,21 +180,17 @@ def user(**fields: object) -> Callable[[dict[str, object]], object]:
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
-        pytest.param(lambda config: [], "expected a kubeconfig, found: another document", id="a-list"),
+        pytest.param(lambda config: [], "expected a kubeconfig with a current context", id="a-list"),
         pytest.param(
             lambda config: None,
-            "expected a kubeconfig, found: another document",
+            "expected a kubeconfig with a current context, found: another document; kubectl config get-contexts",
             id="an-empty-file",
         ),
-        pytest.param(lambda config: "text", "expected a kubeconfig, found: another document", id="a-text"),
-        pytest.param(
-            change(**{"current-context": ""}), "no current context; kubectl config use-context", id="no-current-context"
-        ),
-        pytest.param(
-            change(**{"current-context": "x"}), "no entry of contexts with the name 'x'", id="context-not-there"
-        ),
+        pytest.param(lambda config: "text", "expected a kubeconfig with a current context", id="a-text"),
+        pytest.param(change(**{"current-context": ""}), "current context", id="no-current-context"),
+        pytest.param(change(**{"current-context": "x"}), "Expected object with name x", id="context-not-there"),
         pytest.param(change(contexts=7), "expected a kubeconfig", id="contexts-no-list"),
-        pytest.param(change(clusters=[]), "no entry of clusters with the name 'sandbox'", id="cluster-not-there"),
+        pytest.param(change(clusters=[]), "Expected object with name sandbox", id="cluster-not-there"),
         pytest.param(cluster(), "expected a server such as https://host:6443", id="no-server"),
         pytest.param(cluster(server="6443"), "expected a server such as https://host:6443", id="server-no-url"),
         pytest.param(cluster(server="http://[::1"), "cannot be used", id="server-malformed"),
@@ -208,11 +209,8 @@ def user(**fields: object) -> Callable[[dict[str, object]], object]:
         ),
         pytest.param(
             user(exec={"apiVersion": "client.authentication.k8s.io/v1", "command": "false"}),
-            "the command 'false' returned no credentials: it ended with 1",
+            "the command 'false' returned no credentials",
             id="plugin-failed",
-        ),
-        pytest.param(
-            user(**{"auth-provider": {"name": "gcp"}}), "use a command that gets the token", id="auth-provider"
         ),
     ],
 )
@@ -263,7 +261,8 @@ async def test_a_certificate_of_a_file_or_of_a_command_is_presented(machine: Mac
     write_kubeconfig(machine.default, "https://h", ca=machine.ca, **names)  # from the kubeconfig's folder on
     assert (await machine.find()).address.tls.verify_mode == ssl.CERT_REQUIRED
     status = {"clientCertificateData": files.certificate.read_text(), "clientKeyData": files.key.read_text()}
-    (tmp_path / "plugin").write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps({'status': status})}\nEND\n")
+    printed = json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})
+    (tmp_path / "plugin").write_text(f"#!/bin/sh\ncat <<'END'\n{printed}\nEND\n")
     (tmp_path / "plugin").chmod(stat.S_IRWXU)
     command = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plugin"}
     write_kubeconfig(machine.default, "https://h", ca=machine.ca, exec=command)
