@@ -128,13 +128,15 @@ class ApiServer:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout: float = DEFAULT_TIMEOUT,
+        repeat_within: float = math.inf,
         urgent: bool = False,
     ) -> bytes:
         """Send one request and return the body of the response.
 
-        path     quoted, see `gas.cluster.paths`
-        timeout  seconds for everything from connecting to the last byte, without the wait for the rate limit
-        urgent   skip the rate limit, for a request that must not wait behind a queue of writes
+        path           quoted, see `gas.cluster.paths`
+        timeout        seconds for everything from connecting to the last byte, without the wait for the rate limit
+        repeat_within  seconds after which the request is not sent again, whatever the timeout
+        urgent         skip the rate limit, for a request that must not wait behind a queue of writes
 
         On 401 the credentials are read again once. On 429 the request is repeated after the time that the server
         asks for, within ``timeout``. Raises ApiRefused, Forbidden, ApiUnavailable, OutcomeUnknown.
@@ -142,6 +144,7 @@ class ApiServer:
         if self._limit is not None and not urgent:
             await self._limit.wait()
         deadline = self._clock() + timeout
+        last_send = self._clock() + min(timeout, repeat_within)
         renewed = False
         while True:
             left = aiohttp.ClientTimeout(total=max(deadline - self._clock(), 0.001), sock_connect=_CONNECT_TIMEOUT)
@@ -158,7 +161,7 @@ class ApiServer:
                 renewed = True
                 if await self._credentials.renew():
                     continue
-            if error.status != 429 or self._clock() + pause >= deadline:
+            if error.status != 429 or self._clock() + pause >= last_send:
                 raise error
             await asyncio.sleep(pause)
 

@@ -31,6 +31,11 @@ async def get_pod(api: ApiServer, namespace: str, name: str, *, urgent: bool = F
     return await get_object(api, paths.pod(namespace, name), Pod, urgent=urgent)
 
 
+LATEST_SEND = 4.0
+"""Seconds in which a Binding is sent again if the API server is busy. A replica that no longer leads must not send one
+once another replica may lead, which is 5 s later."""
+
+
 async def bind_pod(api: ApiServer, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
     """Set the node and the annotations of the pod in this version in one write: both change, or neither does.
 
@@ -50,7 +55,8 @@ async def bind_pod(api: ApiServer, pod: Pod, node: str, annotations: Mapping[str
     }
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-    await api.request("POST", paths.binding(namespace, name), body=msgspec.json.encode(binding))
+    body = msgspec.json.encode(binding)
+    await api.request("POST", paths.binding(namespace, name), body=body, repeat_within=LATEST_SEND)
 
 
 async def patch_pod_metadata(

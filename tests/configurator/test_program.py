@@ -492,7 +492,7 @@ def test_a_kubeconfig_that_cannot_be_used_is_found_before_anything_is_changed(fi
     broken.write_text("{}")
     for kubeconfig, why in (
         (files.root / "none", "the file does not exist"),
-        (broken, "cannot be used: no current context"),
+        (broken, "expected a kubeconfig with a current context"),
     ):
         with pytest.raises(ConfiguratorError, match=rf"nothing was changed.*{kubeconfig}: {why}.*with --kubeconfig"):
             files.run("--apply-secret", f"--kubeconfig={kubeconfig}")

@@ -433,7 +433,9 @@ async def test_the_account_of_an_extender_outside_the_cluster_is_checked(doctor:
 async def test_a_missing_context_is_named(doctor: Doctor) -> None:
     code, text = await doctor("--context=nope")
     assert code == 2
-    assert text.startswith(f"gas doctor: kubeconfig {doctor.kubeconfig} with --context=nope: cannot be used")
+    assert text.startswith(
+        f"gas doctor: kubeconfig {doctor.kubeconfig} with --context=nope: expected a kubeconfig with"
+    )
 
 
 async def test_several_kubeconfigs_are_merged(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:

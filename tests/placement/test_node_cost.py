@@ -291,7 +291,7 @@ def test_least_waste_gives_the_best_of_the_cards_on_which_the_pod_fits(
 ) -> None:
     """Whatever resources, tiles and rules there are: the result is that of asking for each card alone."""
     inventory, usage = known
-    need = replace(drawn, containers=drawn.containers[:1], order=LeastWaste(mix), near=False)
+    need = replace(drawn, containers=drawn.containers[:1], apart=frozenset(), order=LeastWaste(mix), near=False)
     if need.containers[0].count != 1:
         return
 

@@ -227,6 +227,13 @@ def test_everything_about_a_node_together() -> None:
         ),
         deschedule_cards=frozenset({Card(2)}),
         deschedule_tiles=frozenset({Tile(Card(2), 0)}),
+        closed_by={
+            **{Card(number): ("label gas-disable-card1 of telemetry policy 'p'",) for number in range(2)},
+            Card(2): (
+                "label gas-deschedule-pods-card2 of telemetry policy 'p'",
+                "label gas-tile-deschedule-card2_gt0 of telemetry policy 'p'",
+            ),
+        },
     )
 
 
