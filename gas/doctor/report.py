@@ -110,7 +110,8 @@ def _block(alike: Sequence[Finding], *, colours: bool, width: int) -> list[str]:
     """Return the lines about findings that say the same. What was found, and the commands, are those of the first."""
     finding, more = alike[0], len(alike) - _NAMED
     objects = ", ".join(each.where for each in alike[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-    lines = _wrapped(f"{objects}: {finding.message}", width)
+    differ = len({(each.message, each.expected) for each in alike}) > 1
+    lines = _wrapped(f"{objects}: {finding.message}{' (numbers of the first)' if differ else ''}", width)
     lines[0] = _label(finding.level, colours=colours) + lines[0].lstrip()
     for title, text in (("expected", finding.expected), ("found", finding.found)):
         if text:

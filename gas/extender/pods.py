@@ -10,6 +10,7 @@ from typing import NamedTuple
 from cachetools import LRUCache
 
 from gas.decision.annotations import MalformedAnnotation, MalformedTiles, read_receipt
+from gas.decision.names import CONTAINER_CARDS
 from gas.extender.hooks import Observer
 from gas.ledger.ledger import Booking, Ledger, State
 from gas.objects.stored import VISIBLE_CARDS, ObjectId, ObjectMeta, Pod, PodSpec
@@ -143,12 +144,13 @@ class Pods:
     def node_changed(self, node: str) -> None:
         """Process a possible change of the cards of a node.
 
-        Pods that take a part of what its cards have are booked again. Pods whose cards the node lacked or could not
-        name are read again, because the cards may have come back.
+        Pods that take a part of what its cards have, or whose cards another system names in its own way, are booked
+        again. Pods whose cards the node lacked or could not name are read again, because the cards may have come back.
         """
         for uid, bound in list(self.in_trouble.items()):
             trouble = bound.trouble
             if bound.object.node_name == node and trouble and (trouble.lacks_cards or trouble.unannotated):
+                self._follow_amounts(uid, bound, node)
                 trouble = self._book(uid, bound.object, bound.need, bound.vocabulary)
                 self._keep(uid, replace(bound, trouble=trouble))
         for uid in self._relative:
@@ -158,6 +160,18 @@ class Pods:
             written = written_cards(bound.object, bound.need, bound.vocabulary, self._facts(node))
             if written.footprint is not None:
                 self._ledger.hold(uid, booked.pod, node, written.footprint)
+
+    def _follow_amounts(self, uid: str, bound: BoundPod, node: str) -> None:
+        """Book what the pod takes of the same cards now, since parts of cards that are not known count as nothing."""
+        booked = self._ledger.booking(uid)
+        if not bound.need.has_ratios or booked is None or booked.node != node or booked.state is State.RESERVED:
+            return
+        try:
+            found = written_cards(bound.object, bound.need, bound.vocabulary, self._facts(node)).footprint
+        except GasError:
+            return
+        if found is not None and found.amounts.keys() == booked.footprint.amounts.keys():
+            self._ledger.hold(uid, booked.pod, node, replace(booked.footprint, amounts=found.amounts))
 
     def needs(self, pod: Pod) -> bool:
         """Return whether a pod asks for cards, or did when it was last seen: its annotations may have been removed."""
@@ -313,7 +327,7 @@ class Pods:
     def _keep(self, uid: str, bound: BoundPod) -> None:
         before = self._bound.get(uid)
         self._bound[uid] = bound
-        if bound.need.has_ratios:
+        if bound.need.has_ratios or CONTAINER_CARDS not in bound.object.annotations:
             self._relative.add(uid)
         self._observer.bound_pod_changed(uid, bound.object)
         if bound.trouble is None:

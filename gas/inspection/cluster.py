@@ -28,6 +28,7 @@ from gas.values.errors import GasError
 from gas.values.quoted import LONGEST_KEY, did_you_mean, listed, quoted, shown
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.known import KNOWN
+from gas.vocabularies.protocol import BadNeed
 
 T = TypeVar("T", InspectedNode, InspectedPod)
 _ALL_VOCABULARIES = Vocabularies(KNOWN)
@@ -224,9 +225,16 @@ class Cluster:
         return found
 
     def other_requests(self, pod: InspectedPod) -> SortedAmounts:
-        """Return what a pod requests of its node apart from cards, with its pod slot; CPU in thousandths of a core."""
+        """Return what a pod requests of its node apart from cards, with its pod slot; CPU in thousandths of a core.
+
+        Of a pod that asks for parts of cards but for no card, these parts are among it: kube-scheduler compares them.
+        """
         owns = self.settings.options.vocabularies.owns_resource
-        return tuple((name, amount) for name, amount in pod_requests(pod) if not owns(name))
+        try:
+            wants_cards = self.decider.need(pod).wants_cards
+        except BadNeed:
+            wants_cards = True
+        return tuple((name, amount) for name, amount in pod_requests(pod) if not (wants_cards and owns(name)))
 
     def requested(self, uid: str) -> SortedAmounts:
         """Return what a pod that has a node requests of it; nothing if that is not counted."""

@@ -410,7 +410,7 @@ def _why_by_the_extender(options: Options, namespace: str, name: str, forbidden:
     try:
         found, nodes = asyncio.run(read_explanation(options, namespace, name))
     except ApiRefused as refused:
-        if refused.status == 404 and quoted(name)[1:-1] in refused.message:
+        if refused.status == 404 and f'pods "{name}" not found' in refused.message:
             raise Missing(f"pod {quoted(name)} in namespace {quoted(namespace)}: expected a pod, found none") from None
         if refused.status == 404 or isinstance(refused, Forbidden):
             raise GasError(f"{forbidden}; nor does the extender explain the pod: {refused}") from None

@@ -74,7 +74,7 @@ class Diagnoses:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._known_at = (0, 0)
-        self._known: dict[tuple[PodNeed, bytes, SortedAmounts, str], Diagnosis] = {}
+        self._known: dict[tuple[PodNeed, bytes, SortedAmounts, str, str], Diagnosis] = {}
 
     def of(self, pod: InspectedPod) -> Diagnosis:
         """Return `diagnose` of a pod that waits."""
@@ -85,7 +85,7 @@ class Diagnoses:
         if self._known_at != (now := (self._cluster.nodes.version, self._cluster.pods.version)):
             self._known_at = now
             self._known.clear()
-        key = need, node_rules(pod), self._cluster.other_requests(pod), yet_to_come(pod)
+        key = need, node_rules(pod), self._cluster.other_requests(pod), yet_to_come(pod), self._cluster.faults(pod)
         if key not in self._known:
             self._known[key] = diagnose(self._cluster, pod)
         return self._known[key]
@@ -166,7 +166,7 @@ class _Question:
             not_there[self._sentence(missing)] += count
         reasons += [Reason(*each) for each in not_there.most_common()]
         line = self._nowhere(absent) if not found and not excluded else _line(reasons, total)
-        return Diagnosis(line, reasons=tuple(reasons))
+        return Diagnosis("; ".join(filter(None, (line, self._cluster.faults(self._pod)))), reasons=tuple(reasons))
 
     def _not_offered(self, name: str) -> tuple[str, ...]:
         """Return the resources that the pod asks for and a node does not have."""
@@ -190,6 +190,8 @@ class _Question:
 
     def _nowhere(self, absent: Mapping[tuple[str, ...], int]) -> str:
         """Return which resource is nowhere where the others are; ``absent`` has what all the nodes do not have."""
+        if everywhere := tuple(name for name in next(iter(absent)) if all(name in each for each in absent)):
+            absent = {everywhere: sum(absent.values())}
         missing = min(absent, key=lambda each: (len(each), -absent[each], each))
         if any(missing[0] not in each for each in absent):
             others = sorted({name for each in absent for name in each} - set(missing))

@@ -122,14 +122,19 @@ class _WaitingPod:
             return Explanation(found.line, total, found.reasons, tuple(self._without_metadata()))
         if found.passing:
             return Explanation(found.line, total, details=past_details(self._cluster.decisions, self._pod.uid))
-        suggestions = [
-            *self._smaller_requests(),
-            *self._without_metadata(),
-            *self._on_excluded_nodes(),
-            *self._with_open_cards(need),
-            *self._after_ends(need),
-            *self._after_moves(),
-        ]
+        cannot_help = held_back(self._pod) or self._cluster.faults(self._pod)
+        suggestions = (
+            []
+            if cannot_help
+            else [
+                *self._smaller_requests(),
+                *self._without_metadata(),
+                *self._on_excluded_nodes(),
+                *self._with_open_cards(need),
+                *self._after_ends(need),
+                *self._after_moves(),
+            ]
+        )
         return Explanation(
             found.line,
             total,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -27,7 +28,15 @@ from gas.values.card_facts import CardFacts, MemorySource
 from gas.values.cards import Card, Tile
 from gas.values.quoted import quoted
 from gas.vocabularies.pod_parts import need_facts
-from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedOptions, NodeDescription, NodeFacts, Vocabulary
+from gas.vocabularies.protocol import (
+    BadNeed,
+    DeviceOptions,
+    NeedFacts,
+    NeedOptions,
+    NodeDescription,
+    NodeFacts,
+    Vocabulary,
+)
 
 MOST_NEEDS = 4096
 """Needs that are remembered by the content that they were read from: about 2 kB each."""
@@ -91,9 +100,9 @@ class Vocabularies:
         vocabulary = self.vocabulary_of(pod)
         if vocabulary is None:
             return PodNeed(())
-        names = vocabulary.pods.metadata
+        names = vocabulary.pods.metadata.union(*(guest.pods.metadata for guest in vocabulary.guests))
         content = _content(pod, _only(names, pod.metadata.annotations), _only(names, pod.metadata.labels))
-        return self._remembered(content, vocabulary.name, lambda: vocabulary.pods.booked_need(need_facts(pod)))
+        return self._remembered(content, vocabulary.name, lambda: _booked_need(vocabulary, need_facts(pod)))
 
     def _remembered(self, content: bytes | None, purpose: Hashable, read: Callable[[], PodNeed]) -> PodNeed:
         if content is None:
@@ -278,6 +287,15 @@ def _identities(cards: Sequence[CardFacts]) -> Mapping[str, str]:
     """Return the annotation with the records of cards; none without cards, or if it would be too long."""
     text = card_records.format_card_records(card_records.card_records(cards))
     return {card_records.ANNOTATION: text} if cards and len(text) <= card_records.MOST_BYTES else {}
+
+
+def _booked_need(vocabulary: Vocabulary, facts: NeedFacts) -> PodNeed:
+    """Return what a bound pod takes. Of its guests' rules, only labels still count for the pods that come later."""
+    need = vocabulary.pods.booked_need(facts)
+    for guest in vocabulary.guests:
+        with suppress(BadNeed):
+            need = replace(need, company=guest.pods.with_rules(need, facts.annotations).company)
+    return need
 
 
 def _content(pod: Pod, annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> bytes | None:

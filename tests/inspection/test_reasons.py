@@ -80,6 +80,27 @@ def test_diagnoses_are_shared_until_a_pod_changes() -> None:
     assert later.line.endswith("nearest: n card0 with 4.0 GB of memory.max")
 
 
+def test_parts_of_a_card_without_a_card_fit_only_where_they_are_offered_and_each_pod_names_its_own() -> None:
+    cluster = cluster_of([*PLAIN, *example_nodes()], [])
+    diagnoses = Diagnoses(cluster)
+    memory, compute = (
+        diagnoses.of(decoded_pod(pod)) for pod in (waiting("p", memory_max=100), waiting("p", millicores=100))
+    )
+    assert memory.line.startswith("fits on 3 of 7 nodes")
+    assert "gpu.intel.com/memory.max' but for no card" in memory.line
+    assert "gpu.intel.com/millicores' but for no card" in compute.line
+    huge = diagnoses.of(decoded_pod(waiting("huge", memory_max=10**15)))
+    assert huge.passing == 0
+    assert "but for no card" in huge.line
+
+
+def test_of_resources_that_only_some_nodes_lack_that_which_no_node_has_is_named() -> None:
+    nodes = [*example_nodes(), *(described_node(f"fpga-{at}", {"cpu": "8", FPGA: "1"}) for at in range(2))]
+    pod = waiting("p", i915=1)
+    pod["spec"]["containers"][0]["resources"]["requests"] |= {FPGA: "1", "foo.com/bar": "1"}
+    assert diagnose(cluster_of(nodes, []), decoded_pod(pod)).line == "no node has foo.com/bar"
+
+
 def test_of_several_cards_the_last_that_is_needed_is_the_nearest() -> None:
     pods = [
         running("a", "n", "card1", i915=1, memory_max=12 * GB),

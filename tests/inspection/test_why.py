@@ -182,7 +182,8 @@ def test_a_pod_that_no_scheduler_looks_at_yet_says_so() -> None:
     assert explain(cluster, decoded_pod(gated)).line == f"fits on 3 of 3 nodes; {gate}"
     large = waiting("large", i915=1, memory_max=99 * GB)
     large["spec"]["schedulingGates"] = gated["spec"]["schedulingGates"]
-    assert explain(cluster, decoded_pod(large)).details == (gate,)
+    explained = explain(cluster, decoded_pod(large))
+    assert (explained.details, explained.suggestions) == ((gate,), ())
     deleted = waiting("deleted", i915=1)
     deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert "it is being deleted" in explain(cluster, decoded_pod(deleted)).line

@@ -64,7 +64,8 @@ def check_pods(snapshot: Snapshot, *, scores_nodes: bool) -> Iterator[Finding]:
     checks = PodChecks(vocabularies, OBEYED, scores_nodes=scores_nodes)
     nodes = () if snapshot.undecodable else tuple(rebuilt.nodes.values())
     names = {name for each in snapshot.schedulers if each.entries for name in each.names}
-    diagnoses = Diagnoses(Cluster.of([] if isinstance(snapshot.nodes, Unseen) else snapshot.nodes, snapshot.pods))
+    seen = [] if isinstance(snapshot.nodes, Unseen) else snapshot.nodes
+    diagnoses = Diagnoses(Cluster.of(seen, snapshot.pods, counts_hosts=True))
     for pod in waiting[:MOST]:
         about_pod = checks.pod(pod)
         sentences = [f"no node can ever run it: {about_pod.bad_need}"] if about_pod.bad_need else []

@@ -164,7 +164,8 @@ class ExplanationApi:
         """Return the user that the API server names, as a SubjectAccessReview names it."""
 
         def values(kind: str) -> list[str]:
-            return [text for name in self._listed(f"requestheader-{kind}-headers") for text in headers.getlist(name)]
+            names = self._listed(f"requestheader-{kind}-headers")
+            return [_utf8(text) for name in names for text in headers.getlist(name)]
 
         if not (names := values("username")):
             raise Refused(401, "Unauthorized", "the request names no user")
@@ -172,7 +173,7 @@ class ExplanationApi:
         for prefix in self._listed("requestheader-extra-headers-prefix"):
             for name, text in headers.items():
                 if name.startswith(prefix.lower()):
-                    extra.setdefault(unquote(name[len(prefix) :]), []).append(text)
+                    extra.setdefault(unquote(name[len(prefix) :]), []).append(_utf8(text))
         uid = "".join(values("uid")[:1])
         return {"user": names[0], "groups": values("group"), "extra": extra, **({"uid": uid} if uid else {})}
 
@@ -216,3 +217,8 @@ def _groups(reasons: Iterable[tuple[str, bool]]) -> list[dict[str, object]]:
 def _status(code: int, reason: str, message: str) -> JSONResponse:
     body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
     return JSONResponse({**body, "message": message}, code)
+
+
+def _utf8(header: str) -> str:
+    """Return the text of a header as Go sends it; the server has decoded its bytes as Latin-1."""
+    return header.encode("latin-1").decode("utf-8", "replace")

@@ -18,6 +18,7 @@ from gas.plugin.card_pods import CardPod
 from gas.plugin.devices.allocation import Allocation, Mount
 from gas.values.amounts import MEMORY_MAX, MILLICORES
 from gas.values.card_facts import CardFacts
+from gas.values.card_records import MOST_RECORDS
 from gas.values.errors import GasError
 from gas.values.quoted import quoted
 
@@ -62,7 +63,7 @@ class Fence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
     """
 
     driver: str = ""
-    first_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
+    first_port: Annotated[int, msgspec.Meta(ge=1, le=65535 - MOST_RECORDS)] | None = None
     shares_in: str = ""
     variables: dict[str, str] = {}
     mounts: tuple[FenceMount, ...] = ()
@@ -184,7 +185,9 @@ def shares_of(fence: Fence, pod: CardPod, container: int, gpus: Sequence[CardFac
     for index, gpu in enumerate(own):
         has = shares.get(gpu.card, {})
         share = Share(index, gpu, has.get(MEMORY_MAX, 0), has.get(MILLICORES, 0))
-        if share.millicores < gpu.millicores and share.memory < (gpu.memory or share.memory + 1):
+        amounts = ((share.memory, gpu.memory), (share.millicores, gpu.millicores))
+        requested = [(amount, of_card) for amount, of_card in amounts if amount]
+        if not requested or any(amount < (of_card or amount + 1) for amount, of_card in requested):
             yield share
 
 

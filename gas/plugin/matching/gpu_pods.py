@@ -312,13 +312,14 @@ def _decision(
 def _node_facts(gpus: Iterable[CardFacts], vocabularies: Vocabularies) -> NodeFacts:
     """Return the healthy cards with their memory and units, as the extender reads them from the node."""
     capacity: dict[Card, dict[str, int]] = {}
+    gpus = tuple(gpus)
     for gpu in gpus:
         if gpu.healthy:
             ids = vocabularies.ids_per_card(gpu, DeviceOptions())
             capacity[gpu.card] = {short_name(resource): number for resource, number in ids.items()}
             if gpu.memory:
                 capacity[gpu.card][MEMORY_MAX] = gpu.memory
-    return NodeFacts(inventory=Inventory(capacity=capacity))
+    return NodeFacts(inventory=Inventory(capacity=capacity), uuids={gpu.uuid: gpu.card for gpu in gpus if gpu.uuid})
 
 
 def _capacity(gpus: Iterable[CardFacts]) -> dict[Card, Amounts]:

@@ -27,7 +27,7 @@ from gas.values.amounts import (
 )
 from gas.values.card_facts import MOST_MEMORY, CardFacts
 from gas.values.card_records import MOST_RECORDS
-from gas.values.cards import Card
+from gas.values.cards import FIRST_BESIDE_OTHERS, Card
 from gas.values.quoted import did_you_mean, quoted
 from gas.vocabularies.aliyun import names
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_amounts
@@ -132,8 +132,7 @@ class AliyunChoices(ChoiceAnnotations):
                 continue
             if _INDEX.fullmatch(text) is None:
                 raise MalformedAnnotation(name, f"expected the index of a card, found {quoted(text)}")
-            cards = _counted_cards(node)
-            card = cards[int(text)] if int(text) < len(cards) else Card(int(text))
+            card = _named_card(int(text), node)
             return Choice(tuple(ContainerChoice((card,) if each.count else ()) for each in need.containers))
         return None
 
@@ -323,6 +322,14 @@ def _counted_cards(node: NodeFacts | None) -> list[Card]:
     capacity = node.inventory.capacity if node is not None else {}
     having = {name: sorted(card for card in capacity if name in capacity[card]) for name in (names.UNITS, MEMORY_MAX)}
     return having[names.UNITS] or having[MEMORY_MAX]
+
+
+def _named_card(index: int, node: NodeFacts | None) -> Card:
+    """Return the card of Aliyun's index: it counts NVIDIA's cards, where there are any, whether healthy or not."""
+    known = sorted({*_counted_cards(node), *(node.uuids.values() if node is not None else ())})
+    of_nvidia = [card for card in known if card >= FIRST_BESIDE_OTHERS]
+    cards = of_nvidia if index < len(of_nvidia) else known
+    return cards[index] if index < len(cards) else Card(index)
 
 
 def _units(recorded: Iterable[tuple[Card, int, int]], unit: MemoryUnit) -> int:

@@ -105,7 +105,7 @@ def without_effect(pod: Pod) -> Iterator[str]:
     except BadNeed:
         hints = {}
     hint, labels = hints.get(_GPU, _Hint()), pod.metadata.labels or {}
-    in_hint = [each for each in sorted(hints) if each != _GPU]
+    in_hint = [quoted(each[:40]) for each in sorted(hints) if each != _GPU]
     in_hint += ["vfSelector"] * (hint.vf_selector is not None) + ["allocateStrategy"] * bool(hint.allocate_strategy)
     if hint.exclusive_policy not in ("", "DeviceLevel"):
         in_hint.append(f"exclusivePolicy {quoted(hint.exclusive_policy)}")

@@ -145,7 +145,7 @@ class KoordinatorChoices(ChoiceAnnotations):
 
         If there are more or fewer, each has all of them.
         """
-        capacity = node.inventory.capacity if node is not None else ()
+        capacity = {*node.inventory.capacity, *node.uuids.values()} if node is not None else ()
         if not (text := pod.annotations.get(names.ALLOCATED)) or not (cards := parse_allocated(text, capacity)):
             return None
         following = iter(cards) if need.cards == len(cards) else None

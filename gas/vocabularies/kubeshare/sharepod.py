@@ -66,7 +66,7 @@ class SharePod(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
     def restarts_after(self, phase: str) -> bool:
         """Return whether a pod that is gone, or stopped by its node, is made again: KubeShare's rule."""
-        policy = (self.spec or {}).get("restartPolicy") or "Always"
+        policy = str((self.spec or {}).get("restartPolicy") or "Always")
         return phase not in {"Never": ("Succeeded", "Failed"), "OnFailure": ("Succeeded",)}.get(policy, ())
 
 

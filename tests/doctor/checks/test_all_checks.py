@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gas.decision import names
 from gas.doctor.all_parts import TITLES, all_findings
-from gas.doctor.findings import Level
+from gas.doctor.findings import Finding, Level
 from gas.doctor.report import as_json, as_text, exit_code
 from tests.doctor.snapshots import faults, gpu_pod, intel_pod, plugin_pod, seen_node, seen_pod, snapshot
 
@@ -56,6 +56,17 @@ def test_findings_that_say_the_same_of_several_objects_are_one_block() -> None:
     assert total in long
     assert "gas doctor --verbose shows each" in short
     assert "--verbose" not in long
+
+
+def test_a_block_says_that_its_numbers_are_those_of_the_first() -> None:
+    found = [
+        Finding(
+            level=Level.WARNING, message=f"it asks for {cards} cards", where=f"pod p{cards}", check="pods", fix=("x",)
+        )
+        for cards in (3, 30)
+    ]
+    text = as_text(snapshot(), found, show_all=False, colours=False)
+    assert "pod p3, pod p30: it asks for 3 cards (numbers of the first)" in text
 
 
 TEXTS = st.text(max_size=80) | st.sampled_from(

@@ -121,6 +121,12 @@ async def test_a_user_who_may_not_get_the_pod_learns_nothing_even_if_it_does_not
         assert (status, found["kind"], found["message"]) == (403, "Status", sentence)
 
 
+async def test_names_of_users_are_utf8_as_go_sends_them(served: Served) -> None:
+    named = {"X-Remote-User": "jürgen".encode().decode("latin-1"), "X-Remote-Group": "Köln".encode().decode("latin-1")}
+    await served.ask(PATH.format("big"), named)
+    assert (served.beside.reviewed[0]["user"], served.beside.reviewed[0]["groups"]) == ("jürgen", ["Köln"])
+
+
 async def test_only_the_api_server_may_name_a_user(served: Served, tmp_path: Path) -> None:
     """A forged header without the API server's certificate, with another one, or with another name, gets nothing."""
     forged = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}

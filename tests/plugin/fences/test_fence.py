@@ -150,12 +150,17 @@ def test_the_amounts_are_those_that_the_container_may_use(
     "of",
     [
         pytest.param(pod(asking(nvidia=1)), id="a whole card in a vendor's words"),
-        pytest.param(pod(sharing(shared=1, core=100, memory=GIB)), id="all compute"),
-        pytest.param(pod(sharing(shared=1, core=10, ratio=100)), id="all memory"),
+        pytest.param(pod(sharing(shared=1, core=100, ratio=100)), id="all compute and all memory"),
     ],
 )
 def test_a_whole_card_needs_no_fence(of: GpuPod, tmp_path: Path) -> None:
     assert filled(EVERYTHING, of, 0, directory=tmp_path) == Allocation()
+
+
+@pytest.mark.parametrize("asked", [sharing(shared=1, core=100, memory=GIB), sharing(shared=1, core=10, ratio=100)])
+def test_all_compute_or_all_memory_alone_needs_a_fence(asked: dict[str, Any], tmp_path: Path) -> None:
+    """Other pods may still join the card."""
+    assert filled(EVERYTHING, pod(asked), 0, directory=tmp_path).mounts
 
 
 def test_cards_of_another_driver_get_none_of_it_and_are_not_counted(tmp_path: Path) -> None:

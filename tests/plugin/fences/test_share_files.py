@@ -58,7 +58,7 @@ def test_without_a_request_for_compute_nothing_limits_it(tmp_path: Path) -> None
 
 
 def test_a_pod_with_a_whole_card_has_no_line(tmp_path: Path) -> None:
-    ShareFiles(Fence(shares_in=str(tmp_path)), []).add(pod("a", core=100, memory=1), 0, [CARD])
+    ShareFiles(Fence(shares_in=str(tmp_path)), []).add(pod("a", core=100, memory=CARD.memory), 0, [CARD])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,6 +10,7 @@ import pytest
 from gas.extender.decider import Options
 from gas.extender.verdicts import at_once
 from gas.values.amounts import MEMORY_MAX, MemoryUnit
+from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
 from gas.values.cards import Card
 from gas.vocabularies.aliyun.vocabulary import aliyun
 from gas.vocabularies.combined import Vocabularies
@@ -123,6 +124,19 @@ async def test_one_write_binds_the_pod_and_carries_every_annotation() -> None:
     }
     assert time.isdigit()
     assert len(time) == 19
+
+
+# contract A1.22
+@pytest.mark.parametrize("healthy", [True, False])
+def test_an_old_pods_card_is_the_same_whether_another_card_is_healthy_or_not(healthy: bool) -> None:
+    cards = [
+        CardRecord(card=Card(number), memory=CARD * MIB, uuid=f"GPU-0000{number}", healthy=healthy or number > 0)
+        for number in range(3)
+    ]
+    node = stating(gpu_mem=(3 if healthy else 2) * CARD, gpu_count=3)
+    node["metadata"]["annotations"] = {ANNOTATION: format_card_records(cards)}
+    decider = following([node], bound(CARD, 1, "of-the-original"))
+    assert booked_memory(decider) == {1: CARD}
 
 
 # contract A1.9, A1.22

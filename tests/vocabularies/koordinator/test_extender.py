@@ -343,6 +343,14 @@ def test_pods_of_the_original_are_booked_by_its_annotation(
 
 
 # contract O1.25
+def test_a_percentage_of_a_card_that_the_node_shows_later_is_booked() -> None:
+    decider = following([stating()], of_koordinator('{"gpu":[{"minor":0}]}', sharing(ratio=50, core=50, shared=1)))
+    decider.node_handlers.changed(decoded(koordinator_node(8 * GIB)))
+    assert booked(decider)[0] == {"gpu.shared": 1, MEMORY_MAX: 4 * GIB, "millicores": 500}
+    assert decider.pods.in_trouble == {}
+
+
+# contract O1.25
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -245,7 +245,7 @@ def test_a_misspelt_resource_is_a_fault_with_the_one_that_is_meant() -> None:
     ("metadata", "requests", "warnings"),
     [
         ({"annotations": {f"{SCHEDULING}/device-joint-allocate": "{}"}}, {}, [f"{SCHEDULING}/device-joint-allocate"]),
-        ({"annotations": {HINT: '{"rdma":{},"gpu":{"vfSelector":{}}}'}}, {}, ["rdma in", "vfSelector in"]),
+        ({"annotations": {HINT: '{"rdma":{},"gpu":{"vfSelector":{}}}'}}, {}, ["'rdma' in", "vfSelector in"]),
         (
             {"annotations": {HINT: '{"gpu":{"allocateStrategy":"ApplyForAll","exclusivePolicy":"PCIeLevel"}}'}},
             {},
