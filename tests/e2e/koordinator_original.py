@@ -7,27 +7,22 @@ own doing. Koordlet's hook gives a container the cards in `ALLOCATED`; here the 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as messages
 from tests.e2e.kube_api import KubeApi, Object
-from tests.e2e.node_cell import NodeCell
+from tests.e2e.nvidia_plugin import NVIDIA
 from tests.e2e.pods import OVER
-from tests.kubelet_behaviour.plugin import Allocated, Call, Plugin
 
 PREFIX = "koordinator.sh/"
 SHARED, CORE, MEMORY, RATIO = (PREFIX + name for name in ("gpu.shared", "gpu-core", "gpu-memory", "gpu-memory-ratio"))
-NVIDIA = "nvidia.com/gpu"
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 MINORS = "scheduling.koordinator.sh/gpu-minors"
 TIMESTAMP = "scheduling.koordinator.sh/bind-timestamp"
-VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 
 
 def requested(pod: Object) -> tuple[int, dict[str, int]]:
@@ -165,25 +160,3 @@ class KoordManager:
             if any(status["allocatable"].get(name) != amount for name, amount in self._amounts.items()):
                 written = {"capacity": self._amounts, "allocatable": self._amounts}
                 self._api.merge(f"{self._path}/status", {"status": written})
-
-
-class NvidiaPlugin:
-    """NVIDIA's device plugin: whole cards by UUID, served by the process of the tests."""
-
-    def __init__(self, node: NodeCell, uuids: Sequence[str]) -> None:
-        self._plugin = Plugin(node.device_plugins, NVIDIA, uuids, prefer=None)
-        self._plugin.before = self._name_cards
-        self._loop = asyncio.new_event_loop()
-
-    def start(self) -> None:
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
-        for step in (self._plugin.serve, self._plugin.register):
-            asyncio.run_coroutine_threadsafe(step(), self._loop).result(30)
-
-    def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._plugin.stop(), self._loop).result(30)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-
-    async def _name_cards(self, call: Call) -> None:
-        if isinstance(call, Allocated):
-            self._plugin.answer = messages.ContainerAllocateResponse(envs={VISIBLE: ",".join(sorted(call.ids))})

@@ -6,22 +6,19 @@ are being deleted until their pods are gone, so that a card with too much on it 
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Mapping, Sequence
 from math import ceil
 from random import Random
 
-from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as messages
 from tests.e2e.kube_api import KubeApi, Object, RefusedError
 from tests.e2e.node_cell import NodeCell
+from tests.e2e.nvidia_plugin import VISIBLE
 from tests.e2e.pods import OVER, PODS
-from tests.kubelet_behaviour.plugin import Allocated, Call, Plugin
 
 SHAREPODS = "/apis/kubeshare.nthu/v1/namespaces/default/sharepods"
 SYSTEM_PODS = "/api/v1/namespaces/kube-system/pods"
 GPU, GPUID, REQUEST, MEMORY = "nvidia.com/gpu", "kubeshare/GPUID", "kubeshare/gpu_request", "kubeshare/gpu_mem"
-VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 FIRST_PORT = 50050
 PLACEHOLDER = "kubeshare-vgpu"
 
@@ -44,28 +41,6 @@ DEFINITION: Object = {
     },
 }
 """KubeShare's definition, in the version that API servers serve today: nothing is checked, the status is a field."""
-
-
-class NvidiaPlugin:
-    """NVIDIA's device plugin: whole cards by UUID, served by the process of the tests."""
-
-    def __init__(self, node: NodeCell, uuids: Sequence[str]) -> None:
-        self._plugin = Plugin(node.device_plugins, GPU, uuids, prefer=None)
-        self._plugin.before = self._name_cards
-        self._loop = asyncio.new_event_loop()
-
-    def start(self) -> None:
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
-        for step in (self._plugin.serve, self._plugin.register):
-            asyncio.run_coroutine_threadsafe(step(), self._loop).result(30)
-
-    def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._plugin.stop(), self._loop).result(30)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-
-    async def _name_cards(self, call: Call) -> None:
-        if isinstance(call, Allocated):
-            self._plugin.answer = messages.ContainerAllocateResponse(envs={VISIBLE: ",".join(sorted(call.ids))})
 
 
 class KubeShare:

@@ -21,17 +21,15 @@ from tests.e2e.koordinator_original import (
     CORE,
     MEMORY,
     MINORS,
-    NVIDIA,
     RATIO,
     SHARED,
-    VISIBLE,
     DeviceShare,
     KoordManager,
-    NvidiaPlugin,
     allocated,
 )
 from tests.e2e.kube_api import Object, write_kubeconfig
 from tests.e2e.kubectl import Kubectl
+from tests.e2e.nvidia_plugin import NVIDIA, VISIBLE, NvidiaPlugin
 from tests.e2e.pods import PODS, asking, pod
 from tests.e2e.waiting import wait_for
 

@@ -26,10 +26,9 @@ from tests.e2e.kubeshare_original import (
     PLACEHOLDER,
     REQUEST,
     SHAREPODS,
-    VISIBLE,
     KubeShare,
-    NvidiaPlugin,
 )
+from tests.e2e.nvidia_plugin import VISIBLE, NvidiaPlugin
 from tests.e2e.pods import PODS, delete, get_pod
 from tests.e2e.waiting import wait_for
 from tests.kubeshare_words import share

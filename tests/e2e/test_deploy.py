@@ -85,7 +85,7 @@ def test_the_api_server_takes_each_component_in_a_kustomization_of_ones_own(
     rendered = deployed.kubectl.run("kustomize", own)
     for each in yaml.safe_load_all(rendered):
         assert each["metadata"].get("namespace", "gpu") == "gpu", each["metadata"]
-        assert all(subject["namespace"] == "gpu" for subject in each.get("subjects", ()))
+        assert all(subject.get("namespace", "gpu") == "gpu" for subject in each.get("subjects", ()))
     assert set(re.findall(r"\bimage: (.*)", rendered)) == {"registry.example/gpu/gas:v9"}
     said = deployed.kubectl.run("apply", "--dry-run=server", "-k", own)
     assert "Warning" not in said

@@ -476,7 +476,7 @@ async def test_cards_that_pods_still_hold_are_on_the_map_when_all_plugins_have_g
     for name in ("gpu-1", "gpu-2", "gpu-10"):
         page.server.api.delete(NODES, None, name, {})
         page.server.api.create(NODES, None, {"metadata": {"name": name}})
-    await page.tab.until("document.getElementById('totals').textContent.includes('Need attention3nodes')")
+    await page.tab.until("document.getElementById('totals').textContent.includes('Need attention3 nodes')")
     await page.tab.open("about:blank")
     await page.tab.open(page.url)
     await page.tab.until(f"{LIVE} && document.querySelector('canvas')")
