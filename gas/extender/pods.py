@@ -93,7 +93,7 @@ class Pods:
         self.waiting: dict[str, Pod] = {}
         self.in_trouble: dict[str, BoundPod] = {}
         self._bound: dict[str, BoundPod] = {}
-        self._relative: set[str] = set()  # UIDs of bound pods whose bookings depend on what their node's cards have
+        self._relative: set[str] = set()  # UIDs of bound pods whose bookings depend on their node's cards
         self._lacks_tiles: set[str] = set()  # UIDs of pods that are booked without their tiles, which were malformed
         self._gone: LRUCache[str, None] = LRUCache(MOST_GONE)
         self._needs: LRUCache[PodNeed, PodNeed] = LRUCache(MOST_SHARED)

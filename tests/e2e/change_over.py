@@ -228,7 +228,7 @@ class Rehearsal:
         )
 
     def new_pods_run(self, number: int = 8) -> None:
-        """Wait until so many pods run that did not run before."""
+        """Wait until ``number`` pods run that did not run before."""
         before = set(self.witness.ran)
         wait_for(f"{number} new pods running", lambda: self._ran_since(before) >= number, seconds=SECONDS, every=0.2)
 

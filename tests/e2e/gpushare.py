@@ -7,20 +7,19 @@ never its own doing.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator
 from concurrent import futures
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import grpc
 
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as messages
 from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import RegistrationStub
+from tests.e2e.extender_double import ExtenderDouble
 from tests.e2e.fake_nvml import uuid
-from tests.e2e.kube_api import KubeApi, Object, RefusedError
+from tests.e2e.kube_api import KubeApi, Object
 from tests.e2e.node_cell import NodeCell
 from tests.e2e.pods import OVER
 
@@ -37,52 +36,19 @@ def requested(pod: Object) -> int:
     return sum(int(of.get(GPU_MEM, 0)) for of in limits)
 
 
-class GpushareExtender:
-    """The extender, served by the process of the tests."""
+class GpushareExtender(ExtenderDouble):
+    """The extender; its entry is that of config/scheduler-policy-config.yaml."""
+
+    path = "/gpushare-scheduler"
+    managed = (GPU_MEM,)
 
     def __init__(self, api: KubeApi) -> None:
+        super().__init__()
         self._api = api
         self._lock = threading.Lock()
-        verbs = {"/gpushare-scheduler/filter": self._filter, "/gpushare-scheduler/bind": self._bind}
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                arguments = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                try:
-                    status, result = verbs[self.path](arguments)
-                except RefusedError as refused:  # such as a pod that was deleted meanwhile
-                    status, result = 500, {"Error": str(refused)}
-                body = json.dumps(result).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-
-    def start(self) -> None:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def entry(self) -> Object:
-        """The entry under ``extenders``, as config/scheduler-policy-config.yaml has it."""
-        return {
-            "urlPrefix": f"http://127.0.0.1:{self._server.server_port}/gpushare-scheduler",
-            "filterVerb": "filter",
-            "bindVerb": "bind",
-            "enableHTTPS": False,
-            "nodeCacheCapable": True,
-            "managedResources": [{"name": GPU_MEM, "ignoredByScheduler": False}],
-            "ignorable": False,
-        }
+    def reply(self, verb: str, arguments: Object) -> tuple[int, Object]:
+        return self._filter(arguments) if verb == "filter" else self._bind(arguments)
 
     def _filter(self, arguments: Object) -> tuple[int, Object]:
         failed = {}

@@ -11,9 +11,8 @@ import json
 import threading
 import time
 from collections.abc import Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
+from tests.e2e.extender_double import ExtenderDouble
 from tests.e2e.kube_api import KubeApi, Object
 from tests.e2e.nvidia_plugin import NVIDIA
 from tests.e2e.pods import OVER
@@ -37,51 +36,23 @@ def requested(pod: Object) -> tuple[int, dict[str, int]]:
     return count, {name: total[name] // count for name in (CORE, MEMORY, RATIO) if name in total}
 
 
-class DeviceShare:
+class DeviceShare(ExtenderDouble):
     """The scheduler's half, served by the process of the tests.
 
     memory  bytes of each card, as koordlet reports them
     """
 
+    managed = (SHARED, NVIDIA)
+
     def __init__(self, api: KubeApi, cards: int, memory: int) -> None:
+        super().__init__()
         self._api = api
         self._cards = cards
         self._memory = memory
         self._lock = threading.Lock()
-        verbs = {"/filter": self._filter, "/bind": self._bind}
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                result = verbs[self.path](json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                body = json.dumps(result).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def entry(self) -> Object:
-        """The entry under ``extenders`` that stands for the plugin in koord-scheduler's configuration."""
-        return {
-            "urlPrefix": f"http://127.0.0.1:{self._server.server_port}",
-            "filterVerb": "filter",
-            "bindVerb": "bind",
-            "enableHTTPS": False,
-            "nodeCacheCapable": True,
-            "managedResources": [{"name": name, "ignoredByScheduler": False} for name in (SHARED, NVIDIA)],
-            "ignorable": False,
-        }
+    def reply(self, verb: str, arguments: Object) -> tuple[int, Object]:
+        return 200, self._filter(arguments) if verb == "filter" else self._bind(arguments)
 
     def _filter(self, arguments: Object) -> Object:
         count, wanted = requested(arguments["Pod"])

@@ -94,6 +94,7 @@ class Place:
 
     def start_device_share(self) -> None:
         self.share = DeviceShare(self.api, CARDS, SIZE)
+        self.share.start()
         self.write_configuration([self.share.entry])
 
     def start_old_node(self) -> None:

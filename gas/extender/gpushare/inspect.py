@@ -15,7 +15,7 @@ UNITS = "gpu-mem"
 
 
 def inspect_json(decider: Decider) -> bytes:
-    """Return the body of ``inspect``. Memory that pods take in other words counts as well, rounded up to units."""
+    """Return the body of ``inspect``, with the memory of pods in other vocabularies, rounded up to units."""
     nodes = []
     for name, facts in decider.nodes:
         cards = [(card, has) for card, has in sorted(facts.inventory.capacity.items()) if has.get(UNITS)]

@@ -184,7 +184,7 @@ _REFERENCE = Reference(
 
 
 def vendor(places: int) -> Vocabulary:
-    """Return the vocabulary for a cluster in which each card of a known driver has so many places."""
+    """Return the vocabulary for a cluster in which each card of a known driver has ``places`` places."""
     kinds = tuple(replace(kind, places=places) if kind.driver else kind for kind in KINDS)
     return Vocabulary(
         name="vendor",
