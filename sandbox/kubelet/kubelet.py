@@ -49,7 +49,7 @@ class NodeStatusWriter:
                 await self._client.patch(f"{self._path}/status", {"status": ready})
 
     async def update(self, capacity: NodeAmounts, allocatable: NodeAmounts) -> None:
-        """Write the amounts of all device resources. Capacity that other programs wrote becomes allocatable too."""
+        """Write the amounts of devices that changed. Capacity that other programs wrote becomes allocatable too."""
         with suppress(*API_FAILURES):
             found = (await self._client.get(self._path)).get("status", {})
             before: Object = {field: found.get(field) or {} for field in ("capacity", "allocatable")}
@@ -62,8 +62,12 @@ class NodeStatusWriter:
                     **{name: str(amount) for name, amount in allocatable.items()},
                 },
             }
-            if any(before[field].get(name) != amount for field in wanted for name, amount in wanted[field].items()):
-                await self._client.patch(f"{self._path}/status", {"status": wanted})
+            changed = {
+                field: {name: amount for name, amount in wanted[field].items() if before[field].get(name) != amount}
+                for field in wanted
+            }
+            if any(changed.values()):  # only these: another program may have changed the others since they were read
+                await self._client.patch(f"{self._path}/status", {"status": changed})
 
     async def run(self, amounts: Callable[[], tuple[NodeAmounts, NodeAmounts]], every: float) -> None:
         """Update the status every ``every`` seconds until cancelled. ``amounts`` returns capacity and allocatable."""

@@ -16,7 +16,7 @@ from sandbox.api.client import ApiClient
 from sandbox.api.server import ApiServer
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from sandbox.kubelet.containers import RUN_SECONDS, Containers, KubeletPace
-from sandbox.kubelet.kubelet import Kubelet
+from sandbox.kubelet.kubelet import Kubelet, NodeStatusWriter
 from tests.builders import container, pod_json
 from tests.kubelet_behaviour.plugin import Plugin
 from tests.plugin.node_of_sandbox import sandbox_node
@@ -65,6 +65,24 @@ async def test_kubelet_takes_over_an_existing_node(client: ApiClient, root: Path
     async with running(kubelet), registered(kubelet, "card0", "card1"):
         await until_allocatable(client, "n", "2")
     assert (await client.get("/api/v1/nodes/n"))["metadata"]["labels"] == {"labels": "stay"}
+
+
+async def test_amounts_removed_while_kubelet_writes_the_status_are_not_written_again(
+    client: ApiClient, server: ApiServer
+) -> None:
+    await NodeStatusWriter(client, "n").register()
+    status = "/api/v1/nodes/n/status"
+    await client.patch(status, {"status": {"capacity": {"x.com/y": "1"}, "allocatable": {"x.com/y": "1"}}})
+
+    class Late(ApiClient):
+        async def get(self, path: str, **query: str) -> Any:
+            found = await super().get(path, **query)
+            await self.patch(status, {"status": {"capacity": {"x.com/y": None}, "allocatable": {"x.com/y": None}}})
+            return found
+
+    async with Late(server.url) as late:
+        await NodeStatusWriter(late, "n").update({I915: 1}, {I915: 1})
+    assert {I915} == (await client.get("/api/v1/nodes/n"))["status"]["allocatable"].keys() & {I915, "x.com/y"}
 
 
 async def test_the_devices_of_a_container_can_be_inspected(client: ApiClient, root: Path) -> None:
