@@ -99,6 +99,10 @@ class Nodes(MirrorByName[Node, _Kind]):
         capacities = (amounts for kind in self._kinds.values() for amounts in kind.facts.inventory.capacity.values())
         return {name for amounts in capacities for name in amounts}
 
+    def alike(self) -> list[tuple[NodeFacts, int]]:
+        """Return the different facts, and how many nodes share each."""
+        return [(kind.facts, kind.nodes) for kind in self._kinds.values()]
+
     def __iter__(self) -> Iterator[tuple[str, NodeFacts]]:
         return ((name, kind.facts) for name, kind in self.records.items())
 

@@ -59,6 +59,10 @@ _OWN = _WRITTEN | {EXPIRED_BINDING}
 _RECEIPTS = frozenset({ALLOCATED_CARDS, ALLOCATED_INIT_CARDS})
 
 
+CountedFacts = tuple[NodeFacts, int]
+"""What nodes state about their cards, and how many nodes state it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Findings:
     """The faults of a pod, and warnings, one sentence each.
@@ -132,11 +136,8 @@ class PodChecks:
             for name in nsmallest(_MOST_UNKNOWN, found)
         )
 
-    def in_cluster(self, pod: Pod, nodes: Iterable[NodeFacts]) -> Generator[None, None, tuple[str, ...]]:
-        """Return warnings of a pod that depend on the nodes, which may change. Yields whenever other work should run.
-
-        nodes  of all nodes; equal nodes should share one object
-        """
+    def in_cluster(self, pod: Pod, nodes: Iterable[CountedFacts]) -> Generator[None, None, tuple[str, ...]]:
+        """Return warnings of a pod that depend on the nodes, which may change. Yields when other work should run."""
         if _too_large(pod):
             return ()
         try:
@@ -145,12 +146,10 @@ class PodChecks:
             return ()
         if not 0 < sum(container.count > 0 for container in need.containers) <= MOST_SEARCHED_CONTAINERS:
             return ()
-        every = list(nodes)
-        alike = Counter(map(id, every))
-        counted = [(facts.inventory, alike[key]) for key, facts in {id(facts): facts for facts in every}.items()]
+        inventories = [(facts.inventory, count) for facts, count in nodes]
         is_chosen = need.order != self.options.card_order
-        warnings = _unknown_resource(need, [inventory for inventory, _ in counted]) if is_chosen else ()
-        never = yield from _why_never(need, counted)
+        warnings = _unknown_resource(need, [inventory for inventory, _ in inventories]) if is_chosen else ()
+        never = yield from _why_never(need, inventories)
         return (*warnings, never) if never else warnings
 
     def change(self, old: Pod, new: Pod, *, may_write_receipts: bool = False) -> tuple[str, ...]:
@@ -194,6 +193,13 @@ _BOUND = (
 _BOUND_RECEIPT = (
     "says what kubelet gave the bound pod, and the extender follows it; only the device plugin should write it"
 )
+
+
+def counted(nodes: Iterable[NodeFacts]) -> list[CountedFacts]:
+    """Count nodes that state the same; they share one object."""
+    every = list(nodes)
+    numbers = Counter(map(id, every))
+    return [(facts, numbers[key]) for key, facts in {id(facts): facts for facts in every}.items()]
 
 
 def _too_large(pod: Pod) -> str:

@@ -167,6 +167,7 @@ def test_nodes_that_say_the_same_share_what_was_read_and_a_number() -> None:
     assert nodes.facts("n1") is nodes.facts("n2")
     assert nodes.kind("n1") == nodes.kind("n2") != nodes.kind("n3")
     assert nodes.kind("absent") is None
+    assert nodes.alike() == [(nodes.facts("n1"), 2), (nodes.facts("n3"), 1)]
 
 
 def test_the_number_of_a_kind_that_is_gone_is_never_used_again() -> None:
@@ -184,9 +185,9 @@ def test_facts_are_kept_only_while_a_node_has_them() -> None:
     for millicores in range(1000, 1100):
         nodes.changed(node("n1", i915=2, millicores=millicores))
         nodes.changed(node("n2", i915=2, millicores=millicores))
-    assert len(nodes._kinds) == 1
+    assert nodes.alike() == [(nodes.facts("n1"), 2)]
     list_all(nodes, [])
-    assert not nodes._kinds
+    assert nodes.alike() == []
 
 
 def test_nodes_as_sent_are_read_once_for_all_that_say_the_same_and_change_nothing() -> None:

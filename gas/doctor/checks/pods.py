@@ -22,7 +22,7 @@ from gas.placement.inventory import NOTHING
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
 from gas.vocabularies.known import DEFAULT
-from gas.vocabularies.pod_checks import PodChecks
+from gas.vocabularies.pod_checks import PodChecks, counted
 from gas.vocabularies.protocol import NeedOptions
 
 MOST = 20
@@ -62,7 +62,7 @@ def check_pods(snapshot: Snapshot, *, scores_nodes: bool) -> Iterator[Finding]:
         yield from _wrong_company(node, rebuilt)
     waiting = [pod for pod in snapshot.pods if not pod.node_name and is_checked(pod)]
     checks = PodChecks(vocabularies, OBEYED, scores_nodes=scores_nodes)
-    nodes = () if snapshot.undecodable else tuple(rebuilt.nodes.values())
+    nodes = counted(() if snapshot.undecodable else rebuilt.nodes.values())
     names = {name for each in snapshot.schedulers if each.entries for name in each.names}
     seen = [] if isinstance(snapshot.nodes, Unseen) else snapshot.nodes
     diagnoses = Diagnoses(Cluster.of(seen, snapshot.pods, counts_hosts=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +9,6 @@ from gas.daemon import flag_values as values
 from gas.daemon.flags import PartFlags, flag
 from gas.extender.admission.flags import AdmissionFlags
 from gas.extender.part import Additions, Core, Part
-from gas.vocabularies.protocol import NodeFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +45,7 @@ def _build(core: Core) -> Additions:
         scores_nodes="prioritize" in core.verbs,
     )
 
-    def known_nodes() -> Iterator[NodeFacts] | None:
-        return (facts for _, facts in decider.nodes) if core.node_watch.synced.is_set() else None
-
-    reviews = PodReviews(checks, nodes=known_nodes)
+    reviews = PodReviews(checks, nodes=lambda: decider.nodes.alike() if core.node_watch.synced.is_set() else None)
     return Additions(webhooks={"validate": reviews.validate, "complete": reviews.complete})
 
 

@@ -10,8 +10,7 @@ import msgspec
 from gas.extender.admission.review import ALLOWED, CREATE, UPDATE, Review, ReviewResult, decode_object
 from gas.extender.filter import in_turns
 from gas.objects.stored import NewContainer, NewPod, Workload
-from gas.vocabularies.pod_checks import PodChecks
-from gas.vocabularies.protocol import NodeFacts
+from gas.vocabularies.pod_checks import CountedFacts, PodChecks
 
 PODS = "pods"
 CHANGED = frozenset({PODS, "pods/status"})
@@ -46,10 +45,10 @@ _RECEIPTS_WRITERS = ("system:serviceaccount:", "system:node:")
 class PodReviews:
     """The webhooks ``validate`` and ``complete``. A pod that asks for no GPU is never refused or changed.
 
-    nodes  returns the facts of all nodes; None while they are not known
+    nodes  returns what the nodes state; None while they are not known
     """
 
-    def __init__(self, checks: PodChecks, *, nodes: Callable[[], Iterable[NodeFacts] | None]) -> None:
+    def __init__(self, checks: PodChecks, *, nodes: Callable[[], Iterable[CountedFacts] | None]) -> None:
         self._checks = checks
         self._nodes = nodes
 

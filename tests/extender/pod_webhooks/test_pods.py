@@ -13,7 +13,7 @@ from gas.extender.pod_webhooks.reviews import TEMPLATES, PodReviews
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.intel.vocabulary import INTEL
 from gas.vocabularies.known import DEFAULT
-from gas.vocabularies.pod_checks import PodChecks
+from gas.vocabularies.pod_checks import PodChecks, counted
 from gas.vocabularies.protocol import NeedOptions, NodeFacts
 from tests.builders import container, node, pod_json
 from tests.extender.admission.reviews import patched, review, review_json
@@ -36,7 +36,7 @@ NEVER = "no node of the cluster could run the pod now, even without other pods: 
 
 def reviews(scheduler_name: str | None = None, nodes: Sequence[NodeFacts] | None = None) -> PodReviews:
     checks = PodChecks(DEFAULT, NeedOptions(), scheduler_name)
-    return PodReviews(checks, nodes=lambda: nodes)
+    return PodReviews(checks, nodes=lambda: None if nodes is None else counted(nodes))
 
 
 async def test_a_need_that_no_node_can_have_is_refused() -> None:
@@ -174,7 +174,7 @@ async def test_a_huge_review_takes_a_short_time(huge: dict[str, Any], refusal: s
     body = json.dumps(review_json(huge)).encode()
     assert len(body) <= LARGEST_REVIEW
     checks = PodChecks(Vocabularies([INTEL]), NeedOptions(allowlist=True), None)
-    served = PodReviews(checks, nodes=lambda: [DEFAULT.facts(node(cards=1))])
+    served = PodReviews(checks, nodes=lambda: counted([DEFAULT.facts(node(cards=1))]))
     began = time.process_time()
     result = await served.validate(decode_review(body))
     assert time.process_time() - began < MOST_TIME
