@@ -57,6 +57,9 @@ class Holder(NamedTuple):
 class CardPods(Protocol):
     def __iter__(self) -> Iterator[CardPod]: ...
 
+    def present(self) -> Collection[str] | None:
+        """Return the names of all pods that have not ended, with or without cards; None until all are known."""
+
     def holders(self, resource: str, ids: Ids) -> Sequence[Holder]:
         """Return the pods of which a container was given exactly these ids of a resource, as far as that is known."""
 
@@ -69,6 +72,9 @@ class NoPods:
 
     def __iter__(self) -> Iterator[CardPod]:
         return iter(())
+
+    def present(self) -> None:
+        return None
 
     def holders(self, _resource: str, _ids: Ids) -> Sequence[Holder]:
         return ()

@@ -7,10 +7,10 @@ that it gets, and its bytes of memory: ``default/train 0.500 0.500 1073741824``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from gas.plugin.card_pods import CardPod
+from gas.plugin.card_pods import CardPod, CardPods
 from gas.plugin.devices.allocation import Allocation
 from gas.plugin.fences.fence import Fence, shares_of
 from gas.values.card_facts import CardFacts
@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 class ShareFiles:
     """The files of a node's cards, named by their UUIDs, in the directory that the fence names."""
 
-    def __init__(self, fence: Fence, pods: Iterable[CardPod]) -> None:
+    def __init__(self, fence: Fence, pods: CardPods) -> None:
         self._fence = fence
         self._directory = Path(fence.shares_in)
         self._pods = pods
-        self._seen: set[str] = set()
+        self._present: Collection[str] | None = None
 
     def add(self, pod: CardPod, container: int, gpus: Sequence[CardFacts]) -> Allocation:
         """Write what a pod may use of its cards, before a container of it starts. It gets nothing else."""
@@ -35,20 +35,20 @@ class ShareFiles:
         return Allocation()
 
     def pods_changed(self) -> None:
-        """Remove the lines of pods that the watch has shown and does not show any more."""
-        present = {pod.key for pod in self._pods}
-        gone, self._seen = self._seen - present, present
-        if gone and self._directory.is_dir():
+        """Remove the lines of pods that have ended, also those that did while no plugin ran."""
+        before, self._present = self._present, self._pods.present()
+        if self._present != before and self._directory.is_dir():
             for file in self._directory.iterdir():
-                self._change(file.name, {}, gone)
+                self._change(file.name, {})
 
-    def _change(self, uuid: str, new: Mapping[str, str], gone: Collection[str] = ()) -> None:
+    def _change(self, uuid: str, new: Mapping[str, str]) -> None:
         """Change the lines of a card, by pod. The file is written in place, since its reader waits for that."""
         file = self._directory / uuid
         try:
             before = file.read_text(encoding="utf-8").splitlines()[1:] if file.exists() else []
             lines = {line.partition(" ")[0]: line.partition(" ")[2] for line in before}
-            changed = {name: share for name, share in lines.items() if name not in gone} | dict(new)
+            kept = lines if self._present is None else self._present
+            changed = {name: share for name, share in lines.items() if name in kept} | dict(new)
             if changed != lines:
                 text = "".join(f"{name} {share}\n" for name, share in sorted(changed.items()))
                 file.write_text(f"{len(changed)}\n{text}", encoding="utf-8")

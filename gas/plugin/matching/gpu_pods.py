@@ -167,6 +167,8 @@ class GpuPods:
         self._keys: dict[str, str] = {}
         self._uids: dict[str, str] = {}
         self._served: set[str] = set()
+        self._ended: set[str] = set()
+        self._is_complete = False
         self._gone: TTLCache[str, bool] = TTLCache(MOST_GONE, GONE_FOR, timer=clock)
         self._subscribers: list[Callable[[], None]] = []
 
@@ -186,6 +188,10 @@ class GpuPods:
     def has_seen(self, key: str) -> bool:
         """Return whether the watch shows a pod of this name, with or without cards."""
         return key in self._uids
+
+    def present(self) -> Collection[str] | None:
+        """Return the names of all pods that have not ended, with or without cards; None until all are known."""
+        return [key for key, uid in self._uids.items() if uid not in self._ended] if self._is_complete else None
 
     def is_unwatched(self, key: str, containers: ContainerIds) -> bool:
         """Return whether the watch has never shown this pod, which kubelet lists with these containers.
@@ -214,6 +220,7 @@ class GpuPods:
     def complete(self, listed: list[ObjectId]) -> None:
         for uid in self._keys.keys() - {pod.uid for pod in listed}:
             self._forget(uid)
+        self._is_complete = True
         self._changed()
 
     def changed(self, pod: Pod) -> None:
@@ -232,6 +239,8 @@ class GpuPods:
         self._keys[pod.uid] = pod.key
         self._uids[pod.key] = pod.uid
         seen = gpu_pod(pod, self._vocabularies, self._gpus())
+        if pod.is_over:
+            self._ended.add(pod.uid)
         if seen is not None and (seen.is_admitted or pod.is_over):
             self._served.add(pod.uid)
         if seen is not None and not pod.is_over:
@@ -246,6 +255,7 @@ class GpuPods:
             del self._uids[key]
             self._gone[key] = uid in self._served
         self._served.discard(uid)
+        self._ended.discard(uid)
 
 
 def gpu_pod(pod: Pod, vocabularies: Vocabularies, gpus: Iterable[CardFacts] = ()) -> GpuPod | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from gas.placement.choice import ContainerChoice
@@ -200,6 +200,9 @@ class Matcher:
         if progress is None or progress.confidence is Confidence.GUESSED:
             return {}
         return {index: frozenset(id_.card for id_ in ids) for index, ids in progress.init_container_ids().items()}
+
+    def present(self) -> Collection[str] | None:
+        return self.pods.present()
 
     def holders(self, resource: str, ids: Ids) -> list[Holder]:
         """Return the pods of which a container got exactly these ids, as far as that is remembered.

@@ -109,6 +109,9 @@ class Node:
     def __iter__(self) -> Iterator[GpuPod]:
         return iter(self.pods)
 
+    def present(self) -> list[str]:
+        return [pod.key for pod in self.pods]
+
     def holders(self, _resource: str, got: Ids) -> list[Holder]:
         return [holder for id_, holder in self.given.items() if got == ids(id_)]
 
