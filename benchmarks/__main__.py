@@ -1,7 +1,5 @@
 """``python -m benchmarks [NAME …] [--full] [--write]``: the benchmarks, as tables of ratios."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable, Iterable

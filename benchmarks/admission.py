@@ -1,7 +1,5 @@
 """Time that the webhooks add to the creation of a pod on the real kube-apiserver."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 

@@ -4,8 +4,6 @@ It binds with one write, with the annotations that a pod of one card would get. 
 benchmarks.bare_extender``; it serves until SIGTERM.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import signal

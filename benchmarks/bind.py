@@ -1,7 +1,5 @@
 """Time of a bind, one at a time and many at once, on the real kube-apiserver."""
 
-from __future__ import annotations
-
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Time that the review of a Binding adds on the real kube-apiserver, for pods without GPUs and for GPU pods."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

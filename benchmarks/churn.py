@@ -1,7 +1,5 @@
 """Memory during an hour's worth of pods that come and go, and filters while the watch sends 1,000 events a second."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

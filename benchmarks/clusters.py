@@ -1,7 +1,5 @@
 """Clusters made from a seed: nodes with cards, and pods that hold some of them."""
 
-from __future__ import annotations
-
 import json
 import random
 import uuid

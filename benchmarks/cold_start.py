@@ -1,7 +1,5 @@
 """Time from start to ready on a large cluster, compared with listing the same objects, and the memory used."""
 
-from __future__ import annotations
-
 import http.client
 import ssl
 import time

@@ -1,7 +1,5 @@
 """The client side of the extender protocol, as kube-scheduler: connections over TLS that are kept alive."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import ssl

@@ -3,8 +3,6 @@
 kube-apiserver reads objects in JSON as well as in its own form, and its watch shows them.
 """
 
-from __future__ import annotations
-
 import base64
 import http.client
 import json

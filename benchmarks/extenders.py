@@ -1,7 +1,5 @@
 """The two extenders that are compared, each in its own process on loopback."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

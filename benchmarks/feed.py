@@ -9,8 +9,6 @@ It stores and checks nothing, so that only the extender is measured. ``python -m
     POST …/pods/NAME/binding        the pod is bound at once, and the watch shows it
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -1,7 +1,5 @@
 """Time of a filter, compared with an extender on the same stack that only decodes and encodes."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Growth of the processor time of a filter with nodes, cards and placed pods, in one process without HTTP and TLS."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

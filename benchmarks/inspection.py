@@ -3,8 +3,6 @@
 ``python -m benchmarks.inspection KUBECONFIG`` prints the processor seconds of each step of a command.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import http.client

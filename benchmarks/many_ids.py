@@ -1,7 +1,5 @@
 """The time that kubelet waits for the plugin where an id stands for a unit of memory, and the memory of so many ids."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -4,8 +4,6 @@
 its figures elsewhere on the page.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The hardest pods for placement: how long one node takes within the step limit."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Mapping

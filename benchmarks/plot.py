@@ -1,7 +1,5 @@
 """A plot of lines over logarithmic axes as SVG, readable on light and on dark pages. The y axis may be linear."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The time that kubelet waits for the device plugin, compared with a bare one on the same stack, and its idle cost."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -3,8 +3,6 @@
 Run as ``python -m benchmarks.plugin_bare SOCKET``; it serves until SIGTERM.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import sys

@@ -3,8 +3,6 @@
 Its responses are made in advance, so that only the plugin is timed.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

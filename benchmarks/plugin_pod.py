@@ -3,8 +3,6 @@
 Run as ``python -m benchmarks.plugin_pod DIRECTORY FLAG…`` with the variables that Kubernetes gives to pods.
 """
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 from pathlib import Path

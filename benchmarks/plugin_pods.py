@@ -1,7 +1,5 @@
 """The pods of the plugin's benchmark: those that run on its node, and those that wait there for their devices."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from itertools import count

@@ -1,7 +1,5 @@
 """The figures of the plugin's benchmark."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

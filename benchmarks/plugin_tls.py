@@ -1,7 +1,5 @@
 """A TLS port in front of the sandbox's API server, which serves plain HTTP: a service account needs TLS."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from collections.abc import AsyncIterator

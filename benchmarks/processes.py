@@ -1,7 +1,5 @@
 """Processor time and memory of a process, from /proc."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A real etcd, kube-apiserver and kube-scheduler with a made-up cluster, without machines and kubelets."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import shutil

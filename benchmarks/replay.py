@@ -3,8 +3,6 @@
 Every replay keeps its own cluster. A pod that fits on no node is dropped.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Figures that compare two things, and tables of them for a terminal and for a page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

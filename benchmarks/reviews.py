@@ -1,7 +1,5 @@
 """Time that reviews by the extender add to requests of the real kube-apiserver: the set-up of two benchmarks."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import ssl

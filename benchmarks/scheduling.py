@@ -1,7 +1,5 @@
 """Pods per second through the real kube-scheduler: without an extender, with the bare one, and with ours."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence

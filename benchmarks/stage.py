@@ -1,7 +1,5 @@
 """Both extenders on a made-up API server, each in its own process: the set-up of most benchmarks."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import sys

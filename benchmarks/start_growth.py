@@ -1,7 +1,5 @@
 """Growth of the extender's start and memory with nodes and placed pods, on a made-up API server."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from benchmarks.clusters import Size

@@ -5,8 +5,6 @@ Gradient Descent" (USENIX ATC'23): a list of nodes, and lists of pods that toget
 nodes have. Pods arrive one after the other and stay.
 """
 
-from __future__ import annotations
-
 import csv
 import random
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """A cluster for the page: cards of several models, pods of many sizes, measured use, and some of what goes wrong."""
 
-from __future__ import annotations
-
 import json
 import random
 

@@ -4,8 +4,6 @@ kube-apiserver reads such certificates from the kubeconfig of its admission plug
 ``--admission-control-config-file`` names. It loads renewed certificates itself, and the rest only when it starts.
 """
 
-from __future__ import annotations
-
 import json
 import posixpath
 from collections.abc import Sequence

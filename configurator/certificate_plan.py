@@ -1,7 +1,5 @@
 """Decide which certificates a run reuses and which it signs, and plan their files and the extender's Secret."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import re

@@ -1,7 +1,5 @@
 """Read, check and sign certificates, for configurator, doctor and sandbox. Bytes to values and back, without files."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import ipaddress

@@ -4,8 +4,6 @@ The chart's Job and CronJob run ``python -m configurator.cluster_certificates``.
 or more stay as they are.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import base64

@@ -1,7 +1,5 @@
 """Show the changes of a run as a unified diff, in colours for a terminal."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """Define errors on which the administrator must act. Nothing was changed on the machine unless the sentence says so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from gas.values.errors import GasError

@@ -9,8 +9,6 @@ reader sees all of the old file or all of the new one. Names of staged files beg
 file in the manifests' directory, ignores those.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

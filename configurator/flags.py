@@ -1,7 +1,5 @@
 """Declare the flags of ``gas-configurator``: the original's, and new ones."""
 
-from __future__ import annotations
-
 import os.path
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Parse the release of a kube-scheduler, and name the configuration version that all supported releases read."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Self

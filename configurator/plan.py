@@ -1,7 +1,5 @@
 """Plan the changes of a run. Files are read, but not written."""
 
-from __future__ import annotations
-
 import functools
 import os
 import stat

@@ -1,7 +1,5 @@
 """Run the configurator once: plan, show or make the changes, and print the next steps."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

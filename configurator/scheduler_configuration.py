@@ -1,7 +1,5 @@
 """Read kube-scheduler's configuration: which extenders it calls, and how. Configurator and doctor use it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -4,8 +4,6 @@ While the extender's authority is replaced, both the earlier and the new one are
 whichever certificate the extender presents.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Scalars are not interpreted: each is written as the text in the file, so ``0644`
 result is parsed again. If it does not have exactly the requested content, the edit is refused.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import io

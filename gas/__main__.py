@@ -1,7 +1,5 @@
 """The programs ``gas``, ``kubectl-gas``, which kubectl calls for ``kubectl gas``, and the completion of its words."""
 
-from __future__ import annotations
-
 import signal
 import sys
 

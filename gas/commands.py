@@ -3,8 +3,6 @@
 Programs that run in a cluster have flags in Go's spelling instead, see `gas.daemon.flags`.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress

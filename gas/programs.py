@@ -1,7 +1,5 @@
 """Recognise the program that a container runs, by its command or the name of its image, and read its flags."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

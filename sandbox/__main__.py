@@ -1,7 +1,5 @@
 """Run the demo on the command line: ``python -m sandbox``."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Write certificate files for the sandbox and the tests: an authority, and what it signs for servers and clients."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Run the real extender and device plugins as child processes, which end when the sandbox ends."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

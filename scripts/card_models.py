@@ -6,8 +6,6 @@ pci.ids has the names (Debian package ``pci.ids``, https://pci-ids.ucw.cz). The 
 the drivers i915 and xe support (Debian package ``linux-headers-VERSION-common``).
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ load   into the containerd of this machine, which is then a node that needs no r
 FILE   an archive that ``ctr images import`` reads on other nodes
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tempfile

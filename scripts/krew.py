@@ -4,8 +4,6 @@ URL is where the archive of a release will be found. DIRECTORY gets the archive 
 names URL and the archive's checksum.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

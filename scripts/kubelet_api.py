@@ -4,8 +4,6 @@ python -m scripts.kubelet_api           generate the code again from the proto f
 python -m scripts.kubelet_api --fetch   before that, fetch the proto files of RELEASE (needs Go)
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

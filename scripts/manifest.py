@@ -8,8 +8,6 @@
 - deploy/gas.yaml, one file that `kubectl apply -f` installs, made of the overlay `both`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """Write docs/reference.md from the code: ``python -m scripts.reference``. A test checks that the page is current."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path

@@ -6,8 +6,6 @@ URL       where the archive ``kubectl-gas.tar.gz`` will be, for krew
 The chart names the image by its digest.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

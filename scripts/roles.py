@@ -3,8 +3,6 @@
 `scripts.manifest` writes them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path

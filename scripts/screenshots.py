@@ -1,7 +1,5 @@
 """``python -m scripts.screenshots``: the pictures in docs/page, of a made-up cluster in Debian's Chromium."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import sys

@@ -1,7 +1,5 @@
 """Run histories of the whole system in virtual time: ``python -m simulation``; see docs/simulation.md."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -1,7 +1,5 @@
 """Carry out the acts of a plan: what users do, and what fails. Steps of a plan name methods of `Acts`."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Run the simulation's API server: the sandbox's, behind the network, with webhooks for Bindings and new pods."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import copy

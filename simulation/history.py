@@ -1,7 +1,5 @@
 """Run one history: what happens to the system of a world, and which laws hold in it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from typing import Any

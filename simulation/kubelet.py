@@ -4,8 +4,6 @@ Kubelet is the sandbox's, the plugin the product's. Calls between the two take t
 are not encoded.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import datetime

@@ -4,8 +4,6 @@ They read the objects alone and share nothing with the product's decisions. Thos
 nothing changes any more, are here; those of Bindings and evictions are in `simulation.laws_of_bindings`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any

@@ -1,7 +1,5 @@
 """Check the laws of a new Binding: the cards and tiles of the pod, and with whom it shares them."""
 
-from __future__ import annotations
-
 from simulation import objects
 from simulation.objects import Object
 from simulation.observed import BoundPod, LawBroken, Observed, fits_with, used_by

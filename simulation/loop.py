@@ -6,8 +6,6 @@ the order that asyncio promises; which process runs first at the same time comes
 other only through `simulation.network`, whose delays are never zero, so their order at one time is complete.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import heapq

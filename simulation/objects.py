@@ -1,7 +1,5 @@
 """Make pods and nodes of the simulation, and read what they mean from the objects alone, not by the product's code."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """Record the state that the laws are about: nodes, and the pods that wait or are bound, as the objects say now."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

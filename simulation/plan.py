@@ -1,7 +1,5 @@
 """Represent the plan of a history: what users do and what fails, step by step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Make the plan of a seed: nodes, pods, and faults one by one or as scenarios."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

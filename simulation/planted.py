@@ -1,7 +1,5 @@
 """List the planted faults: single changes to the product that the simulation must find (`simulation.planting`)."""
 
-from __future__ import annotations
-
 import difflib
 
 from gas.values.errors import GasError

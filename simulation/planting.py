@@ -6,8 +6,6 @@ any number of statements; ``*A`` and ``**K`` of a call, and ``**K`` of a dict, s
 entries. Letters in the code that replaces it stand for what they fitted.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import re

@@ -1,7 +1,5 @@
 """Run histories, add up their figures, and shorten those that break a law."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import time

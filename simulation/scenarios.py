@@ -1,7 +1,5 @@
 """Make scenarios: several faults that make each other worse. The leader is known only when a step is taken."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Run the programs of a history: extenders, scheduler, kubelets and device plugins, and connect them."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Represent the world of a history: what all its parts share, in virtual time."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Callable, Coroutine

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from gas.values.timing import SYSTEM_TIMING, Timing
 
 

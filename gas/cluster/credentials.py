@@ -1,7 +1,5 @@
 """Find the API server and credentials for it: a pod's service account, else a kubeconfig."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -6,8 +6,6 @@ ApiUnavailable    there is no usable response, and nothing was changed: the requ
   OutcomeUnknown  a write was sent, and it may or may not have been carried out
 """
 
-from __future__ import annotations
-
 import re
 
 import msgspec

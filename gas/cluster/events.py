@@ -1,7 +1,5 @@
 """Write events, which ``kubectl describe`` shows on pods and nodes, without delaying anything else."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

@@ -3,8 +3,6 @@
 Import this only where there is a kubeconfig: the official client takes 20 MB of memory.
 """
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Elect one leader among several replicas by a Lease that the leader keeps renewing."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

@@ -3,8 +3,6 @@
 Every function here raises ApiRefused, Forbidden or ApiUnavailable, and those that write OutcomeUnknown as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TypeVar
 

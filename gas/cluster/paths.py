@@ -1,7 +1,5 @@
 """Paths of objects on the API server. Names in them are quoted, since some come from outside."""
 
-from __future__ import annotations
-
 from urllib.parse import quote
 
 from gas.values.errors import GasError

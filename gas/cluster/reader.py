@@ -3,8 +3,6 @@
 `gas.cluster.connection` is for programs that run for long: importing its library alone takes longer than a command.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import socket

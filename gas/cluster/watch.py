@@ -1,7 +1,5 @@
 """Show a handler all objects of one kind and their changes, through every failure of the API server."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Each raises ValueError with what it expects, in words that fit into "expected …, found …".
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

@@ -19,8 +19,6 @@ given several times, the last one wins; names cannot be abbreviated. argparse su
 for a flag that is declared with ``joined`` all values count, as if they were one with commas between them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import textwrap

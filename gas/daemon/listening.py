@@ -1,7 +1,5 @@
 """Listening sockets, and the places of their connections."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -9,8 +9,6 @@ klog's ``-v N`` sets the verbosity:
 Fields come from ``extra``: ``logger.info("bound", extra={"pod": "default/x", "node": "n1"})``.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """Serve health, metrics and state of a daemon on a plain HTTP port. It changes nothing."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Mapping
 
 from prometheus_client import CollectorRegistry

@@ -1,7 +1,5 @@
 """Serve applications on sockets with Hypercorn, on the running event loop, until the program is to stop."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """Metrics of the watches on the API server, the same for every daemon."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import Protocol

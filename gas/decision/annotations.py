@@ -7,8 +7,6 @@ of a card separated by ``+`` (contract E3.2).
 An empty text counts as an absent annotation: a Binding can only set annotations, so it removes one by emptying it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple

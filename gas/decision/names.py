@@ -3,8 +3,6 @@
 `gas-plugin` reads only `TIMESTAMP`, `CONTAINER_CARDS`, `CONTAINER_TILES` and their counterparts for init containers.
 """
 
-from __future__ import annotations
-
 # The decision, written on the pod with its Binding.
 TIMESTAMP = "gas-ts"
 CONTAINER_CARDS = "gas-container-cards"

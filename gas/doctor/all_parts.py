@@ -1,7 +1,5 @@
 """List all checks of the doctor in the order of a diagnosis: from the scheduler to the pods."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Declare a check of the doctor and what it gathers."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 

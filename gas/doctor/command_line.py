@@ -1,7 +1,5 @@
 """``gas doctor``: collect facts, check them, print the report."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

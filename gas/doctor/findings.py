@@ -1,7 +1,5 @@
 """Define the doctor's findings, the commands that fix them, and reasons why something could not be seen."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Make the commands that fix what a check has found, to copy into a shell."""
 
-from __future__ import annotations
-
 import shlex
 
 from gas.objects.stored import Pod

@@ -1,7 +1,5 @@
 """Read GPU data of pods and nodes, and make the dry pod with which the extender is asked to place one card."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Read files of the control plane, on that machine or with its directory mounted here."""
 
-from __future__ import annotations
-
 import os
 import select
 import stat

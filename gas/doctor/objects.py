@@ -1,7 +1,5 @@
 """Define Kubernetes objects that only the doctor reads. Pods and nodes are in `gas.objects.stored`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any

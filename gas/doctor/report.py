@@ -1,7 +1,5 @@
 """Show findings as text or JSON. Texts from outside are escaped, since they may contain anything."""
 
-from __future__ import annotations
-
 import json
 import re
 import textwrap

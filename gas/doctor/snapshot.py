@@ -1,7 +1,5 @@
 """The snapshot of a cluster that the checks work on. Nothing here does I/O."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

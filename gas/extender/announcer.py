@@ -1,7 +1,5 @@
 """Write events on pods and nodes about what only the extender can see."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from itertools import islice
 

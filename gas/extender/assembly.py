@@ -1,7 +1,5 @@
 """Wire the core of the extender and the parts that are on."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine

@@ -1,7 +1,5 @@
 """The bind verb: reserve cards, then write node and cards on the pod in one write."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """The command line of ``gas-extender``: the flags of the core and of all parts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Write the ledger, the last decisions and the last refusals as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 

@@ -1,7 +1,5 @@
 """Remember the last decisions and refusals, for people. Nothing is decided by them."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

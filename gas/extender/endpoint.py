@@ -1,7 +1,5 @@
 """Check and limit requests with a JSON body, count them, and turn their errors into responses."""
 
-from __future__ import annotations
-
 import abc
 import asyncio
 import logging

@@ -1,7 +1,5 @@
 """Serve the filter verb: from a request's body to a decision and a response."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

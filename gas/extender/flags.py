@@ -1,7 +1,5 @@
 """The flags of the core of ``gas-extender``."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar

@@ -4,8 +4,6 @@ With 40,000 cards, writing them at once would stop filter and bind for seconds. 
 format and in OpenMetrics, and come before the metrics of `gas.extender.metrics`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress

@@ -4,8 +4,6 @@ Fed only if a part asks for it (`Decider.count_hosts`); otherwise the watch deco
 requests.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple

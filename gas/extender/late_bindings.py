@@ -4,8 +4,6 @@ A network or a webhook may delay a Binding. It demands the version in which its 
 another version, no earlier Binding of it can be stored, neither the extender's own nor a reviewed one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -3,8 +3,6 @@
 The metrics of the cards are in `gas.extender.gauges`, those of the parts in their declarations.
 """
 
-from __future__ import annotations
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from gas.daemon.watch_metrics import WatchCollector

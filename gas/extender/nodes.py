@@ -1,7 +1,5 @@
 """Translate the cluster's nodes into facts for placement, once per change rather than once per request."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Run the extender as a process: sockets, certificates, signals, and the order of starting and stopping."""
 
-from __future__ import annotations
-
 import logging
 from contextlib import AsyncExitStack
 from dataclasses import replace

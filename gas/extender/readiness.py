@@ -1,7 +1,5 @@
 """Determine whether this replica may decide, and the reason why not."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping

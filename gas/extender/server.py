@@ -1,7 +1,5 @@
 """Serve the verbs on the scheduler's port. Checks everything around them and decides nothing."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Load and renew the certificates of the extender's TLS ports, their own and those of the clients' authorities."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import ssl

@@ -4,8 +4,6 @@ kube-scheduler compares a pod with the sums of a node before it asks the extende
 states no sum of it, so kube-scheduler refuses such a pod without asking, and its own event names only the resource.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple

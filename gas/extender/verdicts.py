@@ -1,7 +1,5 @@
 """Judge whether a need fits each of many nodes, remembering verdicts for nodes in equal states."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Field names are Go's own (``NodeNames``, no JSON tags). Go reads them in any cas
 Unknown fields are skipped while decoding. Source: contract E10.2, E10.3 and E10.5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Define the commands of ``kubectl gas`` that show cards."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import math

@@ -5,8 +5,6 @@ there is none, other pods must make room there first. More moves are allowed onl
 itself decides what fits at every step, and which cards a pod gets then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf

@@ -4,8 +4,6 @@ The extender's own filter and reserve decide. Among the nodes that pass, the fir
 order of preference is kube-scheduler's.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

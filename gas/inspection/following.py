@@ -1,7 +1,5 @@
 """Follow a cluster: connect for long, and keep nodes and pods up to date by watches."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Read a cluster once from the API server: nodes, GPU pods, the measured use of cards and the last decisions."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """Read the pods that manifests ask for: pods themselves, and the templates of everything that creates pods."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Show everything about one node: what Kubernetes says, its cards with their pods, tiles, NUMA nodes and links."""
 
-from __future__ import annotations
-
 from gas.inspection.cluster import Cluster
 from gas.inspection.output import Look, table_lines
 from gas.inspection.report import Report

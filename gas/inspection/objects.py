@@ -4,8 +4,6 @@ kube-scheduler checks these rules before it asks the extender. Rules that depend
 `not_checked` names those that a pod has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

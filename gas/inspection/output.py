@@ -1,7 +1,5 @@
 """Write reports as tables, JSON, YAML and CSV. Texts from outside are shown, never obeyed."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Nodes that offer what the pod asks for and that no rule of Kubernetes excludes c
 them. Lists, `kubectl gas why`, `kubectl gas fit`, the doctor and the page say this in the same words.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

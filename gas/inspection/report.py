@@ -1,7 +1,5 @@
 """Represent reports as columns and rows of plain values; select and sort rows (``-l``, ``--where``, ``--sort-by``)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

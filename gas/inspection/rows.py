@@ -1,7 +1,5 @@
 """The reports about nodes, cards and pods: what is booked, what is used, who holds it, and what is of no use."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

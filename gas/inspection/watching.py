@@ -1,7 +1,5 @@
 """Draw a report repeatedly while the cluster changes, without flicker and without a full list each time."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import sys

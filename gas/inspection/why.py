@@ -4,8 +4,6 @@ The reasons are the extender's own refusals. Suggestions change one thing and pl
 its annotations or labels, the rules that keep it off nodes, the labels that close cards, the pods that hold them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field

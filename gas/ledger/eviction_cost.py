@@ -1,7 +1,5 @@
 """Compare sets of victims by the cost of evicting them from a node. Plain code over values."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field

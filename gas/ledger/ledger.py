@@ -1,7 +1,5 @@
 """The ledger: which pod holds which cards. Plain code for one thread, without Kubernetes objects."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Receive what a watch shows of one kind of object."""
 
-from __future__ import annotations
-
 import abc
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar

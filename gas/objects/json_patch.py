@@ -1,7 +1,5 @@
 """JSON Patch (RFC 6902): the operations with which an admission webhook changes an object."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

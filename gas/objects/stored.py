@@ -13,8 +13,6 @@ Field names are Kubernetes' own, in snake case. A map or list is None where it i
 write it. Amounts stay as they were written; `gas.values.amounts` parses them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@ list for each container gives the same result: while a container is placed, the 
 it already has, and it never gets a card twice. Only nearness needs a new list after the first card.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from math import comb

@@ -3,8 +3,6 @@
 To add a rule: give `PodNeed` or `Inventory` a field, write the refusal, and append a `CardRule` to `CARD_RULES`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """The result of placement: the cards and tiles of each container, and what they take of each card."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The free amounts of a node's cards while one pod is placed."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """A pod's need: the cards that its containers ask for, and the rules for choosing them."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass, fields
 from functools import cached_property

@@ -9,8 +9,6 @@ A pod costs what it adds to that, under the policy `NodeScore.BALANCE`. The best
 costs least. `Arrivals` learns from the pods that arrive which pods to expect.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 

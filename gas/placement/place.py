@@ -1,7 +1,5 @@
 """Decide about one pod on one node: its cards and tiles, or the reason why it does not fit."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from gas.placement.candidates import preferred_card

@@ -5,8 +5,6 @@ sidecars that were started before it), and the last one, with all sidecars and a
 moment is a *slot*. A request takes its amounts in the slots of all moments at which its containers run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

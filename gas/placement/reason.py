@@ -1,7 +1,5 @@
 """Find out why a pod does not fit a node, and for a pod that waits, what each card has free."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 

@@ -5,8 +5,6 @@ kind of shortage, is the same for nodes that are alike, and lists no cards. `car
 the numbers card by card. The refusals of rules that close single cards are in `gas.placement.card_rules`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

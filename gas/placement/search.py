@@ -8,8 +8,6 @@ It backtracks over the requests and, for one request, over the sets of its cards
 - `StepBudget` ends the search. That does not mean that the pod does not fit, see `StepBudget.ran_out`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -12,8 +12,6 @@ nothing, the complete search places it. A pod with init containers prefers what 
 A pod that needs a single NUMA node or a single card tries every group or card in one step before the next step begins.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterator, Sequence
 from functools import partial

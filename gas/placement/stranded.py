@@ -1,7 +1,5 @@
 """Find remainders of cards that are of no use: free on a card that is in use, and too small for any pod."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ All shares are thousandths of a card. A card on which only a fifth of one resour
 much there is of its other resources.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property

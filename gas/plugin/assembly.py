@@ -1,7 +1,5 @@
 """Wire the plugin of one node by hand from its core and the parts that are switched on."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Interfaces to the pods and containers that have cards. `gas.plugin.matching.matcher.Matcher` implements them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 

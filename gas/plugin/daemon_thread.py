@@ -3,8 +3,6 @@
 asyncio's own pool of threads would keep the program from ending until the work is done.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

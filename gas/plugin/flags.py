@@ -1,7 +1,5 @@
 """Declare the flags of ``gas-plugin``: those of Intel's plugin with their meaning, and new ones."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import socket

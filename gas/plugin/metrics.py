@@ -1,7 +1,5 @@
 """Define the plugin's metrics in a registry of their own; their help texts describe them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram

@@ -5,8 +5,6 @@ annotation of such a name is removed even if another program wrote it: an outdat
 removed only from a node with the plugin's records of cards, since plugins of other systems write some of them as well.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping

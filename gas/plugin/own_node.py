@@ -1,7 +1,5 @@
 """Represent the plugin's own node: as the API server shows it with its pods, or without the API."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """List the plugin's parts. Only this module names them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gas.plugin.cdi.part import CDI

@@ -1,7 +1,5 @@
 """Run the plugin as a process: plain port, signals, and the order of starting and stopping."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack

@@ -4,8 +4,6 @@ Only plain files are read, replaced or removed, since the directories are shared
 path would block a reader, and a device such as ``/dev/null`` must not be replaced.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import logging

@@ -1,7 +1,5 @@
 """Publish the cards of the node: to kubelet as lists of devices, and in descriptions of the node."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 Resource names are without their vendor's prefix (``millicores``, ``memory.max``); ``memory.*`` is in bytes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING, Context, Decimal, localcontext

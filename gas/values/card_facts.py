@@ -1,7 +1,5 @@
 """The GPUs of this node, as their drivers describe them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

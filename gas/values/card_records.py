@@ -8,8 +8,6 @@ and, where there is one, its UUID. It is a JSON list, so that other programs can
 Empty fields are left out. Readers ignore fields that they do not know.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 

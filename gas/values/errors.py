@@ -1,7 +1,5 @@
 """The root of this project's errors."""
 
-from __future__ import annotations
-
 
 class GasError(Exception):
     """The root of every error that this project raises on purpose; ``str()`` is a whole sentence for people.

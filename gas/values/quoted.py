@@ -3,8 +3,6 @@
 Also the hints at what a misspelt name was meant to be.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Collection, Iterable
 from itertools import islice

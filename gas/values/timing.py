@@ -1,7 +1,5 @@
 """The clocks of a process and its random pauses. They are passed in, so that tests and simulations can set them."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable

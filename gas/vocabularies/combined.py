@@ -4,8 +4,6 @@ Needs are remembered by the content that they were read from, and pods that are 
 before they are read. What several vocabularies state about one node is merged into one set of facts.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -4,8 +4,6 @@ KubeShare's is the last one. Its pods are known by annotations, which can be edi
 containers request. So a bound pod of another vocabulary does not become one of KubeShare's.
 """
 
-from __future__ import annotations
-
 from gas.vocabularies.aliyun.vocabulary import ALIYUN
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.intel.vocabulary import INTEL

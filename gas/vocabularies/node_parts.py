@@ -1,7 +1,5 @@
 """Read the parts of a node that several vocabularies share: resources, and records of its cards."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from gas.objects.stored import Node, Quantity

@@ -4,8 +4,6 @@ The admission webhooks refuse what a filter would refuse on every node, in the s
 the same for pods that were created without the webhooks.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace

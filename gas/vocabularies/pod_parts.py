@@ -1,7 +1,5 @@
 """Read the parts of a pod that all vocabularies share: containers, requests, preferences and labels."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Each program has ``--vocabularies`` among its own flags, and adds VOCABULARY_FLAGS as those of parts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Send requests to the sandbox's API server for the other parts, mirror objects, and write events."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from abc import ABC, abstractmethod

@@ -3,8 +3,6 @@
 The sentences are kube-apiserver's own, because clients show them to people and some clients parse them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

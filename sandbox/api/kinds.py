@@ -1,7 +1,5 @@
 """Define the kinds of objects that the sandbox's API server stores, with paths, fields, phases and timestamps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Serve lists and watches: selectors, pages of a list, and the stream of changes after a version."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

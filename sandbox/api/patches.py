@@ -1,7 +1,5 @@
 """Apply JSON merge patches, the only format of patches that the clients of the sandbox send."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

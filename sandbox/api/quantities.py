@@ -1,7 +1,5 @@
 """Check Kubernetes quantities, and convert them to the canonical form in which the API server returns them."""
 
-from __future__ import annotations
-
 import re
 from decimal import Decimal, localcontext
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Serve the API over HTTP: authorization, paths, queries and bodies around the verbs."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Run the sandbox's API server: the API over HTTP on a loopback port, which can be paused and resumed."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Mapping

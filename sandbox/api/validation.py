@@ -1,7 +1,5 @@
 """Add the API server's defaults to objects, and check objects as it does."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Implement the verbs of the Kubernetes API over the storage, without HTTP."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any

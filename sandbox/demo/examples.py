@@ -1,7 +1,5 @@
 """Show the demo of the examples: their pods are scheduled to nodes with fake cards, run for a while, and end."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial

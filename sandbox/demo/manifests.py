@@ -1,7 +1,5 @@
 """Read nodes and pods from YAML and JSON: the examples, and the output of ``kubectl get nodes,pods -A -o yaml``."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field

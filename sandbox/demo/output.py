@@ -1,7 +1,5 @@
 """Print the demo's output: a line for each event of a pod, and tables at the end."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping
 

@@ -1,7 +1,5 @@
 """Show the demo of a user's own cluster: nodes and bound pods are created as they are, waiting pods are scheduled."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Draw a run of the demo: a timeline with a row for each card and a bar for each pod that has it, as SVG by rich."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Run the sandbox of a demo: API server, scheduler, real extender, and nodes with or without a plugin."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import tempfile

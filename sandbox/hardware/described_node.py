@@ -3,8 +3,6 @@
 A node is a mapping in the form of the API: ``metadata`` with ``labels``, ``status`` with ``allocatable``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -5,8 +5,6 @@
 A marker file at the root shows that the tree is generated; programs that read it must warn about that.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

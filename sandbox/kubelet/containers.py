@@ -1,7 +1,5 @@
 """Simulate containers: the devices each was given, and how long each runs."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress

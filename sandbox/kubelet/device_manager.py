@@ -1,7 +1,5 @@
 """Manage devices as kubelet does: which exist, which container has which, and how they are chosen."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass

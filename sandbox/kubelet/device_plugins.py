@@ -1,7 +1,5 @@
 """Implement kubelet's side of the device plugin API: plugins register here and are called at their own sockets."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Run a kubelet in this process, with its sockets, its checkpoint and the status of its node."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Serve kubelet's PodResources API: which containers have which devices."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Run the part of kubelet that needs no sockets: admit the pods of a node, give them devices, run and end them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass

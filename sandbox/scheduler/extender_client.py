@@ -1,7 +1,5 @@
 """Implement the scheduler's side of the extender protocol, with Go's field names."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Order the pods to try: new pods at once, refused ones after a change and after their backoff."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

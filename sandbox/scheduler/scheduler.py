@@ -1,7 +1,5 @@
 """Give pods their nodes as kube-scheduler does with one extender."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Check that the accounts of extender and plugin have the permissions that they need."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

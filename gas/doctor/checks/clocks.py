@@ -1,7 +1,5 @@
 """Check that clocks agree: certificates, tokens and Leases depend on it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

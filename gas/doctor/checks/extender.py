@@ -1,7 +1,5 @@
 """Check that an extender runs, decides at kube-scheduler's address for it, and has valid certificates."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial

@@ -1,7 +1,5 @@
 """Check that labels name each node's cards, and that its resources agree with them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from configurator.scheduler_configuration import CARD_RESOURCES

@@ -1,7 +1,5 @@
 """Check that the device plugins give pods their decided cards, by the same vocabularies as the extender."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterable, Iterator, Mapping

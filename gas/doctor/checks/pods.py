@@ -1,7 +1,5 @@
 """Check bound GPU pods, why others wait, and whether a pod that asks for one card would be placed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Rebuild the ledger from the cluster's objects alone: which pods hold which cards by their annotations."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Check that kube-scheduler's configuration lists the extender, with the settings that it needs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial

@@ -3,8 +3,6 @@
 A filter request changes nothing in the cluster.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Gather a cluster's snapshot, changing nothing, from the API server, the control plane's files and the extender."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,7 +1,5 @@
 """Find every kube-scheduler in this machine's files and among the pods, and read its configuration."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 What kube-scheduler does without the extender is checked here as well, because a webhook for bindings limits the damage.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Report what is left of Aliyun's system after a change-over, and nodes that count in another unit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gas.doctor import fix

@@ -1,7 +1,5 @@
 """Check Node Feature Discovery (NFD), which is needed only where a plugin describes its node through it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from gas.cluster.errors import ApiRefused

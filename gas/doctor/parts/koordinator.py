@@ -1,7 +1,5 @@
 """Check that Koordinator's own programs do not do what gas does."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gas.doctor import fix

@@ -1,7 +1,5 @@
 """Report what is left of KubeShare after a change-over."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gas.doctor import fix

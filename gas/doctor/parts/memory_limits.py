@@ -1,7 +1,5 @@
 """Check that plugins that limit memory have the rights, the kernel and the driver for it."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Check that kube-scheduler asks an extender for scores of nodes exactly if it gives them."""
 
-from __future__ import annotations
-
 from gas.doctor.checks.schedulers import OptionalVerb
 from gas.doctor.snapshot import Snapshot
 from gas.programs import flag_value

@@ -1,7 +1,5 @@
 """Check that kube-scheduler asks an extender which pods to evict exactly if it serves that."""
 
-from __future__ import annotations
-
 from gas.doctor.checks.schedulers import OptionalVerb
 from gas.programs import is_on
 

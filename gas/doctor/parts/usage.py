@@ -1,7 +1,5 @@
 """Check that plugins that measure the use of cards have the rights for it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gas.doctor import fix

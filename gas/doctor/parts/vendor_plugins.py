@@ -1,7 +1,5 @@
 """Check that no vendor's own plugin hands out cards that gas-plugin hands out or pods share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gas.doctor import fix

@@ -1,7 +1,5 @@
 """Serve webhooks on the port that the API server calls. Checks everything around a review and decides nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,7 +1,5 @@
 """The flags of the port that the API server calls."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Decode and encode AdmissionReview, ``admission.k8s.io/v1``."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeVar
 

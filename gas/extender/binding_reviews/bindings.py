@@ -7,8 +7,6 @@ that is given cards demands the version in which the pod was read. Once the pod 
 longer succeed, however late it comes, and the reservation can be cancelled.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The part that gives cards to the Bindings of other clients."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from gas.daemon.metric import Metric

@@ -1,7 +1,5 @@
 """Find the pods that can be bound by name, since a Binding need not have a UID and names no resources."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable

@@ -4,8 +4,6 @@ The API server authenticates the user, and proves by a client certificate that a
 Here it is checked that the user may get the pod. The response has nothing of other pods and nodes but numbers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

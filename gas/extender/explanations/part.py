@@ -1,7 +1,5 @@
 """The part that explains to users of single namespaces why their own pods wait."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gas.daemon import flag_values as values

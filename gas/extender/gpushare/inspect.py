@@ -1,7 +1,5 @@
 """Write the cards and their pods as Aliyun's extender does, in the units of ``aliyun.com/gpu-mem``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec

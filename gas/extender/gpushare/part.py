@@ -1,7 +1,5 @@
 """The part that serves the paths of Aliyun's extender, so that its users' policy and tools find them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Choose the replica that decides: it holds the Lease and has caught up with the leader before it."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

@@ -1,7 +1,5 @@
 """The part that elects the replica that decides."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

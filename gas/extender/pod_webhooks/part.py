@@ -1,7 +1,5 @@
 """The part that serves the webhooks of pods: they check pods and complete them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

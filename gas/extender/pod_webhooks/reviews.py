@@ -1,7 +1,5 @@
 """Review pods and templates of pods: refuse them, warn of faults, or complete them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Describe pods by what evicting them costs: priority, age, and disruption budgets. No I/O."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -4,8 +4,6 @@ kube-scheduler writes ``status.nominatedNodeName`` on such a pod. Until the pod 
 another node, no pod of lower or equal priority gets the cards that it is nominated for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple

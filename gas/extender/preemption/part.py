@@ -1,7 +1,5 @@
 """The part that serves the verb preempt."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gas.daemon.flags import PartFlags, switch

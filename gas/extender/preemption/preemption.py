@@ -4,8 +4,6 @@ kube-scheduler proposes pods by the sums of the node, which do not show single c
 the smallest set of pods after whose eviction the pod really fits, or the node drops out.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The requests and responses of the verb preempt, as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The part that makes kube-scheduler try refused pods again once cards are free."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from gas.daemon.metric import Metric

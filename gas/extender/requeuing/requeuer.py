@@ -5,8 +5,6 @@ ask before the freed cards are in the ledger, so after a release the extender ch
 of the node.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,7 +1,5 @@
 """The part that scores nodes and serves the verb prioritize."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gas.daemon.flags import PartFlags, flag

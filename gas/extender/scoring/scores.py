@@ -3,8 +3,6 @@
 The policies and their costs are in `gas.placement.node_cost`. What pods ask for is learned here from those that arrive.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Score nodes for single pods, learn from each pod that arrives, and serve the verb prioritize."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ Watches hold what exists in memory; a single task compares it with what should b
 replica decides. Deleting a SharePod needs no work here: its pod belongs to it, so the garbage collector deletes it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Mapping

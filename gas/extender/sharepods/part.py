@@ -1,7 +1,5 @@
 """The part that makes the pods of KubeShare's SharePods."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

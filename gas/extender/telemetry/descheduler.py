@@ -1,7 +1,5 @@
 """Set the deschedule label on pods that hold cards or tiles that a telemetry label closes."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The part that marks pods for the descheduler by what telemetry writes on nodes."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from gas.daemon.metric import Metric

@@ -4,8 +4,6 @@ Every response carries a strict content security policy. Requests with the name 
 site of an attacker could make its own name point to this address and read the page through an administrator's browser.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import suppress

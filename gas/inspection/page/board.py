@@ -4,8 +4,6 @@ A browser first gets all records, then those that have changed since the version
 has a version of its own, so that a browser which cannot keep up is sent the changes in parts, and each part once.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any

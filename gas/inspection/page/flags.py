@@ -1,7 +1,5 @@
 """Declare the flags of ``gas-page``."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass

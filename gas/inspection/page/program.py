@@ -1,7 +1,5 @@
 """Run the page: for one administrator with a kubeconfig, or in the pod of an extender."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """Follow the cluster for the page, keep the map up to date, and make documents as `kubectl gas` does."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

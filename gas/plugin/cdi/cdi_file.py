@@ -1,7 +1,5 @@
 """Write the CDI spec file, which describes each card as a CDI device for container runtimes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 

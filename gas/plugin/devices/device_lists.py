@@ -1,7 +1,5 @@
 """Make the lists of devices that kubelet is shown, one for every resource of this node."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Parse PCI device ids, such as ``0x56c0``, and look up Intel's models in the table of `scripts/card_models.py`."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Define the sources of the node's cards, and combine them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol

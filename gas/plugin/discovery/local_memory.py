@@ -14,8 +14,6 @@ driver knows that it is integrated; if the driver cannot be asked, the PCI devic
 card with memory of its own may be at the address of integrated GPUs in a virtual machine.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection
 from dataclasses import replace

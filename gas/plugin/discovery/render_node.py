@@ -6,8 +6,6 @@ driver lists one region of the card's own memory for each tile, and the system's
 Opening the node and asking changes nothing on the card; no other request is made.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import fcntl

@@ -1,7 +1,5 @@
 """Scan the node's cards every few seconds, and remember cards that cannot be read for a while."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

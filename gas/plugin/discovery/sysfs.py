@@ -5,8 +5,6 @@ functions), the card is left out. If only its description cannot be read (NUMA n
 are left out and named in `CardFacts.unread`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

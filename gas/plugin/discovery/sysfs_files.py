@@ -1,7 +1,5 @@
 """Read single sysfs files and directories, which may be missing, unreadable, empty, binary or invalid."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -5,8 +5,6 @@ A fence is a JSON file, an administrator's or one of the presets of this package
 smallest of its cards. A variable is left out if the pod requests no such amount.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

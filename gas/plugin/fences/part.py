@@ -1,7 +1,5 @@
 """Declare the part that gives containers with a share of a card what makes them keep to it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

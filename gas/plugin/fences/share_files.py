@@ -4,8 +4,6 @@ The first line is the number of pods. Each other line has a pod's name, the leas
 that it gets, and its bytes of memory: ``default/train 0.500 0.500 1073741824``. The files are all that is remembered.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Serve kubelet's device plugin API for one resource. It decides nothing: it translates, guards and times."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,7 +1,5 @@
 """Manage the unix socket of one resource in kubelet's directory, and tell it from others of the same name."""
 
-from __future__ import annotations
-
 import asyncio
 import glob
 import os

@@ -1,7 +1,5 @@
 """A client of kubelet's PodResources API: which containers have which devices."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Keep one resource registered with kubelet, through restarts of either."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping

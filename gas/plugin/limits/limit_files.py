@@ -4,8 +4,6 @@ Source: Documentation/admin-guide/cgroup-v2.rst and kernel/cgroup/dmem.c of Linu
 ``drm/0000:03:00.0/vram0``, and a card with several tiles has several. Only the root has the file with their capacities.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -4,8 +4,6 @@ kubelet makes a pod's cgroup before it starts the pod's first container, and bef
 devices it calls PreStartContainer and waits. The call names only device ids, so the pod is the one that got these ids.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping

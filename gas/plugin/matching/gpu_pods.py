@@ -1,7 +1,5 @@
 """Keep the pods of this node that request cards, with their containers' demands and the cards decided for them."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator

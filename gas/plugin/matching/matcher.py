@@ -1,7 +1,5 @@
 """Remember what containers were given, and find the container behind a call of kubelet."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass

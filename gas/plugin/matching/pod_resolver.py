@@ -20,8 +20,6 @@ The life of one container's devices, from kubelet's question to its choice::
        |<- device nodes, mounts, mask of the decided tiles       |                      |
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

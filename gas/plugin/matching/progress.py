@@ -11,8 +11,6 @@ Kubelet never names the pod. Known of kubelet 1.34:
   node's ids are offered, or the question is left out. All of that is possible, but not usual.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from enum import StrEnum
 

@@ -9,8 +9,6 @@ If both ways are used, they do not conflict, but NFD removes what it wrote once 
 it again. One way is enough, and patching is faster.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 

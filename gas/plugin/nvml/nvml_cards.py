@@ -11,8 +11,6 @@ A card that cannot be given to containers reliably is unhealthy or left out, wit
 reply, has reported a failure of its hardware, is to be divided and has no instance, or has the UUID of another.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Declare the part that finds NVIDIA's cards by the library of their driver."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """Compare what kubelet really gave with the decisions, and report every difference."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Derive a pod's receipt: the cards that kubelet really gave it, where they differ from the decision."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum

@@ -4,8 +4,6 @@ Source: Documentation/gpu/drm-usage-stats.rst of Linux. Files that a process has
 another process, are one client; `Client.pci_address` and `Client.id` identify it on a node.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Memory is a level: it is what the last walk found. Engine time is a counter that
 client has used since the plugin saw it first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 

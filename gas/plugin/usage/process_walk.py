@@ -3,8 +3,6 @@
 Of other processes only ``/proc/PID/cgroup`` is read.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Collection, Iterator

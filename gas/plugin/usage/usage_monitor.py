@@ -1,7 +1,5 @@
 """Measure the use of the cards by the pods of this node every few seconds, and report it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

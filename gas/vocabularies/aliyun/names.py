@@ -1,7 +1,5 @@
 """Names of Aliyun's vocabulary, those of its scheduler extender and its device plugin."""
 
-from __future__ import annotations
-
 from gas.vocabularies.protocol import Beginnings, Component, Reference, Row, WrittenNames
 
 PREFIX = "aliyun.com/"

@@ -1,7 +1,5 @@
 """Aliyun's vocabulary: ``aliyun.com/gpu-mem``, memory of one card."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

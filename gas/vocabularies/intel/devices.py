@@ -4,8 +4,6 @@ Kubelet knows the count resources ``i915`` and ``xe`` from the plugin's device l
 ``ZE_AFFINITY_MASK`` limits the user-space driver to the tiles that were decided for a container.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Read the cards of a node and what they have from its labels, its annotation and its allocatable resources."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from gas.objects.stored import Node, Quantity

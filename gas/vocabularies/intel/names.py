@@ -1,7 +1,5 @@
 """Names of Intel's vocabulary: resources, node labels, and the annotations that users write on pods."""
 
-from __future__ import annotations
-
 from gas.values import amounts
 from gas.vocabularies import pod_parts
 from gas.vocabularies.protocol import Beginnings, Reference, Row, WrittenNames

@@ -1,7 +1,5 @@
 """Read a pod's need from its containers' requests and its annotations, and check new pods."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

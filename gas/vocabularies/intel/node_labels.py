@@ -1,7 +1,5 @@
 """Read the node labels about cards: which there are, which belong together, which are linked, and telemetry's."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 

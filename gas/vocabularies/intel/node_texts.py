@@ -10,8 +10,6 @@ resources of one card, each with a Kubernetes quantity. Blanks around the parts 
 (``gpu.intel.com/xe``) are accepted. An amount of 0 means that the card does not have the resource.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from itertools import count

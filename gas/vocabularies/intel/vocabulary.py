@@ -1,7 +1,5 @@
 """Intel's vocabulary: ``gpu.intel.com/*`` resources, labels, annotations."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 

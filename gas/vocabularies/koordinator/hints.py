@@ -3,8 +3,6 @@
 They hold for pods in Koordinator's own words and for those that ask for whole cards of a vendor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Names of Koordinator's vocabulary: the resources of its API for sharing GPUs, and the annotation with the result."""
 
-from __future__ import annotations
-
 from collections.abc import Container
 
 from gas.values.cards import FIRST_BESIDE_OTHERS, Card

@@ -4,8 +4,6 @@ Every need is read by the rules, so they hold without the webhooks as well. Amou
 `gas.vocabularies.koordinator.names`. Except for the number of cards, an amount of 0 means the same as none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

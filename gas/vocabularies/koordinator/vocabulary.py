@@ -1,7 +1,5 @@
 """Koordinator's vocabulary: shares of the memory and compute of cards."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Names of KubeShare's vocabulary: annotations that users write, what is written back, and resources."""
 
-from __future__ import annotations
-
 from gas.vocabularies.protocol import Beginnings, Component, Reference, Row, WrittenNames
 
 PREFIX = "kubeshare/"

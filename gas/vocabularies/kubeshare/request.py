@@ -3,8 +3,6 @@
 The defaults are resources that kube-scheduler and kubelet know, and an affinity in place of a named node.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A SharePod's spec is that of a pod, and its annotations ask for a share of a car
 namespace and belongs to it, so the API server's garbage collector deletes the pod with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """KubeShare's vocabulary: annotations that ask for a fraction of a card."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 

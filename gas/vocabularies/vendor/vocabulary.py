@@ -5,8 +5,6 @@ the plugin of gas finds the cards itself, it offers them in the vendor's place. 
 annotations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
