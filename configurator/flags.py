@@ -133,132 +133,118 @@ class Flags(CommandFlags):
     )
     undo: bool = switch("undo", "Undo the last run that changed something.")
     backups: Path | None = flag(
-        "b",
+        "b=DIR",
         backup_directory,
         "/etc/kubernetes",
-        "DIR",
         "Directory for backups; /dev/null for no backups, and then nothing can be undone.",
     )
     colour: Colour = flag(
-        "color",
+        "color=WHEN",
         one_of(Colour),
         "auto",
-        "WHEN",
         "Colours in the difference: auto (on a terminal and without NO_COLOR), always or never.",
     )
 
     manifest: Path = flag(
-        "m",
+        "m=FILE",
         path,
         "/etc/kubernetes/manifests/kube-scheduler.yaml",
-        "FILE",
         "Static pod manifest of kube-scheduler.",
         group="kube-scheduler",
     )
     template: Path | None = flag(
-        "f",
+        "f=FILE",
         path,
         None,
-        "FILE",
         "Configuration of kube-scheduler that contains the extender. The original's, with XVERSIONX, works too.",
         unset=f"{DEFAULT_TEMPLATE}, or a built-in one if that file does not exist",
     )
     configuration_directory: Path | None = flag(
-        "d",
+        "d=DIR",
         path,
         None,
-        "DIR",
         "Directory for the configuration.",
         unset="an existing configuration is changed in place; a new one goes to /etc/kubernetes/",
     )
     kubernetes_version: KubernetesVersion | None = flag(
-        "kubernetes-version",
+        "kubernetes-version=VERSION",
         KubernetesVersion.parse,
         None,
-        "VERSION",
         "Release of kube-scheduler, such as 1.34.",
         unset="the tag of its image",
     )
     vocabularies: tuple[Vocabulary, ...] = flag(
-        "vocabularies",
+        "vocabularies=NAME,…",
         parse_vocabularies,
         DEFAULT_NAMES,
-        "NAME,…",
         "Vocabularies of gas-extender: kube-scheduler asks it about pods with their resources, which are added to "
         f"managedResources. Known: {KNOWN_NAMES}. Other entries stay. {JOINED_HELP}",
         joined=True,
     )
     url: str | None = flag(
-        "url",
+        "url=URL",
         url,
         None,
-        "URL",
         "URL at which kube-scheduler calls the extender: https://HOST:PORT.",
         unset="as in -f or the existing configuration",
     )
 
     certificate_directory: Path | None = flag(
-        "cert-dir",
+        "cert-dir=DIR",
         path,
         None,
-        "DIR",
         "Directory for kube-scheduler's client certificate and key.",
         group="Certificates",
         unset="the directory in use, else /etc/certs/",
     )
     own_directory: Path = flag(
-        "pki-dir",
+        "pki-dir=DIR",
         path,
         "/etc/kubernetes/pki/gas",
-        "DIR",
         "Directory for the certificate authority, the serving certificate and the Secret's manifest.",
     )
     cluster_authority: bool = switch(
         "cluster-ca", "Sign with the cluster's certificate authority instead of a separate one."
     )
     signing_certificate: Path = flag(
-        "cert",
+        "cert=FILE",
         path,
         "/etc/kubernetes/pki/ca.crt",
-        "FILE",
         "The certificate authority for --cluster-ca, or the client certificate that kube-scheduler is to use. An "
         "authority implies --cluster-ca.",
     )
-    signing_key: Path = flag("key", path, "/etc/kubernetes/pki/ca.key", "FILE", "Private key of --cert.")
+    signing_key: Path = flag("key=FILE", path, "/etc/kubernetes/pki/ca.key", "Private key of --cert.")
     client_authority: Path | None = flag(
-        "client-ca", path, None, "FILE", "The authority that signed the client certificate in --cert."
+        "client-ca=FILE", path, None, "The authority that signed the client certificate in --cert."
     )
     serving_certificate: Path | None = flag(
-        "serving-cert",
+        "serving-cert=FILE",
         path,
         None,
-        "FILE",
         "Serving certificate for the extender. Needs --serving-key and --serving-ca.",
         unset="one is signed",
     )
-    serving_key: Path | None = flag("serving-key", path, None, "FILE", "Private key of --serving-cert.")
-    serving_authority: Path | None = flag("serving-ca", path, None, "FILE", "The authority that signed --serving-cert.")
+    serving_key: Path | None = flag("serving-key=FILE", path, None, "Private key of --serving-cert.")
+    serving_authority: Path | None = flag("serving-ca=FILE", path, None, "The authority that signed --serving-cert.")
     more_names: tuple[str, ...] = flag(
-        "san", hosts, "", "HOST,…", "More host names and addresses for the serving certificate.", unset="none"
+        "san=HOST,…", hosts, "", "More host names and addresses for the serving certificate.", unset="none"
     )
 
     secret: SecretName | None = flag(
-        "secret",
+        "secret=NAME",
         SecretName.parse,
         None,
-        "NAME",
         "Namespace and name of the Secret with the extender's certificates.",
         group="The Secret",
         unset=f"as in an earlier run, else {DEFAULT_SECRET}",
     )
     apply_secret: bool = switch("apply-secret", "Also apply the Secret to the cluster.")
-    kubeconfig: Path = flag("kubeconfig", path, "/etc/kubernetes/admin.conf", "FILE", "Kubeconfig for --apply-secret.")
+    kubeconfig: Path = flag("kubeconfig=FILE", path, "/etc/kubernetes/admin.conf", "Kubeconfig for --apply-secret.")
 
     webhooks: str = flag(
-        "webhooks",
+        "webhooks=NAME",
         object_name,
         DEFAULT_WEBHOOKS,
-        "NAME",
         "Name of the webhook configurations. If they exist, --apply-secret lets the API server trust the authority of "
         "the extender's certificate there.",
         group="Admission webhooks",

@@ -5,7 +5,7 @@ Each program declares its flags in a class derived from `CommandFlags` or `Daemo
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Flags(DaemonFlags):
         program: ClassVar[str] = "gas-extender"
-        port: int = flag("port", values.port, "9001", "N", "Port for filter and bind requests.", group="Serving")
+        port: int = flag("port=N", values.port, "9001", "Port for filter and bind requests.", group="Serving")
 
 An optional part of a program declares its flags in a class of its own, derived from `PartFlags`. A `CommandLine` is the
 program's class with those of its parts; ``flags.of(LeadershipFlags)`` returns the values of one part.
@@ -117,12 +117,13 @@ KLOG_FLAGS = IgnoredFlags(
 """The flags of klog, the logging library of Go programs, that have no meaning here."""
 
 
-def flag(name: str, parse: Callable[[str], T], default: str | None, placeholder: str, text: str, **more: Any) -> T:
-    """Declare a flag that takes a value, as a field of a Flags class; see `Flag` for the arguments.
+def flag(form: str, parse: Callable[[str], T], default: str | None, text: str, **more: Any) -> T:
+    """Declare a flag that takes a value, ``port=N``, as a field of a Flags class; see `Flag` for the arguments.
 
     The field has the type of `parse`'s result, or None without a default. A flag without `group` belongs to the group
     of the flag before it.
     """
+    name, _, placeholder = form.partition("=")
     declared = Flag(name, parse, default, placeholder, text, **more)
     return cast(T, _field(None if default is None else parse(default), declared))
 
@@ -184,24 +185,22 @@ class DaemonFlags(CommandFlags):
     ignored: ClassVar[tuple[IgnoredFlags, ...]] = (KLOG_FLAGS,)
 
     kube_config: str | None = flag(
-        "kubeConfig",
+        "kubeConfig=FILE",
         values.text_or_none,
         None,
-        "FILE",
         "Kubeconfig with which to reach the cluster.",
         group="Kubernetes API",
         unset="the pod's service account, else $KUBECONFIG, else ~/.kube/config",
     )
     verbosity: int = flag(
-        "v",
+        "v=N",
         values.whole,
         "0",
-        "N",
         "Log verbosity: 0 logs what matters, 2 also why pods wait and what containers get, 4 every decision.",
         group="Logs",
     )
     log_format: Literal["text", "json"] = flag(
-        "log-format", values.text_or_json, "text", "FORMAT", "Format of the log lines: text or json."
+        "log-format=FORMAT", values.text_or_json, "text", "Format of the log lines: text or json."
     )
 
 
@@ -210,10 +209,9 @@ class MeasuredDaemonFlags(DaemonFlags):
     """The flags of long-running programs with metrics."""
 
     metrics_address: str = flag(
-        "metrics-address",
+        "metrics-address=IP",
         values.address,
         "",
-        "IP",
         "Address that --metrics-port listens on.",
         group="Health and metrics (plain HTTP)",
         unset="every address, IPv4 and IPv6",

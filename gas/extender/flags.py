@@ -47,57 +47,47 @@ class Flags(MeasuredDaemonFlags):
     ignored: ClassVar[tuple[IgnoredFlags, ...]] = (*MeasuredDaemonFlags.ignored, PAGE_FLAGS)
 
     port: int = flag(
-        "port",
+        "port=N",
         values.port,
         "9001",
-        "N",
         "Port for filter and bind requests; 0 picks a free port.",
         group="Serving kube-scheduler (TLS)",
     )
     bind_address: str = flag(
-        "bind-address",
-        values.address,
-        "",
-        "IP",
-        "Address that --port listens on.",
-        unset="every address, IPv4 and IPv6",
+        "bind-address=IP", values.address, "", "Address that --port listens on.", unset="every address, IPv4 and IPv6"
     )
     cert: Path = flag(
-        "cert", values.file, "/gas/cert/tls.crt", "FILE", "Serving certificate, followed by its chain (PEM)."
+        "cert=FILE", values.file, "/gas/cert/tls.crt", "Serving certificate, followed by its chain (PEM)."
     )
-    key: Path = flag("key", values.file, "/gas/cert/tls.key", "FILE", "Private key of --cert, not encrypted (PEM).")
+    key: Path = flag("key=FILE", values.file, "/gas/cert/tls.key", "Private key of --cert, not encrypted (PEM).")
     cacert: Path = flag(
-        "cacert",
+        "cacert=FILE",
         values.file,
         "/etc/kubernetes/pki/ca.crt",
-        "FILE",
         "Certificate authorities that must have signed a client's certificate (PEM).",
     )
     allowed_names: frozenset[str] = flag(
-        "allowed-names",
+        "allowed-names=NAME,…",
         values.names,
         "",
-        "NAME,…",
         "Common names or DNS names of the clients that may call. Set it if --cacert is the cluster's authority, which "
         "also signs the certificate of every kubelet.",
         unset="every client with a verified certificate",
     )
     max_request_bytes: int = flag(
-        "max-request-bytes", values.positive, "67108864", "N", "Size of the largest request body that is accepted."
+        "max-request-bytes=N", values.positive, "67108864", "Size of the largest request body that is accepted."
     )
     shutdown_timeout: float = flag(
-        "shutdown-timeout",
+        "shutdown-timeout=TIME",
         values.duration,
         "20s",
-        "TIME",
         "How long requests in progress may take after SIGTERM, such as 20s, 1.5m or 500ms.",
     )
 
     metrics_port: int = flag(
-        "metrics-port",
+        "metrics-port=N",
         values.port,
         "9002",
-        "N",
         "Port of /healthz, /readyz, /metrics and /debug; 0 picks a free port.",
         group="Health and metrics (plain HTTP)",
     )
@@ -111,19 +101,17 @@ class Flags(MeasuredDaemonFlags):
     )
     denylist: bool = switch("enableDenylist", "Obey the pod annotation gas-deny.")
     balanced_resource: str | None = flag(
-        "balancedResource",
+        "balancedResource=NAME",
         values.text_or_none,
         None,
-        "NAME",
         "The same as --card-order=least-used=NAME, unless --card-order is given as well. Give the name without "
         "gpu.intel.com/, such as millicores.",
         unset="the order is that of --card-order",
     )
     card_order: CardOrder | None = flag(
-        "card-order",
+        "card-order=ORDER",
         _card_order,
         None,
-        "ORDER",
         f"Order in which the cards of a node are tried, one of {CARD_ORDERS}; a RESOURCE is named without "
         "gpu.intel.com/. The pod annotation gas-card-order overrides it.",
         unset="natural, or that of --balancedResource",
@@ -136,28 +124,25 @@ class Flags(MeasuredDaemonFlags):
         "After the first card of a pod, try near cards first. The pod annotation gas-card-near overrides it.",
     )
     search_steps: int | None = flag(
-        "search-steps",
+        "search-steps=N",
         values.positive,
         None,
-        "N",
         "Maximum number of steps of one search for cards.",
         unset=str(DEFAULT_STEP_LIMIT),
     )
 
     qps: float | None = flag(
-        "qps",
+        "qps=N",
         values.rate,
         None,
-        "N",
         "Maximum number of requests to the API server per second, up to 1000.",
         group="Kubernetes API",
         unset="no limit; 5 if only --burst is given",
     )
     burst: int | None = flag(
-        "burst",
+        "burst=N",
         values.positive,
         None,
-        "N",
         "Maximum number of requests at once under --qps, up to 1000.",
         unset="no limit; 10 if only --qps is given",
     )

@@ -159,18 +159,16 @@ class Flags(MeasuredDaemonFlags):
     ignored: ClassVar[tuple[IgnoredFlags, ...]] = (KLOG_FLAGS, LEVEL_ZERO_FLAGS)
 
     shared_dev_num: int = flag(
-        "shared-dev-num",
+        "shared-dev-num=N",
         ids_per_card,
         "1",
-        "N",
         f"How many containers may share one card, up to {MOST_IDS}. Each card is offered as this many devices.",
         group="Allocating cards",
     )
     allocation_policy: AllocationPolicy = flag(
-        "allocation-policy",
+        "allocation-policy=POLICY",
         values.one_of(AllocationPolicy),
         AllocationPolicy.NONE,
-        "POLICY",
         "Which cards a container gets if no annotation names cards for it: none (kubelet chooses), balanced (the cards "
         "with the most free devices), near (as balanced, then those close to the first) or packed (those with the "
         "fewest).",
@@ -190,10 +188,9 @@ class Flags(MeasuredDaemonFlags):
         "With --enable-monitoring: offer i915_monitoring and xe_monitoring instead of monitoring.",
     )
     by_path: ByPath = flag(
-        "bypath",
+        "bypath=MODE",
         values.one_of(ByPath),
         ByPath.SINGLE,
-        "MODE",
         "Which links of /dev/dri/by-path containers get: single (those of their cards), none or all.",
     )
     topology_hints: bool = switch(
@@ -204,53 +201,47 @@ class Flags(MeasuredDaemonFlags):
     vocabularies: tuple[Vocabulary, ...] = vocabularies_flag("gas-extender")
 
     card_sources: frozenset[str] = flag(
-        "card-sources",
+        "card-sources=NAME,…",
         parse_sources,
         INTEL.source,
-        "NAME,…",
         f"Where cards are found, one or more of these: {_described(SOURCES)}.",
         group="Finding cards",
     )
     prefix: Path = flag(
-        "prefix",
+        "prefix=DIR",
         root_directory,
         "/",
-        "DIR",
         "Directory under which the plugin finds /sys, /dev and /proc; containers never see it.",
     )
     allow_ids: frozenset[str] = flag(
-        "allow-ids", parse_pci_ids, "", "0xhhhh,…", "Use only cards with these PCI device ids.", unset="all cards"
+        "allow-ids=0xhhhh,…", parse_pci_ids, "", "Use only cards with these PCI device ids.", unset="all cards"
     )
     deny_ids: frozenset[str] = flag(
-        "deny-ids",
+        "deny-ids=0xhhhh,…",
         parse_pci_ids,
         "",
-        "0xhhhh,…",
         "Leave out cards with these PCI device ids. Cannot be combined with --allow-ids.",
         unset="none",
     )
 
     node_name: str = flag(
-        "node-name",
+        "node-name=NAME",
         values.object_name,
         "",
-        "NAME",
         "Name of the node in the cluster.",
         group="The node",
         unset="$NODE_NAME, else the name of the host",
     )
     kubelet_dir: Path = flag(
-        "kubelet-dir",
+        "kubelet-dir=DIR",
         values.directory,
         "/var/lib/kubelet",
-        "DIR",
         "Directory of kubelet, which contains device-plugins/ and pod-resources/.",
     )
     write_node: str = flag(
-        "write-node",
+        "write-node=MODE",
         parse_node_writer,
         WriteNode.PATCH,
-        "MODE",
         f"How the cards are described on the node: {_described(NODE_WRITERS)}.",
     )
     uninstall: bool = switch(
@@ -260,10 +251,9 @@ class Flags(MeasuredDaemonFlags):
     )
 
     metrics_port: int = flag(
-        "metrics-port",
+        "metrics-port=N",
         values.port,
         "9003",
-        "N",
         "Port of /healthz, /readyz and /metrics; 0 picks a free port.",
         group="Health and metrics (plain HTTP)",
     )

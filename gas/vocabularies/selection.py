@@ -40,10 +40,9 @@ def parse_vocabularies(text: str) -> tuple[Vocabulary, ...]:
 def vocabularies_flag(other: str) -> tuple[Vocabulary, ...]:
     """Declare ``--vocabularies`` as a field of a Flags class. ``other`` is the program that needs the same value."""
     return flag(
-        "vocabularies",
+        "vocabularies=NAME,…",
         parse_vocabularies,
         DEFAULT_NAMES,
-        "NAME,…",
         f"Vocabularies in which pods may ask for GPUs. Known: {KNOWN_NAMES}. Set the same for {other}. {JOINED_HELP}",
         group="Vocabularies",
         joined=True,

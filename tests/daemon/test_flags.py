@@ -47,8 +47,8 @@ class Flags(CommandFlags):
     )
 
     loud: bool = switch("loud", "Whether it is loud.", default=True, group="Sounds")
-    file: Path = flag("file", values.file, "/tmp/sound", "FILE", "Where the sound is.")
-    volume: int | None = flag("n", values.whole, None, "N", "The volume.", unset="as loud as before")
+    file: Path = flag("file=FILE", values.file, "/tmp/sound", "Where the sound is.")
+    volume: int | None = flag("n=N", values.whole, None, "The volume.", unset="as loud as before")
 
 
 def test_defaults() -> None:
@@ -87,7 +87,7 @@ def test_the_last_of_several_wins() -> None:
 def test_another_name_stands_for_the_flag() -> None:
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Named(CommandFlags):
-        words: str = flag("words", values.text, "a", "WORD,…", "Words.", joined=True, other_name="terms")
+        words: str = flag("words=WORD,…", values.text, "a", "Words.", joined=True, other_name="terms")
 
     assert read_flags(Named, ["--terms=b", "-words=c"]) == Named(words="b,c")
     assert read_flags(Named, ["--terms", "b"]).given == {"words"}
@@ -98,7 +98,7 @@ def test_another_name_stands_for_the_flag() -> None:
 def test_all_of_several_count_if_they_are_joined() -> None:
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Joining(CommandFlags):
-        words: str = flag("words", values.text, "a", "WORD,…", "Words.", joined=True)
+        words: str = flag("words=WORD,…", values.text, "a", "Words.", joined=True)
 
     assert read_flags(Joining, []).words == "a"
     assert read_flags(Joining, ["--words=b,c", "-words", "d"]).words == "b,c,d"
@@ -183,7 +183,7 @@ def test_a_path_is_never_broken_at_its_hyphens() -> None:
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class WithPath(Flags):
-        template: Path = flag("f", values.file, path, "FILE", "The configuration that is written if there is none.")
+        template: Path = flag("f=FILE", values.file, path, "The configuration that is written if there is none.")
 
     for width in range(80, 120):
         assert path in help_text(WithPath, width=width)
@@ -230,7 +230,7 @@ class Echo(PartFlags):
     switched_by: ClassVar[str] = "echo"
 
     echo: bool = switch("echo", "Repeat every sound.", group="Sounds")
-    delay: int = flag("echo-delay", values.whole, "1", "N", "Seconds before the echo.")
+    delay: int = flag("echo-delay=N", values.whole, "1", "Seconds before the echo.")
 
 
 WITH_ECHO = CommandLine(Flags, (Echo,))

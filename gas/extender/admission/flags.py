@@ -15,42 +15,37 @@ class AdmissionFlags(PartFlags):
     switched_by: ClassVar[str] = "admission-port"
 
     port: int = flag(
-        "admission-port",
+        "admission-port=N",
         values.port,
         "0",
-        "N",
         "Port for the admission webhooks, which the API server calls; 0 switches them off.",
         group="Admission webhooks (TLS)",
     )
     certificate: Path | None = flag(
-        "admission-certificate",
+        "admission-certificate=FILE",
         values.file_or_none,
         None,
-        "FILE",
         "Serving certificate of --admission-port, followed by its chain (PEM).",
         unset="that of --cert",
     )
     key: Path | None = flag(
-        "admission-key",
+        "admission-key=FILE",
         values.file_or_none,
         None,
-        "FILE",
         "Private key of --admission-certificate, not encrypted (PEM).",
         unset="that of --key",
     )
     client_ca: Path | None = flag(
-        "admission-client-ca",
+        "admission-client-ca=FILE",
         values.file_or_none,
         None,
-        "FILE",
         "Certificate authorities that must have signed the API server's client certificate (PEM).",
         unset="callers need no certificate",
     )
     client_names: frozenset[str] = flag(
-        "admission-client-names",
+        "admission-client-names=NAME,…",
         values.names,
         "",
-        "NAME,…",
         "Common names or DNS names of the clients that may call the webhooks. Set it if the authorities of "
         "--admission-client-ca sign certificates of others as well.",
         unset="every client with a certificate by --admission-client-ca",

@@ -12,10 +12,9 @@ from gas.extender.part import Additions, Core, Part
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplanationFlags(PartFlags):
     port: int = flag(
-        "explain-port",
+        "explain-port=N",
         values.port,
         "0",
-        "N",
         "Port of the API explain.gas; 0 switches it off.",
         group="Explanations (TLS)",
     )

@@ -22,14 +22,13 @@ class LeadershipFlags(PartFlags):
         group="Kubernetes API",
     )
     lease_namespace: str = flag(
-        "lease-namespace",
+        "lease-namespace=NAME",
         values.object_name,
         "",
-        "NAME",
         "Namespace of the Lease.",
         unset="$POD_NAMESPACE, else the service account's, else default",
     )
-    lease_name: str = flag("lease-name", values.object_name, DEFAULT_LEASE_NAME, "NAME", "Name of the Lease.")
+    lease_name: str = flag("lease-name=NAME", values.object_name, DEFAULT_LEASE_NAME, "Name of the Lease.")
 
 
 def _build(core: Core) -> Additions:

@@ -14,10 +14,9 @@ class PodWebhookFlags(PartFlags):
     switched_by: ClassVar[str] = "admission-port"
 
     scheduler_name: str | None = flag(
-        "admission-scheduler-name",
+        "admission-scheduler-name=NAME",
         values.text_or_none,
         None,
-        "NAME",
         "Scheduler of new GPU pods (schedulerName) that have the default one; needs the webhook complete.pods.gas.",
         group="Admission webhooks (TLS)",
         unset="schedulerName stays as it is",

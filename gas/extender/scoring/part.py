@@ -18,10 +18,9 @@ def _node_score(text: str) -> NodeScore:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringFlags(PartFlags):
     node_score: NodeScore = flag(
-        "node-score",
+        "node-score=POLICY",
         _node_score,
         "none",
-        "POLICY",
         f"How nodes are scored for kube-scheduler, one of {NODE_SCORES}. With none there is no prioritize verb; "
         "otherwise the pod annotation gas-node-score overrides the policy.",
         group="Scoring nodes",

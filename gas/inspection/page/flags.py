@@ -37,47 +37,38 @@ class Flags(DaemonFlags):
     )
 
     page_port: int = flag(
-        "page-port", values.port, "9004", "N", "Port of the page; 0 picks a free port.", group="Page (plain HTTP)"
+        "page-port=N", values.port, "9004", "Port of the page; 0 picks a free port.", group="Page (plain HTTP)"
     )
     page_address: str = flag(
-        "page-address",
+        "page-address=IP",
         values.address,
         "127.0.0.1",
-        "IP",
         "Address that --page-port listens on. Whoever reaches it sees all nodes and GPU pods: leave it on loopback, or "
         "put an authenticating proxy in front of it.",
     )
     page_hosts: frozenset[str] = flag(
-        "page-hosts",
+        "page-hosts=NAME,…",
         values.names,
         "",
-        "NAME,…",
         "Names in the address bar under which the page is opened, for example behind a proxy.",
         unset="only localhost and IP addresses",
     )
 
     page_grafana: str = flag(
-        "page-grafana",
-        web_address,
-        "",
-        "URL",
-        "Grafana with the project's dashboard, to link to.",
-        unset="no links",
+        "page-grafana=URL", web_address, "", "Grafana with the project's dashboard, to link to.", unset="no links"
     )
 
     extender: str = flag(
-        "extender",
+        "extender=URL",
         values.text,
         "http://127.0.0.1:9002",
-        "URL",
         "URL of the extender's --metrics-port, from which the page reads the last decisions.",
         group="Extender",
     )
     settings: PlacementSettings | None = flag(
-        "extender-flags",
+        "extender-flags=FLAGS",
         _settings,
         None,
-        "FLAGS",
         "Flags of an extender that does not run in a pod, separated by spaces.",
         unset="read from the extender's pod",
     )

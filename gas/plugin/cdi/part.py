@@ -30,18 +30,16 @@ class Cdi(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CdiFlags(PartFlags):
     cdi: Cdi = flag(
-        "cdi",
+        "cdi=MODE",
         values.one_of(Cdi),
         Cdi.NONE,
-        "MODE",
         "Also name the cards for CDI: none, names (in the field of kubelet's API) or annotations.",
         group="Allocating cards",
     )
     cdi_file: Path = flag(
-        "cdi-file",
+        "cdi-file=FILE",
         values.file,
         "/var/run/cdi/gpu.intel.com-card.json",
-        "FILE",
         "The CDI file that describes the cards, with --cdi.",
     )
 

@@ -19,10 +19,9 @@ def preset_or_file(text: str) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceFlags(PartFlags):
     fence: str | None = flag(
-        "fence",
+        "fence=PRESET|FILE",
         preset_or_file,
         None,
-        "PRESET|FILE",
         "What containers with a share of a card get as well, so that they keep to it: mps, hami-core, "
         "gemini, or what a JSON file describes.",
         group="Use of the cards",

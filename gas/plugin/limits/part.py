@@ -27,10 +27,9 @@ class MemoryLimitsOf(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitFlags(PartFlags):
     memory_limits: MemoryLimitsOf = flag(
-        "memory-limits",
+        "memory-limits=WHAT",
         values.one_of(MemoryLimitsOf),
         MemoryLimitsOf.NONE,
-        "WHAT",
         "Memory limits that the kernel enforces on shared cards: none, or pod (a pod can use no more memory of a card "
         "than it requested). Needs the cgroup controller dmem and the right to write in /sys/fs/cgroup.",
         group="Use of the cards",

@@ -21,10 +21,9 @@ WRITER = FlagChoice("nfd", "it writes a feature file for Node Feature Discovery"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NfdFlags(PartFlags):
     nfd_file: Path = flag(
-        "nfd-file",
+        "nfd-file=FILE",
         values.file,
         f"{DIRECTORY}/intel-gpu-resources.txt",
-        "FILE",
         "The feature file, with --write-node=nfd.",
         group="The node",
     )

@@ -22,10 +22,9 @@ class Access(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvmlFlags(PartFlags):
     nvidia_access: Access = flag(
-        "nvidia-access",
+        "nvidia-access=MODE",
         values.one_of(Access),
         Access.VARIABLE,
-        "MODE",
         "How containers get NVIDIA's cards: variable (NVIDIA_VISIBLE_DEVICES, for NVIDIA's container runtime), nodes "
         "(the variable and the device nodes) or cdi (the CDI names of NVIDIA's container toolkit).",
         group="Finding cards",

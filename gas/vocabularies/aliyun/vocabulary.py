@@ -277,10 +277,9 @@ class AliyunAdmission(AdmissionChecks):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AliyunFlags(PartFlags):
     unit: MemoryUnit = flag(
-        "aliyun-unit",
+        "aliyun-unit=UNIT",
         values.one_of(MemoryUnit),
         MemoryUnit.MIB,
-        "UNIT",
         f"Amount of memory that {names.GPU_MEM} counts, MiB or GiB, with the vocabulary aliyun. Set the same for "
         "gas-extender and gas-plugin. --memory-unit, its name in Aliyun's plugin, is accepted as well.",
         group="Vocabularies",

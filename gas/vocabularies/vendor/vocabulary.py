@@ -158,10 +158,9 @@ class VendorDevices(DeviceOffer):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VendorFlags(PartFlags):
     places: int = flag(
-        "vendor-shared-dev-num",
+        "vendor-shared-dev-num=N",
         values.positive,
         "1",
-        "N",
         "How many containers may share one card by nvidia.com/gpu, with the vocabulary vendor. With more than 1 only "
         "containers are counted. Set the same for gas-extender and gas-plugin.",
         group="Vocabularies",
