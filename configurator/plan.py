@@ -12,16 +12,7 @@ from configurator import api_server
 from configurator.certificate_plan import CertificatePlan, serving_names
 from configurator.configuration_document import ConfigurationDocument
 from configurator.errors import ConfiguratorError, FileTrouble, NotAnApiServer
-from configurator.files import (
-    Change,
-    Read,
-    WantedFile,
-    changes,
-    fingerprint,
-    read_input,
-    read_state,
-    unreadable,
-)
+from configurator.files import Change, Read, WantedFile, changes, fingerprint, read_input, read_state, unreadable
 from configurator.flags import DEFAULT_TEMPLATE, Flags
 from configurator.kubernetes_version import API_VERSION, NEWEST
 from configurator.scheduler_container import CONFIG
@@ -179,12 +170,7 @@ def _refuse_planted(path: Path) -> None:
 
 def _refuse_misplaced(flags: Flags, certificates: Path, target: Path) -> None:
     manifests = flags.manifest.parent
-    places = {
-        "-d": target.parent,
-        "-cert-dir": certificates,
-        "--pki-dir": flags.own_directory,
-        "-b": flags.backups,
-    }
+    places = {"-d": target.parent, "-cert-dir": certificates, "--pki-dir": flags.own_directory, "-b": flags.backups}
     for flag, place in places.items():
         if place is not None and place.resolve().is_relative_to(manifests.resolve()):
             raise ConfiguratorError(

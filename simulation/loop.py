@@ -86,11 +86,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.resume(process)
 
     def call_at(  # type: ignore[override]
-        self,
-        when: float,
-        callback: Callable[..., object],
-        *args: Any,
-        context: contextvars.Context | None = None,
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         """Call a function at a time; those of the same time in the order in which they were asked for."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)

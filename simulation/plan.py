@@ -53,12 +53,4 @@ class Plan:
         return any(step.act not in _BY_USERS for step in self.steps)
 
 
-_BY_USERS = (
-    "create_pod",
-    "create_share",
-    "create_in_words",
-    "delete_pod",
-    "touch_pod",
-    "edit_pod",
-    "bind_by_hand",
-)
+_BY_USERS = ("create_pod", "create_share", "create_in_words", "delete_pod", "touch_pod", "edit_pod", "bind_by_hand")

@@ -222,13 +222,7 @@ _FAULTS = (
         220,
         part="leadership",
     ),
-    PlantedFault(
-        "the devices that were decided are not preferred",
-        "Matcher.prefer",
-        "ids_for_cards(*A)",
-        "()",
-        240,
-    ),
+    PlantedFault("the devices that were decided are not preferred", "Matcher.prefer", "ids_for_cards(*A)", "()", 240),
     PlantedFault("anti-affinity is ignored", "Company.has_no_anti_affinity", "return X", "return True", 60),
     PlantedFault(
         "a lost race for the Lease counts as won", "LeaderElection._take", "L.debug(M)\nreturn", "L.debug(M)", 30

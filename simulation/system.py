@@ -115,12 +115,7 @@ class Replica:
         api = await connect(world, self.process, timing)
         metrics = Metrics("simulation")
         extender = Extender(api, self._flags, metrics, identity=self.identity, timing=timing)
-        self.server.app = extender_app(
-            extender.verbs,
-            metrics,
-            max_body=2**24,
-            body_timeout=BODY_TIMEOUT,
-        )
+        self.server.app = extender_app(extender.verbs, metrics, max_body=2**24, body_timeout=BODY_TIMEOUT)
         self.admission.app = admission_app(extender.webhooks, AdmissionMetrics(metrics.registry))
         self.server.up = self.admission.up = True
         self.extender = extender

@@ -78,9 +78,7 @@ class Transport(Protocol):
 
 def _http_transport() -> Transport:
     session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        read_bufsize=2**20,
+        connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**20
     )
     return cast(Transport, session)
 

@@ -160,12 +160,7 @@ class Credentials:
     before they do. `renew` reads everything again, certificates too.
     """
 
-    def __init__(
-        self,
-        load: Callable[[], Awaitable[Login]],
-        login: Login,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, load: Callable[[], Awaitable[Login]], login: Login, clock: Callable[[], float]) -> None:
         self._load = load
         self._login = login
         self._authorization = login.authorization

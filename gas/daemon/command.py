@@ -28,11 +28,7 @@ INTERRUPTED = 130
 
 
 def run_command(
-    declaration: Declaration[F],
-    argv: Sequence[str],
-    *,
-    parse: Callable[[Sequence[str]], F],
-    run: Callable[[F], int],
+    declaration: Declaration[F], argv: Sequence[str], *, parse: Callable[[Sequence[str]], F], run: Callable[[F], int]
 ) -> int:
     """Parse the command line; then print the help or the version, or run the program. Return the exit code.
 

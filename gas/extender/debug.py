@@ -74,11 +74,7 @@ def books_json(decider: Decider) -> bytes:
             "nodes": by_node,
             "pods": {uid: _booking(booking) for uid, booking in ledger.bookings()},
             "trouble": {
-                uid: {
-                    "pod": bound.object.key,
-                    "node": bound.object.node_name,
-                    "trouble": bound.trouble.sentence,
-                }
+                uid: {"pod": bound.object.key, "node": bound.object.node_name, "trouble": bound.trouble.sentence}
                 for uid, bound in pods.in_trouble.items()
                 if bound.trouble is not None
             },

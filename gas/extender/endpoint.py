@@ -60,13 +60,7 @@ class JsonEndpoint(abc.ABC):
     """What to do about a body that is too large."""
 
     def __init__(
-        self,
-        what: str,
-        *,
-        count: Callable[[str], None],
-        observe: Callable[[float], None],
-        largest: int,
-        timeout: float,
+        self, what: str, *, count: Callable[[str], None], observe: Callable[[float], None], largest: int, timeout: float
     ) -> None:
         self._what = what
         self._count = count

@@ -105,9 +105,7 @@ WAITING_PODS = Gauge(
     ("namespace", "reason"),
 )
 LONGEST_WAIT = Gauge(
-    "gas_extender_longest_wait_seconds",
-    "Seconds since the oldest of these pods was created.",
-    ("namespace", "reason"),
+    "gas_extender_longest_wait_seconds", "Seconds since the oldest of these pods was created.", ("namespace", "reason")
 )
 GAUGES = (CARD_CAPACITY, CARD_BOOKED, CARD_PODS, CARD_STRANDED, WAITING_PODS, LONGEST_WAIT)
 

@@ -65,9 +65,7 @@ class StateMetrics:
             registry=registry,
         )
         self.ready = Gauge(
-            "gas_extender_ready",
-            "1 while this replica decides filter and bind requests, else 0.",
-            registry=registry,
+            "gas_extender_ready", "1 while this replica decides filter and bind requests, else 0.", registry=registry
         )
 
 

@@ -115,11 +115,7 @@ class _NodeNow:
 
 
 def plan_moves(
-    cluster: Cluster,
-    pod: InspectedPod,
-    is_late: Callable[[], bool] = lambda: False,
-    *,
-    most_moves: int = MOST_MOVES,
+    cluster: Cluster, pod: InspectedPod, is_late: Callable[[], bool] = lambda: False, *, most_moves: int = MOST_MOVES
 ) -> MovePlan:
     """Return the plan with the fewest moves after which a waiting pod fits, found before ``is_late`` returns True."""
     return _MoveSearch(cluster, is_late).plan(pod, most_moves)

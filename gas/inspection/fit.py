@@ -100,9 +100,7 @@ def _fit(cluster: Cluster, wanted: WantedPods, uid: str) -> Fitted:
 def _numbered(pod: InspectedPod, uid: str, number: int, count: int) -> InspectedPod:
     name = pod.metadata.name if count == 1 else f"{pod.metadata.name}-{number}"
     return replace(
-        pod,
-        metadata=replace(pod.metadata, name=name, uid=f"{uid}-{number}"),
-        spec=replace(pod.spec, node_name=None),
+        pod, metadata=replace(pod.metadata, name=name, uid=f"{uid}-{number}"), spec=replace(pod.spec, node_name=None)
     )
 
 

@@ -64,11 +64,7 @@ DEFAULT_STEP_LIMIT = 5_000
 
 
 def place(
-    need: PodNeed,
-    inventory: Inventory,
-    usage: Usage,
-    *,
-    step_limit: int = DEFAULT_STEP_LIMIT,
+    need: PodNeed, inventory: Inventory, usage: Usage, *, step_limit: int = DEFAULT_STEP_LIMIT
 ) -> Choice | Refusal:
     """Choose cards and tiles for every container of the pod (contract E6.5 to E6.9). Deterministic.
 

@@ -169,11 +169,7 @@ class CapacityBound:
                 for slot, amount in request.takes:
                     total, smallest, count = by_slot.get(slot, (0, amount, 0))
                     if amount:
-                        by_slot[slot] = (
-                            total + amount * request.count,
-                            min(smallest, amount),
-                            count + request.count,
-                        )
+                        by_slot[slot] = (total + amount * request.count, min(smallest, amount), count + request.count)
             self._needs.append([(slot, *need) for slot, need in by_slot.items()])
         self._needs.reverse()
 

@@ -180,12 +180,10 @@ class Flags(MeasuredDaemonFlags):
         default=True,
     )
     enable_monitoring: bool = switch(
-        "enable-monitoring",
-        "Offer gpu.intel.com/monitoring, which gives monitoring programs access to all cards.",
+        "enable-monitoring", "Offer gpu.intel.com/monitoring, which gives monitoring programs access to all cards."
     )
     split_monitoring: bool = switch(
-        "split-monitoring",
-        "With --enable-monitoring: offer i915_monitoring and xe_monitoring instead of monitoring.",
+        "split-monitoring", "With --enable-monitoring: offer i915_monitoring and xe_monitoring instead of monitoring."
     )
     by_path: ByPath = flag(
         "bypath=MODE",

@@ -26,10 +26,7 @@ ROWS = (
         "which has no memory of its own) or unknown.",
         ("card", "source"),
     ),
-    Metric(
-        "gas_plugin_scan_problems",
-        "Values that could not be read or make no sense in the last scan of the cards.",
-    ),
+    Metric("gas_plugin_scan_problems", "Values that could not be read or make no sense in the last scan of the cards."),
     Metric("gas_plugin_scans_total", "Completed scans of the cards. If it does not rise, a card does not respond."),
     Metric("gas_plugin_receipts_written_total", "Receipts written on pods."),
     Metric(
@@ -43,16 +40,9 @@ ROWS = (
         "another plugin registers the same resource.",
         ("resource",),
     ),
-    Metric(
-        "gas_plugin_registered",
-        "1 while kubelet watches the devices of a resource, else 0.",
-        ("resource",),
-    ),
+    Metric("gas_plugin_registered", "1 while kubelet watches the devices of a resource, else 0.", ("resource",)),
     Metric("gas_plugin_fake_gpus", "1 if the cards are simulated, for demonstrations and tests, else 0."),
-    Metric(
-        "gas_plugin_ready",
-        "1 while /readyz returns ok: kubelet can allocate every card of this node; else 0.",
-    ),
+    Metric("gas_plugin_ready", "1 while /readyz returns ok: kubelet can allocate every card of this node; else 0."),
 )
 
 _RECEIPTS = {
@@ -129,10 +119,7 @@ class Metrics(Collector):
             registry=registry,
         )
         Gauge(
-            "gas_plugin_build_info",
-            "Always 1; the label is the version that runs.",
-            ["version"],
-            registry=registry,
+            "gas_plugin_build_info", "Always 1; the label is the version that runs.", ["version"], registry=registry
         ).labels(version).set(1)
 
     def read(self, read: Callable[[], Iterable[Sample]]) -> None:

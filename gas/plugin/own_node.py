@@ -99,10 +99,7 @@ class OwnNode:
     async def _by_policy(self, request: PreferredRequest) -> Sequence[DeviceId]:
         ids = ids_of_one_card(request) if request.resource in self._one_card else ()
         return preferred_ids(
-            self._flags.allocation_policy,
-            request,
-            decided=ids,
-            closeness=lambda card: closeness_to(card, self._gpus()),
+            self._flags.allocation_policy, request, decided=ids, closeness=lambda card: closeness_to(card, self._gpus())
         )
 
 

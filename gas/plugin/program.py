@@ -53,9 +53,7 @@ async def run_plugin(
         stopping = stop_on_signals(stop)
         port = Port(
             app=plain_app(
-                why_not_ready=plugin.readiness.why_not,
-                registry=metrics.registry,
-                documents=plugin.documents(parts),
+                why_not_ready=plugin.readiness.why_not, registry=metrics.registry, documents=plugin.documents(parts)
             ),
             socket=plain_socket,
             tls=None,

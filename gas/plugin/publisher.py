@@ -83,12 +83,7 @@ class Publisher:
         not_offered = too_long(gpus, self._vocabularies, self._options, topology_hints=hints)
         self._report_not_offered(not_offered)
         lists = device_lists(
-            gpus,
-            self._vocabularies,
-            self._options,
-            self._flags.monitoring,
-            topology_hints=hints,
-            without=not_offered,
+            gpus, self._vocabularies, self._options, self._flags.monitoring, topology_hints=hints, without=not_offered
         )
         for server in self._servers:
             server.show(lists.get(server.resource, ()))

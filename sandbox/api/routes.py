@@ -95,10 +95,7 @@ def api_app(api: Api, settings: Settings) -> Starlette:
     routes.append(Route("/version", _version, methods=["GET"]))
     for kind in KINDS:
         routes += _KindRoutes(api, kind, settings).routes()
-    return Starlette(
-        routes=routes,
-        exception_handlers={ApiFailure: _refused, HTTPException: _unknown},
-    )
+    return Starlette(routes=routes, exception_handlers={ApiFailure: _refused, HTTPException: _unknown})
 
 
 class _KindRoutes:

@@ -10,14 +10,7 @@ from hypercorn.asyncio import serve
 from hypercorn.config import Config
 from hypercorn.typing import ASGIFramework
 
-from sandbox.api.routes import (
-    Authorize,
-    Intercept,
-    Settings,
-    api_app,
-    everything_allowed,
-    no_interception,
-)
+from sandbox.api.routes import Authorize, Intercept, Settings, api_app, everything_allowed, no_interception
 from sandbox.api.storage import Storage
 from sandbox.api.verbs import Api
 

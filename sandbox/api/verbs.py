@@ -5,16 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from sandbox.api.failure import (
-    ApiFailure,
-    Cause,
-    already_exists,
-    bad_request,
-    conflict,
-    invalid,
-    modified,
-    not_found,
-)
+from sandbox.api.failure import ApiFailure, Cause, already_exists, bad_request, conflict, invalid, modified, not_found
 from sandbox.api.kinds import NAMESPACES, PODS, Kind, is_over, read_timestamp, system_time, timestamp
 from sandbox.api.patches import patched
 from sandbox.api.storage import Storage, Stored, Value
@@ -90,12 +81,7 @@ class Api:
         return self._replace(kind, before, {**sent, "metadata": metadata}, subresource)
 
     def patch(
-        self,
-        kind: Kind,
-        namespace: str | None,
-        name: str,
-        patch: tuple[str, bytes],
-        subresource: str = "",
+        self, kind: Kind, namespace: str | None, name: str, patch: tuple[str, bytes], subresource: str = ""
     ) -> Stored:
         """Patch an object, or only its status. ``patch`` is the content type and the body."""
         before = self.get(kind, namespace, name)
@@ -226,12 +212,7 @@ def _bound(pod: Value, binding: dict[str, Any], now: datetime) -> dict[str, Any]
     if node := pod["spec"].get("nodeName"):
         raise conflict(PODS, name, f'pod {name} is already assigned to node "{node}"', "binding")
     annotations = {**metadata.get("annotations", {}), **(binding["metadata"].get("annotations") or {})}
-    condition = {
-        "type": "PodScheduled",
-        "status": "True",
-        "lastProbeTime": None,
-        "lastTransitionTime": timestamp(now),
-    }
+    condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": timestamp(now)}
     others = [other for other in pod["status"].get("conditions", []) if other["type"] != "PodScheduled"]
     return {
         **pod,
@@ -256,10 +237,7 @@ def _marked_for_deletion(pod: Value, grace: int | None, now: datetime) -> dict[s
         if seconds >= running > 0:
             return None
         asked = read_timestamp(metadata["deletionTimestamp"]) - timedelta(seconds=running)
-    marks = {
-        "deletionTimestamp": timestamp(asked + timedelta(seconds=seconds)),
-        "deletionGracePeriodSeconds": seconds,
-    }
+    marks = {"deletionTimestamp": timestamp(asked + timedelta(seconds=seconds)), "deletionGracePeriodSeconds": seconds}
     if "deletionTimestamp" not in metadata:
         marks["generation"] = metadata.get("generation", 1) + 1
     return {**pod, "metadata": {**metadata, **marks}}

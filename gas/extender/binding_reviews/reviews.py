@@ -11,15 +11,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gas.decision.names import CONTAINER_CARDS
-from gas.extender.admission.review import (
-    ALLOWED,
-    CREATE,
-    LONGEST_NAME,
-    BadReview,
-    Review,
-    ReviewResult,
-    decode_object,
-)
+from gas.extender.admission.review import ALLOWED, CREATE, LONGEST_NAME, BadReview, Review, ReviewResult, decode_object
 from gas.extender.binding_reviews.bindings import Binding, Given, ReviewedBindings, Source
 from gas.extender.binding_reviews.part import REVIEWED_BINDINGS
 from gas.extender.binding_reviews.unbound_pods import UnboundPod, UnboundPods

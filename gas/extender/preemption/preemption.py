@@ -149,9 +149,7 @@ class Preemption:
                 if resource in free:
                     free[resource] -= amount
         node = CandidateNode(
-            inventory=facts.inventory,
-            sums=self._ledger.sums(name, [each.footprint for each in rooms]),
-            free=free,
+            inventory=facts.inventory, sums=self._ledger.sums(name, [each.footprint for each in rooms]), free=free
         )
         allowed: list[int] = []
         in_the_way = self._in_the_way(requests, free, proposal) if pod.avoids_pods else frozenset()

@@ -34,9 +34,7 @@ def _build(core: Core) -> Additions:
     scoring = Scoring(core.flags.of(ScoringFlags).node_score, core.decider)
     verb = Prioritize(core.decider, scoring, core.metrics, why_not_ready=core.why_not_ready)
     return Additions(
-        hooks=scoring.hooks,
-        verbs={"prioritize": ServedVerb(verb)},
-        documents={"/debug/demand": scoring.demand_json},
+        hooks=scoring.hooks, verbs={"prioritize": ServedVerb(verb)}, documents={"/debug/demand": scoring.demand_json}
     )
 
 

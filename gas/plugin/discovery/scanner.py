@@ -135,11 +135,7 @@ class CardMemory:
             if known.missing_since is not None:
                 problems.append(f"{card}: the card is missing; it is unhealthy until it returns or is forgotten")
             gpus[card] = replace(known.gpu, healthy=False)
-        return Scan(
-            gpus=tuple(gpus[card] for card in sorted(gpus)),
-            problems=tuple(problems),
-            broken=scan.broken,
-        )
+        return Scan(gpus=tuple(gpus[card] for card in sorted(gpus)), problems=tuple(problems), broken=scan.broken)
 
     def _found(self, gpu: CardFacts, problems: list[str]) -> CardFacts:
         """Return a card that could be read, with its `CardFacts.unread` fields filled in as far as they are known."""

@@ -17,14 +17,7 @@ from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed, Role
 from gas.plugin.devices.device_ids import short_name
 from gas.plugin.kubelet.pod_resources import ContainerIds
-from gas.values.amounts import (
-    MEMORY_MAX,
-    MILLICORES,
-    TILES,
-    Amounts,
-    MalformedQuantity,
-    parse_quantity,
-)
+from gas.values.amounts import MEMORY_MAX, MILLICORES, TILES, Amounts, MalformedQuantity, parse_quantity
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
 from gas.vocabularies.combined import Vocabularies

@@ -34,12 +34,7 @@ def _build(_core: Core, flags: NfdFlags) -> Hooks:
     from gas.plugin.published_file import PublishedFile
 
     file = PublishedFile(flags.nfd_file, FEATURE_FILE)
-    return Hooks(
-        tasks=(file.run,),
-        writers=(file,),
-        on_description=partial(describe, file),
-        at_end=file.end,
-    )
+    return Hooks(tasks=(file.run,), writers=(file,), on_description=partial(describe, file), at_end=file.end)
 
 
 def _uninstall(_core: Flags, own: NfdFlags) -> None:

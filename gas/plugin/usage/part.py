@@ -26,9 +26,7 @@ class UsageFlags(PartFlags):
 _PLACE = ("namespace", "pod", "card")
 METRICS = (
     Metric(
-        "gas_plugin_pod_memory_used_bytes",
-        "Memory of a card that the processes of a pod use, with --usage.",
-        _PLACE,
+        "gas_plugin_pod_memory_used_bytes", "Memory of a card that the processes of a pod use, with --usage.", _PLACE
     ),
     Metric(
         "gas_plugin_pod_memory_requested_bytes",
@@ -50,10 +48,7 @@ METRICS = (
         "Completed readings of the processes of pods, with --usage. If it does not rise, see the log.",
     ),
     Metric("gas_plugin_usage_cpu_seconds_total", "Processor time of these readings."),
-    Metric(
-        "gas_plugin_usage_problems",
-        "Kinds of failures in the last of these readings; the log describes each.",
-    ),
+    Metric("gas_plugin_usage_problems", "Kinds of failures in the last of these readings; the log describes each."),
 )
 
 _WHILE_OFF = (
@@ -70,9 +65,7 @@ def _build(core: Core, _flags: UsageFlags) -> Hooks:
 
     monitor = UsageMonitor(core.pods, core.gpus, core.flags.prefix / "proc", report, processes=core.processes)
     return Hooks(
-        tasks=(monitor.run,),
-        samples=lambda: usage_samples(monitor),
-        documents={"/usage": lambda: usage_json(monitor)},
+        tasks=(monitor.run,), samples=lambda: usage_samples(monitor), documents={"/usage": lambda: usage_json(monitor)}
     )
 
 

@@ -97,9 +97,7 @@ REFERENCE = Reference(
         Row(CARD_ANTI_AFFINITY, "you", "a label: only cards without a pod with the same label"),
         Row(CARD_EXCLUSION, "you", "a label: all pods of a card have the same one, or all have none"),
         Row(
-            CARD_NAME,
-            "you",
-            "a label: the node's pods with the same one share a card; or one card, as in `gas-allow`",
+            CARD_NAME, "you", "a label: the node's pods with the same one share a card; or one card, as in `gas-allow`"
         ),
     ),
 )

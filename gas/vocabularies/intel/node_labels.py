@@ -149,12 +149,10 @@ def _ends(entry: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
 
 
 _ABOUT_CARD = re.compile(
-    rf"(?P<what>{names.DISABLE_CARD}|{names.DESCHEDULE_CARD}|{names.PREFER_TILE})(?P<card>card[0-9]+)",
-    re.ASCII,
+    rf"(?P<what>{names.DISABLE_CARD}|{names.DESCHEDULE_CARD}|{names.PREFER_TILE})(?P<card>card[0-9]+)", re.ASCII
 )
 _ABOUT_TILE = re.compile(
-    rf"(?P<what>{names.DISABLE_TILE}|{names.DESCHEDULE_TILE})(?P<card>card[0-9]+)_gt(?P<tile>[0-9]{{1,9}})",
-    re.ASCII,
+    rf"(?P<what>{names.DISABLE_TILE}|{names.DESCHEDULE_TILE})(?P<card>card[0-9]+)_gt(?P<tile>[0-9]{{1,9}})", re.ASCII
 )
 _TILE = re.compile(r"gt([0-9]{1,9})", re.ASCII)
 

@@ -149,8 +149,7 @@ _RESOURCE = re.compile(r"[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?", re.AS
 def parse_card_capacity(text: str, problems: list[str]) -> dict[Card, dict[str, int]]:
     """Return the listed amounts by card. Invalid entries are left out and added to ``problems``."""
     faults = EntryFaults(
-        f"annotation {names.CARD_CAPACITY}",
-        "cards with amounts such as card0=memory.max:8000000000,millicores:1000",
+        f"annotation {names.CARD_CAPACITY}", "cards with amounts such as card0=memory.max:8000000000,millicores:1000"
     )
     capacity: dict[Card, dict[str, int]] = {}
     for part in filter(None, map(str.strip, text.split(";"))):

@@ -157,11 +157,7 @@ class KubeShareNodes:
                 " this node in the words of kubeshare"
             )
         capacity: dict[Card, Mapping[str, int]] = {
-            card: {
-                names.UNITS: names.IDS_OF_A_CARD,
-                MILLICORES: millicores,
-                **({MEMORY_MAX: memory} if memory else {}),
-            }
+            card: {names.UNITS: names.IDS_OF_A_CARD, MILLICORES: millicores, **({MEMORY_MAX: memory} if memory else {})}
             for card, memory, millicores in recorded
             if offered
         }

@@ -19,13 +19,7 @@ from gas.values.card_facts import CardFacts
 from gas.values.card_records import ANNOTATION, MOST_RECORDS
 from gas.values.cards import Card
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
-from gas.vocabularies.pod_parts import (
-    PREFERENCES,
-    check_sum,
-    requested,
-    requests_any,
-    with_preferences,
-)
+from gas.vocabularies.pod_parts import PREFERENCES, check_sum, requested, requests_any, with_preferences
 from gas.vocabularies.protocol import (
     BadNeed,
     Beginnings,
@@ -170,11 +164,7 @@ class VendorFlags(PartFlags):
 _REFERENCE = Reference(
     owner="vendors'",
     resources=tuple(
-        Row(
-            kind.resource,
-            f"pods ask, the vendor's plugin{' or gas-plugin' * bool(kind.driver)} offers",
-            "whole cards",
-        )
+        Row(kind.resource, f"pods ask, the vendor's plugin{' or gas-plugin' * bool(kind.driver)} offers", "whole cards")
         for kind in KINDS
     ),
 )
