@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive
 from gas.daemon.early_responses import EarlyResponses
 from gas.daemon.logs import LimitedLog
 from gas.extender.admission.review import BadReview, Review, ReviewResult, decode_review, encode_result
-from gas.extender.endpoint import JsonEndpoint, Problem, by_path, to_its_end
+from gas.extender.endpoint import JsonEndpoint, Problem, by_path
 from gas.extender.metrics import REQUEST_SECONDS
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ REVIEW_TIMEOUT = 5.0
 """Most seconds from the headers of a request to the end of its body, which the API server sends at once."""
 
 Reviewer = Callable[[Review], Awaitable[ReviewResult]]
-"""Review -> result. May raise BadReview or NotReady."""
+"""Review -> result. May raise BadReview or NotReady. May be cancelled, when its connection breaks."""
 
 
 class AdmissionMetrics:
@@ -116,7 +116,7 @@ class _Webhook(JsonEndpoint):
     async def respond(self, body: bytes) -> Response:
         try:
             review = decode_review(body)
-            result = await to_its_end(self._reviewer(review))
+            result = await self._reviewer(review)
         except BadReview as error:
             raise Problem(400, "bad-review", str(error)) from None
         response = Response(encode_result(review, result), media_type="application/json")
