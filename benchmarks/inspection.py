@@ -30,8 +30,8 @@ from benchmarks.stage import Stage, stage
 from gas.cluster import paths
 from gas.cluster.listing import Lister
 from gas.inspection.cluster import Cluster, matters
+from gas.inspection.connection import Where
 from gas.inspection.following import connected
-from gas.inspection.gather import Where
 from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.inspection.output import Look, written
 from gas.inspection.rows import card_report

@@ -7,12 +7,12 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import click
 
 from gas.cluster.connection import ApiServer
-from gas.cluster.credentials import Overrides, credentials_of
 from gas.commands import Command, command, say, version_option
 from gas.daemon import flag_values as values
 from gas.daemon.command import INTERRUPTED, print_text
@@ -20,16 +20,12 @@ from gas.doctor.all_parts import all_findings
 from gas.doctor.gather.everything import LookOptions, look_at_everything
 from gas.doctor.report import as_json, as_text, exit_code
 from gas.doctor.snapshot import Snapshot
+from gas.inspection.connection import Where, connection_options
 from gas.values.errors import GasError
 
 PROGRAM = "gas doctor"
 COULD_NOT_CHECK = 2
-
-
-def positive_duration(value: str) -> float:
-    if (seconds := values.duration(value)) <= 0:
-        raise ValueError("a time over 0")
-    return seconds
+DAY = 86_400.0
 
 
 class _DoctorCommand(Command):
@@ -77,20 +73,6 @@ def _option(
     " be checked.",
     cls=_DoctorCommand,
 )
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    default="",
-    show_default="$KUBECONFIG, else ~/.kube/config; in a pod its service account",
-    help="Kubeconfig with which to reach the cluster.",
-)
-@click.option(
-    "--context",
-    metavar="NAME",
-    default="",
-    show_default="the kubeconfig's current context",
-    help="Context of the kubeconfig.",
-)
 @_option(
     "--control-plane",
     metavar="DIR",
@@ -115,14 +97,6 @@ def _option(
 )
 @_option("--node", metavar="NAME", parse=values.object_name, show_default="every node", help="Node to check.")
 @click.option("--no-dry-pod", is_flag=True, help="Do not ask the extender about a pod that does not exist.")
-@_option(
-    "--timeout",
-    metavar="TIME",
-    parse=positive_duration,
-    default="10s",
-    show_default=True,
-    help="How long to wait for each request or file that does not respond.",
-)
 @click.option(
     "-o",
     "--output",
@@ -135,14 +109,13 @@ def _option(
     "--verbose", "--all", "show_all", is_flag=True, help="Show every finding by itself, and each passed check."
 )
 @version_option(PROGRAM)
-def doctor(
-    *, kubeconfig: str, context: str, node: str | None, no_dry_pod: bool, output: str, show_all: bool, **others: Any
-) -> int:
+def doctor(*, node: str | None, no_dry_pod: bool, output: str, show_all: bool, **others: Any) -> int:
+    where = Where(**{each.name: others.pop(each.name) for each in fields(Where)})
     if others["manifest"] is not None and others["scheduler_config"] is not None:
         raise click.UsageError("flags --manifest and --scheduler-config: expected one of them")
-    options = LookOptions(node=node or "", dry_pod=not no_dry_pod, **others)
+    options = LookOptions(node=node or "", dry_pod=not no_dry_pod, timeout=min(where.patience, DAY), **others)
     try:
-        snapshot = asyncio.run(_gather(kubeconfig, context, options))
+        snapshot = asyncio.run(_gather(where, options))
         findings = all_findings(snapshot)
     except GasError as error:
         say(str(error), program=PROGRAM)
@@ -162,10 +135,13 @@ def _print(text: str, code: int) -> int:
     return print_text(PROGRAM, text, exit_code=code, unwritten=COULD_NOT_CHECK)
 
 
-async def _gather(kubeconfig: str, context: str, options: LookOptions) -> Snapshot:
-    credentials = await credentials_of(kubeconfig, os.environ, Overrides(context=context))
+async def _gather(where: Where, options: LookOptions) -> Snapshot:
+    credentials = await where.credentials()
     api = ApiServer(credentials, user_agent="gas-doctor")
     try:
         return await look_at_everything(credentials, api, options)
     finally:
         await api.close()
+
+
+doctor.params += connection_options("--timeout")

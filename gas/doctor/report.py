@@ -20,6 +20,9 @@ _LONGEST_COMMAND = 4000
 _NAMED = 3
 """Number of objects that are named if a finding is about more."""
 
+_MOST_BLOCKS = 40
+"""Most blocks of a report that does not show every finding."""
+
 _COLOURS = {Level.OK: "32", Level.WARNING: "33", Level.PROBLEM: "31", Level.UNKNOWN: "35"}
 _WORDS = {
     Level.PROBLEM: ("problem", "problems"),
@@ -51,9 +54,12 @@ def as_text(snapshot: Snapshot, findings: Sequence[Finding], *, show_all: bool, 
     lines = [_shown(f"{snapshot.api_url}, Kubernetes {snapshot.version}"), ""]
     levels = (Level.PROBLEM, Level.WARNING, Level.UNKNOWN)
     bad = [finding for level in levels for finding in findings if finding.level is level]
-    groups = [[each] for each in bad] if show_all else _alike(bad)
+    alike = [[each] for each in bad] if show_all else _alike(bad)
+    groups = alike if show_all else alike[:_MOST_BLOCKS]
     for group in groups:
         lines += [*_block(group, colours=colours, width=width), ""]
+    if len(groups) < len(alike):
+        lines += [f"{' ' * _MARGIN}{len(alike) - len(groups)} more kinds of findings are not shown", ""]
     for name, title in TITLES.items():
         well = [finding for finding in findings if finding.check == name and finding.level is Level.OK]
         if show_all:

@@ -7,14 +7,12 @@ from typing import Any
 
 from configurator.scheduler_configuration import ExtenderEntry, SchedulerConfiguration
 from configurator.scheduler_container import Mounts
-from gas.daemon.flags import UsageError
 from gas.doctor.findings import Unseen
+from gas.inspection.cluster import settings_of
 from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.objects.stored import DetailedContainer, DetailedNode, DetailedPod
-from gas.programs import EXTENDER, Program, containers_with, vocabulary_flags
+from gas.programs import Program, containers_with
 from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.known import DEFAULT
-from gas.vocabularies.selection import select
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,9 +167,4 @@ class Snapshot:
     @property
     def vocabularies(self) -> Vocabularies:
         """The vocabularies of the extender; those of the defaults if no extender, or no valid flag, is seen."""
-        containers = [container for _, container in self.running(EXTENDER)]
-        flags = vocabulary_flags(containers[0] if containers else DetailedContainer())
-        try:
-            return Vocabularies(select([f"--{name}={value}" for name, value in flags.items()]))
-        except UsageError:
-            return DEFAULT
+        return settings_of(() if isinstance(self.pods, Unseen) else self.pods).options.vocabularies

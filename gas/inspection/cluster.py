@@ -54,6 +54,8 @@ _FLAGS = (
     "enableDenylist",
     "balancedResource",
     "card-order",
+    "card-order-for-all",
+    "card-near",
     "search-steps",
     "vocabularies",
     "aliyun-unit",

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import math
 import os
 import re
 import sys
@@ -20,12 +19,10 @@ from gas.cluster.errors import ApiRefused, Forbidden
 from gas.cluster.reader import Reads
 from gas.commands import program_name, say
 from gas.daemon.command import INTERRUPTED, print_text
-from gas.daemon.flag_values import duration
 from gas.inspection.cluster import Cluster, Missing
+from gas.inspection.connection import Where, completed, connection_options
 from gas.inspection.gather import (
     NOT_MEASURED,
-    SILENCE,
-    Where,
     read_cluster,
     read_decisions,
     read_explanation,
@@ -101,27 +98,8 @@ def _form(*forms: str) -> Callable[[Runner], Runner]:
     )
 
 
-def _completed(names: Callable[[Where], Iterable[str]]) -> Callable[..., list[str]]:
-    """Complete a word by names in the cluster or its kubeconfig, or by nothing if they cannot be read."""
-
-    def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-        where = Where(
-            **{each.name: context.params[each.name] for each in fields(Where) if context.params.get(each.name)}
-        )
-        try:
-            return [name for name in names(where) if name.startswith(incomplete) and name.isprintable()]
-        except GasError:
-            return []
-
-    return complete
-
-
 def _namespaces(where: Where) -> list[str]:
     return asyncio.run(read_namespaces(where))
-
-
-def _contexts(where: Where) -> Iterable[str]:
-    return where.contexts()[1]
 
 
 def _pod_names(cluster: Cluster) -> list[str]:
@@ -135,7 +113,7 @@ def _of_cluster(names: Callable[[Cluster], Iterable[str]]) -> Callable[[Where], 
 def _columns(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a column of the command's report."""
     make = _REPORTS.get(str(context.params.get("what") or context.info_name), card_report)
-    complete = _completed(_of_cluster(lambda cluster: [column.name for column in make(cluster).columns]))
+    complete = completed(_of_cluster(lambda cluster: [column.name for column in make(cluster).columns]))
     return complete(context, parameter, incomplete)
 
 
@@ -151,7 +129,7 @@ _NAMESPACE = click.option(
     metavar="NAME",
     default="",
     help="Namespace of the pods.",
-    shell_complete=_completed(_namespaces),
+    shell_complete=completed(_namespaces),
 )
 _NO_HEADERS = click.option("--no-headers", is_flag=True, help="Print tables without headers.")
 
@@ -192,8 +170,6 @@ def _command(details: str) -> Callable[[Runner], click.Command]:
         @wraps(command)
         def run(**given: Any) -> int:
             options = Options(**{name: given.pop(name) for name in shared & given.keys()})
-            if options.groups and not options.user:
-                raise click.UsageError("option --as-group: expected --as with the account of the group as well")
             gc.disable()  # it would walk over a large cluster again and again: a third of a command's time
             try:
                 return command(options, **given)
@@ -207,7 +183,7 @@ def _command(details: str) -> Callable[[Runner], click.Command]:
                 gc.enable()
 
         defined = commands.command(command.__name__, details, epilog=EXIT_CODES)(run)
-        defined.params += _CONNECTION  # options of all commands come last
+        defined.params += connection_options()  # options of all commands come last
         return defined
 
     return define
@@ -231,39 +207,6 @@ def look() -> Look:
 def _print(text: str, code: int = DONE) -> int:
     return print_text(program_name(), text, exit_code=code, unwritten=UNREACHABLE) if text else code
 
-
-class _Duration(click.ParamType[float]):
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            return duration(str(value)) or math.inf
-        except ValueError as expected:
-            self.fail(f"expected {expected}, found {quoted(value)}", param, ctx)
-
-
-_CONNECTION = [
-    click.Option(["--kubeconfig"], metavar="FILE", default="", help="Kubeconfig with which to reach the cluster."),
-    click.Option(
-        ["--context"],
-        metavar="NAME",
-        default="",
-        help="Context of the kubeconfig.",
-        shell_complete=_completed(_contexts),
-    ),
-    click.Option(["-s", "--server"], metavar="URL", default="", help="API server to use."),
-    click.Option(["--token"], metavar="TOKEN", default="", help="Token to log in with."),
-    click.Option(["--as", "user"], metavar="USER", default="", help="Account to act as."),
-    click.Option(["--as-group", "groups"], metavar="GROUP", multiple=True, help="Group to act as. May be repeated."),
-    click.Option(
-        ["--request-timeout", "patience"],
-        metavar="TIME",
-        type=_Duration(),
-        default=f"{SILENCE:g}s",
-        show_default=True,
-        help="Longest silence of the API server; 0 for any.",
-    ),
-]
 
 Ask = Callable[[Reads, Cluster], Awaitable[tuple[str, ...]]]
 """Reads more into a cluster, and returns sentences about what could not be read."""
@@ -356,7 +299,7 @@ def waste(options: Options) -> int:
 
 
 @_command("Its cards, tiles, NUMA nodes and links, and what each pod holds of which card.")
-@click.argument("node", shell_complete=_completed(_of_cluster(lambda cluster: cluster.node_names)))
+@click.argument("node", shell_complete=completed(_of_cluster(lambda cluster: cluster.node_names)))
 @_form("table", "json", "yaml")
 def inspect(options: Options, *, node: str) -> int:
     node = node.removeprefix("node/")
@@ -374,7 +317,7 @@ def inspect(options: Options, *, node: str) -> int:
     "POD is a name, or NAMESPACE/NAME, also after pod/, sharepod/ or shp/. Each suggestion has been placed before it is"
     " made. Of a pod that runs, its cards are explained."
 )
-@click.argument("pod", metavar="POD", shell_complete=_completed(_of_cluster(_pod_names)))
+@click.argument("pod", metavar="POD", shell_complete=completed(_of_cluster(_pod_names)))
 @_form("table", "json", "yaml")
 @_NAMESPACE
 def why(options: Options, *, pod: str) -> int:

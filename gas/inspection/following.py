@@ -11,7 +11,8 @@ from gas.cluster.listing import Lister
 from gas.cluster.watch import Watch
 from gas.extender.hooks import Observer
 from gas.inspection.cluster import Cluster, PlacementSettings, matters, settings_of
-from gas.inspection.gather import SILENCE, USER_AGENT, Where, kept, unlogged
+from gas.inspection.connection import SILENCE, Where
+from gas.inspection.gather import USER_AGENT, kept, unlogged
 from gas.inspection.objects import InspectedNode, InspectedPod
 
 _FIRST_TIMEOUT = 60.0

@@ -2,22 +2,20 @@
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar
 
 import msgspec
 
 from gas.cluster import paths
-from gas.cluster.credentials import DEFAULT_KUBECONFIG, Credentials, Overrides, credentials_of
-from gas.cluster.errors import Forbidden, NoCluster
+from gas.cluster.errors import Forbidden
 from gas.cluster.listing import Lister
 from gas.cluster.reader import Reader, Reads
 from gas.extender.decisions import Decision
 from gas.extender.flags import Flags as ExtenderFlags
 from gas.inspection.cluster import Cluster, MeasuredUse, matters
+from gas.inspection.connection import DEFAULT_NAMESPACE, Where
 from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.inspection.reasons import Diagnosis, Reason, of_numbers
 from gas.objects.stored import ObjectMeta
@@ -30,9 +28,6 @@ T = TypeVar("T")
 
 USER_AGENT = "kubectl-gas"
 
-SILENCE = 10.0
-"""Seconds that the API server may send nothing before a command gives up."""
-
 USE_TIMEOUT = 2.0
 """Seconds for the measured use of all nodes together; without it, bookings are still shown."""
 
@@ -40,37 +35,6 @@ NOT_MEASURED = "use is not shown: no plugin measures it; see gas-plugin --usage"
 
 MOST_AT_ONCE = 64
 """Most plugins that are asked for measurements at the same time."""
-
-DEFAULT_NAMESPACE = "default"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Where(Overrides):
-    """The cluster that a command line names, and the account; an empty ``kubeconfig`` stands for the usual one.
-
-    patience  seconds that the API server may send nothing
-    """
-
-    kubeconfig: str = ""
-    patience: float = SILENCE
-
-    async def credentials(self) -> Credentials:
-        """Read the credentials. Raises NoCluster."""
-        return await credentials_of(self.kubeconfig, os.environ, self)
-
-    def contexts(self) -> tuple[str, Mapping[str, Mapping[str, Any]]]:
-        """Return the current context of the kubeconfigs that exist, and all contexts. Raises NoCluster."""
-        from gas.cluster.kubeconfig import read_contexts
-
-        return read_contexts(self.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG)
-
-    @property
-    def own_namespace(self) -> str:
-        """The namespace of the kubeconfig's context; ``default`` if it names none or cannot be read."""
-        with suppress(NoCluster):
-            current, contexts = self.contexts()
-            return str(contexts.get(self.context or current, {}).get("namespace") or DEFAULT_NAMESPACE)
-        return DEFAULT_NAMESPACE
 
 
 @asynccontextmanager

@@ -7,18 +7,15 @@ them. Lists, `kubectl gas why`, `kubectl gas fit`, the doctor and the page say t
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from gas.extender.verdicts import Verdict, at_once
 from gas.inspection.cluster import Cluster, not_offered, shortages
 from gas.inspection.objects import InspectedPod, node_rules, yet_to_come
-from gas.placement.candidates import usable_cards
-from gas.placement.inventory import free_amount
+from gas.placement.lack import Lack, lack_of_cards
 from gas.placement.need import PodNeed
 from gas.placement.plan import plan_of
-from gas.placement.ratio import Ratio, Wanted, amounts_on
-from gas.placement.refusal import FewerCardsThanWanted, NoCards, NotTogether, ResourceNotOnNode, Shortage
-from gas.values.amounts import Amounts, SortedAmounts, describe
+from gas.placement.refusal import NoCards, ResourceNotOnNode
+from gas.values.amounts import SortedAmounts
 from gas.vocabularies.protocol import BadNeed
 
 
@@ -51,19 +48,6 @@ class Diagnosis:
     line: str
     passing: int = 0
     reasons: tuple[Reason, ...] = ()
-
-
-class Lack(NamedTuple):
-    """The shortage of one node.
-
-    gap      the largest part of an asked amount that is not free, 0 to 1; 0 if no amount is short
-    text     the reason
-    nearest  as for `Reason`, without the node's name
-    """
-
-    gap: float
-    text: str
-    nearest: str = ""
 
 
 class Diagnoses:
@@ -204,55 +188,17 @@ class _Question:
         if verdict is not None and verdict.refusal is not None:
             state = self._decider.verdicts.states.of(name)
             if (found := self._of_state.get(state)) is None:
-                found = self._of_state[state] = self._lack_of_cards(name, verdict)
+                facts = self._decider.nodes.facts(name)
+                found = self._of_state[state] = (
+                    lack_of_cards(self._need, facts.inventory, self._decider.ledger.usage(name), verdict.refusal)
+                    if facts is not None
+                    else Lack(1.0, verdict.sentence)
+                )
         if self._eligible.get(name):
             for text, gap, free in shortages(self._requests, self._cluster.free_other_resources(name)):
                 if found is None or gap > found.gap:
                     found = Lack(gap, text, f"with {free}" if free else "")
         return found
-
-    def _lack_of_cards(self, name: str, verdict: Verdict) -> Lack:
-        """Return what the cards of a node lack."""
-        refusal, facts = verdict.refusal, self._decider.nodes.facts(name)
-        if facts is None:
-            return Lack(1.0, verdict.sentence)
-        if isinstance(refusal, FewerCardsThanWanted):
-            return Lack(1 - refusal.cards / refusal.wanted, verdict.sentence)
-        inventory, usage = facts.inventory, self._decider.ledger.usage(name)
-        short = getattr(refusal, "shortage", None) or getattr(refusal, "short", None) or refusal
-        wanted: tuple[Wanted, ...] = getattr(short, "amounts", ())
-        if not wanted:
-            return Lack(0.0, verdict.sentence)
-        free = {
-            str(card): {each: max(free_amount(inventory, usage, card, each), 0) for each in self._resources}
-            for card in usable_cards(self._need, inventory, usage)
-        }
-        if isinstance(short, NotTogether):
-            sums = {each: sum(of_card[each] for of_card in free.values()) for each in self._resources}
-            gaps = [(*_gap(wanted, {}, sums), "on all cards together")]
-        else:
-            has = {str(card): amounts for card, amounts in inventory.capacity.items()}
-            gaps = [(*_gap(wanted, has[card], of_card), card) for card, of_card in free.items()]
-        gaps.sort(key=lambda each: each[0])
-        at = short.wanted - 1 if isinstance(short, Shortage) else 0
-        if at >= len(gaps):
-            return Lack(1.0, verdict.sentence)
-        gap, resource, asked, there, where = gaps[at]
-        words = describe(resource, there, self._need.stated_memory)
-        if words == describe(resource, asked, self._need.stated_memory):  # bytes that are equal once they are rounded
-            words = f"{there} of {asked} bytes of {resource}"
-        return Lack(gap, verdict.sentence, f"{where} with {words}" if gap else "")
-
-
-def _gap(wanted: Sequence[Wanted], has: Amounts, free: Amounts) -> tuple[float, str, int, int]:
-    """Return the largest part of an amount that is not free, the resource, what is asked of it, and what is free.
-
-    has  what the card has, for ratios
-    """
-    plain = dict(each for each in wanted if not isinstance(each, Ratio))
-    asks = amounts_on(has, plain, [each for each in wanted if isinstance(each, Ratio)])
-    gap, resource, asked = max((1 - free.get(name, 0) / asked, name, asked) for name, asked in asks.items() if asked)
-    return max(gap, 0.0), resource, asked, free.get(resource, 0)
 
 
 def _line(reasons: Sequence[Reason], total: int) -> str:

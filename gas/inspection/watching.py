@@ -13,8 +13,9 @@ from rich.text import Text
 from gas.cluster.connection import ApiServer
 from gas.daemon.command import StandardOutput
 from gas.inspection.cluster import Cluster
+from gas.inspection.connection import Where
 from gas.inspection.following import connected, following
-from gas.inspection.gather import Where, read_use
+from gas.inspection.gather import read_use
 from gas.inspection.output import DONE, UNREACHABLE, Look, table_lines, written
 from gas.inspection.report import Report
 from gas.values.quoted import escaped

@@ -19,10 +19,11 @@ from gas.decision.names import (
 from gas.objects.json_patch import Operation, Patch
 from gas.objects.stored import NewPod, Pod
 from gas.placement.inventory import UNUSED, Inventory
+from gas.placement.lack import lack_of_cards
 from gas.placement.need import PodNeed
 from gas.placement.order import resource_of
 from gas.placement.place import place
-from gas.placement.refusal import Refusal, SearchLimitHit
+from gas.placement.refusal import Refusal, ResourceNotOnNode, SearchLimitHit
 from gas.values.quoted import did_you_mean, listed, quoted
 from gas.vocabularies.combined import TooLarge, Vocabularies
 from gas.vocabularies.pod_parts import NODE_SCORE
@@ -243,6 +244,8 @@ def _unknown_resource(need: PodNeed, inventories: list[Inventory]) -> tuple[str,
 def _why_never(need: PodNeed, inventories: list[tuple[Inventory, int]]) -> Generator[None, None, str]:
     """Return why no node could run the pod even if it were empty and nothing were disabled; empty if one could.
 
+    The node that lacks least comes first, of those that offer what the pod asks for.
+
     inventories  different ones, and how many nodes have each
     """
     with_cards = [(inventory, count) for inventory, count in inventories if inventory.capacity]
@@ -250,15 +253,20 @@ def _why_never(need: PodNeed, inventories: list[tuple[Inventory, int]]) -> Gener
         return ""
     if not with_cards:
         return "no node of the cluster has known GPU cards now, so the pod will wait for one"
-    reasons: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    gaps: dict[str, tuple[bool, float]] = {}
     for inventory, count in with_cards:
         open_inventory = replace(inventory, disabled=frozenset(), closed_tiles={})
         result = place(need, open_inventory, UNUSED, step_limit=STEPS)
         if not isinstance(result, Refusal) or isinstance(result, SearchLimitHit):
             return ""
-        reasons[str(result)] += count
+        lack = lack_of_cards(need, open_inventory, UNUSED, result)
+        counts[lack.text] += count
+        gap = isinstance(result, ResourceNotOnNode), lack.gap
+        gaps[lack.text] = min(gap, gaps.get(lack.text, gap))
         yield
-    first, *others = (f"{reason} ({_nodes(count)})" for reason, count in reasons.most_common(_MOST_REASONS))
+    nearest = nsmallest(_MOST_REASONS, counts, key=lambda reason: (*gaps[reason], -counts[reason]))
+    first, *others = (f"{reason} ({_nodes(counts[reason])})" for reason in nearest)
     sentence = f"no node of the cluster could run the pod now, even without other pods: {first}"
     for other in others:
         if len(longer := f"{sentence}; {other}") <= LONGEST_WARNING:

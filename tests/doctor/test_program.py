@@ -23,6 +23,7 @@ from sandbox.api.server import ApiServer
 from sandbox.certificates import Authority
 from sandbox.programs import RunningExtender, running_extender
 from tests.builders import container, pod_json
+from tests.cluster.scripted_server import ScriptedServer, refuse
 from tests.deploy.manifests import BASE, one
 from tests.doctor.sandbox_cluster import REVIEWS, Beside, add_pod, doctor_server, fill, only_admin, write_kubeconfig
 from tests.doctor.snapshots import entry
@@ -438,6 +439,13 @@ async def test_a_missing_context_is_named(doctor: Doctor) -> None:
     )
 
 
+async def test_the_account_and_the_server_are_those_of_the_command_line(doctor: Doctor) -> None:
+    async with ScriptedServer(route=lambda _seen: refuse(403)) as server:
+        await doctor(f"--server={server.url}", "--token=t", "--as=jane", "--as-group=dev", "--request-timeout=1s")
+    expected = {"authorization": "Bearer t", "impersonate-user": "jane", "impersonate-group": "dev"}
+    assert expected.items() <= server.seen[0].headers.items()
+
+
 async def test_several_kubeconfigs_are_merged(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", f"{doctor.directory / 'nothing-there'}{os.pathsep}{doctor.kubeconfig}")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
@@ -515,7 +523,8 @@ async def test_the_configurators_files_are_ok(doctor: Doctor) -> None:
     [
         pytest.param(["--nonsense"], "No such option '--nonsense'", id="unknown-flag"),
         pytest.param(["-o=yaml"], "'yaml' is not one of 'text', 'json'", id="unknown-format"),
-        pytest.param(["--timeout=0"], "expected a time over 0", id="no-time"),
+        pytest.param(["--timeout=-1s"], "expected a time", id="no-time"),
+        pytest.param(["--as-group=dev"], "option --as-group: expected --as", id="a-group-alone"),
         pytest.param(["--manifest=a", "--scheduler-config=b"], "expected one of them", id="two-sources"),
         pytest.param(["--node=A B"], "expected a Kubernetes name", id="no-name"),
         pytest.param(

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 
 from gas.inspection import gather
-from gas.inspection.gather import Where
+from gas.inspection.connection import Where
 from gas.inspection.page import view as views
 from gas.inspection.page.program import show_page
 from sandbox.api.kinds import NODES, PODS

@@ -33,9 +33,11 @@ from tests.other_words import asking
 
 
 def test_the_settings_are_those_of_the_extenders_command_line() -> None:
-    pod = extender_pod("--enableDenylist", "--balancedResource=millicores", "--search-steps", "77", "--cert=/x")
+    pod = extender_pod(
+        "--enableDenylist", "--balancedResource=millicores", "--search-steps", "77", "--card-near", "--cert=/x"
+    )
     options, notes = settings_of([decoded_pod(pod)])
-    assert (options.need.allowlist, options.need.denylist) == (False, True)
+    assert (options.need.allowlist, options.need.denylist, options.need.card_near) == (False, True, True)
     assert options.need.card_order == LeastUsed("millicores")
     assert options.step_limit == 77
     assert notes == ()

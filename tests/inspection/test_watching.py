@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from gas.inspection.cluster import Cluster
-from gas.inspection.gather import Where
+from gas.inspection.connection import Where
 from gas.inspection.output import Look
 from gas.inspection.report import Column, Report
 from gas.inspection.rows import pod_report

@@ -400,5 +400,5 @@ async def test_a_user_who_may_not_read_nodes_gets_the_extenders_reasons(
         kubeconfig = write_kubeconfig(tmp_path / "viewer", server.url, token="viewer")
         result = await kubectl("why", "a", "-n", "shop", "--kubeconfig", str(kubeconfig))
     assert result.code == code
-    assert (result.out == words) if code == 0 else (words in result.err)
+    assert (result.out == words) if code == 0 else (words in result.err), result.err
     assert ("only the extender's reasons are shown" in result.err) == (code == 0)

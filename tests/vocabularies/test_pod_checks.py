@@ -169,9 +169,16 @@ NEVER = "no node of the cluster could run the pod now, even without other pods"
         pytest.param(
             pod(container(i915=3)),
             [SMALL, LARGE],
-            f"{NEVER}: container 'main' asks for 3 cards, but the node has 1 (1 node); container 'main' asks for 3"
-            " cards, but the node has 2 (1 node)",
+            f"{NEVER}: container 'main' asks for 3 cards, but the node has 2 (1 node); container 'main' asks for 3"
+            " cards, but the node has 1 (1 node)",
             id="count",
+        ),
+        pytest.param(
+            pod(container(i915=1, memory_max="17G")),
+            [facts(cards=1, i915=1), facts(cards=1, i915=1), LARGE],
+            f"{NEVER}: no card has 17.0 GB of memory.max free (1 node); no card of the node has any memory.max (see the"
+            " events of the node) (2 nodes)",
+            id="nearest-first",
         ),
         pytest.param(
             pod(container(i915=1, milicores=1)), [SMALL], f"{NEVER}: no card of the node has any milicores (1 node)"

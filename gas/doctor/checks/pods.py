@@ -17,17 +17,12 @@ from gas.inspection.objects import InspectedPod
 from gas.inspection.reasons import Diagnoses
 from gas.objects.stored import DetailedPod
 from gas.placement.inventory import NOTHING
+from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
 from gas.vocabularies.known import DEFAULT
 from gas.vocabularies.pod_checks import PodChecks, counted
 from gas.vocabularies.protocol import NeedOptions
-
-MOST = 20
-"""Most pods with one kind of fault that are reported one by one."""
-
-OBEYED = NeedOptions(allowlist=True, denylist=True)
-"""The extender's flags are not known, so lists of cards count as obeyed."""
 
 NOT_ASKED = ("/scheduler/filter", "/scheduler/bind", "replica of the extender", "the ledger is not complete")
 """Parts of the scheduler's message about a pod that show that the extender was not reached, or did not decide."""
@@ -59,34 +54,35 @@ def check_pods(snapshot: Snapshot, *, scores_nodes: bool) -> Iterator[Finding]:
         yield from _overbooked(node, rebuilt)
         yield from _wrong_company(node, rebuilt)
     waiting = [pod for pod in snapshot.pods if not pod.node_name and is_checked(pod)]
-    checks = PodChecks(vocabularies, OBEYED, scores_nodes=scores_nodes)
     nodes = counted(() if snapshot.undecodable else rebuilt.nodes.values())
     names = {name for each in snapshot.schedulers if each.entries for name in each.names}
     seen = [] if isinstance(snapshot.nodes, Unseen) else snapshot.nodes
-    diagnoses = Diagnoses(Cluster.of(seen, snapshot.pods, counts_hosts=True))
-    for pod in waiting[:MOST]:
+    cluster = Cluster.of(seen, snapshot.pods, counts_hosts=True)
+    diagnoses = Diagnoses(cluster)
+    checks = PodChecks(vocabularies, cluster.settings.options.need, scores_nodes=scores_nodes)
+    in_cluster: dict[PodNeed, tuple[str, ...]] = {}
+    for pod in waiting:
         about_pod = checks.pod(pod)
         sentences = [f"no node can ever run it: {about_pod.bad_need}"] if about_pod.bad_need else []
-        sentences += [*about_pod.faults, *about_pod.warnings, *at_once(checks.in_cluster(pod, nodes))]
+        sentences += [*about_pod.faults, *about_pod.warnings]
+        if not about_pod.refusals:
+            need = cluster.decider.need(pod)
+            if need not in in_cluster:
+                in_cluster[need] = at_once(checks.in_cluster(pod, nodes))
+            sentences += in_cluster[need]
         found = [warning(sentence, fix.pod(pod, "describe", "pod")) for sentence in sentences]
         yield from about(f"pod {pod.key}", found if about_pod.bad_need else [*found, _waits(pod, names, diagnoses)])
-    if len(waiting) > MOST:
-        yield ok(f"{len(waiting) - MOST} more wait", where="waiting pods")
 
 
 def _bound(count: int, rebuilt: RebuiltLedger, is_checked: Callable[[DetailedPod], bool]) -> Iterator[Finding]:
     faults = [fault for fault in rebuilt.faults if is_checked(fault.pod)]
-    for fault in faults[:MOST]:
+    for fault in faults:
         where = f"pod {fault.pod.key} on node {fault.pod.node_name}"
         if fault.is_unbooked:
             delete = fix.pod(fault.pod, "delete", "pod", note="its owner creates a new one")
             yield problem(fault.sentence, delete, where=where)
         else:
             yield warning(fault.sentence, fix.pod(fault.pod, "describe", "pod"), where=where)
-    if len(faults) > MOST:
-        yield problem(
-            f"{len(faults) - MOST} more pods have invalid annotations", "gas doctor --node=NAME   # node by node"
-        )
     if not faults:
         yield ok(f"the annotations of all {count} with GPUs are valid")
 

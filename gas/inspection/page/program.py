@@ -13,8 +13,9 @@ from gas.daemon.command import stop_on_signals
 from gas.daemon.listening import ListeningSocket, listen
 from gas.daemon.serving import PLAIN_KEEP_ALIVE, Port, serve_with
 from gas.inspection.cluster import Cluster
+from gas.inspection.connection import Where
 from gas.inspection.following import connected
-from gas.inspection.gather import UnusableDocument, Where, parse_decisions, read_decisions
+from gas.inspection.gather import UnusableDocument, parse_decisions, read_decisions
 from gas.inspection.page.app import page_app
 from gas.inspection.page.flags import Flags
 from gas.inspection.page.view import ReadDecisions, View

@@ -69,6 +69,17 @@ def test_a_block_says_that_its_numbers_are_those_of_the_first() -> None:
     assert "pod p3, pod p30: it asks for 3 cards (numbers of the first)" in text
 
 
+def test_a_short_report_counts_the_blocks_that_it_has_no_room_for() -> None:
+    found = [
+        Finding(level=Level.WARNING, message="a" * length, where="pod p", check="pods", fix=("x",))
+        for length in range(1, 61)
+    ]
+    short, long = (as_text(snapshot(), found, show_all=each, colours=False) for each in (False, True))
+    assert (short.count("pod p: a"), long.count("pod p: a")) == (40, 60)
+    assert "20 more kinds of findings are not shown" in short
+    assert "gas doctor --verbose shows each" in short
+
+
 TEXTS = st.text(max_size=80) | st.sampled_from(
     ["0.1", "Z1", "card0", "card0=i915:1", "-1", "9" * 40, "1e400", "\x1b[2J"]
 )

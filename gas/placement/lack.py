@@ -1,0 +1,67 @@
+"""How much a node that refuses a pod lacks, so that of many refusals the one nearest to fitting can be named first."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gas.placement.candidates import usable_cards
+from gas.placement.inventory import Inventory, Usage, free_amount
+from gas.placement.need import PodNeed
+from gas.placement.plan import plan_of
+from gas.placement.ratio import Ratio, Wanted, amounts_on
+from gas.placement.refusal import FewerCardsThanWanted, NotTogether, Refusal, Shortage
+from gas.values.amounts import Amounts, describe
+
+
+class Lack(NamedTuple):
+    """The shortage of one node.
+
+    gap      the largest part of an asked amount that is not free, 0 to 1; 0 if no amount is short
+    text     the reason
+    nearest  the card that lacks least, with what is free there; empty if no amount is short
+    """
+
+    gap: float
+    text: str
+    nearest: str = ""
+
+
+def lack_of_cards(need: PodNeed, inventory: Inventory, usage: Usage, refusal: Refusal) -> Lack:
+    """Return what the cards of a node lack that refuses the pod."""
+    text = str(refusal)
+    if isinstance(refusal, FewerCardsThanWanted):
+        return Lack(1 - refusal.cards / refusal.wanted, text)
+    short = getattr(refusal, "shortage", None) or getattr(refusal, "short", None) or refusal
+    wanted: tuple[Wanted, ...] = getattr(short, "amounts", ())
+    if not wanted:
+        return Lack(0.0, text)
+    resources = plan_of(need).names
+    free = {
+        str(card): {each: max(free_amount(inventory, usage, card, each), 0) for each in resources}
+        for card in usable_cards(need, inventory, usage)
+    }
+    if isinstance(short, NotTogether):
+        sums = {each: sum(of_card[each] for of_card in free.values()) for each in resources}
+        gaps = [(*_gap(wanted, {}, sums), "on all cards together")]
+    else:
+        has = {str(card): amounts for card, amounts in inventory.capacity.items()}
+        gaps = [(*_gap(wanted, has[card], of_card), card) for card, of_card in free.items()]
+    gaps.sort(key=lambda each: each[0])
+    at = short.wanted - 1 if isinstance(short, Shortage) else 0
+    if at >= len(gaps):
+        return Lack(1.0, text)
+    gap, resource, asked, there, where = gaps[at]
+    words = describe(resource, there, need.stated_memory)
+    if words == describe(resource, asked, need.stated_memory):  # bytes that are equal once they are rounded
+        words = f"{there} of {asked} bytes of {resource}"
+    return Lack(gap, text, f"{where} with {words}" if gap else "")
+
+
+def _gap(wanted: Sequence[Wanted], has: Amounts, free: Amounts) -> tuple[float, str, int, int]:
+    """Return the largest part of an amount that is not free, the resource, what is asked of it, and what is free.
+
+    has  what the card has, for ratios
+    """
+    plain = dict(each for each in wanted if not isinstance(each, Ratio))
+    asks = amounts_on(has, plain, [each for each in wanted if isinstance(each, Ratio)])
+    gap, resource, asked = max((1 - free.get(name, 0) / asked, name, asked) for name, asked in asks.items() if asked)
+    return max(gap, 0.0), resource, asked, free.get(resource, 0)
