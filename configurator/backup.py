@@ -52,14 +52,10 @@ class RecordedFile(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """The changes of a run.
+    """The changes of a run."""
 
-    number       higher than those of all earlier runs, since the machine's clock may be set back between two
-    directories  made by the run, outer ones first
-    """
-
-    number: int
-    directories: tuple[str, ...]
+    number: int  # higher than those of all earlier runs, since the machine's clock may be set back between two
+    directories: tuple[str, ...]  # made by the run, outer ones first
     files: tuple[RecordedFile, ...]
 
 

@@ -55,17 +55,13 @@ def fingerprint(contents: Iterable[bytes]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedFile:
-    """The content that a file should have. ``mode`` and ``owner`` apply to a file that is new or secret.
-
-    owner   user and group as numbers; None for the user who runs the configurator
-    secret  it holds a private key: it is never shown, and even an existing file becomes private
-    """
+    """The content that a file should have. ``mode`` and ``owner`` apply to a file that is new or secret."""
 
     path: Path
     content: bytes
     mode: int = 0o644
-    owner: tuple[int, int] | None = None
-    secret: bool = False
+    owner: tuple[int, int] | None = None  # user and group as numbers; None for the user who runs the configurator
+    secret: bool = False  # it holds a private key: it is never shown, and even an existing file becomes private
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,16 +28,11 @@ CERTIFICATE_DIRECTORY = Path("/etc/certs")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The changes of a run.
+    """The changes of a run."""
 
-    changes       in their order; the manifests, on which kubelet acts, are the last
-    certificates  with sentences about what is new
-    warnings      sentences about what the administrator should know or do
-    """
-
-    changes: Sequence[Change]
-    certificates: CertificatePlan
-    warnings: Sequence[str]
+    changes: Sequence[Change]  # in their order; the manifests, on which kubelet acts, are the last
+    certificates: CertificatePlan  # with sentences about what is new
+    warnings: Sequence[str]  # sentences about what the administrator should know or do
 
     def touches(self, path: Path) -> bool:
         return any(change.path == path for change in self.changes)

@@ -59,14 +59,10 @@ _CARRIED: Mapping[str, tuple[tuple[str, ...], Callable[[str], object]]] = {
 
 @dataclass(frozen=True, slots=True)
 class SchedulerFlags:
-    """The flags of kube-scheduler's command line, by name without dashes.
+    """The flags of kube-scheduler's command line, by name without dashes."""
 
-    values  the last one of a repeated flag; ``true`` for a boolean without a value
-    places  indices, among all words, of the words that set it
-    """
-
-    values: Mapping[str, str]
-    places: Mapping[str, tuple[int, ...]]
+    values: Mapping[str, str]  # the last one of a repeated flag; ``true`` for a boolean without a value
+    places: Mapping[str, tuple[int, ...]]  # indices, among all words, of the words that set it
 
     @classmethod
     def read(cls, words: Sequence[str]) -> SchedulerFlags:

@@ -56,16 +56,12 @@ class _Pod(_Part, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class StaticPod:
-    """A static pod that runs one program of the control plane.
-
-    index      of the program's container
-    container  with its command line, and without an image if the manifest is cut off
-    """
+    """A static pod that runs one program of the control plane."""
 
     document: YamlDocument
     spec: _Spec
-    index: int
-    container: _Container
+    index: int  # of the program's container
+    container: _Container  # with its command line, and without an image if the manifest is cut off
     flags: SchedulerFlags
 
     @classmethod

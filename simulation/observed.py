@@ -19,20 +19,15 @@ class LawBroken(Exception):
 
 @dataclass(slots=True, eq=False)
 class BoundPod:
-    """A pod that is bound and has not ended.
-
-    version     of the API server's storage when it was bound
-    use         what it takes of each card by its decision; None if there is none that counts
-    booked      the same, but as receipts say
-    keeps_more  a ledger may book more, because a receipt says that a container has fewer cards than it asks for
-    """
+    """A pod that is bound and has not ended."""
 
     uid: str
     node: str
     value: Object
-    version: int
-    use: Use | None
-    booked: Use | None
+    version: int  # of the API server's storage when it was bound
+    use: Use | None  # what it takes of each card by its decision; None if there is none that counts
+    booked: Use | None  # the same, but as receipts say
+    # a ledger may book more, because a receipt says that a container has fewer cards than it asks for
     keeps_more: bool = False
 
     @property

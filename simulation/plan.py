@@ -23,29 +23,19 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole history.
-
-    nodes       the cards of each node
-    webhooks    the API server has Bindings and new pods reviewed
-    active      seconds in which things happen
-    mixed       pods may use other vocabularies than Intel's
-    preemption  pods have priorities, and more important ones evict others
-    page        most objects that the API server puts on a page of a list; 0: as many as clients ask for
-    scenario    faults that belong together; empty if there are none
-    eager       the scheduler tries refused pods repeatedly without a reason
-    """
+    """A whole history."""
 
     seed: int
-    nodes: tuple[tuple[int, ...], ...]
-    webhooks: bool
+    nodes: tuple[tuple[int, ...], ...]  # the cards of each node
+    webhooks: bool  # the API server has Bindings and new pods reviewed
     steps: tuple[Step, ...]
-    active: float = ACTIVE
-    eager: bool = False
+    active: float = ACTIVE  # seconds in which things happen
+    eager: bool = False  # the scheduler tries refused pods repeatedly without a reason
     plugins: bool = False
-    mixed: bool = False
-    preemption: bool = False
-    page: int = 0
-    scenario: str = ""
+    mixed: bool = False  # pods may use other vocabularies than Intel's
+    preemption: bool = False  # pods have priorities, and more important ones evict others
+    page: int = 0  # most objects that the API server puts on a page of a list; 0: as many as clients ask for
+    scenario: str = ""  # faults that belong together; empty if there are none
 
     @property
     def has_faults(self) -> bool:

@@ -39,20 +39,15 @@ class ChangedModule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlantedFault:
-    """One change.
-
-    definition   the end of the dotted name of the function, class or constant that is changed; no other ends with it
-    pattern      the code that is replaced, which the definition has exactly once
-    within       number of seeds in which it must be found
-    part         folder of the extender's part that the fault is about, if any
-    """
+    """One change."""
 
     name: str
+    # the end of the dotted name of the function, class or constant that is changed; no other ends with it
     definition: str
-    pattern: str
+    pattern: str  # the code that is replaced, which the definition has exactly once
     replacement: str
-    within: int
-    part: str = ""
+    within: int  # number of seeds in which it must be found
+    part: str = ""  # folder of the extender's part that the fault is about, if any
 
     def changed(self) -> ChangedModule:
         """Return the module with the fault. Raises CannotPlant."""

@@ -21,20 +21,14 @@ REPEATED = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one history.
-
-    law      the name of the law that was broken; empty if all hold
-    figures  counts of what happened
-    digest   of the whole history
-    trace    its lines, if they were recorded
-    """
+    """The result of one history."""
 
     seed: int
-    law: str
+    law: str  # the name of the law that was broken; empty if all hold
     sentence: str
-    figures: Mapping[str, float]
-    digest: str
-    trace: Sequence[str] = field(default=(), repr=False)
+    figures: Mapping[str, float]  # counts of what happened
+    digest: str  # of the whole history
+    trace: Sequence[str] = field(default=(), repr=False)  # its lines, if they were recorded
 
 
 def run_plan(plan: Plan, *, keep_trace: bool = False) -> Outcome:

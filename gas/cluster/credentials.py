@@ -32,19 +32,13 @@ _SERVICE_ACCOUNT = "the service account"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of the API server.
+    """The address of the API server."""
 
-    url              ``https://host:port``, maybe with a path, without a slash at the end
-    tls              verifies the server, and holds the client certificate if there is one
-    server_hostname  name to verify in the server's certificate, if it differs from the URL's
-    proxy            from the kubeconfig, or from HTTPS_PROXY and the like
-    authority        the authorities that verify the server, their file or its content; None if those of the system do
-    """
-
-    url: str
-    tls: ssl.SSLContext
-    server_hostname: str | None
-    proxy: str | None
+    url: str  # ``https://host:port``, maybe with a path, without a slash at the end
+    tls: ssl.SSLContext  # verifies the server, and holds the client certificate if there is one
+    server_hostname: str | None  # name to verify in the server's certificate, if it differs from the URL's
+    proxy: str | None  # from the kubeconfig, or from HTTPS_PROXY and the like
+    # the authorities that verify the server, their file or its content; None if those of the system do
     authority: str | bytes | None = None
 
 
@@ -116,17 +110,12 @@ def _environment_proxy(scheme: str, host: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """The choices of a command line that replace those of a kubeconfig; empty where it makes none.
+    """The choices of a command line that replace those of a kubeconfig; empty where it makes none."""
 
-    context  one of the kubeconfig's
-    token    replaces all credentials of the kubeconfig's user
-    user     that requests are made for, with ``groups``
-    """
-
-    context: str = ""
+    context: str = ""  # one of the kubeconfig's
     server: str = ""
-    token: str = ""
-    user: str = ""
+    token: str = ""  # replaces all credentials of the kubeconfig's user
+    user: str = ""  # that requests are made for, with ``groups``
     groups: tuple[str, ...] = ()
 
     def applied(self, login: Login) -> Login:

@@ -56,18 +56,13 @@ class _Key(NamedTuple):
 
 @dataclass(slots=True)
 class _Record:
-    """The state of one event.
-
-    name   of the Event object; empty until it is written
-    count  how often it was posted
-    due    time, by the clock, from which it may be written again
-    """
+    """The state of one event."""
 
     first: datetime
     last: datetime
-    name: str = ""
-    count: int = 0
-    due: float = 0.0
+    name: str = ""  # of the Event object; empty until it is written
+    count: int = 0  # how often it was posted
+    due: float = 0.0  # time, by the clock, from which it may be written again
     queued: bool = False
 
 

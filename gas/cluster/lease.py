@@ -21,16 +21,11 @@ _FORBIDDEN_PAUSE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """The time limits of one Lease in seconds, each longer than the next.
+    """The time limits of one Lease in seconds, each longer than the next."""
 
-    duration        after which another replica may take a Lease that has not changed
-    renew_deadline  after which a leader that cannot renew the Lease stops
-    retry_period    between two attempts
-    """
-
-    duration: float = 15.0
-    renew_deadline: float = 10.0
-    retry_period: float = 2.0
+    duration: float = 15.0  # after which another replica may take a Lease that has not changed
+    renew_deadline: float = 10.0  # after which a leader that cannot renew the Lease stops
+    retry_period: float = 2.0  # between two attempts
 
 
 LEASE_TIMES = LeaseTimes()

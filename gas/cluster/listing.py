@@ -36,15 +36,11 @@ class _Page(msgspec.Struct, Generic[T], frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[K]):
-    """The objects of a kind at one moment, as far as the lister keeps them, or what is remembered of them.
+    """The objects of a kind at one moment, as far as the lister keeps them, or what is remembered of them."""
 
-    version      resourceVersion from which a watch continues
-    undecodable  number of objects left out because they could not be decoded
-    """
-
-    version: str
+    version: str  # resourceVersion from which a watch continues
     objects: list[K] = field(repr=False)
-    undecodable: int = 0
+    undecodable: int = 0  # number of objects left out because they could not be decoded
 
 
 class Lister(Generic[T]):

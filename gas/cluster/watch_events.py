@@ -57,18 +57,12 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 class UnreadableEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A line whose object cannot be decoded as the expected type.
+    """A line whose object cannot be decoded as the expected type."""
 
-    type     of the event; empty if even that cannot be decoded
-    version  the object's resourceVersion, if it can be decoded
-    name     ``namespace/name``, as far as they can be decoded
-    why      expected and found
-    """
-
-    type: str = ""
-    version: str | None = None
-    name: str = ""
-    why: str
+    type: str = ""  # of the event; empty if even that cannot be decoded
+    version: str | None = None  # the object's resourceVersion, if it can be decoded
+    name: str = ""  # ``namespace/name``, as far as they can be decoded
+    why: str  # expected and found
 
 
 class _AnyObject(msgspec.Struct, rename="camel", frozen=True):

@@ -45,31 +45,20 @@ class UsageError(GasError):
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One declared flag.
+    """One declared flag."""
 
-    name         without dashes
-    parse        converts text to the value; raises ValueError with what it expects, in words, or InvalidEntry if one
-                 entry of a list is wrong
-    default      the default as text; None if the value is None without the flag
-    placeholder  stands for the value in help texts; empty for a boolean
-    description  one or more sentences
-    group        title of the group that the flag is listed under
-    unset        what applies without the flag, in words, where `default` does not state it
-    joined       whether all values count if the flag is given several times, not only the last one
-    other_name   a name that is accepted as well; empty if there is none
-    attribute    the field of the Flags class that holds the value; `flags_of` fills it in
-    """
-
-    name: str
+    name: str  # without dashes
+    # converts text to the value; raises ValueError with what it expects, in words, or InvalidEntry if one entry of a
+    # list is wrong
     parse: Callable[[str], object]
-    default: str | None
-    placeholder: str
-    description: str
-    group: str = ""
-    unset: str = ""
-    joined: bool = False
-    other_name: str = ""
-    attribute: str = ""
+    default: str | None  # the default as text; None if the value is None without the flag
+    placeholder: str  # stands for the value in help texts; empty for a boolean
+    description: str  # one or more sentences
+    group: str = ""  # title of the group that the flag is listed under
+    unset: str = ""  # what applies without the flag, in words, where `default` does not state it
+    joined: bool = False  # whether all values count if the flag is given several times, not only the last one
+    other_name: str = ""  # a name that is accepted as well; empty if there is none
+    attribute: str = ""  # the field of the Flags class that holds the value; `flags_of` fills it in
 
     @property
     def is_boolean(self) -> bool:
@@ -87,16 +76,11 @@ class Flag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IgnoredFlags:
-    """Flags that are accepted without effect, so that existing manifests still start.
+    """Flags that are accepted without effect, so that existing manifests still start."""
 
-    switches    names of booleans
-    with_value  names of flags that take a value
-    reason      the end of the warning, after their names
-    """
-
-    switches: tuple[str, ...] = ()
-    with_value: tuple[str, ...] = ()
-    reason: str = ""
+    switches: tuple[str, ...] = ()  # names of booleans
+    with_value: tuple[str, ...] = ()  # names of flags that take a value
+    reason: str = ""  # the end of the warning, after their names
 
     @property
     def flags(self) -> Iterator[Flag]:
@@ -153,25 +137,20 @@ _NO_PARTS: Mapping[type[PartFlags], PartFlags] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandFlags:
-    """The flags that every program has, and what `read_flags` records besides their values.
-
-    summary    class attribute: what the program does
-    variables  class attribute: environment variables and their descriptions
-    ignored    class attribute: flags that are accepted without effect, by the reason for it
-    given      names of the flags on the command line, without those that are ignored
-    warnings   sentences about flags on the command line that have no effect
-    parts      the flags of each part of the program, see `of`
-    """
+    """The flags that every program has, and what `read_flags` records besides their values."""
 
     program: ClassVar[str]
-    summary: ClassVar[str]
-    variables: ClassVar[Mapping[str, str]] = {}
+    summary: ClassVar[str]  # what the program does
+    variables: ClassVar[Mapping[str, str]] = {}  # environment variables and their descriptions
+    # flags that are accepted without effect, by the reason for it
     ignored: ClassVar[tuple[IgnoredFlags, ...]] = ()
 
     show_version: bool = switch("version", "Print the version and exit.", group="Help")
     show_help: bool = switch("help", "Print this text and exit; -h does the same.")
+    # names of the flags on the command line, without those that are ignored
     given: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # sentences about flags on the command line that have no effect
+    # the flags of each part of the program, see `of`
     parts: Mapping[type[PartFlags], PartFlags] = dataclasses.field(default_factory=lambda: _NO_PARTS, hash=False)
 
     def of(self, part: type[P]) -> P:
@@ -223,14 +202,10 @@ F = TypeVar("F", bound=CommandFlags)
 
 @dataclass(frozen=True, slots=True)
 class CommandLine(Generic[F]):
-    """The flags of a program together with those of its parts.
+    """The flags of a program together with those of its parts."""
 
-    core   the class of the program's own flags
-    parts  the classes of its parts' flags, in the order in which they are listed
-    """
-
-    core: type[F]
-    parts: tuple[type[PartFlags], ...] = ()
+    core: type[F]  # the class of the program's own flags
+    parts: tuple[type[PartFlags], ...] = ()  # the classes of its parts' flags, in the order in which they are listed
 
     @property
     def program(self) -> str:

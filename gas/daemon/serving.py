@@ -68,17 +68,14 @@ class Tls(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
-    """One application on one socket.
-
-    tls         None for plain HTTP
-    keep_alive  seconds that a connection may be open without a complete request: until the headers of the first
-                request, and between two. kube-scheduler closes an idle connection after 90 s and must be the first
-                to do so, because a request that is sent into a closing connection is lost
-    """
+    """One application on one socket."""
 
     app: ASGIApp
     socket: ListeningSocket
-    tls: Tls | None
+    tls: Tls | None  # None for plain HTTP
+    # seconds that a connection may be open without a complete request: until the headers of the first request, and
+    # between two. kube-scheduler closes an idle connection after 90 s and must be the first to do so, because a request
+    # that is sent into a closing connection is lost
     keep_alive: float
 
 

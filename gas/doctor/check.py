@@ -27,16 +27,11 @@ class Sources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One check. It yields no finding if there is nothing to check.
+    """One check. It yields no finding if there is nothing to check."""
 
-    name      for programs; checks of several features may share one
-    title     for people; empty if another check of this name has it
-    gather    reads what the check finds in `Snapshot.gathered`, and changes nothing
-    programs  whose pods it looks at, in addition to those that all checks know
-    """
-
-    name: str
+    name: str  # for programs; checks of several features may share one
     findings: Callable[[Snapshot], Iterable[Finding]]
-    title: str = ""
+    title: str = ""  # for people; empty if another check of this name has it
+    # reads what the check finds in `Snapshot.gathered`, and changes nothing
     gather: Callable[[Sources], Awaitable[Mapping[str, object]]] | None = None
-    programs: tuple[Program, ...] = ()
+    programs: tuple[Program, ...] = ()  # whose pods it looks at, in addition to those that all checks know

@@ -12,39 +12,27 @@ T = TypeVar("T")
 
 
 class Level(StrEnum):
-    """How serious a finding is.
-
-    WARNING  works, but not as it should
-    PROBLEM  harms GPU pods, or will
-    UNKNOWN  could not be checked
-    """
+    """How serious a finding is."""
 
     OK = "ok"
-    WARNING = "warning"
-    PROBLEM = "problem"
-    UNKNOWN = "unknown"
+    WARNING = "warning"  # works, but not as it should
+    PROBLEM = "problem"  # harms GPU pods, or will
+    UNKNOWN = "unknown"  # could not be checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One result of a check. Texts from outside are not escaped: escape them when you show them.
-
-    check       name of the check, ``scheduler-configuration``; `findings_of` fills it in
-    where       object: a file, ``node gpu-1``, ``pod default/a``; `about` fills it in
-    message     the whole sentence
-    expected    empty if the sentence says it; so is ``found``
-    fix         commands, or steps in a comment after ``#``; empty only if the level is OK
-    summary_of  what it reports as OK: its ``object``, or all that the ``check`` looks at. It is left out if the check
-                has another finding about that. Empty for every other finding
-    """
+    """One result of a check. Texts from outside are not escaped: escape them when you show them."""
 
     level: Level
-    message: str
-    where: str = ""
-    check: str = ""
-    expected: str = ""
+    message: str  # the whole sentence
+    where: str = ""  # object: a file, ``node gpu-1``, ``pod default/a``; `about` fills it in
+    check: str = ""  # name of the check, ``scheduler-configuration``; `findings_of` fills it in
+    expected: str = ""  # empty if the sentence says it; so is ``found``
     found: str = ""
-    fix: tuple[str, ...] = ()
+    fix: tuple[str, ...] = ()  # commands, or steps in a comment after ``#``; empty only if the level is OK
+    # what it reports as OK: its ``object``, or all that the ``check`` looks at. It is left out if the check has another
+    # finding about that. Empty for every other finding
     summary_of: Literal["", "object", "check"] = ""
 
 
@@ -83,17 +71,13 @@ def about(where: str, findings: Iterable[Finding]) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[T]):
-    """A plain check: the field of an object, its expected value, and the sentence that is true if it has another.
-
-    found   returns the field if it is wrong, else None
-    change  what the command has to change; empty for `expected`
-    """
+    """A plain check: the field of an object, its expected value, and the sentence that is true if it has another."""
 
     level: Level
     message: str
     expected: str
-    found: Callable[[T], str | None]
-    change: str = ""
+    found: Callable[[T], str | None]  # returns the field if it is wrong, else None
+    change: str = ""  # what the command has to change; empty for `expected`
 
 
 def broken(rules: Iterable[Rule[T]], checked: T, command_for: Callable[[str], str]) -> Iterator[Finding]:

@@ -17,25 +17,16 @@ from gas.vocabularies.combined import Vocabularies
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenScheduler:
-    """One kube-scheduler.
+    """One kube-scheduler."""
 
-    name           for messages: a pod, or the file of a manifest
-    file           where its configuration was found, or should be
-    configuration  None if it runs without one
-    is_here        its files are on this machine
-    is_like_here   it is another static pod with the command of the one whose files are here
-    config_map     namespace and name, if the configuration is in a ConfigMap
-    mounts         of its container; None if the paths in its configuration are those of this machine
-    """
-
-    name: str
-    file: str
-    configuration: SchedulerConfiguration | Unseen | None
-    is_here: bool = False
-    is_like_here: bool = False
-    config_map: tuple[str, str] | None = None
+    name: str  # for messages: a pod, or the file of a manifest
+    file: str  # where its configuration was found, or should be
+    configuration: SchedulerConfiguration | Unseen | None  # None if it runs without one
+    is_here: bool = False  # its files are on this machine
+    is_like_here: bool = False  # it is another static pod with the command of the one whose files are here
+    config_map: tuple[str, str] | None = None  # namespace and name, if the configuration is in a ConfigMap
     command: tuple[str, ...] = ()
-    mounts: Mounts | None = None
+    mounts: Mounts | None = None  # of its container; None if the paths in its configuration are those of this machine
 
     @property
     def entries(self) -> list[ExtenderEntry]:
@@ -57,51 +48,35 @@ class SeenScheduler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The extender's response to the filter request for the dry pod.
-
-    failed  by node, the reason
-    error   why there is no usable response, or its own ``Error``; empty if the extender decided
-    """
+    """The extender's response to the filter request for the dry pod."""
 
     passed: tuple[str, ...] = ()
-    failed: Mapping[str, str] = field(default_factory=dict)
-    error: str = ""
+    failed: Mapping[str, str] = field(default_factory=dict)  # by node, the reason
+    error: str = ""  # why there is no usable response, or its own ``Error``; empty if the extender decided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSeen:
-    """A Service, which may not exist.
-
-    cluster_address  cluster IP and port; None if it is headless
-    ready            addresses of the ready endpoints
-    has_not_ready    it also leads to replicas that are not ready
-    """
+    """A Service, which may not exist."""
 
     name: str
     namespace: str
     exists: bool
-    cluster_address: tuple[str, int] | None = None
-    ready: tuple[tuple[str, int], ...] = ()
-    has_not_ready: bool = False
+    cluster_address: tuple[str, int] | None = None  # cluster IP and port; None if it is headless
+    ready: tuple[tuple[str, int], ...] = ()  # addresses of the ready endpoints
+    has_not_ready: bool = False  # it also leads to replicas that are not ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contact:
-    """The outcome of connecting to an extender.
+    """The outcome of connecting to an extender."""
 
-    service             None if the address is not the name of a Service
-    connected           the address that responded; empty if none did
-    failure             why there was no connection
-    server_certificate  DER; None without one
-    not_verified        why the caller would not trust that certificate; empty if it does
-    """
-
-    service: ServiceSeen | Unseen | None = None
+    service: ServiceSeen | Unseen | None = None  # None if the address is not the name of a Service
     tried: tuple[str, ...] = ()
-    connected: str = ""
-    failure: str = ""
-    server_certificate: bytes | None = None
-    not_verified: str = ""
+    connected: str = ""  # the address that responded; empty if none did
+    failure: str = ""  # why there was no connection
+    server_certificate: bytes | None = None  # DER; None without one
+    not_verified: str = ""  # why the caller would not trust that certificate; empty if it does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,28 +102,20 @@ class Call(Contact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The cluster, as far as it could be seen.
+    """The cluster, as far as it could be seen."""
 
-    now            seconds since the epoch
-    pods           those that ask for GPUs, and those of the programs that the checks know
-    undecodable    number of nodes and pods that could not be decoded and are left out
-    only_node      name of the only node to check; empty for all
-    control_plane  directory that stands for /etc/kubernetes
-    gathered       by name, what a single check has gathered for itself
-    """
-
-    now: float
+    now: float  # seconds since the epoch
     api_url: str
     version: str
     nodes: tuple[InspectedNode, ...] | Unseen
-    pods: tuple[InspectedPod, ...] | Unseen
-    undecodable: int = 0
+    pods: tuple[InspectedPod, ...] | Unseen  # those that ask for GPUs, and those of the programs that the checks know
+    undecodable: int = 0  # number of nodes and pods that could not be decoded and are left out
     schedulers: tuple[SeenScheduler, ...] = ()
     calls: tuple[Call, ...] = ()
-    only_node: str = ""
+    only_node: str = ""  # name of the only node to check; empty for all
     dry_pod: bool = True
-    control_plane: Path = Path("/etc/kubernetes")
-    gathered: Mapping[str, Any] = field(default_factory=dict)
+    control_plane: Path = Path("/etc/kubernetes")  # directory that stands for /etc/kubernetes
+    gathered: Mapping[str, Any] = field(default_factory=dict)  # by name, what a single check has gathered for itself
 
     def running(self, program: Program) -> list[tuple[DetailedPod, DetailedContainer]]:
         """Return the containers that run a program, in pods that are not over; none if pods could not be seen."""

@@ -32,14 +32,10 @@ MOST_CONFLICTS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindTimes:
-    """How long parts of a bind may take, in seconds.
+    """How long parts of a bind may take, in seconds."""
 
-    settle_pause     between two attempts to find out whether a pod is bound
-    review_patience  for finding out that no Binding of another client comes for the pod
-    """
-
-    settle_pause: float = 2.0
-    review_patience: float = 2.0
+    settle_pause: float = 2.0  # between two attempts to find out whether a pod is bound
+    review_patience: float = 2.0  # for finding out that no Binding of another client comes for the pod
 
 
 BIND_TIMES = BindTimes()

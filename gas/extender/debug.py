@@ -16,16 +16,13 @@ from gas.values.cards import Card
 
 @dataclass(frozen=True, slots=True)
 class CardSummary:
-    """One card and what is booked on it: amounts by resource name without prefix, ``memory.*`` in bytes.
-
-    pods  how many pods hold the card
-    """
+    """One card and what is booked on it: amounts by resource name without prefix, ``memory.*`` in bytes."""
 
     node: str
     card: Card
     capacity: Mapping[str, int]
     booked: Mapping[str, int]
-    pods: int
+    pods: int  # how many pods hold the card
 
 
 def card_summaries(decider: Decider) -> Iterator[CardSummary]:

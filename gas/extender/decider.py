@@ -75,16 +75,11 @@ class CannotBind(GasError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The administrator's choices that decisions depend on.
+    """The administrator's choices that decisions depend on."""
 
-    vocabularies  in which pods, nodes and annotations are read and written
-    need          what pods may ask for
-    step_limit    most steps of one search for cards
-    """
-
-    vocabularies: Vocabularies
-    need: NeedOptions = field(default_factory=NeedOptions)
-    step_limit: int = DEFAULT_STEP_LIMIT
+    vocabularies: Vocabularies  # in which pods, nodes and annotations are read and written
+    need: NeedOptions = field(default_factory=NeedOptions)  # what pods may ask for
+    step_limit: int = DEFAULT_STEP_LIMIT  # most steps of one search for cards
 
 
 def options_of(flags: Flags) -> Options:
@@ -104,22 +99,15 @@ def options_of(flags: Flags) -> Options:
 
 @dataclass(frozen=True, slots=True)
 class FilterDecision:
-    """The result of a filter.
+    """The result of a filter."""
 
-    passing     names of the nodes that pass, in the order of the request
-    failed      the other nodes, with the reason
-    hopeless    those of ``failed`` that could not hold the pod even if nothing were booked, if a part asks for them
-    gets_cards  whether a bind of the pod will book cards
-    refusals    how many nodes were refused, by kind of refusal
-    refusal     what is remembered of the pod; None if a node passes
-    """
-
-    passing: Sequence[str]
-    failed: Mapping[str, str] = field(default_factory=dict)
+    passing: Sequence[str]  # names of the nodes that pass, in the order of the request
+    failed: Mapping[str, str] = field(default_factory=dict)  # the other nodes, with the reason
+    # those of ``failed`` that could not hold the pod even if nothing were booked, if a part asks for them
     hopeless: Collection[str] = ()
-    gets_cards: bool = False
-    refusals: Mapping[str, int] = field(default_factory=dict)
-    refusal: PodRefusal | None = None
+    gets_cards: bool = False  # whether a bind of the pod will book cards
+    refusals: Mapping[str, int] = field(default_factory=dict)  # how many nodes were refused, by kind of refusal
+    refusal: PodRefusal | None = None  # what is remembered of the pod; None if a node passes
 
 
 class Decider:

@@ -26,29 +26,20 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """One decision about a pod.
+    """One decision about a pod."""
 
-    time          seconds since the epoch
-    cards         as in the annotation ``gas-container-cards``; empty if there are none
-    verb          ``bind``, or ``review`` for a Binding of another client
-    passing       nodes that had room at the last filter; None if this replica did not filter the pod
-    score         of the node; None if it is not among the highest ones or nodes were not scored
-    alternatives  other nodes that had room, those with the highest scores first
-    milliseconds  of the last filter, of the last prioritize, and of this verb with its write
-    error         why the pod was not bound; empty if it was
-    """
-
-    time: float
+    time: float  # seconds since the epoch
     uid: str
     pod: str
     node: str
-    cards: str
-    verb: str
-    passing: int | None = None
-    score: int | None = None
-    alternatives: tuple[Alternative, ...] = ()
+    cards: str  # as in the annotation ``gas-container-cards``; empty if there are none
+    verb: str  # ``bind``, or ``review`` for a Binding of another client
+    passing: int | None = None  # nodes that had room at the last filter; None if this replica did not filter the pod
+    score: int | None = None  # of the node; None if it is not among the highest ones or nodes were not scored
+    alternatives: tuple[Alternative, ...] = ()  # other nodes that had room, those with the highest scores first
+    # of the last filter, of the last prioritize, and of this verb with its write
     milliseconds: Mapping[str, float] = field(default_factory=dict)
-    error: str = ""
+    error: str = ""  # why the pod was not bound; empty if it was
 
 
 @dataclass(slots=True)
@@ -117,22 +108,15 @@ MOST_NODES = 16
 
 @dataclass(frozen=True, slots=True)
 class PodRefusal:
-    """The last filter of a pod that no node had room for.
-
-    time                seconds since the epoch
-    kind                the most frequent kind of refusal, see `Refusal`
-    reasons             how many nodes gave each sentence
-    details             for some of the nodes, a sentence for each card
-    is_final            whether only a change of the pod can help, none of the cluster
-    only_seen_by_cards  whether some node has enough in sum, so that only bookings by card explain the refusal
-    """
+    """The last filter of a pod that no node had room for."""
 
     pod: str
-    time: float
-    kind: str
-    reasons: Mapping[str, int]
-    details: Mapping[str, tuple[str, ...]]
-    is_final: bool = False
+    time: float  # seconds since the epoch
+    kind: str  # the most frequent kind of refusal, see `Refusal`
+    reasons: Mapping[str, int]  # how many nodes gave each sentence
+    details: Mapping[str, tuple[str, ...]]  # for some of the nodes, a sentence for each card
+    is_final: bool = False  # whether only a change of the pod can help, none of the cluster
+    # whether some node has enough in sum, so that only bookings by card explain the refusal
     only_seen_by_cards: bool = False
 
     def summary(self) -> str:

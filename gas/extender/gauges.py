@@ -24,13 +24,10 @@ NOT_REFUSED = "not-refused"
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Pods of one namespace that wait for one reason.
-
-    since  when the oldest of them was created, in seconds since the epoch; infinite if that cannot be read
-    """
+    """Pods of one namespace that wait for one reason."""
 
     pods: int
-    since: float
+    since: float  # when the oldest of them was created, in seconds since the epoch; infinite if that cannot be read
 
 
 Waits = Mapping[tuple[str, str], Wait]

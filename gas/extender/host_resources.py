@@ -64,14 +64,11 @@ ASSUMED = object()
 
 
 class HostedPod(NamedTuple):
-    """A pod that has a node and has not ended.
-
-    details  what `HostPods.describe` returns for the pod; ASSUMED until the watch shows it on its node
-    """
+    """A pod that has a node and has not ended."""
 
     node: str
     requests: SortedAmounts
-    details: Any
+    details: Any  # what `HostPods.describe` returns for the pod; ASSUMED until the watch shows it on its node
 
 
 class HostPods(Mirror[HostPod, HostedPod]):

@@ -13,17 +13,12 @@ from gas.vocabularies.protocol import NodeFacts
 
 @dataclass(slots=True, eq=False)
 class _Kind:
-    """Nodes that state the same about their cards.
+    """Nodes that state the same about their cards."""
 
-    number  never given to another kind, even after this one is gone
-    source  the parts of a node's object that the facts were read from
-    nodes   how many there are
-    """
-
-    number: int
-    source: Hashable
+    number: int  # never given to another kind, even after this one is gone
+    source: Hashable  # the parts of a node's object that the facts were read from
     facts: NodeFacts
-    nodes: int = 0
+    nodes: int = 0  # how many there are
 
 
 class Nodes(MirrorByName[Node, _Kind]):

@@ -30,13 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """The core of the extender, as far as parts use it.
-
-    identity       unique among all replicas that ever run; None for a random one
-    verbs          names of the verbs that parts which are on serve
-    why_not_ready  returns the reason while this replica may not decide, else None
-    catch_up       is awaited by a part that elects a leader before this replica's first decision
-    """
+    """The core of the extender, as far as parts use it."""
 
     api: ApiServer
     flags: Flags
@@ -44,11 +38,12 @@ class Core:
     pending_binds: PendingBinds
     metrics: Metrics
     node_watch: Watch[Any]
-    verbs: frozenset[str]
-    why_not_ready: Callable[[], str | None]
+    verbs: frozenset[str]  # names of the verbs that parts which are on serve
+    why_not_ready: Callable[[], str | None]  # returns the reason while this replica may not decide, else None
     change_version: ChangeVersion
+    # is awaited by a part that elects a leader before this replica's first decision
     catch_up: Callable[[], Awaitable[None]]
-    identity: str | None
+    identity: str | None  # unique among all replicas that ever run; None for a random one
     timing: Timing
 
     def may_act(self) -> bool:
@@ -57,29 +52,19 @@ class Core:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Additions:
-    """The additions of one part to the program.
-
-    verbs        served to kube-scheduler, by name
-    other_paths  at which verbs are served as well, with their names
-    webhooks     served to the API server, by name
-    documents    JSON on the plain port, by path
-    watches      by kind; run like tasks, and shown in the metrics
-    tasks        run until the program ends
-    begin        called when this replica begins to decide
-    finish       awaited when the program ends, before the leadership is handed over
-    leader       decides which replica decides; at most one part has one
-    """
+    """The additions of one part to the program."""
 
     hooks: Hooks = NO_HOOKS
-    verbs: Mapping[str, ServedVerb] = field(default_factory=dict)
-    other_paths: Mapping[str, str] = field(default_factory=dict)
-    webhooks: Mapping[str, Reviewer] = field(default_factory=dict)
-    documents: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
-    watches: Mapping[str, Watch[Any]] = field(default_factory=dict)
-    tasks: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
-    begin: tuple[Callable[[], None], ...] = ()
+    verbs: Mapping[str, ServedVerb] = field(default_factory=dict)  # served to kube-scheduler, by name
+    other_paths: Mapping[str, str] = field(default_factory=dict)  # at which verbs are served as well, with their names
+    webhooks: Mapping[str, Reviewer] = field(default_factory=dict)  # served to the API server, by name
+    documents: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)  # JSON on the plain port, by path
+    watches: Mapping[str, Watch[Any]] = field(default_factory=dict)  # by kind; run like tasks, and shown in the metrics
+    tasks: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()  # run until the program ends
+    begin: tuple[Callable[[], None], ...] = ()  # called when this replica begins to decide
+    # awaited when the program ends, before the leadership is handed over
     finish: tuple[Callable[[], Awaitable[None]], ...] = ()
-    leader: Leader | None = None
+    leader: Leader | None = None  # decides which replica decides; at most one part has one
 
 
 def _no_permissions(_flags: Flags, _namespace: str) -> frozenset[Permission]:
@@ -88,21 +73,14 @@ def _no_permissions(_flags: Flags, _namespace: str) -> frozenset[Permission]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One optional feature of the extender.
+    """One optional feature of the extender."""
 
-    is_on        returns whether these flags switch it on
-    build        returns what it adds to the program; called once, only if it is on
-    flags        the class of its flags, None if it has none
-    warn         returns a sentence about flags of the part that have no effect, empty if all have
-    metrics      those that it registers when it is built
-    permissions  returns those that it needs besides the core's, by its flags and the extender's namespace
-    verbs        names of the verbs that it serves
-    """
-
-    is_on: Callable[[Flags], bool]
-    build: Callable[[Core], Additions]
-    flags: type[PartFlags] | None = None
+    is_on: Callable[[Flags], bool]  # returns whether these flags switch it on
+    build: Callable[[Core], Additions]  # returns what it adds to the program; called once, only if it is on
+    flags: type[PartFlags] | None = None  # the class of its flags, None if it has none
+    # returns a sentence about flags of the part that have no effect, empty if all have
     warn: Callable[[Flags], str] = lambda _flags: ""
-    metrics: tuple[Metric, ...] = ()
+    metrics: tuple[Metric, ...] = ()  # those that it registers when it is built
+    # returns those that it needs besides the core's, by its flags and the extender's namespace
     permissions: Callable[[Flags, str], frozenset[Permission]] = _no_permissions
-    verbs: frozenset[str] = frozenset()
+    verbs: frozenset[str] = frozenset()  # names of the verbs that it serves

@@ -33,15 +33,11 @@ MOST_GONE = 10_000
 
 
 class Trouble(NamedTuple):
-    """The reason why a bound pod's annotations are not what is booked.
-
-    unannotated  True if the pod has no card annotation, False if it has one that is invalid
-    lacks_cards  True if the node does not have cards that the annotations name
-    """
+    """The reason why a bound pod's annotations are not what is booked."""
 
     sentence: str
-    unannotated: bool = False
-    lacks_cards: bool = False
+    unannotated: bool = False  # True if the pod has no card annotation, False if it has one that is invalid
+    lacks_cards: bool = False  # True if the node does not have cards that the annotations name
 
 
 _NOT_REQUESTED = Trouble("its cards are not booked: its annotations ask for them, but no container requests any")
@@ -49,17 +45,12 @@ _NOT_REQUESTED = Trouble("its cards are not booked: its annotations ask for them
 
 @dataclass(frozen=True, slots=True)
 class BoundPod:
-    """A pod on a node that asks for cards, cut down to what the ledger and the parts need.
+    """A pod on a node that asks for cards, cut down to what the ledger and the parts need."""
 
-    object      the pod with only its names, its node, and the annotations and labels that matter here
-    vocabulary  in which the pod is written
-    trouble     None if what is booked is what its annotations say
-    """
-
-    object: Pod
+    object: Pod  # the pod with only its names, its node, and the annotations and labels that matter here
     need: PodNeed
-    vocabulary: Vocabulary
-    trouble: Trouble | None = None
+    vocabulary: Vocabulary  # in which the pod is written
+    trouble: Trouble | None = None  # None if what is booked is what its annotations say
 
 
 class Pods:
@@ -373,20 +364,14 @@ class Pods:
 
 @dataclass(frozen=True, slots=True)
 class WrittenCards:
-    """The part of a pod's annotations that is trusted.
+    """The part of a pod's annotations that is trusted."""
 
-    footprint    None if nothing readable says which cards
-    is_receipt   whether the device plugin wrote them, rather than the decision
-    lacks_tiles  whether the tiles are malformed, so that only cards and amounts are known
-    lacks_cards  whether the node does not have cards that the annotations name, so that a change of it may matter
-    doubt        a sentence about an annotation that is wrong; empty if all are right
-    """
-
-    footprint: Footprint | None
-    is_receipt: bool = False
-    lacks_tiles: bool = False
+    footprint: Footprint | None  # None if nothing readable says which cards
+    is_receipt: bool = False  # whether the device plugin wrote them, rather than the decision
+    lacks_tiles: bool = False  # whether the tiles are malformed, so that only cards and amounts are known
+    # whether the node does not have cards that the annotations name, so that a change of it may matter
     lacks_cards: bool = False
-    doubt: str = ""
+    doubt: str = ""  # a sentence about an annotation that is wrong; empty if all are right
 
 
 def written_cards(pod: Pod, need: PodNeed, vocabulary: Vocabulary, node: NodeFacts | None) -> WrittenCards:

@@ -20,15 +20,12 @@ Verb = Callable[[bytes], Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class ServedVerb:
-    """A verb as it is served.
-
-    undecided       the body of the response when a valid request cannot be decided, if it has no field for an error
-    is_undisturbed  whether a request is carried out even if its client goes away
-    """
+    """A verb as it is served."""
 
     call: Verb
+    # the body of the response when a valid request cannot be decided, if it has no field for an error
     undecided: bytes | None = None
-    is_undisturbed: bool = False
+    is_undisturbed: bool = False  # whether a request is carried out even if its client goes away
 
 
 def extender_app(verbs: Mapping[str, ServedVerb], metrics: Metrics, *, max_body: int, body_timeout: float) -> ASGIApp:

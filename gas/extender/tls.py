@@ -54,16 +54,13 @@ SCHEDULER_FLAGS = CertificateFlags()
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """PEM files: the certificate to serve with and its chain, its private key, the authorities of clients.
-
-    cacert   None if clients need no certificate
-    content  returns that of ``cacert``, if it is not the content of a file; ``cacert`` names its origin
-    """
+    """PEM files: the certificate to serve with and its chain, its private key, the authorities of clients."""
 
     cert: Path
     key: Path
-    cacert: Path | None
+    cacert: Path | None  # None if clients need no certificate
     flags: CertificateFlags = SCHEDULER_FLAGS
+    # returns that of ``cacert``, if it is not the content of a file; ``cacert`` names its origin
     content: Callable[[], str] | None = None
 
     def read(self) -> tuple[str, str, str]:

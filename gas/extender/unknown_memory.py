@@ -23,16 +23,11 @@ NODES_A_TURN = 20
 
 
 class Unknown(NamedTuple):
-    """Nodes on which a pod would fit if the memory of their cards were known.
+    """Nodes on which a pod would fit if the memory of their cards were known."""
 
-    node    the first of them
-    cards   of that node whose memory is unknown
-    others  how many more nodes there are
-    """
-
-    node: str
-    cards: tuple[Card, ...]
-    others: int
+    node: str  # the first of them
+    cards: tuple[Card, ...]  # of that node whose memory is unknown
+    others: int  # how many more nodes there are
 
     @property
     def sentence(self) -> str:

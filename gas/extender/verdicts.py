@@ -176,13 +176,10 @@ class NodeStates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ByName:
-    """The verdicts of a need that are remembered by the names of nodes.
+    """The verdicts of a need that are remembered by the names of nodes."""
 
-    verdicts  only of nodes that have not changed since
-    changed   nodes that have changed since, and whose verdicts were not looked for yet
-    """
-
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)  # only of nodes that have not changed since
+    # nodes that have changed since, and whose verdicts were not looked for yet
     changed: set[str] = field(default_factory=set)
 
 

@@ -29,13 +29,10 @@ class BadRequest(GasError):
 
 @dataclass(frozen=True, slots=True)
 class SentNode:
-    """A whole node, as an autoscaler or a scheduler without ``nodeCacheCapable`` sends it.
-
-    raw  the JSON as it was sent, to be returned unchanged
-    """
+    """A whole node, as an autoscaler or a scheduler without ``nodeCacheCapable`` sends it."""
 
     node: Node
-    raw: msgspec.Raw
+    raw: msgspec.Raw  # the JSON as it was sent, to be returned unchanged
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,10 @@ DEFAULT_NAMESPACE = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where(Overrides):
-    """The cluster that a command line names, and the account; an empty ``kubeconfig`` stands for the usual one.
-
-    patience  seconds that the API server may send nothing
-    """
+    """The cluster that a command line names, and the account; an empty ``kubeconfig`` stands for the usual one."""
 
     kubeconfig: str = ""
-    patience: float = SILENCE
+    patience: float = SILENCE  # seconds that the API server may send nothing
 
     def __post_init__(self) -> None:
         if self.groups and not self.user:

@@ -54,16 +54,12 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class MovePlan:
-    """The moves in their order, and the place that the pod has after them.
-
-    node         empty if no plan was found
-    is_complete  everything was tried that could have led to fewer moves
-    """
+    """The moves in their order, and the place that the pod has after them."""
 
     moves: tuple[Move, ...] = ()
-    node: str = ""
+    node: str = ""  # empty if no plan was found
     cards: tuple[str, ...] = ()
-    is_complete: bool = True
+    is_complete: bool = True  # everything was tried that could have led to fewer moves
 
 
 class Late(Exception):  # not an error: the time for the search is over
@@ -72,16 +68,12 @@ class Late(Exception):  # not an error: the time for the search is over
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Asking:
-    """A pod that looks for a place.
-
-    requests  of its node, apart from cards
-    names     of the nodes that its rules allow
-    """
+    """A pod that looks for a place."""
 
     uid: str
     need: PodNeed
-    requests: SortedAmounts
-    names: tuple[str, ...]
+    requests: SortedAmounts  # of its node, apart from cards
+    names: tuple[str, ...]  # of the nodes that its rules allow
 
 
 class _Spot(NamedTuple):

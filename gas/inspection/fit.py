@@ -29,34 +29,23 @@ MOST_MORE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of one pod.
-
-    node     empty if no node has room
-    cards    as they would be written on the pod; empty if it needs none
-    passing  how many nodes have room
-    """
+    """The place of one pod."""
 
     pod: str
-    node: str
-    cards: tuple[str, ...] = ()
-    passing: int = 0
+    node: str  # empty if no node has room
+    cards: tuple[str, ...] = ()  # as they would be written on the pod; empty if it needs none
+    passing: int = 0  # how many nodes have room
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The places of the pods of one object.
-
-    count    how many pods it asks for
-    places   of those that fit, and of the first that does not
-    more     how many more of it fit then, up to MOST_MORE; None for a DaemonSet, and if it needs no cards
-    refusal  why the first pod that does not fit does not; None if all fit
-    """
+    """The places of the pods of one object."""
 
     name: str
-    count: int
-    places: tuple[Place, ...]
-    more: int | None
-    refusal: Diagnosis | None = None
+    count: int  # how many pods it asks for
+    places: tuple[Place, ...]  # of those that fit, and of the first that does not
+    more: int | None  # how many more of it fit then, up to MOST_MORE; None for a DaemonSet, and if it needs no cards
+    refusal: Diagnosis | None = None  # why the first pod that does not fit does not; None if all fit
 
     @property
     def fitting(self) -> int:

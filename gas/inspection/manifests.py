@@ -26,18 +26,12 @@ class UnreadableManifest(GasError):
 
 @dataclass(frozen=True, slots=True)
 class WantedPods:
-    """Equal pods that one object of a manifest asks for.
+    """Equal pods that one object of a manifest asks for."""
 
-    name       ``Deployment shop/web``
-    pod        one of them, without a UID
-    count      number that run at the same time; 0 for a DaemonSet
-    each_node  True for a DaemonSet, which has one on every node that its rules allow
-    """
-
-    name: str
-    pod: InspectedPod
-    count: int
-    each_node: bool = False
+    name: str  # ``Deployment shop/web``
+    pod: InspectedPod  # one of them, without a UID
+    count: int  # number that run at the same time; 0 for a DaemonSet
+    each_node: bool = False  # True for a DaemonSet, which has one on every node that its rules allow
 
 
 def read_manifests(file: str, text: str, namespace: str) -> tuple[list[WantedPods], list[str]]:

@@ -21,16 +21,12 @@ from gas.vocabularies.protocol import BadNeed
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason, and how many nodes give it.
-
-    nearest   the node or card that lacks least, with what is free there; empty if no amount is short
-    may_fit   whether these nodes offer what the pod asks for and no rule excludes them
-    """
+    """One reason, and how many nodes give it."""
 
     text: str
     nodes: int
-    nearest: str = ""
-    may_fit: bool = False
+    nearest: str = ""  # the node or card that lacks least, with what is free there; empty if no amount is short
+    may_fit: bool = False  # whether these nodes offer what the pod asks for and no rule excludes them
 
     def __str__(self) -> str:
         return f"{self.text}; nearest: {self.nearest}" if self.nearest else self.text
@@ -38,16 +34,11 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The reasons of all nodes for which a pod waits.
+    """The reasons of all nodes for which a pod waits."""
 
-    line     everything in one sentence
-    passing  how many nodes have room
-    reasons  of all nodes; empty if one has room, or if there are none
-    """
-
-    line: str
-    passing: int = 0
-    reasons: tuple[Reason, ...] = ()
+    line: str  # everything in one sentence
+    passing: int = 0  # how many nodes have room
+    reasons: tuple[Reason, ...] = ()  # of all nodes; empty if one has room, or if there are none
 
 
 class Diagnoses:

@@ -29,20 +29,13 @@ Row = Mapping[str, Value]
 
 
 class Column(NamedTuple):
-    """A column of a report.
+    """A column of a report."""
 
-    name      the key in the rows, and what users sort by
-    wide      left out of a narrow table
-    number    aligned to the right
-    resource  of its amounts; empty if they are of none
-    gauge     its values are `Booked`
-    """
-
-    name: str
-    wide: bool = False
-    number: bool = False
-    resource: str = ""
-    gauge: bool = False
+    name: str  # the key in the rows, and what users sort by
+    wide: bool = False  # left out of a narrow table
+    number: bool = False  # aligned to the right
+    resource: str = ""  # of its amounts; empty if they are of none
+    gauge: bool = False  # its values are `Booked`
 
 
 def columns(*names: str, wide: bool = False, number: bool = False) -> tuple[Column, ...]:

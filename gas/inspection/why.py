@@ -43,39 +43,27 @@ ONE_BY_ONE = 16
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """One change after which the pod fits.
+    """One change after which the pod fits."""
 
-    text  of the change, as a sentence without its end
-    node  on which the pod fits then, and ``cards`` that it gets there
-    pod   the pod with the change; None if it stays as it is
-    gone  UIDs of the pods that must end
-    moves  of pods that run, in their order
-    """
-
-    text: str
-    node: str
+    text: str  # of the change, as a sentence without its end
+    node: str  # on which the pod fits then, and ``cards`` that it gets there
     cards: tuple[str, ...]
-    pod: InspectedPod | None = None
-    gone: tuple[str, ...] = ()
-    moves: tuple[Move, ...] = ()
+    pod: InspectedPod | None = None  # the pod with the change; None if it stays as it is
+    gone: tuple[str, ...] = ()  # UIDs of the pods that must end
+    moves: tuple[Move, ...] = ()  # of pods that run, in their order
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a pod waits, or why it has its cards.
+    """Why a pod waits, or why it has its cards."""
 
-    line         the one-line reason
-    nodes        how many nodes were looked at
-    details      further sentences: about a pod that runs, and about the last decision
-    is_complete  whether there was time to look at everything
-    """
-
-    line: str
-    nodes: int = 0
+    line: str  # the one-line reason
+    nodes: int = 0  # how many nodes were looked at
     groups: tuple[Reason, ...] = ()
     suggestions: tuple[Suggestion, ...] = ()
+    # further sentences: about a pod that runs, and about the last decision
     details: tuple[str, ...] = field(default=())
-    is_complete: bool = True
+    is_complete: bool = True  # whether there was time to look at everything
 
 
 class _Axis(NamedTuple):

@@ -15,22 +15,15 @@ that are leaving already count only in the last."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evictable:
-    """A pod that may have to leave its node.
-
-    footprint  what it holds of each card
-    requests   of the node, apart from its cards
-    budgets    positions of the disruption budgets that count it
-    leaving    whether it is being deleted already
-    must_go    whether it leaves in any case, for a reason that is not known here
-    """
+    """A pod that may have to leave its node."""
 
     uid: str
     priority: int
-    footprint: Footprint = field(default_factory=Footprint)
-    requests: SortedAmounts = ()
-    budgets: tuple[int, ...] = ()
-    leaving: bool = False
-    must_go: bool = False
+    footprint: Footprint = field(default_factory=Footprint)  # what it holds of each card
+    requests: SortedAmounts = ()  # of the node, apart from its cards
+    budgets: tuple[int, ...] = ()  # positions of the disruption budgets that count it
+    leaving: bool = False  # whether it is being deleted already
+    must_go: bool = False  # whether it leaves in any case, for a reason that is not known here
 
 
 def violating(budgets_of_pods: Iterable[tuple[int, ...]], allowed: Sequence[int]) -> int:

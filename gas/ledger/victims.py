@@ -36,27 +36,20 @@ FIRST_STEPS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateNode:
-    """The node as the pod finds it.
-
-    sums  what is booked on its cards; changed by the search, and the same again after it
-    free  by resource, what is free besides the cards
-    """
+    """The node as the pod finds it."""
 
     inventory: Inventory
-    sums: NodeSums
-    free: Mapping[str, int]
+    sums: NodeSums  # what is booked on its cards; changed by the search, and the same again after it
+    free: Mapping[str, int]  # by resource, what is free besides the cards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victims:
-    """The pods that leave, most important first, and the cards that the pod gets then.
-
-    violations  how many of them violate a disruption budget
-    """
+    """The pods that leave, most important first, and the cards that the pod gets then."""
 
     pods: tuple[Evictable, ...]
     choice: Choice
-    violations: int = 0
+    violations: int = 0  # how many of them violate a disruption budget
 
 
 def smallest_victims(
@@ -175,16 +168,11 @@ class _Bound:
 
 
 class _Class(NamedTuple):
-    """Pods on a card that cost the same, but for details.
+    """Pods on a card that cost the same, but for details."""
 
-    freed      for each resource, what none, one, two … of them free, the largest first
-    of_others  for each resource, what the pods of all cheaper classes hold
-    costs      what none, one, two … of them cost, the cheapest first
-    """
-
-    freed: list[list[int]]
-    of_others: tuple[int, ...]
-    costs: list[Cost]
+    freed: list[list[int]]  # for each resource, what none, one, two … of them free, the largest first
+    of_others: tuple[int, ...]  # for each resource, what the pods of all cheaper classes hold
+    costs: list[Cost]  # what none, one, two … of them cost, the cheapest first
 
 
 class _Search:

@@ -54,16 +54,12 @@ def _card_rules(flags: Flags, environment: Environment) -> CardRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeInterfaces:
-    """The plugin's interfaces to its machine, which tests and simulations replace.
-
-    off_loop  runs the scan of the cards
-    cards     makes the core's sources of cards
-    """
+    """The plugin's interfaces to its machine, which tests and simulations replace."""
 
     resources: Callable[..., PodResources] = PodResources
     registration: Callable[..., Registration] = Registration
-    off_loop: ScanOnce = IN_A_THREAD
-    cards: Callable[[Flags, Environment], Sequence[CardSource]] = sysfs_cards
+    off_loop: ScanOnce = IN_A_THREAD  # runs the scan of the cards
+    cards: Callable[[Flags, Environment], Sequence[CardSource]] = sysfs_cards  # makes the core's sources of cards
     timing: Timing = SYSTEM_TIMING
 
 

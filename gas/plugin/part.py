@@ -39,15 +39,11 @@ class FlagChoice(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodNeeds:
-    """The demands of a part on the DaemonSet's pod in addition to what every plugin needs.
+    """The demands of a part on the DaemonSet's pod in addition to what every plugin needs."""
 
-    host_pid  the plugin must see the node's processes
-    mounts    directories of the node that it must be able to write in
-    """
-
-    host_pid: bool = False
+    host_pid: bool = False  # the plugin must see the node's processes
     capabilities: tuple[str, ...] = ()
-    mounts: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()  # directories of the node that it must be able to write in
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -84,35 +80,24 @@ async def _at_once() -> None: ...
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """The behaviour of a part while the program runs.
+    """The behaviour of a part while the program runs."""
 
-    tasks           run as long as the plugin does
-    documents       by path of the plain port, functions that return JSON
-    sources         of cards, after those of the core
-    processes       ask drivers who uses their cards
-    additions       what a known container gets in addition to its cards
-    edits           change what a container gets
-    before_start    awaited before each start of a container with cards
-    writers         paused while another plugin serves this node
-    on_description  called with the description of the node after each change
-    before_serving  awaited before cards are offered to kubelet
-    at_end          awaited when the plugin has ended
-    """
-
-    tasks: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
+    tasks: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()  # run as long as the plugin does
     samples: Callable[[], Iterable[Sample]] = tuple
+    # by path of the plain port, functions that return JSON
     documents: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
-    sources: Sequence[CardSource] = ()
-    processes: Sequence[AskProcesses] = ()
-    additions: Sequence[AddToContainer] = ()
-    edits: Sequence[EditAllocation] = ()
-    before_start: Sequence[PreStart] = ()
-    writers: Sequence[Writer] = ()
+    sources: Sequence[CardSource] = ()  # of cards, after those of the core
+    processes: Sequence[AskProcesses] = ()  # ask drivers who uses their cards
+    additions: Sequence[AddToContainer] = ()  # what a known container gets in addition to its cards
+    edits: Sequence[EditAllocation] = ()  # change what a container gets
+    before_start: Sequence[PreStart] = ()  # awaited before each start of a container with cards
+    writers: Sequence[Writer] = ()  # paused while another plugin serves this node
     on_cards: Callable[[Collection[CardFacts]], None] = _nothing
+    # called with the description of the node after each change
     on_description: Callable[[NodeDescription], None] = _nothing
     on_pods: Callable[[], None] = _nothing
-    before_serving: Callable[[], Awaitable[None]] = _at_once
-    at_end: Callable[[], Awaitable[None]] = _at_once
+    before_serving: Callable[[], Awaitable[None]] = _at_once  # awaited before cards are offered to kubelet
+    at_end: Callable[[], Awaitable[None]] = _at_once  # awaited when the plugin has ended
 
 
 def _leave_nothing(_flags: Flags, _own: PartFlags) -> None: ...
@@ -120,30 +105,22 @@ def _leave_nothing(_flags: Flags, _own: PartFlags) -> None: ...
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part(Generic[Record]):
-    """The declaration of a part. ``is_on``, ``build`` and ``uninstall`` take the part's own flags last.
+    """The declaration of a part. ``is_on``, ``build`` and ``uninstall`` take the part's own flags last."""
 
-    name            of its package
-    needs_pods      it works only if the plugin watches the node's pods
-    switched_on_by  in words: ``"--usage"``
-    settings        names of its flags that have no effect while it is off
-    card_source     the value that it adds to --card-sources
-    node_writer     the value that it adds to --write-node
-    documents       by path of the plain port, the text while the part is off
-    uninstall       removes what plugins with this part left on the node; raises GasError
-    """
-
-    name: str
+    name: str  # of its package
     flags: type[Record]
     is_on: Callable[[Flags, Record], bool]
     build: Callable[[Core, Record], Hooks]
-    needs_pods: bool = False
-    switched_on_by: str
-    settings: frozenset[str] = frozenset()
-    card_source: FlagChoice | None = None
-    node_writer: FlagChoice | None = None
+    needs_pods: bool = False  # it works only if the plugin watches the node's pods
+    switched_on_by: str  # in words: ``"--usage"``
+    settings: frozenset[str] = frozenset()  # names of its flags that have no effect while it is off
+    card_source: FlagChoice | None = None  # the value that it adds to --card-sources
+    node_writer: FlagChoice | None = None  # the value that it adds to --write-node
     metrics: tuple[Metric, ...] = ()
+    # by path of the plain port, the text while the part is off
     documents: Mapping[str, bytes] = field(default_factory=dict)
     pod: PodNeeds = PodNeeds()
+    # removes what plugins with this part left on the node; raises GasError
     uninstall: Callable[[Flags, Record], None] = _leave_nothing
 
     def runs_with(self, flags: Flags) -> bool:

@@ -36,17 +36,12 @@ class FileFault(GasError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileKind:
-    """The kind of a file, for sentences about it.
-
-    unwritten        consequence while it cannot be written
-    unremoved        consequence while it cannot be removed, with what to do
-    makes_directory  its directory is made if it does not exist
-    """
+    """The kind of a file, for sentences about it."""
 
     name: str
-    unwritten: str
-    unremoved: str = "remove it by hand"
-    makes_directory: bool = False
+    unwritten: str  # consequence while it cannot be written
+    unremoved: str = "remove it by hand"  # consequence while it cannot be removed, with what to do
+    makes_directory: bool = False  # its directory is made if it does not exist
 
     def write(self, path: Path, text: str) -> None:
         try:

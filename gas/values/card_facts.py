@@ -26,67 +26,49 @@ class MemorySource(StrEnum):
 class CardFacts:
     """The facts about one card. Paths and names are those of the node itself, without any prefix.
 
-    driver         ``i915``, ``xe`` or ``nvidia``; it picks the resource
     driver_version its version; empty if it is unknown or that of the kernel
-    device_id      PCI device id, ``0x56c0``
-    model          name of the model; empty if it is unknown
-    pci_address    ``0000:4d:00.0``; empty if it is unknown
-    uuid           the same wherever the card is plugged in; empty if it is unknown
-    numa_node      None if the card belongs to none
-    tiles          at least 1
-    millicores     thousandths of a whole card's compute; less than 1000 for an instance of a divided card
-    memory         bytes of the whole card that pods may use; None if it is unknown, shared or if none is left
-    memory_size    bytes of the whole card, including reserved ones; None if neither sysfs nor the driver states it
-    memory_fault   why the memory is unknown and what to do, a sentence without the card's name; empty if it is known
-    device_nodes   names under ``/dev/dri``: ``card0``, ``renderD128``
-    by_path        names under ``/dev/dri/by-path``: ``pci-0000:4d:00.0-card``
-    other_nodes    names under ``/dev`` that containers get as well: ``nvidia0``, ``nvidiactl``
-    variables      names and values of variables by which a container runtime gives the card to a container
-    cdi_name       full name of the CDI device, if another program than this plugin describes the card; else empty
-    links          cards that direct links join to it, one as often as there are links, in natural order
-    board          the same number for cards that are behind the same PCIe switches; None if that is unknown
-    mei            names under ``/dev`` of its management engine: ``mei0``; known from sysfs only
-    pci_path       folders of its sysfs path, from the one that starts with ``pci`` to the PCI device
-    healthy        whether it may be given to containers now
-    unread         names of the fields above whose source exists but is unreadable or invalid
     """
 
     card: Card
-    driver: str
-    device_id: str
+    driver: str  # ``i915``, ``xe`` or ``nvidia``; it picks the resource
+    device_id: str  # PCI device id, ``0x56c0``
     driver_version: str = ""
-    model: str = ""
-    pci_address: str = ""
-    uuid: str = ""
-    numa_node: int | None = None
-    tiles: int = 1
+    model: str = ""  # name of the model; empty if it is unknown
+    pci_address: str = ""  # ``0000:4d:00.0``; empty if it is unknown
+    uuid: str = ""  # the same wherever the card is plugged in; empty if it is unknown
+    numa_node: int | None = None  # None if the card belongs to none
+    tiles: int = 1  # at least 1
+    # thousandths of a whole card's compute; less than 1000 for an instance of a divided card
     millicores: int = MILLICORES_OF_A_CARD
+    # bytes of the whole card that pods may use; None if it is unknown, shared or if none is left
     memory: int | None = None
+    # bytes of the whole card, including reserved ones; None if neither sysfs nor the driver states it
     memory_size: int | None = None
     memory_source: MemorySource = MemorySource.UNKNOWN
+    # why the memory is unknown and what to do, a sentence without the card's name; empty if it is known
     memory_fault: str = ""
-    device_nodes: tuple[str, ...] = ()
-    by_path: tuple[str, ...] = ()
-    other_nodes: tuple[str, ...] = ()
+    device_nodes: tuple[str, ...] = ()  # names under ``/dev/dri``: ``card0``, ``renderD128``
+    by_path: tuple[str, ...] = ()  # names under ``/dev/dri/by-path``: ``pci-0000:4d:00.0-card``
+    other_nodes: tuple[str, ...] = ()  # names under ``/dev`` that containers get as well: ``nvidia0``, ``nvidiactl``
+    # names and values of variables by which a container runtime gives the card to a container
     variables: tuple[tuple[str, str], ...] = ()
+    # full name of the CDI device, if another program than this plugin describes the card; else empty
     cdi_name: str = ""
+    # cards that direct links join to it, one as often as there are links, in natural order
     links: tuple[Card, ...] = ()
+    # the same number for cards that are behind the same PCIe switches; None if that is unknown
     board: int | None = None
-    mei: tuple[str, ...] = ()
-    pci_path: tuple[str, ...] = ()
-    healthy: bool = True
-    unread: frozenset[str] = frozenset()
+    mei: tuple[str, ...] = ()  # names under ``/dev`` of its management engine: ``mei0``; known from sysfs only
+    pci_path: tuple[str, ...] = ()  # folders of its sysfs path, from the one that starts with ``pci`` to the PCI device
+    healthy: bool = True  # whether it may be given to containers now
+    unread: frozenset[str] = frozenset()  # names of the fields above whose source exists but is unreadable or invalid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """The result of one scan of the whole node.
+    """The result of one scan of the whole node."""
 
-    gpus      in natural order of the cards
-    problems  unreadable or invalid parts, one sentence each, the same for equal trees
-    broken    cards that exist but could not be identified; none of them is among ``gpus``
-    """
-
-    gpus: tuple[CardFacts, ...] = ()
-    problems: tuple[str, ...] = ()
+    gpus: tuple[CardFacts, ...] = ()  # in natural order of the cards
+    problems: tuple[str, ...] = ()  # unreadable or invalid parts, one sentence each, the same for equal trees
+    # cards that exist but could not be identified; none of them is among ``gpus``
     broken: frozenset[Card] = frozenset()

@@ -49,25 +49,20 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """The description of one card. Raises InvalidValue for a value that no card has.
 
     The fields are those of `CardFacts`; an unknown text is empty.
-
-    model          without commas, since lists of cards are divided by commas
-    pci_address    with the domain, ``0000:4d:00.0``
-    memory         bytes that pods may use; None if that is unknown or shared, or if all of it is reserved
-    memory_source  a `MemorySource`, or one of a newer plugin; empty if an older plugin wrote the record
-    links          cards that direct links join to it, one as often as there are links, in natural order
     """
 
     card: Card
     driver: str = ""
     device_id: str = ""
-    model: str = ""
-    pci_address: str = ""
+    model: str = ""  # without commas, since lists of cards are divided by commas
+    pci_address: str = ""  # with the domain, ``0000:4d:00.0``
     uuid: str = ""
-    memory: int | None = None
-    memory_source: str = ""
+    memory: int | None = None  # bytes that pods may use; None if that is unknown or shared, or if all of it is reserved
+    memory_source: str = ""  # a `MemorySource`, or one of a newer plugin; empty if an older plugin wrote the record
     numa_node: int | None = None
     tiles: int = 1
     millicores: int = MILLICORES_OF_A_CARD
+    # cards that direct links join to it, one as often as there are links, in natural order
     links: tuple[Card, ...] = ()
     board: int | None = None
     healthy: bool = True

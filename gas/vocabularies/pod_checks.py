@@ -64,16 +64,12 @@ CountedFacts = tuple[NodeFacts, int]
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The faults of a pod, and warnings, one sentence each.
+    """The faults of a pod, and warnings, one sentence each."""
 
-    bad_need  the reason why no node could ever run it; empty if there is none
-    faults    other reasons to refuse it when it is created; a pod that exists all the same is scheduled
-    warnings  what its owner probably did not mean
-    """
-
-    bad_need: str = ""
+    bad_need: str = ""  # the reason why no node could ever run it; empty if there is none
+    # other reasons to refuse it when it is created; a pod that exists all the same is scheduled
     faults: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # what its owner probably did not mean
 
     @property
     def refusals(self) -> tuple[str, ...]:
@@ -89,14 +85,11 @@ NOTHING = Findings()
 
 @dataclass(frozen=True, slots=True)
 class PodChecks:
-    """The rules, for the vocabularies and the options of one extender.
-
-    scheduler_name  of GPU pods that have the default one; None if it stays
-    """
+    """The rules, for the vocabularies and the options of one extender."""
 
     vocabularies: Vocabularies
     options: NeedOptions
-    scheduler_name: str | None = None
+    scheduler_name: str | None = None  # of GPU pods that have the default one; None if it stays
     scores_nodes: bool = True
 
     def pod(self, pod: Pod) -> Findings:

@@ -50,27 +50,19 @@ class WrittenNames:
 
 
 class Row(NamedTuple):
-    """One row of the reference page.
-
-    used_by  who asks for a resource or writes a text
-    meaning  the unit of a resource, or the value of a text
-    """
+    """One row of the reference page."""
 
     name: str
-    used_by: str
-    meaning: str
+    used_by: str  # who asks for a resource or writes a text
+    meaning: str  # the unit of a resource, or the value of a text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """The tables of a vocabulary on the reference page.
+    """The tables of a vocabulary on the reference page."""
 
-    owner  in the genitive, for the title of a table: ``Aliyun's``
-    page   file name of its own page; empty if it has none
-    """
-
-    owner: str
-    page: str = ""
+    owner: str  # in the genitive, for the title of a table: ``Aliyun's``
+    page: str = ""  # file name of its own page; empty if it has none
     resources: tuple[Row, ...] = ()
     node_labels: tuple[Row, ...] = ()
     node_annotations: tuple[Row, ...] = ()
@@ -79,14 +71,10 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
-    """The kustomize component that switches a vocabulary on, in addition to the default one.
+    """The kustomize component that switches a vocabulary on, in addition to the default one."""
 
-    about   one or more sentences for the comment at its top
-    others  other vocabularies that it switches on as well
-    """
-
-    about: str
-    others: tuple[str, ...] = ()
+    about: str  # one or more sentences for the comment at its top
+    others: tuple[str, ...] = ()  # other vocabularies that it switches on as well
 
 
 LONGEST_SENTENCE = 200
@@ -149,13 +137,10 @@ class NodeDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOptions:
-    """How the administrator wants cards to be offered.
+    """How the administrator wants cards to be offered."""
 
-    shared_dev_num      how many containers may share one card
-    pci_grouping_level  how many folders of their sysfs paths the cards of one board share; 0: boards are not described
-    """
-
-    shared_dev_num: int = 1
+    shared_dev_num: int = 1  # how many containers may share one card
+    # how many folders of their sysfs paths the cards of one board share; 0: boards are not described
     pci_grouping_level: int = 0
 
 
@@ -170,12 +155,9 @@ class ContainerFacts:
 
 @dataclass(frozen=True, slots=True)
 class NeedFacts:
-    """All facts that a need is read from. `gas.vocabularies.pod_parts.need_facts` returns those of a pod.
+    """All facts that a need is read from. `gas.vocabularies.pod_parts.need_facts` returns those of a pod."""
 
-    containers  at least one, in the order in which kubelet starts them
-    """
-
-    containers: Sequence[ContainerFacts]
+    containers: Sequence[ContainerFacts]  # at least one, in the order in which kubelet starts them
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -217,12 +199,10 @@ class ChoiceAnnotations:
     """Turn a choice into the vocabulary's own annotations, in addition to those of `gas.decision`, and back.
 
     Without methods of its own, a vocabulary writes and reads nothing else.
-
-    annotations  names of the pod annotations that `write` may set and `read` looks at
-    time         the one of them with the time of the decision in nanoseconds, as ``gas-ts`` has it; empty if none has
     """
 
-    annotations: frozenset[str] = frozenset()
+    annotations: frozenset[str] = frozenset()  # names of the pod annotations that `write` may set and `read` looks at
+    # the one of them with the time of the decision in nanoseconds, as ``gas-ts`` has it; empty if none has
     time: str = ""
 
     def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
@@ -258,16 +238,12 @@ class DeviceOffer(Protocol):
 
     Resources are full names, such as ``gpu.intel.com/i915``. A vocabulary that inherits from this class states only
     what it has: without its own methods it offers no monitoring, writes nothing and gives no variables.
-
-    resources  all that give cards to a container
-    written    the names that `describe` and `after_allocate` write: the plugin's admission policy allows these
-    one_card   whether all ids that the containers of a pod get are of one card
-    together   whether each app container of a pod gets the cards of all of them
     """
 
-    resources: tuple[str, ...]
-    one_card: bool = False
-    together: bool = False
+    resources: tuple[str, ...]  # all that give cards to a container
+    one_card: bool = False  # whether all ids that the containers of a pod get are of one card
+    together: bool = False  # whether each app container of a pod gets the cards of all of them
+    # the names that `describe` and `after_allocate` write: the plugin's admission policy allows these
     written: WrittenNames = WrittenNames()
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
@@ -312,11 +288,9 @@ class AdmissionChecks:
     """Check and complete a pod when it is created, beyond what `PodReader.need` refuses at any time.
 
     Without methods of its own, a vocabulary has no other checks and no defaults.
-
-    completed  beginnings of which every pod that gets defaults has one
     """
 
-    completed: Beginnings = Beginnings()
+    completed: Beginnings = Beginnings()  # beginnings of which every pod that gets defaults has one
 
     def faults(self, pod: Pod) -> Sequence[str]:
         """Return reasons to refuse a new pod that has a need all the same, such as requests that count for nothing."""

@@ -10,19 +10,15 @@ _META_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of object.
-
-    has_status    it has the subresource ``status``
-    blind_update  a PUT without a resourceVersion replaces the stored object
-    fields        that a fieldSelector may name; an object need not have them, except those of its metadata
-    """
+    """One kind of object."""
 
     name: str
     plural: str
     group: str = ""
     namespaced: bool = True
-    has_status: bool = False
-    blind_update: bool = True
+    has_status: bool = False  # it has the subresource ``status``
+    blind_update: bool = True  # a PUT without a resourceVersion replaces the stored object
+    # that a fieldSelector may name; an object need not have them, except those of its metadata
     fields: frozenset[str] = _META_FIELDS
 
     @property

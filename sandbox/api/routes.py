@@ -22,19 +22,13 @@ from sandbox.api.verbs import Api
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The attributes of a request by which a real API server decides whether it is allowed.
+    """The attributes of a request by which a real API server decides whether it is allowed."""
 
-    user         from the bearer token; ``admin`` if the server has no tokens
-    verb         get, list, watch, create, update, patch or delete
-    subresource  ``status``, ``binding`` or ""
-    namespace    None for kinds without a namespace and for lists of all namespaces
-    """
-
-    user: str
-    verb: str
+    user: str  # from the bearer token; ``admin`` if the server has no tokens
+    verb: str  # get, list, watch, create, update, patch or delete
     kind: Kind
-    subresource: str = ""
-    namespace: str | None = None
+    subresource: str = ""  # ``status``, ``binding`` or ""
+    namespace: str | None = None  # None for kinds without a namespace and for lists of all namespaces
     name: str = ""
 
     @property
@@ -75,19 +69,13 @@ _WATCH_SECONDS = 2700
 
 @dataclass(slots=True, kw_only=True)
 class Settings:
-    """The settings of the routes, which may be changed while the API is served.
+    """The settings of the routes, which may be changed while the API is served."""
 
-    tokens            users by bearer token; None means that every request is made by ``admin``
-    authorize         decides which requests are allowed; the others get a 403
-    stopping          set to end all open watches
-    bookmark_seconds  between the bookmarks of a watch
-    """
-
-    tokens: Mapping[str, str] | None = None
-    authorize: Authorize = everything_allowed
+    tokens: Mapping[str, str] | None = None  # users by bearer token; None means that every request is made by ``admin``
+    authorize: Authorize = everything_allowed  # decides which requests are allowed; the others get a 403
     intercept: Intercept = no_interception
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    bookmark_seconds: float = 60
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)  # set to end all open watches
+    bookmark_seconds: float = 60  # between the bookmarks of a watch
 
 
 def api_app(api: Api, settings: Settings) -> Starlette:

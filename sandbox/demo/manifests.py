@@ -29,17 +29,13 @@ class Manifest(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """The objects of a file, in their order.
-
-    sharepods  those that pods are made for
-    ignored   number of objects of each other kind
-    unusable  a sentence for each object that cannot be used, with its place in the file
-    """
+    """The objects of a file, in their order."""
 
     nodes: list[Manifest[InspectedNode]] = field(default_factory=list)
     pods: list[Manifest[InspectedPod]] = field(default_factory=list)
-    sharepods: list[Manifest[InspectedPod]] = field(default_factory=list)
-    ignored: Counter[str] = field(default_factory=Counter)
+    sharepods: list[Manifest[InspectedPod]] = field(default_factory=list)  # those that pods are made for
+    ignored: Counter[str] = field(default_factory=Counter)  # number of objects of each other kind
+    # a sentence for each object that cannot be used, with its place in the file
     unusable: list[str] = field(default_factory=list)
 
 

@@ -24,43 +24,29 @@ _ASKED = Vocabularies(KNOWN).managed_resources
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsidePod:
-    """The GPU devices in the containers of a pod.
+    """The GPU devices in the containers of a pod."""
 
-    cards       in the form of the annotations; those of init containers and sidecars first, in parentheses
-    devices     such as ``card0 renderD128``; if several containers have devices: ``NAME: devices; NAME: devices``
-    as_decided  each container has exactly the cards that the pod's annotations name for it
-    """
-
-    cards: str
-    devices: str
-    as_decided: bool
+    cards: str  # in the form of the annotations; those of init containers and sidecars first, in parentheses
+    devices: str  # such as ``card0 renderD128``; if several containers have devices: ``NAME: devices; NAME: devices``
+    as_decided: bool  # each container has exactly the cards that the pod's annotations name for it
 
 
 @dataclass(slots=True)
 class PodHistory:
-    """The events of one pod so far. Times are seconds since the start of the demo, None for events still to come.
+    """The events of one pod so far. Times are seconds since the start of the demo, None for events still to come."""
 
-    name            of the pod, after its namespace unless that is ``default``
-    asks_for_gpus   a container requests a GPU resource
-    found           the pod already had a node when it was first seen
-    reason          why it waited: the scheduler's latest sentence
-    is_printed      its node, or the reason why it has none, has been printed
-    inside          None until its containers run, and where nothing runs
-    receipt         what its node reports to have allocated, if this differs from the decision
-    """
-
-    name: str
+    name: str  # of the pod, after its namespace unless that is ``default``
     seen: float
-    asks_for_gpus: bool
-    found: bool
+    asks_for_gpus: bool  # a container requests a GPU resource
+    found: bool  # the pod already had a node when it was first seen
     bound: float | None = None
     ended: float | None = None
     node: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    reason: str = ""
-    is_printed: bool = False
-    inside: InsidePod | None = None
-    receipt: str = ""
+    reason: str = ""  # why it waited: the scheduler's latest sentence
+    is_printed: bool = False  # its node, or the reason why it has none, has been printed
+    inside: InsidePod | None = None  # None until its containers run, and where nothing runs
+    receipt: str = ""  # what its node reports to have allocated, if this differs from the decision
 
     @classmethod
     def of(cls, pod: Object, seen: float) -> PodHistory:

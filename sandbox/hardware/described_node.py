@@ -35,15 +35,11 @@ class AmbiguousDriver(GasError):
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """The cards of a node and how its plugin shares them.
-
-    shared_dev_num   number of containers that may share one card
-    memory_override  bytes of a card whose memory sysfs does not show
-    """
+    """The cards of a node and how its plugin shares them."""
 
     gpus: tuple[FakeGpu, ...]
-    shared_dev_num: int = 1
-    memory_override: int | None = None
+    shared_dev_num: int = 1  # number of containers that may share one card
+    memory_override: int | None = None  # bytes of a card whose memory sysfs does not show
 
 
 def hardware_of(node: Object) -> Hardware:

@@ -38,21 +38,15 @@ MAX_1550_XE = Model(device_id="0x0bd5", driver="xe", tiles=2, memory=64 * 2**30)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeGpu:
-    """One card of the tree.
-
-    pci_path           directories from the PCI root to the device, as in ``/sys/devices``
-    virtual_functions  number of enabled virtual functions; None if the card does not support any
-    mei                number of its management engine; None if it has none
-    serial             PCI serial number, ``11-22-33-44-55-66-77-88``; empty if it has none
-    """
+    """One card of the tree."""
 
     card: int
     model: Model
-    pci_path: tuple[str, ...]
+    pci_path: tuple[str, ...]  # directories from the PCI root to the device, as in ``/sys/devices``
     numa_node: int = -1
-    virtual_functions: int | None = None
-    mei: int | None = None
-    serial: str = ""
+    virtual_functions: int | None = None  # number of enabled virtual functions; None if the card does not support any
+    mei: int | None = None  # number of its management engine; None if it has none
+    serial: str = ""  # PCI serial number, ``11-22-33-44-55-66-77-88``; empty if it has none
 
     @property
     def pci_address(self) -> str:

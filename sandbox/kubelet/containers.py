@@ -20,31 +20,19 @@ RESTART_SECONDS = "gas-sandbox/restart-seconds"
 
 @dataclass(frozen=True, slots=True)
 class KubeletPace:
-    """The times that a kubelet and its pods take, in seconds. Annotations of a pod override ``run`` and ``stop``.
+    """The times that a kubelet and its pods take, in seconds. Annotations of a pod override ``run`` and ``stop``."""
 
-    start       from a pod's admission to the start of its first container
-    init        run time of each init container
-    run         run time of the other containers; None until they are deleted
-    stop        from asking containers to end to their end
-    status      between two updates of the node's status
-    connecting  limit for connecting to a plugin that registers
-    sources     from the kubelet's start until it learns of any pod
-    teardown    from the end of a pod's last container until the pod is over and its devices are free
-    removal     from then until a deleted pod is gone
-    retry       before repeating a request that the API server or a plugin did not carry out
-    spread      returns the time of something that takes at most these seconds
-    """
-
-    start: float = 0
-    init: float = 0.05
-    run: float | None = None
-    stop: float = 0.1
-    status: float = 0.1
-    connecting: float = 10
-    sources: float = 0.3
-    teardown: float = 0.2
-    removal: float = 0.1
-    retry: float = 0.2
+    start: float = 0  # from a pod's admission to the start of its first container
+    init: float = 0.05  # run time of each init container
+    run: float | None = None  # run time of the other containers; None until they are deleted
+    stop: float = 0.1  # from asking containers to end to their end
+    status: float = 0.1  # between two updates of the node's status
+    connecting: float = 10  # limit for connecting to a plugin that registers
+    sources: float = 0.3  # from the kubelet's start until it learns of any pod
+    teardown: float = 0.2  # from the end of a pod's last container until the pod is over and its devices are free
+    removal: float = 0.1  # from then until a deleted pod is gone
+    retry: float = 0.2  # before repeating a request that the API server or a plugin did not carry out
+    # returns the time of something that takes at most these seconds
     spread: Callable[[float], float] = lambda seconds: seconds
 
     async def wait(self, seconds: float) -> None:

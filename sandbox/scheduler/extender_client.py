@@ -24,25 +24,18 @@ class ExtenderFailed(GasError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderAddress:
-    """The address of an extender and the client's credentials, as in an ``extenders`` entry of kube-scheduler.
+    """The address of an extender and the client's credentials, as in an ``extenders`` entry of kube-scheduler."""
 
-    url                the ``urlPrefix``, such as ``https://127.0.0.1:9001``
-    authority          that signed the extender's certificate
-    managed_resources  full names; the extender is called only for pods that request one of them
-    ignorable          the scheduler goes on without the extender when it fails: all nodes pass the filter, and
-                       the scheduler itself binds a pod that the extender does not bind, without cards
-    weight             of the extender's scores; 0 if it is not asked for any
-    seconds            time limit of a request
-    """
-
-    url: str
-    authority: Path
+    url: str  # the ``urlPrefix``, such as ``https://127.0.0.1:9001``
+    authority: Path  # that signed the extender's certificate
     certificate: Path
     key: Path
-    managed_resources: tuple[str, ...]
+    managed_resources: tuple[str, ...]  # full names; the extender is called only for pods that request one of them
+    # the scheduler goes on without the extender when it fails: all nodes pass the filter, and the scheduler itself
+    # binds a pod that the extender does not bind, without cards
     ignorable: bool = True
-    weight: int = 0
-    seconds: float = 30
+    weight: int = 0  # of the extender's scores; 0 if it is not asked for any
+    seconds: float = 30  # time limit of a request
 
     def ssl_context(self) -> ssl.SSLContext:
         """Return a context that verifies the extender and presents the client certificate."""

@@ -29,15 +29,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class RebuiltLedger:
-    """A ledger, with the nodes and pods that it was made from.
+    """A ledger, with the nodes and pods that it was made from."""
 
-    nodes    by name; nodes that say the same share one object
-    holders  by node, the pods that hold cards there
-    """
-
-    nodes: Mapping[str, NodeFacts]
+    nodes: Mapping[str, NodeFacts]  # by name; nodes that say the same share one object
     ledger: Ledger = field(default_factory=Ledger)
-    holders: dict[str, list[DetailedPod]] = field(default_factory=dict)
+    holders: dict[str, list[DetailedPod]] = field(default_factory=dict)  # by node, the pods that hold cards there
     faults: list[Fault] = field(default_factory=list)
 
 

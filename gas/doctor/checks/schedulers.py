@@ -165,21 +165,15 @@ def _is_offered(snapshot: Snapshot, resource: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionalVerb:
-    """A verb that the extender serves only with a flag, so that the configuration must have it exactly then.
+    """A verb that the extender serves only with a flag, so that the configuration must have it exactly then."""
 
-    key         in the configuration, with ``configured`` to read it
-    flag        as it is written
-    not_served  sentence for a verb that is configured and not served, and ``is_harmful`` if that harms GPU pods
-    not_asked   sentence for a verb that is served and not configured
-    """
-
-    key: str
+    key: str  # in the configuration, with ``configured`` to read it
     configured: Callable[[ExtenderEntry], str]
     path: str
     is_served: Callable[[DetailedContainer], bool]
-    flag: str
-    not_served: str
-    not_asked: str
+    flag: str  # as it is written
+    not_served: str  # sentence for a verb that is configured and not served, and ``is_harmful`` if that harms GPU pods
+    not_asked: str  # sentence for a verb that is served and not configured
     is_harmful: bool = False
 
     def serving(self, snapshot: Snapshot) -> list[bool]:

@@ -35,21 +35,15 @@ _ALL_PROGRAMS = (*PROGRAMS, *(program for check in CHECKS for program in check.p
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookOptions:
-    """The choice of what is looked at.
+    """The choice of what is looked at."""
 
-    control_plane     directory that stands for /etc/kubernetes
-    manifest          of kube-scheduler; None for the usual one
-    scheduler_config  of a kube-scheduler that is not a static pod; None for the file that the manifest names
-    node              name of the only node to check; empty for all
-    timeout           seconds for each request or file
-    """
-
-    control_plane: Path = Path("/etc/kubernetes")
-    manifest: Path | None = None
+    control_plane: Path = Path("/etc/kubernetes")  # directory that stands for /etc/kubernetes
+    manifest: Path | None = None  # of kube-scheduler; None for the usual one
+    # of a kube-scheduler that is not a static pod; None for the file that the manifest names
     scheduler_config: Path | None = None
-    node: str = ""
+    node: str = ""  # name of the only node to check; empty for all
     dry_pod: bool = True
-    timeout: float = 10.0
+    timeout: float = 10.0  # seconds for each request or file
 
 
 async def look_at_everything(credentials: Credentials, api: ApiServer, options: LookOptions) -> Snapshot:

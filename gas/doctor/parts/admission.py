@@ -90,16 +90,11 @@ _KUBE_SCHEDULER = "system:kube-scheduler"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook(Contact):
-    """One of the admission webhooks, and the outcome of connecting to it.
+    """One of the admission webhooks, and the outcome of connecting to it."""
 
-    kind           ``validatingwebhookconfiguration`` or ``mutatingwebhookconfiguration``
-    configuration  name of the object that it is in
-    registered     as the API server has it
-    """
-
-    kind: str
-    configuration: str
-    registered: RegisteredWebhook
+    kind: str  # ``validatingwebhookconfiguration`` or ``mutatingwebhookconfiguration``
+    configuration: str  # name of the object that it is in
+    registered: RegisteredWebhook  # as the API server has it
 
     @property
     def name(self) -> str:

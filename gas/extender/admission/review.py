@@ -27,23 +27,17 @@ class BadReview(GasError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """The API server's question about one request.
-
-    resource     group and plural name with a slash between them, such as ``apps/deployments``; ``pods`` has no group
-    subresource  such as ``binding``; empty for the object itself
-    name         empty while the API server has not generated it yet
-    user         the client that sent the request; its first 1024 characters
-    dry_run      whether nothing will be stored, so that nothing may change here either
-    """
+    """The API server's question about one request."""
 
     uid: str
+    # group and plural name with a slash between them, such as ``apps/deployments``; ``pods`` has no group
     resource: str
-    subresource: str = ""
+    subresource: str = ""  # such as ``binding``; empty for the object itself
     operation: str
-    name: str = ""
+    name: str = ""  # empty while the API server has not generated it yet
     namespace: str = ""
-    user: str = ""
-    dry_run: bool = False
+    user: str = ""  # the client that sent the request; its first 1024 characters
+    dry_run: bool = False  # whether nothing will be stored, so that nothing may change here either
     new: msgspec.Raw
     old: msgspec.Raw
 
@@ -55,14 +49,10 @@ class Review:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewResult:
-    """The response to a review.
+    """The response to a review."""
 
-    refusal   the sentence for the client whose request is refused; empty if it is allowed
-    warnings  sentences that the client prints
-    """
-
-    refusal: str = ""
-    warnings: tuple[str, ...] = ()
+    refusal: str = ""  # the sentence for the client whose request is refused; empty if it is allowed
+    warnings: tuple[str, ...] = ()  # sentences that the client prints
     patch: Patch = ()
 
 

@@ -58,20 +58,13 @@ class Binding:
 
 
 class Source(enum.Enum):
-    """Where the cards of a Binding come from.
+    """Where the cards of a Binding come from."""
 
-    CHOSEN    they were chosen and booked now
-    REPEATED  an earlier review of this pod and node got the same
-    CARRIED   the Binding has them already: it repeats what the extender is writing now
-    DRY_RUN   they were chosen, and nothing was booked
-    NONE      the pod asks for something, but needs no cards
-    """
-
-    CHOSEN = "chosen"
-    REPEATED = "repeated"
-    CARRIED = "carried"
-    DRY_RUN = "dry-run"
-    NONE = "none"
+    CHOSEN = "chosen"  # they were chosen and booked now
+    REPEATED = "repeated"  # an earlier review of this pod and node got the same
+    CARRIED = "carried"  # the Binding has them already: it repeats what the extender is writing now
+    DRY_RUN = "dry-run"  # they were chosen, and nothing was booked
+    NONE = "none"  # the pod asks for something, but needs no cards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,15 +80,11 @@ class Given:
 
 @dataclass(slots=True)
 class OpenReview:
-    """A review that was given cards and whose Binding was not seen yet.
-
-    choice    the annotations of the decision
-    versions  of the pod, which Bindings demand that may still come
-    """
+    """A review that was given cards and whose Binding was not seen yet."""
 
     binding: Binding
-    choice: Mapping[str, str]
-    versions: set[str]
+    choice: Mapping[str, str]  # the annotations of the decision
+    versions: set[str]  # of the pod, which Bindings demand that may still come
 
 
 class _Expiries:

@@ -34,18 +34,13 @@ BINDINGS = frozenset({"pods/binding", "bindings"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewTimes:
-    """How long parts of a review may take, in seconds.
+    """How long parts of a review may take, in seconds."""
 
-    binding         for a Binding to be written after its review; it takes a few milliseconds
-    watch_patience  for the watch to show a pod that is bound right after it was created
-    read_timeout    for reading a pod and settling an earlier review of it; the API server waits 2 s for the response
-    settle_pause    between two attempts to read a pod or to change its version
-    """
-
-    binding: float = 2.0
-    watch_patience: float = 0.1
+    binding: float = 2.0  # for a Binding to be written after its review; it takes a few milliseconds
+    watch_patience: float = 0.1  # for the watch to show a pod that is bound right after it was created
+    # for reading a pod and settling an earlier review of it; the API server waits 2 s for the response
     read_timeout: float = 1.0
-    settle_pause: float = 1.0
+    settle_pause: float = 1.0  # between two attempts to read a pod or to change its version
 
 
 REVIEW_TIMES = ReviewTimes()
@@ -56,15 +51,11 @@ MOST_READS = 32
 
 @dataclass(slots=True)
 class _Following:
-    """A review whose Binding is waited for.
-
-    hurry       ends the wait
-    is_closing  whether the wait is over and the pod is being read
-    """
+    """A review whose Binding is waited for."""
 
     task: asyncio.Task[None] = field(init=False)
-    hurry: asyncio.Event = field(default_factory=asyncio.Event)
-    is_closing: bool = False
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)  # ends the wait
+    is_closing: bool = False  # whether the wait is over and the pod is being read
 
 
 class BindReviews:

@@ -16,19 +16,15 @@ MOST_SHARED_LABELS = 4096
 
 
 class AssignedPod(NamedTuple):
-    """A pod with a node that has not ended.
-
-    started  when kubelet admitted it, as text that sorts like the times; empty before that
-    leaving  whether it is being deleted
-    """
+    """A pod with a node that has not ended."""
 
     node: str
     namespace: str
     name: str
     priority: int
     labels: Mapping[str, str]
-    started: str
-    leaving: bool
+    started: str  # when kubelet admitted it, as text that sorts like the times; empty before that
+    leaving: bool  # whether it is being deleted
 
     @property
     def importance(self) -> tuple[int, str]:

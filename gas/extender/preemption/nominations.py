@@ -34,19 +34,14 @@ UNLIKE_ANY = "\0"
 
 
 class NominatedPod(NamedTuple):
-    """A pod that is nominated for a node.
-
-    pod       ``namespace/name``, for messages
-    need      None if it cannot be read
-    requests  of the node, apart from its cards
-    """
+    """A pod that is nominated for a node."""
 
     uid: str
-    pod: str
+    pod: str  # ``namespace/name``, for messages
     node: str
     priority: int
-    need: PodNeed | None
-    requests: SortedAmounts
+    need: PodNeed | None  # None if it cannot be read
+    requests: SortedAmounts  # of the node, apart from its cards
 
 
 class NominatedRoom(NamedTuple):

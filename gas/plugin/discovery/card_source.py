@@ -12,18 +12,13 @@ MEMORY_FIELDS = ("memory", "memory_size", "memory_source", "memory_fault")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardRules:
-    """The administrator's choices about the cards of every source. Amounts are in bytes.
+    """The administrator's choices about the cards of every source. Amounts are in bytes."""
 
-    allow_ids        use only cards with these PCI device ids (`gas.plugin.discovery.card_models`); if empty, all
-    deny_ids         leave out cards with these PCI device ids
-    memory_override  for cards whose memory no source states
-    memory_reserved  not available to pods; not subtracted from the override
-    """
-
+    # use only cards with these PCI device ids (`gas.plugin.discovery.card_models`); if empty, all
     allow_ids: frozenset[str] = frozenset()
-    deny_ids: frozenset[str] = frozenset()
-    memory_override: int | None = None
-    memory_reserved: int = 0
+    deny_ids: frozenset[str] = frozenset()  # leave out cards with these PCI device ids
+    memory_override: int | None = None  # for cards whose memory no source states
+    memory_reserved: int = 0  # not available to pods; not subtracted from the override
 
     def admit(self, device_id: str) -> bool:
         return device_id not in self.deny_ids and (not self.allow_ids or device_id in self.allow_ids)
@@ -40,17 +35,12 @@ ALL_CARDS = CardRules()
 
 
 class CardProcess(NamedTuple):
-    """The use of a card by one process, as its driver states it.
+    """The use of a card by one process, as its driver states it."""
 
-    pid     as in the plugin's /proc
-    memory  bytes of the card's own memory
-    busy    by engine, nanoseconds since the plugin has seen the process
-    """
-
-    pid: int
+    pid: int  # as in the plugin's /proc
     card: Card
-    memory: int
-    busy: Mapping[str, int]
+    memory: int  # bytes of the card's own memory
+    busy: Mapping[str, int]  # by engine, nanoseconds since the plugin has seen the process
 
 
 AskProcesses = Callable[[], tuple[Sequence[CardProcess], Sequence[str]]]

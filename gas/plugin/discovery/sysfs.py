@@ -31,14 +31,10 @@ from gas.values.quoted import listed, quoted
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """A vendor whose cards sysfs describes.
+    """A vendor whose cards sysfs describes."""
 
-    source       the value of --card-sources that selects them
-    description  of that value, in the flag's help
-    """
-
-    source: str
-    description: str
+    source: str  # the value of --card-sources that selects them
+    description: str  # of that value, in the flag's help
     pci_id: str
     drivers: tuple[str, ...]
 

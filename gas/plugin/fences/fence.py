@@ -53,16 +53,12 @@ class FenceMount(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 
 
 class Fence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A fence as it is written.
+    """A fence as it is written."""
 
-    driver      of the cards that it is for; empty for all
-    first_port  what ``{port}`` is for the node's first card by PCI address; the next one has the next port
-    shares_in   directory of the node for `gas.plugin.fences.share_files`; empty for none
-    """
-
-    driver: str = ""
+    driver: str = ""  # of the cards that it is for; empty for all
+    # what ``{port}`` is for the node's first card by PCI address; the next one has the next port
     first_port: Annotated[int, msgspec.Meta(ge=1, le=65535 - MOST_RECORDS)] | None = None
-    shares_in: str = ""
+    shares_in: str = ""  # directory of the node for `gas.plugin.fences.share_files`; empty for none
     variables: dict[str, str] = {}
     mounts: tuple[FenceMount, ...] = ()
     cdi_devices: tuple[str, ...] = ()

@@ -55,16 +55,11 @@ async def is_served(path: Path) -> bool:
 
 @dataclass(slots=True)
 class PluginSocket:
-    """A unix socket that a server listens on.
+    """A unix socket that a server listens on."""
 
-    path      the name by which the plugins of a resource find each other
-    identity  of the file at ``path`` when the socket was made
-    endpoint  the name of the current registration with kubelet; None before the first
-    """
-
-    path: Path
-    identity: FileIdentity
-    endpoint: Path | None = None
+    path: Path  # the name by which the plugins of a resource find each other
+    identity: FileIdentity  # of the file at ``path`` when the socket was made
+    endpoint: Path | None = None  # the name of the current registration with kubelet; None before the first
 
     @classmethod
     async def listen(cls, server: aio.Server, path: Path) -> Self:

@@ -44,30 +44,22 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Intervals and limits in seconds.
+    """Intervals and limits in seconds."""
 
-    look      between two checks of the sockets while kubelet watches
-    seek      the same while it does not: after its start kubelet admits its pods within a second, and refuses for
-              good those whose devices it cannot find then
-    register  for kubelet's reply; within it kubelet connects to the plugin, for which it allows itself 10
-    watch     until kubelet has asked for the devices
-    count     between two checks of the devices that kubelet counts
-    recount   from a check that lacks devices to the next
-    settle    from the end of an old watch to the next registration: otherwise kubelet notices the end after the new
-              registration, and drops that instead; also the most for kubelet's list of devices before a registration
-    other     between two checks of the other plugin; one of gas is gone after three in a row that fail
-    retry     longest pause between two registrations
-    """
-
-    look: float = 0.5
+    look: float = 0.5  # between two checks of the sockets while kubelet watches
+    # the same while it does not: after its start kubelet admits its pods within a second, and refuses for good those
+    # whose devices it cannot find then
     seek: float = 0.05
+    # for kubelet's reply; within it kubelet connects to the plugin, for which it allows itself 10
     register: float = 12.0
-    watch: float = 3.0
-    count: float = 3.0
-    recount: float = 0.5
+    watch: float = 3.0  # until kubelet has asked for the devices
+    count: float = 3.0  # between two checks of the devices that kubelet counts
+    recount: float = 0.5  # from a check that lacks devices to the next
+    # from the end of an old watch to the next registration: otherwise kubelet notices the end after the new
+    # registration, and drops that instead; also the most for kubelet's list of devices before a registration
     settle: float = 0.1
-    other: float = 1.0
-    retry: float = 2.0
+    other: float = 1.0  # between two checks of the other plugin; one of gas is gone after three in a row that fail
+    retry: float = 2.0  # longest pause between two registrations
 
 
 class Registration:

@@ -98,18 +98,13 @@ class NoLimits(GasError):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one pass.
+    """The result of one pass."""
 
-    limited  UIDs of pods that have all their limits
-    refused  UIDs of pods that use more already than a limit, so that the kernel did not accept it
-    missing  UIDs of pods that want limits and have no cgroup (yet)
-    faults   one sentence for each cause of failed writes
-    """
-
-    limited: frozenset[str] = frozenset()
+    limited: frozenset[str] = frozenset()  # UIDs of pods that have all their limits
+    # UIDs of pods that use more already than a limit, so that the kernel did not accept it
     refused: frozenset[str] = frozenset()
-    missing: frozenset[str] = frozenset()
-    faults: tuple[str, ...] = ()
+    missing: frozenset[str] = frozenset()  # UIDs of pods that want limits and have no cgroup (yet)
+    faults: tuple[str, ...] = ()  # one sentence for each cause of failed writes
 
 
 class LimitFiles:

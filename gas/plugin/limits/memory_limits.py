@@ -24,19 +24,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitTimes:
-    """Intervals and limits in seconds.
+    """Intervals and limits in seconds."""
 
-    interval      between two passes over all pods while nothing changes
-    pause         between two passes while pods change; pods that start do not wait for a pass
-    within        for writing the limits before a container starts; then it starts without them
-    watch_within  to wait before a start for a pod that the watch has not shown yet
-    missing_for   after which a running pod without a cgroup is reported; ended pods may be shown as running for a while
-    """
-
-    interval: float = 10.0
-    pause: float = 1.0
-    within: float = 5.0
-    watch_within: float = 2.0
+    interval: float = 10.0  # between two passes over all pods while nothing changes
+    pause: float = 1.0  # between two passes while pods change; pods that start do not wait for a pass
+    within: float = 5.0  # for writing the limits before a container starts; then it starts without them
+    watch_within: float = 2.0  # to wait before a start for a pod that the watch has not shown yet
+    # after which a running pod without a cgroup is reported; ended pods may be shown as running for a while
     missing_for: float = 30.0
 
 

@@ -42,44 +42,30 @@ _NANOSECONDS = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One container's demand for device ids of one resource: kubelet calls Allocate once for each.
+    """One container's demand for device ids of one resource: kubelet calls Allocate once for each."""
 
-    index     the container's place in the order in which kubelet starts them
-    resource  full name: ``gpu.intel.com/i915``
-    count     number of device ids, at least 1
-    per_card  number of ids of the same card, if the container gets its decided cards
-    """
-
-    index: int
+    index: int  # the container's place in the order in which kubelet starts them
     container: str
     role: Role
-    resource: str
-    count: int
-    per_card: int = 1
+    resource: str  # full name: ``gpu.intel.com/i915``
+    count: int  # number of device ids, at least 1
+    per_card: int = 1  # number of ids of the same card, if the container gets its decided cards
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuPod:
-    """A pod on this node that requests cards and has not ended.
+    """A pod on this node that requests cards and has not ended."""
 
-    demands      in the order of kubelet's calls, which may differ only within one container
-    roles        of each container, in the order in which kubelet starts them
-    need         None if it cannot be read; kubelet starts such a pod nevertheless
-    decided      the annotated decision, one item per container; None if there is none or its cards are not valid
-    trouble      sentence about why need, decision or its tiles are missing although something is annotated, else empty
-    timestamp    when the cards were decided, by gas or another system, in nanoseconds since the epoch
-    created      RFC 3339, UTC: sorts as text
-    is_admitted  kubelet has written the pod's status, so all calls for it are over
-    """
-
-    demands: tuple[Demand, ...]
-    roles: tuple[Role, ...]
-    need: PodNeed | None
+    demands: tuple[Demand, ...]  # in the order of kubelet's calls, which may differ only within one container
+    roles: tuple[Role, ...]  # of each container, in the order in which kubelet starts them
+    need: PodNeed | None  # None if it cannot be read; kubelet starts such a pod nevertheless
+    # the annotated decision, one item per container; None if there is none or its cards are not valid
     decided: Choice | None
+    # sentence about why need, decision or its tiles are missing although something is annotated, else empty
     trouble: str
-    timestamp: int | None
-    created: str
-    is_admitted: bool
+    timestamp: int | None  # when the cards were decided, by gas or another system, in nanoseconds since the epoch
+    created: str  # RFC 3339, UTC: sorts as text
+    is_admitted: bool  # kubelet has written the pod's status, so all calls for it are over
     raw: Pod
 
     @cached_property

@@ -45,19 +45,13 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The container that a call is for.
+    """The container that a call is for."""
 
-    target          the likeliest one; None if no known container can be meant
-    doubt           why it may be wrong, as a clause for the log; empty for `Confidence.KNOWN`
-    question        kubelet's GetPreferredAllocation for these devices; None if it made none
-    unwatched_pods  ``namespace/name`` of the pods that kubelet lists and the watch has not shown yet: the call may be
-                    for one of them
-    """
-
-    target: Target | None
+    target: Target | None  # the likeliest one; None if no known container can be meant
     confidence: Confidence
-    doubt: str
-    question: PreferredRequest | None
+    doubt: str  # why it may be wrong, as a clause for the log; empty for `Confidence.KNOWN`
+    question: PreferredRequest | None  # kubelet's GetPreferredAllocation for these devices; None if it made none
+    # ``namespace/name`` of the pods that kubelet lists and the watch has not shown yet: the call may be for one of them
     unwatched_pods: frozenset[str] = frozenset()
 
     @property
@@ -74,15 +68,12 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """The reply to GetPreferredAllocation, before the allocation policy completes it.
+    """The reply to GetPreferredAllocation, before the allocation policy completes it."""
 
-    ids     offered ids, ``size`` at most: those that kubelet insists on, then those of decided cards that are free or,
-            when nothing is decided, of one card if the resource demands it
-    spared  offered ids that containers yet to come were promised; the policy takes them last
-    """
-
+    # offered ids, ``size`` at most: those that kubelet insists on, then those of decided cards that are free or, when
+    # nothing is decided, of one card if the resource demands it
     ids: tuple[DeviceId, ...]
-    spared: Ids
+    spared: Ids  # offered ids that containers yet to come were promised; the policy takes them last
     match: Match
 
 

@@ -64,38 +64,26 @@ class NvmlFault(GasError):
 class NvmlCard:
     """One card as NVML describes it, unchecked.
 
-    index      NVML's own number, which may change whenever the driver is loaded
-    minor      N of ``/dev/nvidiaN``
-    pci        domain, bus and device
-    pci_ids    PCI device id in the upper 16 bits, that of the vendor in the lower ones
-    total      bytes of its memory
-    reserved   bytes of it that the driver and the firmware keep
-    version    of the driver; empty if it is unknown
-    has_mig    is, or can be, divided into MIG instances
-    instances  those into which it is divided, described as cards of their own
-    card_uuid  of an instance, that of its card; else empty
-    place      of an instance, the numbers of its GPU instance and compute instance
     millicores of an instance, its thousandths of the multiprocessors that its card gives to instances
-    peers      ``pci`` of the cards at the other ends of its active NVLinks, once for each link
-    on_switch  an active NVLink leads to an NVSwitch
     """
 
-    index: int
+    index: int  # NVML's own number, which may change whenever the driver is loaded
     uuid: str
-    minor: int
-    pci: tuple[int, int, int]
-    pci_ids: int
+    minor: int  # N of ``/dev/nvidiaN``
+    pci: tuple[int, int, int]  # domain, bus and device
+    pci_ids: int  # PCI device id in the upper 16 bits, that of the vendor in the lower ones
     model: str
-    total: int
-    reserved: int
-    version: str = ""
-    has_mig: bool = False
-    instances: tuple[NvmlCard, ...] = ()
-    card_uuid: str = ""
-    place: tuple[int, int] = (0, 0)
+    total: int  # bytes of its memory
+    reserved: int  # bytes of it that the driver and the firmware keep
+    version: str = ""  # of the driver; empty if it is unknown
+    has_mig: bool = False  # is, or can be, divided into MIG instances
+    instances: tuple[NvmlCard, ...] = ()  # those into which it is divided, described as cards of their own
+    card_uuid: str = ""  # of an instance, that of its card; else empty
+    place: tuple[int, int] = (0, 0)  # of an instance, the numbers of its GPU instance and compute instance
     millicores: int = MILLICORES_OF_A_CARD
+    # ``pci`` of the cards at the other ends of its active NVLinks, once for each link
     peers: tuple[tuple[int, int, int], ...] = ()
-    on_switch: bool = False
+    on_switch: bool = False  # an active NVLink leads to an NVSwitch
 
 
 @dataclass(frozen=True, slots=True)

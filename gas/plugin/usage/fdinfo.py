@@ -40,31 +40,21 @@ class MalformedFdinfo(GasError):
 
 
 class EngineTime(NamedTuple):
-    """The time for which a client kept the engines of one class busy. It may fall for a moment, then it catches up.
+    """The time for which a client kept the engines of one class busy. It may fall for a moment, then it catches up."""
 
-    busy      nanoseconds or, if there is a ``total``, cycles
-    total     cycles of the card's clock, busy or not
-    capacity  number of engines of the class, at least 1
-    """
-
-    busy: int
-    total: int | None = None
-    capacity: int = 1
+    busy: int  # nanoseconds or, if there is a ``total``, cycles
+    total: int | None = None  # cycles of the card's clock, busy or not
+    capacity: int = 1  # number of engines of the class, at least 1
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One client of a card.
+    """One client of a card."""
 
-    pci_address  of the card; of a client that the driver states in another way, the card's name
-    id           unique among the clients of the card
-    memory       bytes of the card's own memory that hold its buffers
-    engines      by the driver's name of the class: ``rcs`` (xe), ``render`` (i915)
-    """
-
-    pci_address: str
-    id: int
-    memory: int = 0
+    pci_address: str  # of the card; of a client that the driver states in another way, the card's name
+    id: int  # unique among the clients of the card
+    memory: int = 0  # bytes of the card's own memory that hold its buffers
+    # by the driver's name of the class: ``rcs`` (xe), ``render`` (i915)
     engines: Mapping[str, EngineTime] = field(default_factory=dict)
 
 

@@ -72,35 +72,24 @@ class SeenClient(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The result of one walk.
-
-    processes  number of processes of the pods
-    problems   one sentence for each cause of failed reads
-    """
+    """The result of one walk."""
 
     clients: tuple[SeenClient, ...] = ()
-    processes: int = 0
-    problems: tuple[str, ...] = ()
+    processes: int = 0  # number of processes of the pods
+    problems: tuple[str, ...] = ()  # one sentence for each cause of failed reads
 
 
 @dataclass(slots=True)
 class _Known:
-    """A process as it was last read completely.
+    """A process as it was last read completely."""
 
-    inode     of its entry in /proc, which differs for another process with the same id
-    turn      the process's own turn to be read completely comes when this is a multiple of `RECHECK`
-    walks     number of walks that have found it
-    identity  of its directory, through which it was read
-    opened    number of files it had open then; None if the kernel does not say
-    files     the descriptors that were clients; None while it does not belong to a pod that matters
-    """
-
-    inode: int
-    turn: int
-    walks: int = 0
-    identity: tuple[int, int] | None = None
+    inode: int  # of its entry in /proc, which differs for another process with the same id
+    turn: int  # the process's own turn to be read completely comes when this is a multiple of `RECHECK`
+    walks: int = 0  # number of walks that have found it
+    identity: tuple[int, int] | None = None  # of its directory, through which it was read
     pod: str | None = None
-    opened: int | None = None
+    opened: int | None = None  # number of files it had open then; None if the kernel does not say
+    # the descriptors that were clients; None while it does not belong to a pod that matters
     files: list[str] | None = None
 
     @property

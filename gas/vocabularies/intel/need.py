@@ -31,18 +31,13 @@ _DEVICE_ID = re.compile(r"0x[0-9a-f]{4}", re.ASCII | re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """The requests of one container, not yet divided by its cards.
-
-    count       number of cards
-    amounts     by resource, without monitoring and without amounts of 0
-    monitoring  whether it asks for access to all cards of the node
-    """
+    """The requests of one container, not yet divided by its cards."""
 
     name: str
     role: Role
-    count: int
-    amounts: dict[str, int]
-    monitoring: bool
+    count: int  # number of cards
+    amounts: dict[str, int]  # by resource, without monitoring and without amounts of 0
+    monitoring: bool  # whether it asks for access to all cards of the node
 
 
 def read_need(facts: NeedFacts, options: NeedOptions) -> PodNeed:

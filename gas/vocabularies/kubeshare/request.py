@@ -38,14 +38,11 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """One container of a pod, and what it asks for.
-
-    cards   how many
-    stated  the amounts that it requests as resources, for all its cards together; None if it requests none
-    """
+    """One container of a pod, and what it asks for."""
 
     container: ContainerFacts
-    cards: int
+    cards: int  # how many
+    # the amounts that it requests as resources, for all its cards together; None if it requests none
     stated: Share | None
 
     def need(self, share: Share | None) -> ContainerNeed:

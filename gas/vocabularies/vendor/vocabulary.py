@@ -41,18 +41,12 @@ ALONE = Company(exclusion="whole cards")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One vendor's cards.
+    """One vendor's cards."""
 
-    resource  full name
-    counted   the resource that counts its cards in ledgers: names are without prefix there, and must differ
-    driver    the kernel driver of its cards; empty if records of cards do not have it
-    places    how many containers may share a card; with more than 1 nothing else is booked
-    """
-
-    resource: str
-    counted: str
-    driver: str = ""
-    places: int = 1
+    resource: str  # full name
+    counted: str  # the resource that counts its cards in ledgers: names are without prefix there, and must differ
+    driver: str = ""  # the kernel driver of its cards; empty if records of cards do not have it
+    places: int = 1  # how many containers may share a card; with more than 1 nothing else is booked
 
 
 KINDS = (
