@@ -46,8 +46,7 @@ CLIENT_KEY = "client.key"
 
 _WRITTEN = re.compile(rb'^metadata:\n  name: "([^"\n]+)"\n  namespace: "([^"\n]+)"\n', re.MULTILINE)
 
-Owner = tuple[int, int] | None
-"""User and group as numbers; None for root."""
+Owner = tuple[int, int] | None  # user and group as numbers; None for root
 
 SERVICE = "gas-service.default.svc.cluster.local"
 WEBHOOK_SERVICES = ("gas-admission", "gas-binding")

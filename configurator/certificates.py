@@ -25,11 +25,8 @@ SERVER_NAME = "gas-extender"
 
 AUTHORITY_LIFE = timedelta(days=3650)
 LIFE = timedelta(days=365)
-RENEWAL = timedelta(days=90)
-"""The last part of a certificate's life, in which the first run replaces it."""
-
-_CLOCK_SKEW = timedelta(hours=1)
-"""Age of a new certificate at its signing, for machines whose clocks are behind."""
+RENEWAL = timedelta(days=90)  # the last part of a certificate's life, in which the first run replaces it
+_CLOCK_SKEW = timedelta(hours=1)  # age of a new certificate at its signing, for machines whose clocks are behind
 
 _UNREADABLE = (
     ValueError,

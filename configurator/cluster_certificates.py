@@ -35,8 +35,7 @@ CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
 TRIES = 5
 _CONFLICT = 409
 
-Data = Mapping[str, bytes]
-"""The content of a Secret, by key."""
+Data = Mapping[str, bytes]  # the content of a Secret, by key
 
 
 Trust = Callable[[bytes, datetime], Awaitable[list[str]]]

@@ -13,8 +13,7 @@ from configurator.scheduler_configuration import CARD_RESOURCES, KIND
 from configurator.scheduler_manifest import CERTIFICATES_IN_POD
 from configurator.yaml_document import YamlDocument
 
-_OPEN_VERSION = "kubescheduler.config.k8s.io/XVERSIONX"
-"""The placeholder for the version in the original's files."""
+_OPEN_VERSION = "kubescheduler.config.k8s.io/XVERSIONX"  # the placeholder for the version in the original's files
 
 _TLS = {
     "insecure": False,

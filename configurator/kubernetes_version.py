@@ -6,8 +6,7 @@ from typing import Self
 
 from configurator.errors import ConfiguratorError
 
-OLDEST = 25
-"""The oldest supported minor release of Kubernetes 1: the first that reads `API_VERSION`."""
+OLDEST = 25  # the oldest supported minor release of Kubernetes 1: the first that reads `API_VERSION`
 
 NEWEST = 37
 

@@ -26,11 +26,8 @@ from configurator.plan import Plan, make_plan
 from gas.cluster.errors import ApiUnavailable, NoCluster, OutcomeUnknown
 from gas.values.errors import GasError
 
-API_SERVER_RESTART = 120.0
-"""Most seconds that kubelet needs to restart kube-apiserver after its manifest has changed."""
-
-Say = Callable[[str], None]
-"""Prints one or several lines for the administrator."""
+API_SERVER_RESTART = 120.0  # most seconds that kubelet needs to restart kube-apiserver after its manifest has changed
+Say = Callable[[str], None]  # prints one or several lines for the administrator
 
 
 def run(flags: Flags, *, user: int, now: datetime, say: Say, coloured: bool) -> None:

@@ -16,8 +16,7 @@ PROGRAM = "kube-scheduler"
 CERTIFICATES_IN_POD = "/host/certs"
 CONFIG_VOLUME = "schedulerconfig"
 CERTIFICATES_VOLUME = "certdir"
-DNS_POLICY = "ClusterFirstWithHostNet"
-"""Lets a pod in the host's network resolve the name of the extender's Service."""
+DNS_POLICY = "ClusterFirstWithHostNet"  # lets a pod in the host's network resolve the name of the extender's Service
 
 KUBECONFIG_FLAGS = ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
 """Flags that name files without which kube-scheduler does not start."""

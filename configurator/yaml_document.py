@@ -23,11 +23,8 @@ from ruamel.yaml.tag import Tag
 
 from configurator.errors import NotYaml
 
-Path = tuple[str | int, ...]
-"""The path to a value: keys of mappings and indices of sequences."""
-
-LARGEST = 256 * 1024
-"""Bytes. A usual manifest has 2,000."""
+Path = tuple[str | int, ...]  # the path to a value: keys of mappings and indices of sequences
+LARGEST = 256 * 1024  # Bytes. A usual manifest has 2,000.
 
 _TEXT = Tag(suffix="tag:yaml.org,2002:str")
 _PLAIN = re.compile(r"(--)?[A-Za-z/_][A-Za-z0-9/_.=-]*", re.ASCII)

@@ -24,11 +24,8 @@ from gas.vocabularies.combined import Vocabularies
 from sandbox.certificates import Authority
 from sandbox.scheduler.extender_client import ExtenderAddress
 
-STOP_SECONDS = 5.0
-"""Seconds that a program has to end before it is killed."""
-
-START_SECONDS = 30.0
-"""Seconds for a program to print its ports, and for the extender to get ready."""
+STOP_SECONDS = 5.0  # seconds that a program has to end before it is killed
+START_SECONDS = 30.0  # seconds for a program to print its ports, and for the extender to get ready
 
 _LAST_LINES = 5
 

@@ -20,8 +20,7 @@ from simulation.network import BOOKMARK_SECONDS, App, Client, Network, Server
 
 Object = dict[str, Any]
 
-TIMEOUT = 2.0
-"""Seconds for a webhook, as in deploy/components/admission/webhooks.yaml."""
+TIMEOUT = 2.0  # seconds for a webhook, as in deploy/components/admission/webhooks.yaml
 
 
 class Webhooks:
@@ -112,11 +111,8 @@ def _patched(value: Object, operations: list[Object]) -> Object:
     return value
 
 
-EPOCH = 1_800_000_000.0
-"""Virtual time 0 in seconds since the epoch."""
-
-HISTORY = 400
-"""Number of writes that watches and pages can look back."""
+EPOCH = 1_800_000_000.0  # virtual time 0 in seconds since the epoch
+HISTORY = 400  # number of writes that watches and pages can look back
 
 
 class ApiServer:

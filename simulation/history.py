@@ -13,8 +13,7 @@ from simulation.plan import Plan
 from simulation.system import System
 from simulation.world import World
 
-START = 5.0
-"""Seconds before the first step of a plan."""
+START = 5.0  # seconds before the first step of a plan
 
 SETTLE = 110.0
 """Seconds after the last fault in which every pod that fits must be bound, and ledgers must be right.
@@ -22,14 +21,9 @@ SETTLE = 110.0
 The product notices after 90 s that a watch has gone silent.
 """
 
-REST = 4.0
-"""Seconds between two checks of whether a history may end: all was as it must be at the end in two in a row."""
-
-TICK = 0.25
-"""Seconds between two checks of who decides."""
-
-LATEST_SEND = 4.5
-"""Seconds after a replica last decided, after which it must not send a Binding."""
+REST = 4.0  # seconds between two checks of whether a history may end: all was as it must be at the end in two in a row
+TICK = 0.25  # seconds between two checks of who decides
+LATEST_SEND = 4.5  # seconds after a replica last decided, after which it must not send a Binding
 
 
 class History:

@@ -113,8 +113,7 @@ MOST_ROUNDS = 2
 The first eviction counts; another may follow because the leader has not seen the nomination yet.
 """
 
-KNOWN_AFTER = 1.0
-"""Seconds after which the extender has seen a change, if nothing fails."""
+KNOWN_AFTER = 1.0  # seconds after which the extender has seen a change, if nothing fails
 
 
 class Evictions:

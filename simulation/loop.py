@@ -17,8 +17,7 @@ from typing import Any
 
 from simulation.chance import Chance
 
-MOST_AT_ONCE = 200_000
-"""Most callbacks that may run without any time passing. More are an endless loop."""
+MOST_AT_ONCE = 200_000  # Most callbacks that may run without any time passing. More are an endless loop.
 
 
 class Process:

@@ -18,8 +18,7 @@ from sandbox.api.client import ApiRequests
 from simulation.chance import Chance
 from simulation.loop import Process, VirtualLoop
 
-DELAY = 0.004
-"""Mean seconds of a message."""
+DELAY = 0.004  # mean seconds of a message
 
 TIMED_OUT = (
     b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":"Timeout","code":504,'
@@ -36,12 +35,10 @@ It cancels requests of a client that is gone, but a write that is on its way to 
 LATEST_BINDING = 30.0
 """The same for a Binding: the API server may not notice that the client is gone during a webhook's review."""
 
-LATEST_EVENT = 60.0
-"""Most seconds by which an event of a watch is late, so that all have come when a history ends."""
+LATEST_EVENT = 60.0  # most seconds by which an event of a watch is late, so that all have come when a history ends
 
 BOOKMARK = b'{"type":"BOOKMARK"'
-BOOKMARK_SECONDS = 5.0
-"""Seconds between two bookmarks of a watch, a minute in reality: histories are short."""
+BOOKMARK_SECONDS = 5.0  # seconds between two bookmarks of a watch, a minute in reality: histories are short
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 

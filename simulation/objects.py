@@ -9,8 +9,7 @@ from itertools import combinations
 from typing import Any
 
 Object = Mapping[str, Any]
-Use = dict[str, dict[str, int]]
-"""Amounts by card and by resource."""
+Use = dict[str, dict[str, int]]  # amounts by card and by resource
 
 PREFIX = "gpu.intel.com/"
 COUNT = "i915"
@@ -37,16 +36,12 @@ SHARE = "kubeshare/"
 COMPANY = tuple(SHARE + name for name in ("sched_affinity", "sched_anti-affinity", "sched_exclusion"))
 CARD_NAME = SHARE + "GPUID"
 
-SLOTS = 10
-"""Number of containers that may share a card."""
-
-OTHER_SCHEDULER = "other"
-"""``schedulerName`` of pods that another client binds."""
+SLOTS = 10  # number of containers that may share a card
+OTHER_SCHEDULER = "other"  # ``schedulerName`` of pods that another client binds
 
 MEMORY = 8_000_000_000
 
-MIB = 2**20
-"""Bytes of one unit of Aliyun's."""
+MIB = 2**20  # bytes of one unit of Aliyun's
 
 TILES_OF_A_CARD = 2
 

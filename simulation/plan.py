@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-ACTIVE = 60.0
-"""Most seconds in which things happen; the last fault ends with them."""
+ACTIVE = 60.0  # most seconds in which things happen; the last fault ends with them
 
 REPLICAS = ("extender-a", "extender-b")
 

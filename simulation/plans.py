@@ -9,8 +9,7 @@ from simulation.objects import ALIYUN, CARD_NAME, COMPANY, KOORDINATOR, MEMORY, 
 from simulation.plan import REPLICAS, Plan, Step
 from simulation.scenarios import QUIET, SCENARIOS, company, devices, refused_and_forgotten, reviewed
 
-LONGEST_LATE = 6.0
-"""Most seconds by which a write is late."""
+LONGEST_LATE = 6.0  # most seconds by which a write is late
 
 
 def make_plan(seed: int) -> Plan:

@@ -12,11 +12,8 @@ from simulation.observed import LawBroken
 from simulation.plan import Plan, Step
 from simulation.plans import make_plan
 
-PATIENCE = 300.0
-"""Most seconds of the search for a shorter history."""
-
-REPEATED = 10.0
-"""Virtual seconds in which equal lines of a history are printed once."""
+PATIENCE = 300.0  # most seconds of the search for a shorter history
+REPEATED = 10.0  # virtual seconds in which equal lines of a history are printed once
 
 
 @dataclass(frozen=True, slots=True)

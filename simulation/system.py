@@ -39,8 +39,7 @@ from simulation.network import Client, Server, Transport
 from simulation.plan import REPLICAS
 from simulation.world import World
 
-FINISH = 5.0
-"""An extender's ``--shutdown-timeout`` in seconds."""
+FINISH = 5.0  # an extender's ``--shutdown-timeout`` in seconds
 
 
 @cache
@@ -195,8 +194,7 @@ async def _at_once(work: Callable[[], Scan]) -> Scan:
     return work()
 
 
-HTTP_TIMEOUT = 30.0
-"""Seconds that the scheduler waits for an extender's response."""
+HTTP_TIMEOUT = 30.0  # seconds that the scheduler waits for an extender's response
 
 
 class System:

@@ -18,8 +18,7 @@ logger = logging.getLogger(__name__)
 _REFRESH_INTERVAL = 60.0
 """Seconds between two readings of a token file, and between two checks whether a token expires; as client-go."""
 
-_RENEW_INTERVAL = 10.0
-"""Seconds at least between two complete readings after the API server responded 401."""
+_RENEW_INTERVAL = 10.0  # seconds at least between two complete readings after the API server responded 401
 
 DEFAULT_KUBECONFIG = "~/.kube/config"
 TOKEN_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105 -- a path

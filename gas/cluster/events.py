@@ -19,14 +19,9 @@ from gas.values.timing import SYSTEM_TIMING, Timing
 
 logger = logging.getLogger(__name__)
 
-_QUIET = 300.0
-"""Seconds in which an equal event is counted, but not written again."""
-
-_REMEMBERED = 3600.0
-"""Seconds that an event is remembered. An API server keeps events for an hour as well."""
-
-_MUTED = 600.0
-"""Seconds without another attempt after the API server has forbidden to write events."""
+_QUIET = 300.0  # seconds in which an equal event is counted, but not written again
+_REMEMBERED = 3600.0  # Seconds that an event is remembered. An API server keeps events for an hour as well.
+_MUTED = 600.0  # seconds without another attempt after the API server has forbidden to write events
 
 _TRIES = 8
 _DONE = 200

@@ -20,8 +20,7 @@ logger = logging.getLogger(__name__)
 
 PAGE_SIZE = 500
 _PAGE_TIMEOUT = 60.0
-_EXPIRED_BEFORE_WHOLE = 2
-"""How often a paged list may expire before it is requested in one piece, which cannot expire."""
+_EXPIRED_BEFORE_WHOLE = 2  # how often a paged list may expire before it is requested in one piece, which cannot expire
 
 
 class _ListMeta(msgspec.Struct, rename="camel", frozen=True):

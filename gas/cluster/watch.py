@@ -27,11 +27,8 @@ kind has changed since the API server started. Before that a healthy watch is si
 _LIFE = (300, 600)
 """Seconds after which the server is asked to end a watch: a random value in between, as client-go does."""
 
-_WORTH_WHILE = 5.0
-"""Seconds. A watch that ends sooner than this is followed by a pause."""
-
-_TURN = 0.02
-"""Seconds of handling events after which other tasks get their turn: a chunk can hold thousands of events."""
+_WORTH_WHILE = 5.0  # Seconds. A watch that ends sooner than this is followed by a pause.
+_TURN = 0.02  # seconds of handling events after which other tasks get their turn: a chunk can hold thousands of events
 
 _FORBIDDEN_PAUSE = 30.0
 _VERSION_FROM_THE_FUTURE = "Too large resource version"

@@ -10,8 +10,7 @@ from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden, Status, st
 from gas.objects.stored import ObjectMeta
 from gas.values.errors import GasError
 
-LONGEST_LINE = 64 * 1024 * 1024
-"""Bytes. An object of Kubernetes has at most a few million; a longer line never ends."""
+LONGEST_LINE = 64 * 1024 * 1024  # Bytes. An object of Kubernetes has at most a few million; a longer line never ends.
 
 
 class KubernetesObject(Protocol):

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-INTERRUPTED = 130
-"""Exit code of a program that was stopped by Ctrl-C or another signal: what a shell shows for SIGINT."""
+INTERRUPTED = 130  # exit code of a program that was stopped by Ctrl-C or another signal: what a shell shows for SIGINT
 
 
 def run_command(

@@ -22,14 +22,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gas.daemon.listening import ListeningSocket
 
-LONGEST_HEADERS = 16 * 1024
-"""Most bytes of the headers of one request."""
-
-Accepted = ReferenceType[socket.socket]
-"""A connection's socket, which its transport alone owns and closes."""
-
-_serving: ContextVar[Connection] = ContextVar("_serving")
-"""The connection of the present task's request."""
+LONGEST_HEADERS = 16 * 1024  # most bytes of the headers of one request
+Accepted = ReferenceType[socket.socket]  # a connection's socket, which its transport alone owns and closes
+_serving: ContextVar[Connection] = ContextVar("_serving")  # the connection of the present task's request
 
 
 # Without it fails test_a_request_in_progress_keeps_its_connection.
@@ -174,8 +169,7 @@ class PortConfig(Config):
     include_server_header = False
     h11_max_incomplete_size = LONGEST_HEADERS
     keep_alive_max_requests = sys.maxsize  # on HTTP/2 the request that reaches it would get no response
-    is_last_response = False
-    """Whether each response on HTTP/1.1 says that its connection ends with it."""
+    is_last_response = False  # whether each response on HTTP/1.1 says that its connection ends with it
 
     # Without it fails test_a_request_just_after_the_signal_is_completed_and_ends_its_connection.
     def response_headers(self, protocol: str) -> list[tuple[bytes, bytes]]:

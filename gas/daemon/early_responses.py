@@ -8,8 +8,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-LINGER = 1.0
-"""Seconds that an HTTP/1.1 client which is still sending gets to notice its response."""
+LINGER = 1.0  # seconds that an HTTP/1.1 client which is still sending gets to notice its response
 
 
 class EarlyResponses:

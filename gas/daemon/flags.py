@@ -262,8 +262,7 @@ def flags_in(declaring: type) -> Iterator[Flag]:
             yield dataclasses.replace(declared, attribute=attribute, group=group)
 
 
-Declaration = CommandLine[F] | type[F]
-"""A program's command line; its class of flags alone if it has no parts."""
+Declaration = CommandLine[F] | type[F]  # a program's command line; its class of flags alone if it has no parts
 
 
 def command_line(declaration: Declaration[F]) -> CommandLine[F]:

@@ -24,8 +24,7 @@ MOST_SCHEDULER_CONNECTIONS = 2048
 """The same of kube-scheduler's port. kube-scheduler opens one for each bind in progress, and a connection that finds no
 place is a bind that fails, so there are many more than it needs."""
 
-LEAST_TIME = 0.5
-"""Seconds that a connection has for its handshake and request before another may take its place."""
+LEAST_TIME = 0.5  # seconds that a connection has for its handshake and request before another may take its place
 
 
 class CannotListen(GasError):

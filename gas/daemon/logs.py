@@ -18,8 +18,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
-VERBOSE = 15
-"""A level between INFO and DEBUG, which ``-v 2`` shows."""
+VERBOSE = 15  # a level between INFO and DEBUG, which ``-v 2`` shows
 
 LIMITED_LINES = 10
 LIMITED_SECONDS = 60.0

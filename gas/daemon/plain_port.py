@@ -11,8 +11,7 @@ from starlette.types import ASGIApp
 
 from gas.daemon.early_responses import EarlyResponses
 
-BODY_PATIENCE = 5.0
-"""Seconds to wait for the rest of a request's body, which is never used."""
+BODY_PATIENCE = 5.0  # seconds to wait for the rest of a request's body, which is never used
 
 
 async def _no_series() -> AsyncIterator[str]:

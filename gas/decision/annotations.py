@@ -19,11 +19,8 @@ from gas.values.cards import Card, MalformedCard, Tile
 from gas.values.errors import GasError
 from gas.values.quoted import quoted
 
-CardTiles = tuple[Card, tuple[int, ...]]
-"""A card and its tiles, at least one."""
-
-LONGEST = 65_536
-"""Characters of an annotation that are parsed: enough for 7,000 cards, far more than is ever written."""
+CardTiles = tuple[Card, tuple[int, ...]]  # a card and its tiles, at least one
+LONGEST = 65_536  # characters of an annotation that are parsed: enough for 7,000 cards, far more than is ever written
 
 _TILE = re.compile(r"gt(0|[1-9][0-9]{0,8})", re.ASCII)
 

@@ -29,11 +29,8 @@ EXPIRED_BINDING = "gas-expired-binding"
 """Pod annotation, nanoseconds since the epoch: when earlier bindings of the pod were ended. Writing it changes the
 pod's version, so that such a binding fails if it comes later."""
 
-RELEASED = "gas-released"
-"""Node annotation, nanoseconds since the epoch: cards became free while pods waited for some."""
-
-DESCHEDULE_POD_LABEL = "gpu.aware.scheduling/deschedule-pod"
-"""Label of pods that should leave their node."""
+RELEASED = "gas-released"  # Node annotation, nanoseconds since the epoch: cards became free while pods waited for some
+DESCHEDULE_POD_LABEL = "gpu.aware.scheduling/deschedule-pod"  # label of pods that should leave their node
 DESCHEDULE_POD_VALUE = "gpu"
 DESCHEDULED_BY_US = "gas-deschedule-label"
 """Pod annotation next to `DESCHEDULE_POD_LABEL`: the extender set the label, so it may remove it."""

@@ -11,8 +11,7 @@ from gas.doctor import fix
 from gas.doctor.findings import Unseen
 
 ETC_KUBERNETES = PurePosixPath("/etc/kubernetes")
-LARGEST_FILE = 1024 * 1024
-"""Bytes. Manifests, configurations and certificates are far smaller."""
+LARGEST_FILE = 1024 * 1024  # Bytes. Manifests, configurations and certificates are far smaller.
 
 AS_ROOT = "sudo gas doctor   # on the control-plane node"
 

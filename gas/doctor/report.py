@@ -11,17 +11,10 @@ from gas.doctor.findings import Finding, Level
 from gas.doctor.snapshot import Snapshot
 from gas.values.quoted import escaped
 
-_LONGEST = 600
-"""Most characters that are shown of one text. An annotation may have 256 KiB."""
-
-_LONGEST_COMMAND = 4000
-"""The same for a command, which has a text from outside only if that is a name or a flag."""
-
-_NAMED = 3
-"""Number of objects that are named if a finding is about more."""
-
-_MOST_BLOCKS = 40
-"""Most blocks of a report that does not show every finding."""
+_LONGEST = 600  # Most characters that are shown of one text. An annotation may have 256 KiB.
+_LONGEST_COMMAND = 4000  # the same for a command, which has a text from outside only if that is a name or a flag
+_NAMED = 3  # number of objects that are named if a finding is about more
+_MOST_BLOCKS = 40  # most blocks of a report that does not show every finding
 
 _COLOURS = {Level.OK: "32", Level.WARNING: "33", Level.PROBLEM: "31", Level.UNKNOWN: "35"}
 _WORDS = {

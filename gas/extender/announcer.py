@@ -12,14 +12,9 @@ from gas.extender.hooks import Observer
 from gas.extender.metrics import Metrics
 from gas.objects.stored import Pod
 
-REPEAT = 300.0
-"""Seconds before an event is written again for a pod that waits for the same reasons."""
-
-MOST_AT_ONCE = 100
-"""Pods for which events about unknown memory are written at a time."""
-
-MOST_REFUSED = 10_000
-"""Pods and reasons that are remembered for that."""
+REPEAT = 300.0  # seconds before an event is written again for a pod that waits for the same reasons
+MOST_AT_ONCE = 100  # pods for which events about unknown memory are written at a time
+MOST_REFUSED = 10_000  # pods and reasons that are remembered for that
 
 
 class Announcer(Observer):

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-UNKNOWN_MEMORY_INTERVAL = 30.0
-"""Seconds between two looks for pods that wait because the memory of cards is unknown."""
+UNKNOWN_MEMORY_INTERVAL = 30.0  # seconds between two looks for pods that wait because the memory of cards is unknown
 
 
 class Extender:

@@ -26,8 +26,7 @@ BindPod = Callable[[Pod, str, Mapping[str, str]], Awaitable[None]]
 """(pod, node, annotations): bind the pod in this version. Raises ApiRefused if nothing was changed, OutcomeUnknown if
 that is not known."""
 
-MOST_CONFLICTS = 4
-"""Newer versions of a pod that one bind tries. A pod seldom changes between two of them."""
+MOST_CONFLICTS = 4  # Newer versions of a pod that one bind tries. A pod seldom changes between two of them.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

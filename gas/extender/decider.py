@@ -41,19 +41,15 @@ if TYPE_CHECKING:
 
 NANOSECONDS = 10**9
 
-PODS_A_TURN = 100
-"""Waiting pods whose needs are read before others get their turn."""
-
-BOUND_A_TURN = 1000
-"""Bound pods, whose needs are known, before others get their turn."""
+PODS_A_TURN = 100  # waiting pods whose needs are read before others get their turn
+BOUND_A_TURN = 1000  # bound pods, whose needs are known, before others get their turn
 
 LATEST_TIMESTAMP = 2**63 - 1
 """Nanoseconds since the epoch, in the year 2262. A later timestamp on a pod was not written by an extender: it does not
 fit the 64 bits in which programs keep such a time."""
 
 
-LENGTH = 5
-"""Letters of a name, as KubeShare has it: 12 million names for the few cards of a node."""
+LENGTH = 5  # letters of a name, as KubeShare has it: 12 million names for the few cards of a node
 
 
 def random_name(spread: Callable[[float, float], float] = SYSTEM_TIMING.spread) -> str:

@@ -8,12 +8,10 @@ from heapq import nlargest
 from cachetools import LRUCache
 
 MOST_DECISIONS = 1024
-MOST_PENDING = 1024
-"""Pods that were filtered and not bound yet of which the numbers are kept."""
+MOST_PENDING = 1024  # pods that were filtered and not bound yet of which the numbers are kept
 
 MOST_ALTERNATIVES = 5
-_MOST_SCORES = 16
-"""Scores that are kept until the bind: kube-scheduler may choose a node in spite of its score."""
+_MOST_SCORES = 16  # scores that are kept until the bind: kube-scheduler may choose a node in spite of its score
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +100,7 @@ def _milliseconds(seconds: float) -> float:
 
 
 MOST_PODS = 1024
-MOST_NODES = 16
-"""Nodes whose numbers are kept for one pod; all nodes are counted by reason."""
+MOST_NODES = 16  # nodes whose numbers are kept for one pod; all nodes are counted by reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,7 @@ class JsonEndpoint(abc.ABC):
     not_ready: ClassVar[int]
     internal_error: ClassVar[int]
     """Status of the response to a request that meets a bug; the others likewise."""
-    when_too_large: ClassVar[str] = ""
-    """What to do about a body that is too large."""
+    when_too_large: ClassVar[str] = ""  # what to do about a body that is too large
 
     def __init__(
         self, what: str, *, count: Callable[[str], None], observe: Callable[[float], None], largest: int, timeout: float

@@ -22,8 +22,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-PATIENCE = 0.25
-"""Seconds after a filter's response for which its bind is waited for; it takes a few milliseconds."""
+PATIENCE = 0.25  # seconds after a filter's response for which its bind is waited for; it takes a few milliseconds
 
 MOST_MISSED = 3
 """Binds that may fail to come one after the other. After that no filter waits, until a bind comes again: either this

@@ -32,14 +32,9 @@ from gas.values.amounts import (
     take_away,
 )
 
-CPU = "cpu"
-"""In thousandths of a core, here and everywhere in this module."""
-
-MEMORY = "memory"
-"""In bytes."""
-
-PODS = "pods"
-"""Pod slots: a pod takes one."""
+CPU = "cpu"  # in thousandths of a core, here and everywhere in this module
+MEMORY = "memory"  # in bytes
+PODS = "pods"  # Pod slots: a pod takes one
 
 MOST_SHARED_REQUESTS = 4096
 """Pods of one template share their requests, and nodes of one type their amounts, for as many as this."""
@@ -59,8 +54,7 @@ class HostFree(NamedTuple):
     pods: int
 
 
-ASSUMED = object()
-"""Stands for the details of a pod that is about to be bound."""
+ASSUMED = object()  # stands for the details of a pod that is about to be bound
 
 
 class HostedPod(NamedTuple):

@@ -15,20 +15,17 @@ from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
 
-RETRY_PAUSE = 1.0
-"""Seconds after a request that failed."""
+RETRY_PAUSE = 1.0  # seconds after a request that failed
 
 LATEST_WRITE = 60.0
 """Seconds after its arrival in which a Binding may be stored: the API server ends a request to create after 34 s."""
 
-MOST_WRITES = 32
-"""Pods whose versions are changed at the same time."""
+MOST_WRITES = 32  # pods whose versions are changed at the same time
 
 GetPod = Callable[[str, str], Awaitable[Pod | None]]
 """(namespace, name) -> the pod as the API server has it now, None if it does not exist. Raises GasError."""
 
-ListPods = Callable[[], Awaitable[list[Pod]]]
-"""() -> GPU pods as they are now. Raises GasError."""
+ListPods = Callable[[], Awaitable[list[Pod]]]  # () -> GPU pods as they are now. Raises GasError.
 
 ChangeVersion = Callable[[str, str, str], Awaitable[bool]]
 """(namespace, name, UID) -> whether the pod still exists. Changes the pod's resource version. Raises GasError."""

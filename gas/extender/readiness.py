@@ -15,8 +15,7 @@ from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
 
-RETRY_PAUSE = 1.0
-"""Seconds after a list that failed."""
+RETRY_PAUSE = 1.0  # seconds after a list that failed
 
 
 class Leader(Protocol):

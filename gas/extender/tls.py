@@ -24,11 +24,8 @@ ALPN = ("http/1.1",)
 every request would pay for frames and header tables in Python: as much for usual requests, more for large ones
 (docs/performance.md, HTTP)."""
 
-CHECK_PERIOD = 5.0
-"""Seconds between two checks of the certificate files."""
-
-LARGEST_FILE = 1024 * 1024
-"""Bytes read of a PEM file; real ones are far smaller."""
+CHECK_PERIOD = 5.0  # seconds between two checks of the certificate files
+LARGEST_FILE = 1024 * 1024  # bytes read of a PEM file; real ones are far smaller
 
 
 class BadCertificate(GasError):
@@ -48,8 +45,7 @@ class CertificateFlags:
     names: str = "allowed-names"
 
 
-SCHEDULER_FLAGS = CertificateFlags()
-"""The flags of the scheduler's port."""
+SCHEDULER_FLAGS = CertificateFlags()  # the flags of the scheduler's port
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from gas.values.card_facts import MOST_MEMORY
 from gas.values.cards import Card
 from gas.vocabularies.protocol import NodeFacts
 
-NODES_A_TURN = 20
-"""Unlike nodes that are tried before others get their turn: some milliseconds."""
+NODES_A_TURN = 20  # unlike nodes that are tried before others get their turn: some milliseconds
 
 
 class Unknown(NamedTuple):

@@ -45,24 +45,16 @@ MOST_REFRESHED = 32
 """Changed nodes that get their verdicts before the names of a question are looked up. If no name lacks one after that,
 the names need not be searched for those that do, which takes as long as all look-ups."""
 
-NODES_A_TURN = 500
-"""Nodes whose state is looked up before other work gets its turn: some milliseconds."""
-
-TURN = 0.02
-"""Seconds after which other work gets its turn."""
-
-PLENTY = 0.5
-"""Seconds of a question in which each search gets all its steps."""
-
-FEWER_STEPS = 50
-"""After that, each search gets its steps divided by this number."""
+NODES_A_TURN = 500  # nodes whose state is looked up before other work gets its turn: some milliseconds
+TURN = 0.02  # seconds after which other work gets its turn
+PLENTY = 0.5  # seconds of a question in which each search gets all its steps
+FEWER_STEPS = 50  # after that, each search gets its steps divided by this number
 
 PATIENCE = 3.0
 """Seconds after which the remaining nodes are not evaluated; kube-scheduler gives an extender 5 s by default. Results
 are remembered, so the next question about such a pod gets further."""
 
-UNKNOWN = 0
-"""The state of a name without a node."""
+UNKNOWN = 0  # the state of a name without a node
 
 SPARE_STATES = 1000
 """States that may be remembered beyond two for each node, so that small clusters are not swept all the time."""

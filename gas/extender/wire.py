@@ -13,8 +13,7 @@ import msgspec
 from gas.objects.stored import AskedPod, Node, Pod
 from gas.values.errors import GasError
 
-LONGEST_NAME = 253
-"""Characters of the longest name of a Kubernetes object."""
+LONGEST_NAME = 253  # characters of the longest name of a Kubernetes object
 
 _NOT_IN_NAMES = frozenset("/%?# ")
 

@@ -32,8 +32,7 @@ from gas.vocabularies.protocol import BadNeed
 
 T = TypeVar("T", InspectedNode, InspectedPod)
 _ALL_VOCABULARIES = Vocabularies(KNOWN)
-_OF_EVERY_NODE = frozenset({CPU, MEMORY, "ephemeral-storage", PODS})
-"""Resources that kubelet states on every node."""
+_OF_EVERY_NODE = frozenset({CPU, MEMORY, "ephemeral-storage", PODS})  # resources that kubelet states on every node
 
 
 class Missing(GasError):

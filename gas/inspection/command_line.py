@@ -38,11 +38,8 @@ from gas.inspection.rows import card_report, node_report, pod_report, waste_note
 from gas.values.errors import GasError
 from gas.values.quoted import escaped, listed, quoted
 
-WHY_TIMEOUT = 5.0
-"""Seconds for finding the suggestions of `why`; the reasons are complete in any case."""
-
-DEFRAG_TIMEOUT = 10.0
-"""Seconds for finding the plan of `defrag`."""
+WHY_TIMEOUT = 5.0  # seconds for finding the suggestions of `why`; the reasons are complete in any case
+DEFRAG_TIMEOUT = 10.0  # seconds for finding the plan of `defrag`
 
 EXIT_CODES = (
     "Exit code 0: done; 1: something does not fit, or does not exist; 2: wrong command line or file; 3: the cluster"

@@ -15,8 +15,7 @@ from gas.daemon.flag_values import duration
 from gas.values.errors import GasError
 from gas.values.quoted import quoted
 
-SILENCE = 10.0
-"""Seconds that the API server may send nothing before a command gives up."""
+SILENCE = 10.0  # seconds that the API server may send nothing before a command gives up
 
 DEFAULT_NAMESPACE = "default"
 

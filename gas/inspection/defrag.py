@@ -26,17 +26,10 @@ from gas.placement.place import place
 from gas.values.amounts import SortedAmounts
 from gas.vocabularies.protocol import BadNeed
 
-MOST_MOVES = 8
-"""Most moves of a plan: clusters change while more pods start again."""
-
-MOST_TARGETS = 16
-"""Most nodes that are tried for one pod that has to move."""
-
-VICTIM_STEPS = 300
-"""Most placements that are tried on one node to find the fewest pods that must leave it."""
-
-UNMOVABLE_OWNERS = frozenset({"DaemonSet", "Node"})
-"""Kinds of controllers whose pods start again on the same node."""
+MOST_MOVES = 8  # most moves of a plan: clusters change while more pods start again
+MOST_TARGETS = 16  # most nodes that are tried for one pod that has to move
+VICTIM_STEPS = 300  # most placements that are tried on one node to find the fewest pods that must leave it
+UNMOVABLE_OWNERS = frozenset({"DaemonSet", "Node"})  # kinds of controllers whose pods start again on the same node
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,7 @@ from gas.placement.place import place
 from gas.placement.refusal import Refusal
 from gas.vocabularies.protocol import BadNeed
 
-MOST_MORE = 10_000
-"""Further pods are counted up to this number: a larger number would help no administrator."""
+MOST_MORE = 10_000  # further pods are counted up to this number: a larger number would help no administrator
 
 
 @dataclass(frozen=True, slots=True)

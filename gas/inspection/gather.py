@@ -28,13 +28,11 @@ T = TypeVar("T")
 
 USER_AGENT = "kubectl-gas"
 
-USE_TIMEOUT = 2.0
-"""Seconds for the measured use of all nodes together; without it, bookings are still shown."""
+USE_TIMEOUT = 2.0  # seconds for the measured use of all nodes together; without it, bookings are still shown
 
 NOT_MEASURED = "use is not shown: no plugin measures it; see gas-plugin --usage"
 
-MOST_AT_ONCE = 64
-"""Most plugins that are asked for measurements at the same time."""
+MOST_AT_ONCE = 64  # most plugins that are asked for measurements at the same time
 
 
 @asynccontextmanager

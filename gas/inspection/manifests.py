@@ -12,11 +12,8 @@ from gas.values.amounts import MalformedQuantity, parse_quantity
 from gas.values.errors import GasError
 from gas.values.quoted import listed, quoted
 
-MOST_PODS = 100_000
-"""Most replicas of one object. More is a mistake, and would take minutes."""
-
-_PODS = ("Pod", "SharePod")
-"""Kinds with the metadata and the spec of a pod."""
+MOST_PODS = 100_000  # Most replicas of one object. More is a mistake, and would take minutes.
+_PODS = ("Pod", "SharePod")  # kinds with the metadata and the spec of a pod
 _TEMPLATES = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet", "Job", "CronJob")
 
 

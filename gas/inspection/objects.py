@@ -142,8 +142,7 @@ UNSCHEDULABLE = NodeTaint(key="node.kubernetes.io/unschedulable", effect="NoSche
 """The taint that Kubernetes gives a cordoned node."""
 
 
-DEFAULT_SCHEDULER = "default-scheduler"
-"""The scheduler name that the API server gives a pod that names none."""
+DEFAULT_SCHEDULER = "default-scheduler"  # the scheduler name that the API server gives a pod that names none
 
 
 def node_rules(pod: InspectedPod) -> bytes:

@@ -21,11 +21,8 @@ _LONGEST = 63 + 1 + 253
 """Most characters of one text in a table: the longest name of a Kubernetes object with its namespace."""
 
 _GAP = "  "
-_LEAST = 16
-"""Characters to which the last text of a row is shortened before a column is left out."""
-
-_WIDE = re.compile(r"[^\x00-\u02ff░█…]")
-"""Letters that may not be one column wide."""
+_LEAST = 16  # characters to which the last text of a row is shortened before a column is left out
+_WIDE = re.compile(r"[^\x00-\u02ff░█…]")  # letters that may not be one column wide
 
 _AGES = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
@@ -100,8 +97,7 @@ def _scalar(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-_FORMULA = ("=", "+", "-", "@")
-"""The beginnings of texts that spreadsheets take for a formula and run."""
+_FORMULA = ("=", "+", "-", "@")  # the beginnings of texts that spreadsheets take for a formula and run
 
 
 def _csv_text(text: str) -> str:

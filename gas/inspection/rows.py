@@ -110,8 +110,7 @@ def card_rows(cluster: Cluster, node: str, names: Sequence[str]) -> list[Row]:
     return rows
 
 
-NO_RECORD = CardRecord(card=Card(0))
-"""Stands for the record of a card that has none."""
+NO_RECORD = CardRecord(card=Card(0))  # stands for the record of a card that has none
 
 
 def health(card: Card, facts: NodeFacts | None, record: CardRecord) -> str:

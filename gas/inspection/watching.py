@@ -20,11 +20,8 @@ from gas.inspection.output import DONE, UNREACHABLE, Look, table_lines, written
 from gas.inspection.report import Report
 from gas.values.quoted import escaped
 
-INTERVAL = 1.0
-"""Least seconds between two drawings."""
-
-USE_INTERVAL = 10.0
-"""Seconds between two readings of measured use, as often as plugins measure."""
+INTERVAL = 1.0  # least seconds between two drawings
+USE_INTERVAL = 10.0  # seconds between two readings of measured use, as often as plugins measure
 
 
 async def watch_report(

@@ -34,11 +34,8 @@ from gas.placement.refusal import Refusal
 from gas.values.amounts import MalformedQuantity, SortedAmounts, describe, gigabytes, is_bytes, parse_rounded_up
 from gas.vocabularies.protocol import BadNeed
 
-ENOUGH = 3
-"""Suggestions to end pods that are shown, and moves that one suggestion may have."""
-
-ONE_BY_ONE = 16
-"""Requests up to this amount are tried one by one; of larger ones, less always fits if more does."""
+ENOUGH = 3  # suggestions to end pods that are shown, and moves that one suggestion may have
+ONE_BY_ONE = 16  # requests up to this amount are tried one by one; of larger ones, less always fits if more does
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-Quantity = str | int | float
-"""An amount as an object holds it: the API server writes texts, people often write numbers."""
+Quantity = str | int | float  # an amount as an object holds it: the API server writes texts, people often write numbers
 
 
 class _Object(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
@@ -55,10 +54,8 @@ class EnvVar(_Object, frozen=True):
     value: str | None = None
 
 
-HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"
-"""The variable that says how Intel's libraries number cards and tiles."""
-VISIBLE_CARDS = "NVIDIA_VISIBLE_DEVICES"
-"""The variable that says which cards NVIDIA's runtime gives a container."""
+HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"  # the variable that says how Intel's libraries number cards and tiles
+VISIBLE_CARDS = "NVIDIA_VISIBLE_DEVICES"  # the variable that says which cards NVIDIA's runtime gives a container
 
 
 class Container(_Object, frozen=True):

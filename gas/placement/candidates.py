@@ -19,8 +19,7 @@ from gas.placement.plan import Plan, Request
 from gas.values.amounts import Amounts
 from gas.values.cards import Card, Tile
 
-MOST_SETS = 128
-"""Most sets of cards that are compared for nearness: more than there are of 8 cards."""
+MOST_SETS = 128  # most sets of cards that are compared for nearness: more than there are of 8 cards
 
 
 def usable_cards(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[Card, ...]:

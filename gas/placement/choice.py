@@ -12,8 +12,7 @@ from gas.values.amounts import Amounts, SortedAmounts, check_sorted, is_whole, s
 from gas.values.cards import Card, check_tiles
 from gas.values.errors import InvalidValue
 
-MOST_REMEMBERED = 4096
-"""Footprints that are remembered, so that pods which take the same of the same cards share one."""
+MOST_REMEMBERED = 4096  # footprints that are remembered, so that pods which take the same of the same cards share one
 
 _UNKNOWN: Mapping[Card, Amounts] = MappingProxyType({})
 

@@ -9,8 +9,7 @@ from gas.placement.ratio import whole
 from gas.values.amounts import TILES, Amounts
 from gas.values.cards import Card
 
-NEVER = -1
-"""The free amount of a resource that the card does not have: not even a need of 0 fits."""
+NEVER = -1  # the free amount of a resource that the card does not have: not even a need of 0 fits
 
 
 class Pick(NamedTuple):
@@ -20,12 +19,10 @@ class Pick(NamedTuple):
     tiles: tuple[int, ...] = ()
 
 
-Picks = dict[int, tuple[Pick, ...]]
-"""The picks of each request, by the request's index."""
+Picks = dict[int, tuple[Pick, ...]]  # the picks of each request, by the request's index
 
 
-Takes = tuple[tuple[int, int], ...]
-"""(slot, amount) pairs."""
+Takes = tuple[tuple[int, int], ...]  # (slot, amount) pairs
 
 
 def _scaled(plan: Plan, request: Request, card: Amounts, scales: Sequence[int]) -> Takes:

@@ -37,12 +37,10 @@ class Company:
         return all(other.exclusion == self.exclusion for other in others)
 
 
-NO_COMPANY = Company()
-"""The labels of a pod that has none."""
+NO_COMPANY = Company()  # the labels of a pod that has none
 
 
-NOTHING: Mapping[str, int] = MappingProxyType({})
-"""The amounts of a card that has none, or on which nothing is booked."""
+NOTHING: Mapping[str, int] = MappingProxyType({})  # the amounts of a card that has none, or on which nothing is booked
 
 
 class Link(NamedTuple):

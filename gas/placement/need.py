@@ -239,5 +239,4 @@ class PodNeed:
         return any(container.count for container in self.containers)
 
 
-_values = attrgetter(*(each.name for each in fields(PodNeed)))
-"""Returns the values of all fields of a need."""
+_values = attrgetter(*(each.name for each in fields(PodNeed)))  # returns the values of all fields of a need

@@ -25,8 +25,7 @@ RESERVE = 1.05
 """How much more of the host's resources than pods usually request is kept for each free card. Pods without cards take
 some as well, wherever others place them."""
 
-PRICE = 0.5
-"""How much a card costs, as a part of it, if pods that cannot go elsewhere ask for all such cards."""
+PRICE = 0.5  # how much a card costs, as a part of it, if pods that cannot go elsewhere ask for all such cards
 
 
 class Effect(NamedTuple):
@@ -125,20 +124,14 @@ def _share_left(inventory: Inventory, usage: Usage, card: Card, more: SortedAmou
     return share_left(inventory.capacity[card], free)
 
 
-FIRST = 20
-"""Arrivals after which the first mix is made; the next ones follow whenever half as many again have arrived."""
+FIRST = 20  # arrivals after which the first mix is made; the next ones follow whenever half as many again have arrived
 
 MOST_BETWEEN = 1000
 """Arrivals after which the mix is made again at the latest. Making it more often gives out no more cards."""
 
-MEMORY = 4096.0
-"""Arrivals that count. When more have come, each of them counts half, so that old habits are forgotten."""
-
-LEAST = 0.1
-"""A shape that counts less than this is forgotten."""
-
-Pool = TypeVar("Pool", bound=Hashable)
-"""Stands for nodes that are alike in what they have."""
+MEMORY = 4096.0  # Arrivals that count. When more have come, each of them counts half, so that old habits are forgotten.
+LEAST = 0.1  # a shape that counts less than this is forgotten
+Pool = TypeVar("Pool", bound=Hashable)  # stands for nodes that are alike in what they have
 
 MOST_PRESSURE = 1.5
 

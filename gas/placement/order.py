@@ -126,8 +126,7 @@ class LeastWaste(CardOrder):
 
 NATURAL = Natural()
 
-DEFAULT_ORDER = Natural(chosen=False)
-"""The order if neither the pod nor the administrator has chosen one."""
+DEFAULT_ORDER = Natural(chosen=False)  # the order if neither the pod nor the administrator has chosen one
 
 _PLAIN: tuple[CardOrder, ...] = (NATURAL, FewestContainers(), UsedFirst())
 _BY_RESOURCE: tuple[type[_ByResource], ...] = (LeastUsed, BestFit)
@@ -174,8 +173,7 @@ class NodeScore(StrEnum):
     NONE = "none"
 
 
-NODE_SCORES = "|".join(NodeScore)
-"""The text forms, for help texts and messages."""
+NODE_SCORES = "|".join(NodeScore)  # the text forms, for help texts and messages
 
 
 def parse_node_score(text: str) -> NodeScore:

@@ -39,8 +39,7 @@ def pool_after(pool: Pool, role: Role, cards: Iterable[Card]) -> Pool:
     return pool | frozenset(cards) if role is Role.INIT else pool - frozenset(cards)
 
 
-_BITS = 16
-"""The bits that count one kind of load; no pod has 65,536 containers with cards."""
+_BITS = 16  # the bits that count one kind of load; no pod has 65,536 containers with cards
 
 
 class SymmetryClasses:

@@ -10,8 +10,7 @@ from gas.placement.refusal import Refusal
 from gas.values.amounts import Amounts
 from gas.values.cards import Card
 
-MOST_STATES = 100_000
-"""States of cards whose results are remembered."""
+MOST_STATES = 100_000  # states of cards whose results are remembered
 
 
 def shapes_of(needs: Iterable[PodNeed]) -> Iterator[PodNeed]:

@@ -12,11 +12,8 @@ from typing import NamedTuple
 from gas.placement.ratio import Ratio, amounts_on
 from gas.values.amounts import Amounts, SortedAmounts
 
-WHOLE = 1000
-"""A whole card."""
-
-_STEP = 10
-"""Wastes are kept for every hundredth of a card."""
+WHOLE = 1000  # a whole card
+_STEP = 10  # wastes are kept for every hundredth of a card
 
 _STEPS = WHOLE // _STEP
 
@@ -25,8 +22,7 @@ LEFT_UNUSED = 0.18
 that does not fit goes elsewhere. With fewer pods, remainders that only a rare pod fills look worse than they are; with
 many more, nothing looks wasted."""
 
-MOST_DRAWS = 24
-"""The most pods that are imagined to come: large ones never fill small remainders."""
+MOST_DRAWS = 24  # the most pods that are imagined to come: large ones never fill small remainders
 
 PRIOR = 10.0
 """Imagined pods of all sizes alike that are added to those that were seen, so that a few pods do not decide alone."""
@@ -45,8 +41,7 @@ class Slice(NamedTuple):
     ratios: tuple[Ratio, ...] = ()
 
 
-Shape = tuple[Slice, ...]
-"""The cards that one pod holds to its end."""
+Shape = tuple[Slice, ...]  # the cards that one pod holds to its end
 
 
 class Asked(NamedTuple):

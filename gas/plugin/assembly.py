@@ -32,8 +32,7 @@ from gas.vocabularies.protocol import DeviceOptions
 
 logger = logging.getLogger(__name__)
 
-RECORDED_WITHIN = 1.0
-"""Seconds to wait for the first list of pods before devices are offered without it."""
+RECORDED_WITHIN = 1.0  # seconds to wait for the first list of pods before devices are offered without it
 
 
 def sysfs_cards(flags: Flags, environment: Environment, *, query: Query = memory_regions) -> tuple[CardSource, ...]:

@@ -38,12 +38,10 @@ PatchNode = Callable[[MergePatch], Awaitable[Node | None]]
 FORBIDDEN_PAUSE = 30.0
 """Seconds between two attempts while an RBAC rule is missing, which an administrator must add first."""
 
-PAUSE = 1.0
-"""Seconds between two writes, in case another program keeps writing the same names."""
+PAUSE = 1.0  # seconds between two writes, in case another program keeps writing the same names
 
 
-REPEAT = 1800.0
-"""Seconds after which the event of a state is posted again."""
+REPEAT = 1800.0  # seconds after which the event of a state is posted again
 
 
 class NodeWriter:

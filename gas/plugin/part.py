@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 Record = TypeVar("Record", bound=PartFlags)
 
 
-Sample = tuple[str, Sequence[str], float]
-"""The name of a metric, the values of its labels, and its value."""
+Sample = tuple[str, Sequence[str], float]  # the name of a metric, the values of its labels, and its value
 
 
 class FlagChoice(NamedTuple):

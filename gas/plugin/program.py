@@ -21,8 +21,7 @@ from gas.vocabularies.combined import Vocabularies
 
 logger = logging.getLogger(__name__)
 
-FINISH = 2.0
-"""Most seconds for requests in progress on the plain port when the program stops."""
+FINISH = 2.0  # most seconds for requests in progress on the plain port when the program stops
 
 
 async def run_plugin(

@@ -20,14 +20,9 @@ from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
 
-RETRY = 10.0
-"""Seconds between two checks of the file."""
-
-SLOW = 10.0
-"""Seconds after which a check is reported as stuck. A failing disk may block a writer without end."""
-
-LAST_CHECK = 1.0
-"""Seconds for removing the file when the program ends."""
+RETRY = 10.0  # seconds between two checks of the file
+SLOW = 10.0  # Seconds after which a check is reported as stuck. A failing disk may block a writer without end.
+LAST_CHECK = 1.0  # seconds for removing the file when the program ends
 
 
 class FileFault(GasError):

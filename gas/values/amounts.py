@@ -13,25 +13,18 @@ from typing import NamedTuple
 from gas.values.errors import GasError, InvalidValue
 from gas.values.quoted import shown
 
-Amounts = Mapping[str, int]
-"""Resource name -> amount. The amount of a missing name is 0."""
+Amounts = Mapping[str, int]  # Resource name -> amount. The amount of a missing name is 0.
 
 SortedAmounts = tuple[tuple[str, int], ...]
 """The same as pairs in the order of their names: hashable, and the fastest to iterate."""
 
-TILES = "tiles"
-"""The resource whose amount is a number of tiles: those of a card, or those wanted of each card."""
-
-MEMORY_MAX = "memory.max"
-"""The resource whose amount is bytes of a card's memory."""
-
-MILLICORES = "millicores"
-"""The resource whose amount is thousandths of a card's compute."""
+TILES = "tiles"  # the resource whose amount is a number of tiles: those of a card, or those wanted of each card
+MEMORY_MAX = "memory.max"  # the resource whose amount is bytes of a card's memory
+MILLICORES = "millicores"  # the resource whose amount is thousandths of a card's compute
 
 MILLICORES_OF_A_CARD = 1000
 
-MAX_AMOUNT = 2**63 - 1
-"""The largest amount of an extended resource that Kubernetes can hold."""
+MAX_AMOUNT = 2**63 - 1  # the largest amount of an extended resource that Kubernetes can hold
 
 
 class MemoryUnit(StrEnum):

@@ -22,11 +22,8 @@ from gas.values.quoted import quoted
 
 ANNOTATION = "gas-cards"
 
-MOST_RECORDS = 1024
-"""Cards of one node. Far more than any node has, also with virtual functions."""
-
-MOST_BYTES = 128 * 1024
-"""Half of what Kubernetes allows for all annotations of an object together."""
+MOST_RECORDS = 1024  # Cards of one node. Far more than any node has, also with virtual functions.
+MOST_BYTES = 128 * 1024  # half of what Kubernetes allows for all annotations of an object together
 
 _LAST_CARD = Card(999_999_999)
 _LONGEST_MODEL = 80

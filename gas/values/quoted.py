@@ -7,11 +7,8 @@ import unicodedata
 from collections.abc import Collection, Iterable
 from itertools import islice
 
-LONGEST_RESOURCE = 63
-"""Characters of the longest name of a resource in Kubernetes, without its prefix."""
-
-LONGEST_KEY = 63 + 1 + 253
-"""Characters of the longest ``namespace/name`` in Kubernetes."""
+LONGEST_RESOURCE = 63  # characters of the longest name of a resource in Kubernetes, without its prefix
+LONGEST_KEY = 63 + 1 + 253  # characters of the longest ``namespace/name`` in Kubernetes
 
 _LONGEST = 40
 _MOST = 3

@@ -29,5 +29,4 @@ class Timing:
         return datetime.fromtimestamp(self.seconds(), UTC)
 
 
-SYSTEM_TIMING = Timing()
-"""The machine's own clocks, and chance that cannot be predicted."""
+SYSTEM_TIMING = Timing()  # the machine's own clocks, and chance that cannot be predicted

@@ -36,8 +36,7 @@ from gas.vocabularies.protocol import (
     Vocabulary,
 )
 
-MOST_NEEDS = 4096
-"""Needs that are remembered by the content that they were read from: about 2 kB each."""
+MOST_NEEDS = 4096  # needs that are remembered by the content that they were read from: about 2 kB each
 
 LARGEST_REMEMBERED = 32 * 1024
 """Bytes of the largest content whose need is remembered. Larger ones are rare, and are read again each time."""
@@ -251,8 +250,7 @@ class Closeness(NamedTuple):
     links: tuple[Card, ...]
 
 
-_NOWHERE = (None, None, ())
-"""The place of a card that is near to no other card, as far as its record states it."""
+_NOWHERE = (None, None, ())  # the place of a card that is near to no other card, as far as its record states it
 
 
 class _Recorded(NamedTuple):

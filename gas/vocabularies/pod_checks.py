@@ -31,11 +31,8 @@ from gas.vocabularies.protocol import BadNeed, NeedOptions, NodeFacts, Vocabular
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
-MOST_KINDS = 1000
-"""Different nodes that are searched for room for one pod; beyond that, one of the others may have it."""
-
-MOST_CONTAINERS = 500
-"""Containers of a pod that is checked; more would keep other work waiting."""
+MOST_KINDS = 1000  # different nodes that are searched for room for one pod; beyond that, one of the others may have it
+MOST_CONTAINERS = 500  # containers of a pod that is checked; more would keep other work waiting
 
 MOST_ANNOTATIONS = 10_000
 """Annotations of a pod that is checked. The API server refuses a pod with more than 256 KiB of them."""
@@ -43,23 +40,18 @@ MOST_ANNOTATIONS = 10_000
 MOST_SEARCHED_CONTAINERS = 30
 """Containers with cards of a pod for which nodes are searched; larger pods are taken to fit."""
 
-STEPS = 500
-"""Of the search on an empty node. A pod that needs more is taken to fit."""
-
-LONGEST_WARNING = 256
-"""Characters of the longest sentence. The API server may cut longer warnings."""
+STEPS = 500  # Of the search on an empty node. A pod that needs more is taken to fit.
+LONGEST_WARNING = 256  # Characters of the longest sentence. The API server may cut longer warnings.
 
 _MOST_REASONS = 2
-_MOST_UNKNOWN = 20
-"""Unknown annotations that are reported; each is compared with all known ones."""
+_MOST_UNKNOWN = 20  # unknown annotations that are reported; each is compared with all known ones
 _PREFIX = "gas-"
 _WRITTEN = frozenset({*WRITTEN_ANNOTATIONS, DESCHEDULED_BY_US})
 _OWN = _WRITTEN | {EXPIRED_BINDING}
 _RECEIPTS = frozenset({ALLOCATED_CARDS, ALLOCATED_INIT_CARDS})
 
 
-CountedFacts = tuple[NodeFacts, int]
-"""What nodes state about their cards, and how many nodes state it."""
+CountedFacts = tuple[NodeFacts, int]  # what nodes state about their cards, and how many nodes state it
 
 
 @dataclass(frozen=True, slots=True)

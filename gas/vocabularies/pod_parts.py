@@ -22,8 +22,7 @@ PREFERENCE_ROWS = (
     Row(CARD_NEAR, "you", "`true`: after the first card, near cards are tried first"),
     Row(NODE_SCORE, "you", f"how nodes are scored, with --node-score: `{NODE_SCORES.replace('|', '`, `')}`"),
 )
-PREFERENCES = frozenset(row.name for row in PREFERENCE_ROWS)
-"""The annotations that `with_preferences` reads."""
+PREFERENCES = frozenset(row.name for row in PREFERENCE_ROWS)  # the annotations that `with_preferences` reads
 
 T = TypeVar("T")
 

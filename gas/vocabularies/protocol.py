@@ -77,8 +77,7 @@ class Component:
     others: tuple[str, ...] = ()  # other vocabularies that it switches on as well
 
 
-LONGEST_SENTENCE = 200
-"""Characters of the longest sentence of a `BadNeed`."""
+LONGEST_SENTENCE = 200  # characters of the longest sentence of a `BadNeed`
 
 
 class BadNeed(GasError):

@@ -14,8 +14,7 @@ from gas.vocabularies.protocol import Vocabulary
 
 KNOWN_NAMES = ", ".join(each.name for each in KNOWN)
 
-DEFAULT_NAMES = KNOWN[0].name
-"""The default of ``--vocabularies``."""
+DEFAULT_NAMES = KNOWN[0].name  # the default of ``--vocabularies``
 
 JOINED_HELP = "If the flag is given several times, all values count."
 """The help of ``--vocabularies`` about several components of deploy/ that each switch vocabularies on."""

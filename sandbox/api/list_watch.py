@@ -69,8 +69,7 @@ def _field(value: Value, path: list[str]) -> str:
     return str(found) if found is not None else ""
 
 
-_PRESENT = -1
-"""The version in a token that continues from the state at that time."""
+_PRESENT = -1  # the version in a token that continues from the state at that time
 
 
 def list_page(storage: Storage, kind: Kind, selection: Selection, limit: int, token: str) -> bytes:

@@ -63,8 +63,7 @@ def forbidden(access: Access) -> ApiFailure:
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _TRUE = ("1", "true")
 
-_WATCH_SECONDS = 2700
-"""Default length of a watch; kube-apiserver chooses 30 to 60 minutes."""
+_WATCH_SECONDS = 2700  # default length of a watch; kube-apiserver chooses 30 to 60 minutes
 
 
 @dataclass(slots=True, kw_only=True)

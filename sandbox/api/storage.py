@@ -11,8 +11,7 @@ import msgspec
 
 from gas.values.errors import GasError
 
-Value = Mapping[str, Any]
-"""An object as in JSON. A stored value is never changed: a new version is a new mapping."""
+Value = Mapping[str, Any]  # An object as in JSON. A stored value is never changed: a new version is a new mapping.
 
 
 class Compacted(GasError):

@@ -16,14 +16,9 @@ from sandbox.hardware.described_node import is_gpu_resource
 
 _RECEIPTS = (decision.ALLOCATED_INIT_CARDS, decision.ALLOCATED_CARDS)
 
-_MOST_NODES = 4
-"""Most nodes whose amounts are printed for one waiting pod."""
-
-_MOST_NAMES = 8
-"""Most pods that are named in one line."""
-
-_MOST_FOUND = 40
-"""Most pods already on nodes for which a table is printed."""
+_MOST_NODES = 4  # most nodes whose amounts are printed for one waiting pod
+_MOST_NAMES = 8  # most pods that are named in one line
+_MOST_FOUND = 40  # most pods already on nodes for which a table is printed
 
 _LEGEND = "Notation: a|b are two containers, a,b two cards of one; (a) is an init container or sidecar, gt0 a tile."
 

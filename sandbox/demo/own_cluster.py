@@ -18,11 +18,8 @@ from sandbox.demo.sandbox import create_pod, running_sandbox
 from sandbox.programs import running_page
 from sandbox.scheduler.scheduler import NAME as SCHEDULER
 
-QUIET_SECONDS = 1.0
-"""Seconds without a change, after every pod was tried, after which the demo ends."""
-
-PATIENCE = 300.0
-"""Seconds after which the demo ends in any case."""
+QUIET_SECONDS = 1.0  # seconds without a change, after every pod was tried, after which the demo ends
+PATIENCE = 300.0  # seconds after which the demo ends in any case
 
 
 async def show_cluster(

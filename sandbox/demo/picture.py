@@ -18,8 +18,7 @@ from sandbox.hardware.described_node import Hardware
 WIDTH = 120
 _LABEL = 16
 
-_SHORTEST_WAIT = 0.5
-"""Least seconds that a pod waits to be shown as waiting."""
+_SHORTEST_WAIT = 0.5  # least seconds that a pod waits to be shown as waiting
 
 _WAITING = "on #f1e0b5"
 _COLORS = ("#3f6f9f", "#95578a", "#41853a", "#b5496f", "#2a7f7b", "#ad5a1e", "#6a5fa5", "#7d6c25")

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from gas.plugin.discovery.sysfs import FAKE_TREE_MARKER
 
-_NULL = os.makedev(1, 3)
-"""The device number of ``/dev/null``, used for every fake character device."""
+_NULL = os.makedev(1, 3)  # the device number of ``/dev/null``, used for every fake character device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,7 @@ from typing import Any
 
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 
-RUN_SECONDS = "gas-sandbox/run-seconds"
-"""Pod annotation: seconds that its containers run."""
+RUN_SECONDS = "gas-sandbox/run-seconds"  # Pod annotation: seconds that its containers run
 STOP_SECONDS = "gas-sandbox/stop-seconds"
 """Pod annotation: seconds that its containers take to end when stopped, limited by the grace period."""
 RESTART_SECONDS = "gas-sandbox/restart-seconds"

@@ -25,11 +25,8 @@ _Response = TypeVar("_Response")
 VERSION = "v1beta1"
 SOCKET = "kubelet.sock"
 
-NEWEST = 37
-"""The newest minor release of Kubernetes whose kubelet the sandbox can be."""
-
-_DISTINGUISHES_PLUGINS = 37
-"""The release from which kubelet distinguishes the plugins of one resource by their sockets."""
+NEWEST = 37  # the newest minor release of Kubernetes whose kubelet the sandbox can be
+_DISTINGUISHES_PLUGINS = 37  # the release from which kubelet distinguishes the plugins of one resource by their sockets
 
 _PRE_START = 30.0
 

@@ -14,8 +14,7 @@ from gas.values.errors import GasError
 
 Result = TypeVar("Result")
 
-_SCALE = 10
-"""Factor on scores: kube-scheduler's own plugins score up to 100, extenders up to 10."""
+_SCALE = 10  # factor on scores: kube-scheduler's own plugins score up to 100, extenders up to 10
 
 
 class ExtenderFailed(GasError):

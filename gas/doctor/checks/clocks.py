@@ -19,11 +19,8 @@ from gas.doctor.snapshot import Snapshot
 CLOCK, LEASES = "clock", "node_leases"
 """Names of what is gathered: the API server's `Clock`, and by node the heartbeat of its kubelet."""
 
-TOLERANCE = 5.0
-"""Seconds that two clocks may differ."""
-
-SILENCE = 60.0
-"""Seconds without a heartbeat of a ready node. Kubelet sends one every ten seconds."""
+TOLERANCE = 5.0  # seconds that two clocks may differ
+SILENCE = 60.0  # Seconds without a heartbeat of a ready node. Kubelet sends one every ten seconds.
 
 SET_CLOCK = "timedatectl status   # on that machine; systemd-timesyncd or chrony keeps a clock right"
 

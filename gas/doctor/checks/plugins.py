@@ -34,11 +34,8 @@ INSTALL_PLUGIN = "kubectl apply --kustomize deploy/overlays/plugin   # or your o
 
 VOCABULARIES = "vocabularies"
 
-POLICIES = "topology_policies"
-"""Name of the gathered policies by node."""
-
-IN_ALL = 30.0
-"""Seconds after which no more kubelets are asked. One that does not respond costs a whole timeout."""
+POLICIES = "topology_policies"  # name of the gathered policies by node
+IN_ALL = 30.0  # Seconds after which no more kubelets are asked. One that does not respond costs a whole timeout.
 
 _AT_ONCE = 20
 _UNSEEN = Unseen("its kubelet was not asked", "gas doctor")

@@ -42,8 +42,7 @@ WEBHOOKS = "webhooks"
 CERTIFICATE = "api_server_certificate"
 """Name of the gathered certificate that kube-apiserver presents to webhooks: its file and its content as PEM."""
 
-CERTIFICATE_FILE = "pki/gas/api-server.crt"
-"""Where gas-configurator puts it, below /etc/kubernetes."""
+CERTIFICATE_FILE = "pki/gas/api-server.crt"  # where gas-configurator puts it, below /etc/kubernetes
 
 SUFFIX = ".pods.gas"
 """The end of every name of these webhooks. Names of objects and Services differ between installations."""
@@ -54,8 +53,7 @@ TRUST = "sudo gas-configurator --apply-secret   # the chart: run its Job again; 
 BIND, COMPLETE = "/bind", "/complete"
 """The paths of the webhooks that give bindings their cards, and that complete new pods."""
 
-LONGEST = 10
-"""Seconds. A longer time-out delays every pod that the webhook is called for while the extender hangs."""
+LONGEST = 10  # Seconds. A longer time-out delays every pod that the webhook is called for while the extender hangs.
 
 _MATCHED = {
     "create.pods.gas": (("CREATE", "", ("pods",)),),
@@ -73,8 +71,7 @@ _MATCHED = {
 }
 """By webhook, operations, API groups and resources that its rules must match."""
 
-_BINDINGS = (("CREATE", "", ("pods/binding", "bindings")),)
-"""The same for every webhook of bindings, whatever its name."""
+_BINDINGS = (("CREATE", "", ("pods/binding", "bindings")),)  # the same for every webhook of bindings, whatever its name
 
 _WITHOUT_DEFAULTS = {
     "koordinator": "in Koordinator's words wait unless they state their number of cards",

@@ -21,8 +21,7 @@ FEATURES = "feature_objects"
 """Name of the gathered number of NodeFeature objects; None if the cluster does not have that kind."""
 
 NODE_FEATURES = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeatures"
-NFD_LABELS = "nfd.node.kubernetes.io/feature-labels"
-"""Annotation in which NFD lists the labels that it has written."""
+NFD_LABELS = "nfd.node.kubernetes.io/feature-labels"  # annotation in which NFD lists the labels that it has written
 
 NFD = Program(
     "Node Feature Discovery",

@@ -11,8 +11,7 @@ from gas.doctor.snapshot import Snapshot
 from gas.programs import Program, flag_values, image_name, starts
 from gas.vocabularies.koordinator.vocabulary import KOORDINATOR
 
-WRITER = "koord"
-"""The beginning of the names of Koordinator's field managers."""
+WRITER = "koord"  # the beginning of the names of Koordinator's field managers
 
 
 KOORDLET = Program("koordlet", lambda each: image_name(each) == "koordlet" or starts(each, "koordlet"))

@@ -14,8 +14,7 @@ from gas.objects.stored import DetailedNode
 from gas.programs import flag_value
 from gas.vocabularies.node_parts import recorded_cards
 
-FIRST_KERNEL = (6, 14)
-"""The first kernel with the cgroup controller dmem."""
+FIRST_KERNEL = (6, 14)  # the first kernel with the cgroup controller dmem
 LIMITED_DRIVER = "xe"
 
 _RELEASE = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", re.ASCII)

@@ -14,11 +14,9 @@ KIND = "AdmissionReview"
 CREATE, UPDATE = "CREATE", "UPDATE"
 _OPERATIONS = frozenset({CREATE, UPDATE, "DELETE", "CONNECT"})
 _LONGEST_UID = 128
-LONGEST_NAME = 253
-"""Characters of the longest name of an object in Kubernetes."""
+LONGEST_NAME = 253  # characters of the longest name of an object in Kubernetes
 _LONGEST_USER = 1024
-_REFUSED = 403
-"""HTTP status that the client gets for an object that is refused."""
+_REFUSED = 403  # HTTP status that the client gets for an object that is refused
 
 
 class BadReview(GasError):

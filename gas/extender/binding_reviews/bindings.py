@@ -28,8 +28,7 @@ MOST_EXPIRED_ON_NODE = 10
 """Reviews of all pods for one node that may go without a binding within `EXPIRY_WINDOW`. After that
 its reviews are refused, so that a sender of many forged ones does not keep the cards from the extender's own binds."""
 
-MOST_REMEMBERED = 10_000
-"""Pods, and nodes, whose expired reviews are remembered."""
+MOST_REMEMBERED = 10_000  # pods, and nodes, whose expired reviews are remembered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

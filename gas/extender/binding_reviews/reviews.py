@@ -45,8 +45,7 @@ class ReviewTimes:
 
 REVIEW_TIMES = ReviewTimes()
 
-MOST_READS = 32
-"""Pods that the watch has shown and that are read at the same time, and as many that it has not shown."""
+MOST_READS = 32  # pods that the watch has shown and that are read at the same time, and as many that it has not shown
 
 
 @dataclass(slots=True)

@@ -11,8 +11,7 @@ from gas.objects.stored import NewContainer, NewPod, Workload
 from gas.vocabularies.pod_checks import CountedFacts, PodChecks
 
 PODS = "pods"
-CHANGED = frozenset({PODS, "pods/status"})
-"""Resources by which the annotations of a pod can be changed."""
+CHANGED = frozenset({PODS, "pods/status"})  # resources by which the annotations of a pod can be changed
 TEMPLATES = frozenset(
     {
         "apps/deployments",
@@ -27,14 +26,9 @@ TEMPLATES = frozenset(
 )
 """Resources with a template of pods."""
 
-SYSTEM_NAMESPACE = "kube-system"
-"""Every pod can be created here, so that a cluster can start from nothing."""
-
-MOST_SENTENCES = 10
-"""Faults and warnings in one response; the API server keeps 4096 characters of all warnings."""
-
-CLUSTER_TIMEOUT = 0.5
-"""Most seconds to find out whether any node could hold a pod, while other work goes on."""
+SYSTEM_NAMESPACE = "kube-system"  # every pod can be created here, so that a cluster can start from nothing
+MOST_SENTENCES = 10  # faults and warnings in one response; the API server keeps 4096 characters of all warnings
+CLUSTER_TIMEOUT = 0.5  # most seconds to find out whether any node could hold a pod, while other work goes on
 
 _RECEIPTS_WRITERS = ("system:serviceaccount:", "system:node:")
 """Users that may be the device plugin, which writes receipts."""

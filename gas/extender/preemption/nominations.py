@@ -25,12 +25,10 @@ from gas.placement.place import place
 from gas.values.amounts import SortedAmounts
 from gas.vocabularies.protocol import BadNeed
 
-MOST_REMEMBERED = 1024
-"""Pods whose cards on the nodes of the last preempt response are remembered."""
+MOST_REMEMBERED = 1024  # pods whose cards on the nodes of the last preempt response are remembered
 
 
-UNLIKE_ANY = "\0"
-"""An exclusion that no pod can have, since annotations contain no such character."""
+UNLIKE_ANY = "\0"  # an exclusion that no pod can have, since annotations contain no such character
 
 
 class NominatedPod(NamedTuple):

@@ -36,14 +36,9 @@ from gas.vocabularies.protocol import BadNeed
 
 logger = logging.getLogger(__name__)
 
-NODE_PATIENCE = 0.2
-"""Seconds of the search on one node after which the best set found so far is taken."""
-
-REVIEW_PATIENCE = 0.5
-"""Seconds for settling reviews of Bindings on the proposed nodes: a read and a write of each pod."""
-
-LOWEST_PRIORITY = -(2**31)
-"""The priority of a pod that is not known: it is named last."""
+NODE_PATIENCE = 0.2  # seconds of the search on one node after which the best set found so far is taken
+REVIEW_PATIENCE = 0.5  # seconds for settling reviews of Bindings on the proposed nodes: a read and a write of each pod
+LOWEST_PRIORITY = -(2**31)  # the priority of a pod that is not known: it is named last
 
 
 class Preemption:

@@ -26,14 +26,9 @@ logger = logging.getLogger(__name__)
 PatchNode = Callable[[str, Mapping[str, str]], Awaitable[bool]]
 """(node name, annotations to set) -> whether the node exists."""
 
-PAUSE = 1.0
-"""Seconds between two patches."""
-
-RETRY_PAUSE = 5.0
-"""Seconds between two tries while the API server is away."""
-
-SCHEDULER_RETRIES = 300.0
-"""Seconds after which kube-scheduler tries a refused pod again by itself."""
+PAUSE = 1.0  # seconds between two patches
+RETRY_PAUSE = 5.0  # seconds between two tries while the API server is away
+SCHEDULER_RETRIES = 300.0  # seconds after which kube-scheduler tries a refused pod again by itself
 
 
 class Requeuer(Observer):

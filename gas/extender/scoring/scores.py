@@ -34,27 +34,20 @@ Value = TypeVar("Value")
 MOST_NEEDS = 512
 """Different pods whose costs are remembered; beyond that the one that was asked about longest ago is forgotten."""
 
-MOST_COSTS = 500_000
-"""Costs of all of them together."""
-
-MOST_RESTRICTIONS = 256
-"""Different rules by which pods may use some of the nodes only."""
-
-MOST_POOLS = 1024
-"""Different pools that nodes share."""
+MOST_COSTS = 500_000  # costs of all of them together
+MOST_RESTRICTIONS = 256  # different rules by which pods may use some of the nodes only
+MOST_POOLS = 1024  # different pools that nodes share
 
 MOST_ARRIVALS = 20_000
 """UIDs of pods that were learned from: a pod that waits is filtered again and again, and counts once."""
 
-MOST_ASSUMED = 1000
-"""Pods whose cards were assumed and that may still be bound."""
+MOST_ASSUMED = 1000  # pods whose cards were assumed and that may still be bound
 
 IN_TREE = 128
 """A tenth of the most that kube-scheduler's own plugins add up to with their default weights, rounded up: it multiplies
 the scores of extenders by 10. A difference of one in cost outvotes them."""
 
-SIZES_IN_A_DOUBLING = 4
-"""Nodes whose memory differs by less than a quarter of a doubling are alike."""
+SIZES_IN_A_DOUBLING = 4  # nodes whose memory differs by less than a quarter of a doubling are alike
 
 
 class Pool(NamedTuple):

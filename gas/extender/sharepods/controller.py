@@ -39,8 +39,7 @@ from gas.vocabularies.kubeshare.sharepod import (
 
 logger = logging.getLogger(__name__)
 
-RETRY_PAUSE = 10.0
-"""Seconds after which a SharePod whose pod could not be made is tried again."""
+RETRY_PAUSE = 10.0  # seconds after which a SharePod whose pod could not be made is tried again
 
 _MADE_POD = msgspec.json.Decoder(MadePod)
 

@@ -33,11 +33,8 @@ class PatchPod(Protocol):
     ) -> Awaitable[bool]: ...
 
 
-RETRY_PAUSE = 5.0
-"""Seconds after a label could not be changed."""
-
-IDLE_PAUSE = 1.0
-"""Seconds between two checks whether this replica decides by now."""
+RETRY_PAUSE = 5.0  # seconds after a label could not be changed
+IDLE_PAUSE = 1.0  # seconds between two checks whether this replica decides by now
 
 MOST_PATCHED = 10_000
 """Pods that are remembered as they were when they were patched: more than wait for the watch to show the change."""

@@ -51,14 +51,9 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 
-MOST_STREAMS = 64
-"""Most browsers that follow the changes at the same time."""
-
-INTERVAL = 1.0
-"""Seconds between two parts of the changes for one browser."""
-
-HEARTBEAT = 15.0
-"""Seconds after which a stream without changes shows that it still lives."""
+MOST_STREAMS = 64  # most browsers that follow the changes at the same time
+INTERVAL = 1.0  # seconds between two parts of the changes for one browser
+HEARTBEAT = 15.0  # seconds after which a stream without changes shows that it still lives
 
 _BODY_PATIENCE = 5.0
 _COMPRESSION = 6

@@ -19,20 +19,14 @@ from gas.values.quoted import escaped
 HEALTHS = ("ok", "unhealthy", "gone", "disabled", "descheduled")
 STATES = ("ready", "not ready", "cordoned")
 
-MOST_MODELS = 256
-"""Most different models on the map; all further ones are `OTHER_MODELS`."""
+MOST_MODELS = 256  # most different models on the map; all further ones are `OTHER_MODELS`
 
 OTHER_MODELS = "other models"
 LONGEST_MODEL = 80
 
-FIELDS = 6
-"""Fields of a card's record before the amounts of its resources."""
-
-STEPS = 100
-"""Use is sent in hundredths of what a card has, so that it does not change with every measurement."""
-
-MOST_GONE = 5000
-"""Most nodes that are gone and may still be on the map of a browser."""
+FIELDS = 6  # fields of a card's record before the amounts of its resources
+STEPS = 100  # use is sent in hundredths of what a card has, so that it does not change with every measurement
+MOST_GONE = 5000  # most nodes that are gone and may still be on the map of a browser
 
 MOST_IN_PART = 100_000
 """Bytes of JSON in one part. Compressed it is about a quarter of that; a part is sent each second."""

@@ -24,11 +24,8 @@ logger = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 MOST_CONNECTIONS = 256
-GRACE = 1.0
-"""Seconds for requests in progress when the program ends."""
-
-NICENESS = 10
-"""Priority of the page, which must not take time from an extender on the same machine."""
+GRACE = 1.0  # seconds for requests in progress when the program ends
+NICENESS = 10  # priority of the page, which must not take time from an extender on the same machine
 
 _EXTENDER_TIMEOUT = 2.0
 

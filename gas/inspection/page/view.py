@@ -30,44 +30,28 @@ from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
 
-INTERVAL = 1.0
-"""Seconds between two looks for changes."""
-
-USE_INTERVAL = 10.0
-"""Seconds between two readings of measured use, as often as plugins measure."""
-
-USE_PATIENCE = 30.0
-"""Seconds that one reading may take. Until it is complete, the one before is shown."""
-
-WHY_TIMEOUT = 1.0
-"""Seconds for finding suggestions for one pod. Nothing else is served meanwhile."""
-
-WHY_AGE = 5.0
-"""Seconds for which suggestions are shown again without another search."""
+INTERVAL = 1.0  # seconds between two looks for changes
+USE_INTERVAL = 10.0  # seconds between two readings of measured use, as often as plugins measure
+USE_PATIENCE = 30.0  # Seconds that one reading may take. Until it is complete, the one before is shown.
+WHY_TIMEOUT = 1.0  # Seconds for finding suggestions for one pod. Nothing else is served meanwhile.
+WHY_AGE = 5.0  # seconds for which suggestions are shown again without another search
 
 MOST_WHYS = 64
 
-MOST_PODS = 200
-"""Most pods in one list. A search finds the others."""
+MOST_PODS = 200  # Most pods in one list. A search finds the others.
 
 _SORTED_BY = ("namespace", "owner", "state", "node", "cards", "used", "busy", "priority", "created", "asks")
 """What pods can be sorted by, apart from what they hold."""
 
-SAMPLE_INTERVAL = 60.0
-"""Seconds between two samples of how full the cluster is."""
+SAMPLE_INTERVAL = 60.0  # seconds between two samples of how full the cluster is
 
 MOST_SAMPLES = 360
 
 MOST_DECISIONS = 200
 
-MOST_NOTES = 3
-"""Most sentences about what is not known: each plugin may have its own reason."""
-
-DECISIONS_AGE = 2.0
-"""Seconds for which the last decisions are shown again without reading them once more."""
-
-TURN = 0.02
-"""Seconds of work after which requests are served."""
+MOST_NOTES = 3  # most sentences about what is not known: each plugin may have its own reason
+DECISIONS_AGE = 2.0  # seconds for which the last decisions are shown again without reading them once more
+TURN = 0.02  # seconds of work after which requests are served
 
 T = TypeVar("T")
 

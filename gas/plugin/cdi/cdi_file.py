@@ -13,8 +13,7 @@ from gas.values.card_facts import CardFacts
 CDI_KIND = "gpu.intel.com/card"
 """The kind of the CDI devices, which are named after the cards: ``gpu.intel.com/card=card0``."""
 
-CDI_VERSION = "0.5.0"
-"""The oldest version in which a device node may have another path on the host."""
+CDI_VERSION = "0.5.0"  # the oldest version in which a device node may have another path on the host
 
 
 def cdi_text(gpus: Iterable[CardFacts], presentation: Presentation) -> str:

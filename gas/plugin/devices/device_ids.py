@@ -11,8 +11,7 @@ from operator import attrgetter
 
 from gas.values.cards import Card
 
-ALL_CARDS = "all"
-"""The only id of a monitoring resource."""
+ALL_CARDS = "all"  # the only id of a monitoring resource
 
 _DEVICE_ID = re.compile(r"card(0|[1-9][0-9]{0,8})-(0|[1-9][0-9]{0,8})", re.ASCII)
 
@@ -31,8 +30,7 @@ class DeviceId(str):
         return id_
 
 
-in_order = attrgetter("card", "slot")
-"""Sort key of ids: by card, in natural order, then by slot."""
+in_order = attrgetter("card", "slot")  # sort key of ids: by card, in natural order, then by slot
 
 Ids = frozenset[DeviceId]
 NO_IDS: Ids = frozenset()

@@ -10,14 +10,9 @@ from gas.values.card_facts import CardFacts
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.protocol import DeviceOptions
 
-MOST_BYTES = 4 * 1024 * 1024
-"""The longest list of devices that kubelet accepts: the limit of a gRPC message."""
-
-_BYTES_OF_FIELDS = 6
-"""Bytes of a device in the list beside its id, its health and its hint: field numbers and lengths."""
-
-_BYTES_OF_HINT = 8
-"""Bytes of a topology hint, at most."""
+MOST_BYTES = 4 * 1024 * 1024  # the longest list of devices that kubelet accepts: the limit of a gRPC message
+_BYTES_OF_FIELDS = 6  # bytes of a device in the list beside its id, its health and its hint: field numbers and lengths
+_BYTES_OF_HINT = 8  # bytes of a topology hint, at most
 
 
 class Monitoring(StrEnum):

@@ -57,15 +57,11 @@ MEMORY_OF_MODELS = {
 WINDOW_PERCENT = 99
 """Percent of the window that counts: the driver keeps a part of the memory, 1/256 of it for compression alone."""
 
-REPLY_WITHIN = 2.0
-"""Seconds to wait for a driver. A card that is asleep wakes up in less."""
-
-_SMALLEST_WINDOW = 2**30
-"""Bytes. A smaller window never shows all the memory of a card."""
+REPLY_WITHIN = 2.0  # Seconds to wait for a driver. A card that is asleep wakes up in less.
+_SMALLEST_WINDOW = 2**30  # Bytes. A smaller window never shows all the memory of a card.
 
 
-_Identity = tuple[Card, str, str, str]
-"""A card, its driver, device id and PCI address."""
+_Identity = tuple[Card, str, str, str]  # a card, its driver, device id and PCI address
 
 
 class MemoryReader:

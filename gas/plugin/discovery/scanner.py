@@ -14,8 +14,7 @@ from gas.values.quoted import listed
 
 logger = logging.getLogger(__name__)
 
-INTERVAL = 5.0
-"""Seconds between two scans. Source: contract P1.12."""
+INTERVAL = 5.0  # Seconds between two scans. Source: contract P1.12.
 
 SLOW = 10.0
 """Seconds after which a scan is reported as stuck. The kernel may block a reader forever; nothing can stop that."""
@@ -24,8 +23,7 @@ FORGET_AFTER = 60.0
 """Seconds for which a missing card is remembered: longer than a reset of the card or a reload of its driver takes."""
 
 
-ScanOnce = Callable[[Callable[[], Scan]], Awaitable[Scan]]
-"""Runs a scan without blocking the event loop."""
+ScanOnce = Callable[[Callable[[], Scan]], Awaitable[Scan]]  # runs a scan without blocking the event loop
 
 IN_A_THREAD: ScanOnce = partial(in_a_daemon_thread, name="sysfs")
 

@@ -50,8 +50,7 @@ _CONTROL_NODE = re.compile(r"controlD[0-9]+", re.ASCII)
 _TILE_OF_CARD = re.compile(r"gt[0-9]+", re.ASCII)
 _TILE_OF_DEVICE = re.compile(r"tile[0-9]+", re.ASCII)
 _MEI_NODE = re.compile(r"mei[0-9]+", re.ASCII)
-FAKE_TREE_MARKER = "gas-fake-gpus"
-"""Name of the file that marks the root of a generated tree."""
+FAKE_TREE_MARKER = "gas-fake-gpus"  # name of the file that marks the root of a generated tree
 
 
 def fake_tree_warning(root: Path) -> str | None:

@@ -7,8 +7,7 @@ from gas.values.card_records import MOST_NUMA_NODES
 from gas.values.errors import GasError
 from gas.values.quoted import quoted
 
-_LONGEST = 4096
-"""Bytes: a page, the largest size of a file in sysfs."""
+_LONGEST = 4096  # bytes: a page, the largest size of a file in sysfs
 
 
 class UnreadableFile(GasError):

@@ -26,8 +26,7 @@ OF_A_CARD = frozenset({"index", "uuid", "port"})
 IN_NAMES = OF_A_CARD - {"port"}
 IN_VALUES = OF_A_CARD | {"memory", "memory_limit", "compute_percent", "pod"}
 
-LARGEST = 64 * 1024
-"""Bytes of the largest file."""
+LARGEST = 64 * 1024  # bytes of the largest file
 
 _MIB = 2**20
 _MOST = 64

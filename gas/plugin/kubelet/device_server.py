@@ -34,14 +34,9 @@ SETTLE_WITHIN = 0.1
 On a busy node both limits may have passed when the process runs again. Cancelling at once would lose the preference.
 """
 
-START_WITHIN = 10.0
-"""Seconds after which a container starts in any case. Kubelet waits 30; other pods do not wait."""
-
-FINISH = 1.0
-"""Seconds for kubelet to finish its calls for one pod when the server is closed in the middle of them."""
-
-BETWEEN_CALLS = 0.1
-"""Seconds without a call after which kubelet is not in the middle of a pod."""
+START_WITHIN = 10.0  # Seconds after which a container starts in any case. Kubelet waits 30; other pods do not wait.
+FINISH = 1.0  # seconds for kubelet to finish its calls for one pod when the server is closed in the middle of them
+BETWEEN_CALLS = 0.1  # seconds without a call after which kubelet is not in the middle of a pod
 
 _POLL = 0.01
 

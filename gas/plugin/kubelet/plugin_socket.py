@@ -13,8 +13,7 @@ from grpc import aio
 
 from gas.values.errors import GasError
 
-LONGEST_PATH = 107
-"""Bytes that the kernel allows for the path of a unix socket."""
+LONGEST_PATH = 107  # bytes that the kernel allows for the path of a unix socket
 
 _TOO_LONG = f"its directory's path is too long for unix sockets ({LONGEST_PATH} bytes)"
 

@@ -24,11 +24,8 @@ ContainerIds = Mapping[str, Mapping[str, Ids]]
 """The ids of one pod, by container and by resource. Ordinary init containers never appear; others do even without ids.
 """
 
-Listing = Mapping[str, ContainerIds]
-"""Pods by ``namespace/name``. Empty just after kubelet's start."""
-
-LARGEST_REPLY = 16 * 2**20
-"""Bytes; kubelet itself sends no more."""
+Listing = Mapping[str, ContainerIds]  # Pods by ``namespace/name``. Empty just after kubelet's start.
+LARGEST_REPLY = 16 * 2**20  # bytes; kubelet itself sends no more
 
 TIMEOUT = 2.0
 
@@ -47,8 +44,7 @@ _OPTIONS = (
 _EncodedPods = Sequence[bytes]
 
 _Reply = TypeVar("_Reply")
-_Call = Callable[[float], Awaitable[_Reply]]
-"""Makes a call with a timeout in seconds."""
+_Call = Callable[[float], Awaitable[_Reply]]  # makes a call with a timeout in seconds
 
 
 class PodResources:

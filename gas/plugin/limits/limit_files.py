@@ -14,8 +14,7 @@ from pathlib import Path
 from gas.values.errors import GasError
 from gas.values.quoted import quoted
 
-Limits = Mapping[str, int | None]
-"""Bytes by region; None for a region without a limit."""
+Limits = Mapping[str, int | None]  # bytes by region; None for a region without a limit
 
 _UNLIMITED = "max"
 _GONE = {errno.ENOENT, errno.ENODEV}

@@ -24,11 +24,8 @@ from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.pod_parts import started_containers
 from gas.vocabularies.protocol import BadNeed, DeviceOptions, NodeFacts
 
-GONE_FOR = 60.0
-"""Seconds for which a deleted pod's name is remembered, since kubelet may be that far behind."""
-
-MOST_GONE = 1000
-"""Most names of deleted pods that are remembered."""
+GONE_FOR = 60.0  # seconds for which a deleted pod's name is remembered, since kubelet may be that far behind
+MOST_GONE = 1000  # most names of deleted pods that are remembered
 
 _MIRROR = "kubernetes.io/config.mirror"
 """Annotation of the API's copy of a static pod: the hash of the manifest, which is the UID that kubelet uses itself."""

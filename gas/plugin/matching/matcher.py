@@ -14,8 +14,7 @@ from gas.plugin.matching.gpu_pods import Demand, GpuPod, GpuPods
 from gas.plugin.matching.progress import Confidence, Progress, asks_as_much, can_get
 from gas.values.cards import Card
 
-SETTLED = 1.0
-"""Seconds after which an Allocate must be visible in kubelet's list."""
+SETTLED = 1.0  # seconds after which an Allocate must be visible in kubelet's list
 
 LISTED_LATE = "kubelet did not list its pods in time"
 NOT_LISTED = "kubelet does not list its pods"

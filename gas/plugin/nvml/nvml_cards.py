@@ -37,17 +37,13 @@ DRIVER = "nvidia"
 INSTANCES = 256
 """Where the numbers of instances begin, after those of cards: 128 for each card, and of these 8 for a GPU instance."""
 
-REPLY_WITHIN = 2.0
-"""Seconds to wait for all cards of a scan together."""
+REPLY_WITHIN = 2.0  # seconds to wait for all cards of a scan together
 
 VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 """The variable by which NVIDIA's container runtime chooses cards. An image may set it to ``all``."""
 
-NO_CARD = "void"
-"""The value of the variable that makes the runtime leave the container alone."""
-
-CDI_KIND = "nvidia.com/gpu"
-"""The kind of the CDI devices that NVIDIA's container toolkit describes, by UUID."""
+NO_CARD = "void"  # the value of the variable that makes the runtime leave the container alone
+CDI_KIND = "nvidia.com/gpu"  # the kind of the CDI devices that NVIDIA's container toolkit describes, by UUID
 
 APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 """Numbers of the driver's messages (Xid) that an application causes: its card is still good."""

@@ -15,8 +15,7 @@ import pynvml
 from gas.values.amounts import MILLICORES_OF_A_CARD
 from gas.values.errors import GasError
 
-_MOST_EVENTS = 64
-"""Most events that are read at a time. More would come from a card that fails without end."""
+_MOST_EVENTS = 64  # Most events that are read at a time. More would come from a card that fails without end.
 
 _SUPPLIES_NOTHING = (
     pynvml.NVML_ERROR_NOT_SUPPORTED,

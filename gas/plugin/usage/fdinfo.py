@@ -14,8 +14,7 @@ from gas.values.card_facts import MOST_MEMORY
 from gas.values.errors import GasError
 from gas.values.quoted import quoted
 
-LARGEST = 16 * 1024
-"""Bytes to read of one file. Drivers write 1 to 3 KiB."""
+LARGEST = 16 * 1024  # Bytes to read of one file. Drivers write 1 to 3 KiB.
 
 _USED = re.compile(
     rb"^drm-(pdev|client-id|(?:resident|memory)-(?:vram|local)[0-9]*|(?:engine|engine-capacity|cycles|total-cycles)-[^:\n]*)"

@@ -20,8 +20,7 @@ _TOLERANCE = 2.0
 memory.
 """
 
-ClientKey = tuple[str, int]
-"""PCI address of the card and id of the client."""
+ClientKey = tuple[str, int]  # PCI address of the card and id of the client
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,8 @@ RECHECK_ALL = 5 * RECHECK
 open files, so there it is the only way to notice a change.
 """
 
-MOST_FILES = 4096
-"""Most files of one process that are read, lowest descriptors first. A program opens its card early."""
-
-SLICE = 64
-"""Processes and files between two pauses: about a millisecond of work."""
+MOST_FILES = 4096  # Most files of one process that are read, lowest descriptors first. A program opens its card early.
+SLICE = 64  # processes and files between two pauses: about a millisecond of work
 
 _CGROUP_SIZE = 16 * 1024
 

@@ -28,21 +28,15 @@ from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
 
-INTERVAL = 10.0
-"""Seconds between two walks."""
+INTERVAL = 10.0  # seconds between two walks
 
 SLOW = 10.0
 """Seconds after which a walk is reported as stuck, since a driver that does not respond may block a reader without end.
 """
 
-OUTDATED = 60.0
-"""Seconds after which results are no longer shown if no newer walk has ended."""
-
-PAUSE = 0.002
-"""Seconds for which the walk regularly lets kubelet's calls go first."""
-
-REPORT_AGAIN = 600.0
-"""Seconds between two events about the same pod."""
+OUTDATED = 60.0  # seconds after which results are no longer shown if no newer walk has ended
+PAUSE = 0.002  # seconds for which the walk regularly lets kubelet's calls go first
+REPORT_AGAIN = 600.0  # seconds between two events about the same pod
 
 
 class PodCardUse(NamedTuple):

@@ -7,25 +7,17 @@ BEGINNING = PREFIX + "gpu"
 """Beginning of the resources by which pods are recognized, so that misspelt ones are reported."""
 GPU_MEM = PREFIX + "gpu-mem"
 """Resource that pods request: memory of one card, in units. One device id stands for each unit."""
-GPU_COUNT = PREFIX + "gpu-count"
-"""Resource of nodes: the number of cards."""
-
-UNITS = GPU_MEM.removeprefix(PREFIX)
-"""The resource as ledgers name it."""
+GPU_COUNT = PREFIX + "gpu-count"  # resource of nodes: the number of cards
+UNITS = GPU_MEM.removeprefix(PREFIX)  # the resource as ledgers name it
 
 # Pod annotations, written with the Binding.
 INDEX = "ALIYUN_COM_GPU_MEM_IDX"
 """The index of the card among the node's cards with memory: 0 to ``gpu-count`` - 1, whatever N ``cardN`` has."""
-ID = "ALIYUN_GPU_ID"
-"""The same; the name in Aliyun's document, where its code has the one above."""
-POD = "ALIYUN_COM_GPU_MEM_POD"
-"""The units that the pod takes of its card."""
-CARD = "ALIYUN_COM_GPU_MEM_DEV"
-"""The units that the card has."""
-ASSUME_TIME = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
-"""Nanoseconds since the epoch."""
-ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
-"""``false``, and ``true`` once the containers have got the card."""
+ID = "ALIYUN_GPU_ID"  # the same; the name in Aliyun's document, where its code has the one above
+POD = "ALIYUN_COM_GPU_MEM_POD"  # the units that the pod takes of its card
+CARD = "ALIYUN_COM_GPU_MEM_DEV"  # the units that the card has
+ASSUME_TIME = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"  # nanoseconds since the epoch
+ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"  # ``false``, and ``true`` once the containers have got the card
 
 CONTAINER = "ALIYUN_COM_GPU_MEM_CONTAINER"
 """Variable of a container: the units that it requests. INDEX, POD and CARD are variables as well."""

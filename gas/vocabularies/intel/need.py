@@ -262,8 +262,7 @@ def _check_same(request: _Request) -> None:
         )
 
 
-_SWITCHES = (names.ALLOCATE_XELINK, names.ALLOCATE_SINGLE_NUMA)
-"""Annotations that are in force whatever their value is."""
+_SWITCHES = (names.ALLOCATE_XELINK, names.ALLOCATE_SINGLE_NUMA)  # annotations that are in force whatever their value is
 _OFF = frozenset({"false", "no", "off", "0"})
 
 

@@ -20,8 +20,7 @@ from gas.vocabularies.koordinator import names
 from gas.vocabularies.pod_parts import requests_any
 from gas.vocabularies.protocol import BadNeed
 
-MOST_PARTITIONS = 256
-"""Partitions of one node. A node of 8 cards has 15 in Koordinator's own table."""
+MOST_PARTITIONS = 256  # Partitions of one node. A node of 8 cards has 15 in Koordinator's own table.
 
 EXCLUSIVE = Company(exclusion="one pod", anti_affinity="one pod")
 """Labels by which a card has no other pod. No user can write them: labels have no spaces."""

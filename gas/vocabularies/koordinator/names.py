@@ -9,19 +9,12 @@ PREFIX = "koordinator.sh/"
 
 SHARED = "gpu.shared"
 """Number of cards that a container gets, each of them or a share of it. A card has 100 device ids."""
-CORE = "gpu-core"
-"""Hundredths of the compute of a card, of all cards together."""
-MEMORY = "gpu-memory"
-"""Bytes, of all cards together."""
-MEMORY_RATIO = "gpu-memory-ratio"
-"""Percent of the memory of a card, of all cards together."""
-GPU = "gpu"
-"""The form of before: as many hundredths of compute as percent of memory."""
-
-RESOURCES = (SHARED, MEMORY, MEMORY_RATIO, CORE, GPU)
-"""All of them, without their prefix."""
-BEGINNING = PREFIX + GPU
-"""The beginning of all their full names."""
+CORE = "gpu-core"  # hundredths of the compute of a card, of all cards together
+MEMORY = "gpu-memory"  # bytes, of all cards together
+MEMORY_RATIO = "gpu-memory-ratio"  # percent of the memory of a card, of all cards together
+GPU = "gpu"  # the form of before: as many hundredths of compute as percent of memory
+RESOURCES = (SHARED, MEMORY, MEMORY_RATIO, CORE, GPU)  # all of them, without their prefix
+BEGINNING = PREFIX + GPU  # the beginning of all their full names
 
 VENDORS = ("nvidia.com/gpu", "dcu.com/gpu")
 """Resources for whole cards, which Koordinator accepts as well; the vocabulary ``vendor`` reads them."""
@@ -49,8 +42,7 @@ ISOLATION = PREFIX + "gpu-isolation-provider"
 QUOTA = "quota.scheduling.koordinator.sh/name"
 """An annotation and labels of pods without effect, the last one unless SCHEDULER places them."""
 SCHEDULER = "koord-scheduler"
-OTHER_DEVICES = (PREFIX + "rdma", PREFIX + "fpga")
-"""Resources of devices that are not cards."""
+OTHER_DEVICES = (PREFIX + "rdma", PREFIX + "fpga")  # resources of devices that are not cards
 
 
 def full_name(resource: str) -> str:

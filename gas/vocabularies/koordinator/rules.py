@@ -15,11 +15,8 @@ from gas.vocabularies.koordinator import hints, names
 from gas.vocabularies.koordinator.names import CORE, GPU, MEMORY, MEMORY_RATIO, SHARED, full_name
 from gas.vocabularies.protocol import AdmissionChecks, NeedOptions
 
-OF_A_CARD = 100
-"""Hundredths of compute, percent of memory and device ids of one card."""
-
-_DIVIDED = (CORE, MEMORY_RATIO)
-"""Amounts of which each card gets a whole part."""
+OF_A_CARD = 100  # hundredths of compute, percent of memory and device ids of one card
+_DIVIDED = (CORE, MEMORY_RATIO)  # amounts of which each card gets a whole part
 
 
 @dataclass(frozen=True, slots=True)

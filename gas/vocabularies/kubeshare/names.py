@@ -5,35 +5,24 @@ from gas.vocabularies.protocol import Beginnings, Component, Reference, Row, Wri
 PREFIX = "kubeshare/"
 
 # Annotations that users write on SharePods and on plain pods.
-GPU_REQUEST = PREFIX + "gpu_request"
-"""The part of a card that the pod takes, from 0 to 1."""
+GPU_REQUEST = PREFIX + "gpu_request"  # the part of a card that the pod takes, from 0 to 1
 GPU_LIMIT = PREFIX + "gpu_limit"
 """The part of a card that the pod may use while others leave it idle, up to 1. It is not booked."""
-GPU_MEM = PREFIX + "gpu_mem"
-"""Bytes of memory of the card."""
-GPUID = PREFIX + "GPUID"
-"""A name for a card of the node. Users may choose one; else it is written with the Binding."""
+GPU_MEM = PREFIX + "gpu_mem"  # bytes of memory of the card
+GPUID = PREFIX + "GPUID"  # A name for a card of the node. Users may choose one; else it is written with the Binding.
 AFFINITY = PREFIX + "sched_affinity"
 ANTI_AFFINITY = PREFIX + "sched_anti-affinity"
 EXCLUSION = PREFIX + "sched_exclusion"
 
-AMOUNTS = (GPU_REQUEST, GPU_LIMIT, GPU_MEM)
-"""The annotations that ask for a part of a card: all of them, or none."""
-ANNOTATIONS = (*AMOUNTS, GPUID, AFFINITY, ANTI_AFFINITY, EXCLUSION)
-"""All of them."""
+AMOUNTS = (GPU_REQUEST, GPU_LIMIT, GPU_MEM)  # the annotations that ask for a part of a card: all of them, or none
+ANNOTATIONS = (*AMOUNTS, GPUID, AFFINITY, ANTI_AFFINITY, EXCLUSION)  # all of them
 
 # Resources. The amounts are requests of a container, because these cannot be edited later.
-VGPU = PREFIX + "vgpu"
-"""The number of cards of a container. Kubelet counts it, so it gives the container its card."""
-MILLICORES = PREFIX + "millicores"
-"""The sum of what a container takes of its cards, in thousandths of a card."""
-MEMORY = PREFIX + "memory.max"
-"""The same in bytes of memory."""
-
-UNITS = VGPU.removeprefix(PREFIX)
-"""The resource that counts cards as ledgers name it."""
-IDS_OF_A_CARD = 1000
-"""Device ids of a card: one for each pod with the smallest request, a thousandth."""
+VGPU = PREFIX + "vgpu"  # The number of cards of a container. Kubelet counts it, so it gives the container its card.
+MILLICORES = PREFIX + "millicores"  # the sum of what a container takes of its cards, in thousandths of a card
+MEMORY = PREFIX + "memory.max"  # the same in bytes of memory
+UNITS = VGPU.removeprefix(PREFIX)  # the resource that counts cards as ledgers name it
+IDS_OF_A_CARD = 1000  # device ids of a card: one for each pod with the smallest request, a thousandth
 
 ASKING = Beginnings(resources=(PREFIX,), annotations=(PREFIX,))
 WRITTEN = WrittenNames(resources=(MILLICORES, MEMORY))

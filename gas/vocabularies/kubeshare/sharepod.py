@@ -23,8 +23,7 @@ from gas.vocabularies.protocol import BadNeed, NeedOptions
 API_VERSION = "kubeshare.nthu/v1"
 KIND = "SharePod"
 
-MADE_LABEL = names.PREFIX + "sharepod"
-"""Label of the pods that were made for a SharePod."""
+MADE_LABEL = names.PREFIX + "sharepod"  # label of the pods that were made for a SharePod
 MADE = "true"
 CHOSEN_NODE = names.PREFIX + "chosen-node"
 """Annotation of a SharePod with the node in its spec if the extender chose it: the next pod may go elsewhere."""
