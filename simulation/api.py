@@ -118,11 +118,8 @@ HISTORY = 400  # number of writes that watches and pages can look back
 class ApiServer:
     """The objects, and the process that serves them.
 
-    webhooks   None if there are none
-    binds_now  the client whose Binding is being written; "reviewed" if an extender reviewed it
     on_write   called with client, namespace and name of the pod right before a Binding or a plugin's patch is written
     pause      returns the seconds between the review of a Binding and its write
-    page       most objects on a page of a list, if clients ask for pages; 0: as many as they ask for
     """
 
     def __init__(self, loop: VirtualLoop, users: list[str]) -> None:
@@ -133,11 +130,11 @@ class ApiServer:
         self.api = Api(self.storage, self.now, self._new_uid)
         self.forbidden: set[str] = set()
         self.throttled = False
-        self.webhooks: Webhooks | None = None
-        self.binds_now = ""
+        self.webhooks: Webhooks | None = None  # None if there are none
+        self.binds_now = ""  # the client whose Binding is being written; "reviewed" if an extender reviewed it
         self.on_write: Callable[[str, str, str], None] = lambda _client, _namespace, _name: None
         self.pause: Callable[[], float] = lambda: 0.0
-        self.page = 0
+        self.page = 0  # most objects on a page of a list, if clients ask for pages; 0: as many as they ask for
         self.settings = Settings(
             tokens={user: user for user in users},
             authorize=self._authorize,

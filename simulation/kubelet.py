@@ -37,22 +37,17 @@ class Host:
     """One machine: what outlives its processes, and the connection between them.
 
     cards       numbers of the cards that the plugin finds
-    state       which container has which devices
-    dropped     UIDs of the pods whose devices are free again
-    kubelet     its sync loop; None while it is away
-    server      of the plugin, while kubelet knows it
-    plugin      its process; None if there is no plugin
     """
 
     def __init__(self, loop: VirtualLoop, network: Network, cards: tuple[int, ...]) -> None:
         self.loop = loop
         self.cards = cards
-        self.dropped: set[str] = set()
-        self.state = _State(self.dropped)
+        self.dropped: set[str] = set()  # UIDs of the pods whose devices are free again
+        self.state = _State(self.dropped)  # which container has which devices
         self.containers = Containers(self._later)
-        self.kubelet: SyncLoop | None = None
-        self.server: DeviceServer | None = None
-        self.plugin: Process | None = None
+        self.kubelet: SyncLoop | None = None  # its sync loop; None while it is away
+        self.server: DeviceServer | None = None  # of the plugin, while kubelet knows it
+        self.plugin: Process | None = None  # its process; None if there is no plugin
         self.calls = 0
         self._network = network
         self._pending: set[asyncio.Future[Any]] = set()

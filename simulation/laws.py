@@ -38,8 +38,6 @@ class Laws:
 
     by_us   prefix of the clients whose Bindings must give cards
     given   returns the cards that kubelet has given to the containers of a pod so far; None if that is not known
-    calm    nothing fails, so that containers get the cards that were decided
-    edited  UIDs of the pods whose cards were edited
     """
 
     def __init__(
@@ -54,11 +52,11 @@ class Laws:
         self._by_us = by_us
         self._seen = storage.version
         self.observed = Observed(clock)
-        self.edited: set[str] = set()
+        self.edited: set[str] = set()  # UIDs of the pods whose cards were edited
         self._bindings = Bindings(self.observed)
         self._evictions = Evictions(self.observed)
         self._copies: set[str] = set()  # UIDs of the pods that were created with the receipt of another one
-        self.calm = False
+        self.calm = False  # nothing fails, so that containers get the cards that were decided
         self.bindings = 0
         self.receipts = 0
 

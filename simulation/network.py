@@ -231,9 +231,6 @@ class Exchange:
 class Network:
     """All connections.
 
-    watch_delays  by client, the mean seconds by which events of its watches are late
-    repeats       by client, the probability that an event of its watches comes twice
-    no_bookmarks  clients whose watches get no bookmarks
     late          returns the seconds by which a server carries out a request later than it arrived
     on_send       called with client, method and target before each request; returns False if the request is not sent,
                   because the client was killed right before
@@ -244,9 +241,9 @@ class Network:
         self.process = Process("network")
         self.conditions: list[Condition] = []
         self.closed = False
-        self.watch_delays: dict[str, float] = {}
-        self.repeats: dict[str, float] = {}
-        self.no_bookmarks: set[str] = set()
+        self.watch_delays: dict[str, float] = {}  # by client, the mean seconds by which events of its watches are late
+        self.repeats: dict[str, float] = {}  # by client, the probability that an event of its watches comes twice
+        self.no_bookmarks: set[str] = set()  # clients whose watches get no bookmarks
         self.requests = 0
         self.lost_responses = 0
         self._chance = chance

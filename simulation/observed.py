@@ -47,23 +47,16 @@ class BoundPod:
 
 
 class Observed:
-    """Nodes and pods.
-
-    most     by node, the most that each card has ever had
-    waiting  by UID, the pods that ask for cards and are not bound
-    bound    by UID
-    created  by UID, the version of the API server's storage then
-    changed  by node, when it or its pods changed
-    """
+    """Nodes and pods."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.nodes: dict[str, Object] = {}
-        self.most: dict[str, Use] = {}
-        self.waiting: dict[str, Object] = {}
-        self.bound: dict[str, BoundPod] = {}
-        self.created: dict[str, int] = {}
-        self.changed: dict[str, float] = {}
+        self.most: dict[str, Use] = {}  # by node, the most that each card has ever had
+        self.waiting: dict[str, Object] = {}  # by UID, the pods that ask for cards and are not bound
+        self.bound: dict[str, BoundPod] = {}  # by UID
+        self.created: dict[str, int] = {}  # by UID, the version of the API server's storage then
+        self.changed: dict[str, float] = {}  # by node, when it or its pods changed
         self._by_node: dict[str, dict[str, BoundPod]] = {}
 
     def see_node(self, name: str, value: Object | None) -> None:

@@ -198,22 +198,16 @@ HTTP_TIMEOUT = 30.0  # seconds that the scheduler waits for an extender's respon
 
 
 class System:
-    """All programs of a world.
-
-    kubelets       by node, the process of its kubelet
-    plugins        by node; empty if device plugins are left out
-    stale          the scheduler's requests also reach replicas that do not decide
-    preempt_asked  version of the API server's storage when the extender was last asked whom to evict
-    """
+    """All programs of a world."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.replicas = [Replica(world, name) for name in REPLICAS]
-        self.kubelets: dict[str, Process] = {}
-        self.plugins: dict[str, PluginProcess] = {}
+        self.kubelets: dict[str, Process] = {}  # by node, the process of its kubelet
+        self.plugins: dict[str, PluginProcess] = {}  # by node; empty if device plugins are left out
         self.scheduler: Process
-        self.stale = False
-        self.preempt_asked = 0
+        self.stale = False  # the scheduler's requests also reach replicas that do not decide
+        self.preempt_asked = 0  # version of the API server's storage when the extender was last asked whom to evict
         self._checkers = world.chance.stream("checkers")
         if world.plan.webhooks:
             world.api.webhooks = Webhooks(

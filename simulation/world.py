@@ -20,9 +20,6 @@ class World:
     """Time, chance, network, API server and laws of one history, and the notes of what happens in it.
 
     figures  counts of what happened
-    hosts    machines by node
-    broken   the law that was broken; None if all hold until now
-    over     set when the history ends
     """
 
     def __init__(self, plan: Plan, *, keep_trace: bool = False) -> None:
@@ -33,9 +30,9 @@ class World:
         self.digest = hashlib.sha256()
         self.figures = {"kills": 0, "pauses": 0, "leader changes": 0, "pods": 0, "evictions": 0}
         self.processes: list[Process] = []
-        self.hosts: dict[str, Host] = {}
-        self.broken: LawBroken | None = None
-        self.over = asyncio.Event()
+        self.hosts: dict[str, Host] = {}  # machines by node
+        self.broken: LawBroken | None = None  # the law that was broken; None if all hold until now
+        self.over = asyncio.Event()  # set when the history ends
         self.network = Network(self.loop, self.chance.stream("network"))
         users = [*REPLICAS, "scheduler", "user", *(f"kubelet-n{i}" for i in range(len(plan.nodes)))]
         users += [f"plugin-n{i}" for i in range(len(plan.nodes))]

@@ -49,14 +49,8 @@ class Watch(Generic[T]):
     While the API server is unavailable, requests are repeated without end, after pauses that grow to 10 s. The handler
     sees only the objects that the lister keeps. What its ``keep`` returns for an object must not change.
 
-    synced        set once the handler has the first complete list
     last_contact  time of the API server's last response, by the monotonic clock; the time of construction before that
-    relists       number of complete lists after the first
-    broken        number of lists and watches that ended in an error
-    undecodable   number of objects and lines left out because they could not be decoded
-    faults        number of handler calls that raised, which is a bug in the handler and is logged
     refused       what permission is missing, as a sentence, while the API server forbids to list or watch; else None
-    trouble       the last error, while the watch is interrupted; else empty
     """
 
     def __init__(
@@ -70,12 +64,12 @@ class Watch(Generic[T]):
         timing: Timing = SYSTEM_TIMING,
     ) -> None:
         self._clock, self._spread = timing.monotonic, timing.spread
-        self.synced = asyncio.Event()
+        self.synced = asyncio.Event()  # set once the handler has the first complete list
         self.last_contact = self._clock()
-        self.relists = 0
-        self.broken = 0
-        self.undecodable = 0
-        self.faults = 0
+        self.relists = 0  # number of complete lists after the first
+        self.broken = 0  # number of lists and watches that ended in an error
+        self.undecodable = 0  # number of objects and lines left out because they could not be decoded
+        self.faults = 0  # number of handler calls that raised, which is a bug in the handler and is logged
         self.refused: str | None = None
         self._lister = lister
         self._path = lister.path
@@ -85,7 +79,7 @@ class Watch(Generic[T]):
         self._forbidden_pause = forbidden_pause
         self._backoff = backoff or Backoff(timing=timing)
         self._version: str | None = None
-        self.trouble = ""
+        self.trouble = ""  # the last error, while the watch is interrupted; else empty
 
     async def run(self) -> None:
         while True:

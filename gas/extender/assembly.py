@@ -41,8 +41,6 @@ class Extender:
 
     identity   unique among all replicas that ever run; random if None
     verbs      served to kube-scheduler, by name or by whole path
-    webhooks   served to the API server, by name
-    documents  JSON for the plain port, by path
     """
 
     def __init__(
@@ -87,8 +85,8 @@ class Extender:
         self.binder = _binder(core)
         self.filter = _filter(core, self._announcer)
         self.verbs = {"filter": ServedVerb(self.filter), "bind": ServedVerb(self.binder, is_undisturbed=True)}
-        self.webhooks: dict[str, Reviewer] = {}
-        self.documents: dict[str, Callable[[], bytes]] = {}
+        self.webhooks: dict[str, Reviewer] = {}  # served to the API server, by name
+        self.documents: dict[str, Callable[[], bytes]] = {}  # JSON for the plain port, by path
         for part in self._parts:
             self.verbs |= part.verbs
             self.verbs |= {path: self.verbs[name] for path, name in part.other_paths.items()}

@@ -111,11 +111,7 @@ class Decider:
 
     Watches feed `nodes`, `pods` and `hosts`. The observers learn what follows from that.
 
-    decisions  the last ones, as the verbs reported them
-    filtering  how many filters are in progress: they may refuse a pod for cards that have become free
     writing    by pod UID, the annotations of the Bindings that the extender is writing now
-    hosts      fed only after `count_hosts`
-    hooks      what parts add to decisions
     clock      returns seconds, for the time that one filter may take
     new_name   returns a random name for a card
     """
@@ -132,12 +128,12 @@ class Decider:
         self.clock = clock
         self._new_name = new_name
         self._vocabularies = options.vocabularies
-        self.hooks = NO_HOOKS
+        self.hooks = NO_HOOKS  # what parts add to decisions
         self.observers = Observers(*filter(None, (observer,)))
         self._last_timestamp: dict[str, int] = {}
         self.refusals = Refusals()
-        self.filtering = 0
-        self.decisions = Decisions()
+        self.filtering = 0  # how many filters are in progress: they may refuse a pod for cards that have become free
+        self.decisions = Decisions()  # the last ones, as the verbs reported them
         self.writing: dict[str, Mapping[str, str]] = {}
         self.ledger = Ledger(on_change=self._changed)
         self.nodes = Nodes(options.vocabularies, on_change=self._node_changed)
@@ -148,7 +144,7 @@ class Decider:
             observer=self.observers,
             on_gone=self.refusals.drop,
         )
-        self.hosts = HostResources(self.observers.capacity_changed)
+        self.hosts = HostResources(self.observers.capacity_changed)  # fed only after `count_hosts`
         self.counts_hosts = False
         self.pod_handlers: Handlers[Any] = Handlers(self.pods)
         self.node_handlers: Handlers[Node] = Handlers(self.nodes)

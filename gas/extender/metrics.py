@@ -93,17 +93,13 @@ class CertificateMetrics:
 
 
 class Metrics(RequestMetrics, StateMetrics, CertificateMetrics):
-    """The metrics of the core as attributes; each is counted where the event happens.
-
-    registry  served as ``/metrics``
-    watches   counts the events of each watch, see `WatchCollector.follow`
-    """
+    """The metrics of the core as attributes; each is counted where the event happens."""
 
     def __init__(self, version: str) -> None:
-        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry = CollectorRegistry(auto_describe=False)  # served as ``/metrics``
         for group in (RequestMetrics, StateMetrics, CertificateMetrics):
             group.__init__(self, self.registry)
-        self.watches = WatchCollector("gas_extender")
+        self.watches = WatchCollector("gas_extender")  # counts the events of each watch, see `WatchCollector.follow`
         self.registry.register(self.watches)
         Gauge(
             "gas_extender_build_info",

@@ -64,11 +64,8 @@ class Pods:
     Responses to single requests come here as well, and may be older than what the watch has shown. A pod only goes from
     waiting to bound to gone, so a step back is ignored.
 
-    waiting     GPU pods without a node, by UID
-    in_trouble  bound GPU pods whose annotations are not what is booked, by UID
     facts       returns what is known of a node
     on_gone     is called with the UID of a pod that no longer waits: it is bound or gone
-    kept_names  labels and annotations of bound pods that are retained
     """
 
     def __init__(
@@ -80,8 +77,8 @@ class Pods:
         observer: Observer | None = None,
         on_gone: Callable[[str], None] = lambda _uid: None,
     ) -> None:
-        self.waiting: dict[str, Pod] = {}
-        self.in_trouble: dict[str, BoundPod] = {}
+        self.waiting: dict[str, Pod] = {}  # GPU pods without a node, by UID
+        self.in_trouble: dict[str, BoundPod] = {}  # bound GPU pods whose annotations are not what is booked, by UID
         self._bound: dict[str, BoundPod] = {}
         self._relative: set[str] = set()  # UIDs of bound pods whose bookings depend on their node's cards
         self._lacks_tiles: set[str] = set()  # UIDs of pods that are booked without their tiles, which were malformed
@@ -89,7 +86,7 @@ class Pods:
         self._needs: LRUCache[PodNeed, PodNeed] = LRUCache(MOST_SHARED)
         self._ledger = ledger
         self._vocabularies = vocabularies
-        self.kept_names = vocabularies.metadata
+        self.kept_names = vocabularies.metadata  # labels and annotations of bound pods that are retained
         self._facts = facts
         self._observer = observer or Observer()
         self._on_gone = on_gone

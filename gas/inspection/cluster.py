@@ -107,10 +107,7 @@ class Cluster:
 
     counts_hosts  whether all pods that have a node are fed, so that free CPU, memory and pod slots of nodes are known
 
-    nodes    by name
-    pods     by UID
     decider  the extender's own, without a limit of time for one question. Reports changes to the observer, if any
-    use      measured use by pod UID and card, as far as it is known
     decisions  the extender's last decisions, the newest first, as far as they are known
     """
 
@@ -121,11 +118,11 @@ class Cluster:
         self.decider = Decider(settings.options, observer, clock=lambda: 0.0)
         if counts_hosts:
             self.decider.count_hosts()
-        self.nodes = KnownNodes()
-        self.pods: Known[InspectedPod] = Known()
+        self.nodes = KnownNodes()  # by name
+        self.pods: Known[InspectedPod] = Known()  # by UID
         self.watched_nodes = Handlers[Any](self.nodes, self.decider.node_handlers)
         self.watched_pods = Handlers[Any](self.pods, self.decider.pod_handlers)
-        self.use: dict[tuple[str, Card], MeasuredUse] = {}
+        self.use: dict[tuple[str, Card], MeasuredUse] = {}  # measured use by pod UID and card, as far as it is known
         self.decisions: Sequence[Decision] = ()
         self._rules: dict[bytes, Mapping[str, str]] = {}
         self._rules_at = 0

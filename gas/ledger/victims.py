@@ -182,8 +182,6 @@ class _Search:
     from the position on are not in the sums either, so if the pod does not fit now, it does not fit below.
 
     best      the cheapest set of pods found so far and its cost
-    steps     how often it was tried whether the pod fits
-    is_cut    whether the search was cut short
     has_ties  whether pods that stay may help the pod, because it has an affinity or a named card
     is_part   whether only the least costs are compared, those of one card in units (`Costs.least`)
     """
@@ -202,8 +200,8 @@ class _Search:
         self.need = need
         self.pods = pods
         self.best: tuple[Cost, tuple[Evictable, ...]] | None = None
-        self.steps = 0
-        self.is_cut = False
+        self.steps = 0  # how often it was tried whether the pod fits
+        self.is_cut = False  # whether the search was cut short
         self._easier_need = _without_ties(need)
         self.has_ties = self._easier_need != need
         self._node = node

@@ -51,14 +51,10 @@ class CardsDisabled(Refusal, kind="cards-disabled"):
 
 @dataclass(frozen=True)
 class _InTheWay(Refusal):
-    """The pod would fit without a rule that narrows its cards.
+    """The pod would fit without a rule that narrows its cards."""
 
-    short  what the usable cards lack
-    where  which cards the rule leaves: ``"in the allow list"``
-    """
-
-    short: Shortage | NotTogether
-    where: str
+    short: Shortage | NotTogether  # what the usable cards lack
+    where: str  # which cards the rule leaves: ``"in the allow list"``
 
     def __str__(self) -> str:
         if isinstance(self.short, Shortage):

@@ -13,16 +13,11 @@ from gas.values.amounts import Amounts, describe
 
 
 class Lack(NamedTuple):
-    """The shortage of one node.
+    """The shortage of one node."""
 
-    gap      the largest part of an asked amount that is not free, 0 to 1; 0 if no amount is short
-    text     the reason
-    nearest  the card that lacks least, with what is free there; empty if no amount is short
-    """
-
-    gap: float
-    text: str
-    nearest: str = ""
+    gap: float  # the largest part of an asked amount that is not free, 0 to 1; 0 if no amount is short
+    text: str  # the reason
+    nearest: str = ""  # the card that lacks least, with what is free there; empty if no amount is short
 
 
 def lack_of_cards(need: PodNeed, inventory: Inventory, usage: Usage, refusal: Refusal) -> Lack:

@@ -29,24 +29,15 @@ PRICE = 0.5  # how much a card costs, as a part of it, if pods that cannot go el
 
 
 class Effect(NamedTuple):
-    """The change that a pod makes to the cards of a node. Cards on which nothing may start do not count.
+    """The change that a pod makes to the cards of a node. Cards on which nothing may start do not count."""
 
-    cards       how many there are
-    before      the sum of the shares that are left without the pod, in thousandths of a card
-    after       the same with the pod
-    waste       how much more of them will stay unused by other pods
-    containers  how many containers the cards have with the pod
-    per_card    what pods request of the host for each card, by resource
-    left        the sum of the shares that are left on the cards of the pod
-    """
-
-    cards: int
-    before: int
-    after: int
-    waste: int
-    containers: int
-    per_card: Mapping[str, float]
-    left: int = 0
+    cards: int  # how many there are
+    before: int  # the sum of the shares that are left without the pod, in thousandths of a card
+    after: int  # the same with the pod
+    waste: int  # how much more of them will stay unused by other pods
+    containers: int  # how many containers the cards have with the pod
+    per_card: Mapping[str, float]  # what pods request of the host for each card, by resource
+    left: int = 0  # the sum of the shares that are left on the cards of the pod
 
 
 def effect(mix: Mix, inventory: Inventory, usage: Usage, footprint: Footprint) -> Effect:

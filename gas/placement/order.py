@@ -155,22 +155,14 @@ def parse_card_order(text: str) -> CardOrder:
 
 
 class NodeScore(StrEnum):
-    """A policy of scoring nodes.
+    """A policy of scoring nodes."""
 
-    BALANCE        the node on which the pod leaves least unusable (`gas.placement.node_cost`)
-    BEST_FIT       the node whose cards have least left
-    BEST_FIT_CARD  the node on which the cards that the pod gets have least left
-    SPREAD         the node whose cards have the largest share left
-    LEAST_LOADED   the node with the fewest containers on each card
-    NONE           all nodes are equal
-    """
-
-    BALANCE = "balance"
-    BEST_FIT = "best-fit"
-    BEST_FIT_CARD = "best-fit-card"
-    SPREAD = "spread"
-    LEAST_LOADED = "least-loaded"
-    NONE = "none"
+    BALANCE = "balance"  # the node on which the pod leaves least unusable (`gas.placement.node_cost`)
+    BEST_FIT = "best-fit"  # the node whose cards have least left
+    BEST_FIT_CARD = "best-fit-card"  # the node on which the cards that the pod gets have least left
+    SPREAD = "spread"  # the node whose cards have the largest share left
+    LEAST_LOADED = "least-loaded"  # the node with the fewest containers on each card
+    NONE = "none"  # all nodes are equal
 
 
 NODE_SCORES = "|".join(NodeScore)  # the text forms, for help texts and messages

@@ -21,50 +21,35 @@ LARGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One container, or all the containers that share a card, or all those that have their cards apart.
+    """One container, or all the containers that share a card, or all those that have their cards apart."""
 
-    index      position in ``Plan.requests``
-    positions  of its containers in the pod's need
-    apart      whether each of its cards is that of one container only; otherwise all its containers have all of them
-    count      how many different cards
-    per_card   what it takes of each card
-    ratios     what it takes of each card as a part of what the card has
-    takes      ``per_card`` as (slot, amount); a lower bound if the plan has ratios
-    parts      (slot, part) of ``ratios``
-    moments    at which it holds its cards; the first is the moment whose usage orders the cards for balancing
-    """
-
-    index: int
-    positions: tuple[int, ...]
+    index: int  # position in ``Plan.requests``
+    positions: tuple[int, ...]  # of its containers in the pod's need
+    # whether each of its cards is that of one container only; otherwise all its containers have all of them
     apart: bool
-    count: int
-    per_card: SortedAmounts
-    ratios: tuple[Ratio, ...]
+    count: int  # how many different cards
+    per_card: SortedAmounts  # what it takes of each card
+    ratios: tuple[Ratio, ...]  # what it takes of each card as a part of what the card has
     role: Role
-    takes: tuple[tuple[int, int], ...]
-    parts: tuple[tuple[int, int], ...]
+    takes: tuple[tuple[int, int], ...]  # ``per_card`` as (slot, amount); a lower bound if the plan has ratios
+    parts: tuple[tuple[int, int], ...]  # (slot, part) of ``ratios``
+    # at which it holds its cards; the first is the moment whose usage orders the cards for balancing
     moments: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The requests of a pod's need. Containers without cards have none.
+    """The requests of a pod's need. Containers without cards have none."""
 
-    requests        in the order of the first-fit search: the containers that share a card, app containers, sidecars,
-                    init containers
-    staying         those that hold their cards to the end: all but the init containers
-    names           the resources that any request names; slot = moment * len(names) + index of the name
-    wholes          for each name, None if the pod asks for it only as amounts, else what parts of it are divided by
-                    (`gas.placement.ratio.whole`); empty if the plan has no ratios
-    moments         how many moments; END is the first
-    in_start_order  (position, request) of every container with cards, in the order in which kubelet starts them
-    """
-
+    # in the order of the first-fit search: the containers that share a card, app containers, sidecars, init containers
     requests: tuple[Request, ...]
-    staying: tuple[Request, ...]
-    names: tuple[str, ...]
+    staying: tuple[Request, ...]  # those that hold their cards to the end: all but the init containers
+    names: tuple[str, ...]  # the resources that any request names; slot = moment * len(names) + index of the name
+    # for each name, None if the pod asks for it only as amounts, else what parts of it are divided by
+    # (`gas.placement.ratio.whole`); empty if the plan has no ratios
     wholes: tuple[str | None, ...]
-    moments: int
+    moments: int  # how many moments; END is the first
+    # (position, request) of every container with cards, in the order in which kubelet starts them
     in_start_order: tuple[tuple[int, Request], ...]
     count_resources: frozenset[str]
     stated_memory: StatedMemory | None

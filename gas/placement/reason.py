@@ -45,14 +45,11 @@ class _Question:
 
 @dataclass(frozen=True)
 class _Obstacle:
-    """A rule that narrows the choice of cards.
+    """A rule that narrows the choice of cards."""
 
-    leave_out  returns the question without the rule, or None if the rule has no effect there
-    refusal    returns the refusal to give if the pod would fit without the rule
-    """
-
+    # returns the question without the rule, or None if the rule has no effect there
     leave_out: Callable[[_Question], _Question | None]
-    refusal: Callable[[_Question], Refusal]
+    refusal: Callable[[_Question], Refusal]  # returns the refusal to give if the pod would fit without the rule
 
 
 def reason(need: PodNeed, inventory: Inventory, usage: Usage, step_limit: int) -> Refusal:

@@ -86,20 +86,13 @@ class FewerCardsThanWanted(Refusal, kind="fewer-cards-than-wanted"):
 
 @dataclass(frozen=True)
 class Shortage:
-    """The amounts that one container, or the containers that share a card, lack.
+    """The amounts that one container, or the containers that share a card, lack."""
 
-    wanted   how many different cards
-    fitting  how many cards have ``amounts`` free
-    amounts  per card, only the resources that are short; several are short together
-    sharing  how many containers share the card
-    stated   how the pod states memory
-    """
-
-    wanted: int
-    fitting: int
-    amounts: tuple[Wanted, ...]
-    sharing: int = 1
-    stated: StatedMemory | None = None
+    wanted: int  # how many different cards
+    fitting: int  # how many cards have ``amounts`` free
+    amounts: tuple[Wanted, ...]  # per card, only the resources that are short; several are short together
+    sharing: int = 1  # how many containers share the card
+    stated: StatedMemory | None = None  # how the pod states memory
 
     def sentence(self, where: str = "") -> str:
         """Return the sentence; ``where`` narrows down the cards: ``"in the allow list"``."""
@@ -124,16 +117,11 @@ class NoRoom(Refusal, kind="no-room"):
 
 @dataclass(frozen=True)
 class NotTogether(Refusal, kind="not-together"):
-    """Every container fits alone, but they do not fit together.
+    """Every container fits alone, but they do not fit together."""
 
-    containers  how many want cards
-    amounts     what they need in total at the moment that needs most
-    stated      how the pod states memory
-    """
-
-    containers: int
-    amounts: tuple[Wanted, ...]
-    stated: StatedMemory | None = None
+    containers: int  # how many want cards
+    amounts: tuple[Wanted, ...]  # what they need in total at the moment that needs most
+    stated: StatedMemory | None = None  # how the pod states memory
 
     def __str__(self) -> str:
         return not_together_sentence(self)
@@ -189,15 +177,11 @@ class NoPartition(Refusal, kind="partition"):
 
 @dataclass(frozen=True)
 class NoLinkedPairs(Refusal, kind="links"):
-    """The pod would fit, but not on cards joined by links whose tiles are free.
-
-    amounts   what each card must have free besides its tile
-    together  True if ``pairs`` is for all containers together, False if it is for one of them
-    """
+    """The pod would fit, but not on cards joined by links whose tiles are free."""
 
     pairs: int
-    amounts: tuple[Wanted, ...]
-    together: bool = False
+    amounts: tuple[Wanted, ...]  # what each card must have free besides its tile
+    together: bool = False  # True if ``pairs`` is for all containers together, False if it is for one of them
 
     def __str__(self) -> str:
         pairs = "no free linked pair" if self.pairs == 1 else f"fewer than {self.pairs} free linked pairs"

@@ -121,17 +121,14 @@ def _initial_classes(cards: Sequence[Card], links: Links | None, free: FreeCapac
 
 
 class StepBudget:
-    """The steps left for one decision, shared out among its searches. Steps, not time, make results reproducible.
-
-    ran_out  whether a search was cut short since the last `share`
-    """
+    """The steps left for one decision, shared out among its searches. Steps, not time, make results reproducible."""
 
     __slots__ = ("_left", "_until", "ran_out")
 
     def __init__(self, limit: int) -> None:
         self._left = limit
         self._until = 0
-        self.ran_out = False
+        self.ran_out = False  # whether a search was cut short since the last `share`
 
     def share(self, searches: int) -> None:
         """Begin the first of this many searches; steps that it leaves over go to the next ones."""
@@ -227,21 +224,14 @@ def combinations(
 
 @dataclass(slots=True)
 class _Level:
-    """One request on the search's stack.
+    """One request on the search's stack."""
 
-    at     its position in the sequence
-    pool   kubelet's reuse pool when its container starts
-    state  of all cards before it
-    sets   the sets of picks still to try
-    taken  the picks that are being tried
-    """
-
-    at: int
+    at: int  # its position in the sequence
     request: Request
-    pool: Pool
-    state: Hashable
-    sets: Iterator[tuple[Pick, ...]]
-    taken: tuple[Pick, ...] = ()
+    pool: Pool  # kubelet's reuse pool when its container starts
+    state: Hashable  # of all cards before it
+    sets: Iterator[tuple[Pick, ...]]  # the sets of picks still to try
+    taken: tuple[Pick, ...] = ()  # the picks that are being tried
 
 
 class Search:

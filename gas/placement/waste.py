@@ -29,44 +29,30 @@ PRIOR = 10.0
 
 
 class Slice(NamedTuple):
-    """The cards that one container holds to the end of its pod, or several containers that share a card.
+    """The cards that one container holds to the end of its pod, or several containers that share a card."""
 
-    cards     how many different ones
-    per_card  what is taken of each
-    ratios    the same as parts of what the card has
-    """
-
-    cards: int
-    per_card: SortedAmounts
-    ratios: tuple[Ratio, ...] = ()
+    cards: int  # how many different ones
+    per_card: SortedAmounts  # what is taken of each
+    ratios: tuple[Ratio, ...] = ()  # the same as parts of what the card has
 
 
 Shape = tuple[Slice, ...]  # the cards that one pod holds to its end
 
 
 class Asked(NamedTuple):
-    """Equal pods that the cluster was asked for.
-
-    restriction  names the rule by which they may use only some of the nodes, None if they may use all
-    weight       their number; older pods count for less than one
-    host         what they request together besides cards
-    """
+    """Equal pods that the cluster was asked for."""
 
     shape: Shape
-    restriction: Hashable
-    weight: float
-    host: tuple[tuple[str, float], ...]
+    restriction: Hashable  # names the rule by which they may use only some of the nodes, None if they may use all
+    weight: float  # their number; older pods count for less than one
+    host: tuple[tuple[str, float], ...]  # what they request together besides cards
 
 
 class CardMix(NamedTuple):
-    """The same pods as seen by cards of one kind.
+    """The same pods as seen by cards of one kind."""
 
-    waste     by hundredths of a card that are left: the thousandths that will stay unused
-    per_card  what pods request of each resource besides a whole card
-    """
-
-    waste: tuple[int, ...]
-    per_card: Mapping[str, float]
+    waste: tuple[int, ...]  # by hundredths of a card that are left: the thousandths that will stay unused
+    per_card: Mapping[str, float]  # what pods request of each resource besides a whole card
 
     def wasted(self, share: int) -> int:
         """Return how much of this share, left on a card, will stay unused."""

@@ -50,16 +50,13 @@ class NodeWriter:
     It handles a `gas.cluster.watch.Watch` of this one node (``metadata.name=NAME``). Cards are handed out whether the
     node can be written or not.
 
-    writes      number of patches that were applied
-    trouble     sentence about why the node cannot be written, else None
-    first_seen  the node before this writer changed it; None while it is not known
     links       by card, the cards that are linked to it, as other programs say on the node
     """
 
     def __init__(self, patch_node: PatchNode, vocabularies: Vocabularies) -> None:
-        self.writes = 0
-        self.trouble: str | None = None
-        self.first_seen: Node | None = None
+        self.writes = 0  # number of patches that were applied
+        self.trouble: str | None = None  # sentence about why the node cannot be written, else None
+        self.first_seen: Node | None = None  # the node before this writer changed it; None while it is not known
         self._patch_node = patch_node
         self._vocabularies = vocabularies
         self._backoff = Backoff()

@@ -81,16 +81,14 @@ class Sandbox:
     """A running sandbox, with what a demo needs of it.
 
     kubeconfig  file by which programs find its API server
-    nodes       by name, as they are in the API
-    containers  of the nodes with a plugin, by name
     """
 
     def __init__(self, api: Api, extender: RunningExtender, kubeconfig: Path, output: Output) -> None:
         self.extender = extender
         self.kubeconfig = kubeconfig
         self.output = output
-        self.nodes: dict[str, Object] = {}
-        self.containers: dict[str, Containers] = {}
+        self.nodes: dict[str, Object] = {}  # by name, as they are in the API
+        self.containers: dict[str, Containers] = {}  # of the nodes with a plugin, by name
         self._api = api
         self._changed = asyncio.Event()
 

@@ -66,8 +66,7 @@ class DevicePlugins(RegistrationServicer):
         on_lost: Callable[[str], None],
     ) -> None:
         self._directory = directory
-        self.serving = asyncio.Event()
-        """Set when plugins can register."""
+        self.serving = asyncio.Event()  # set when plugins can register
         self._connecting = connecting
         self._on_devices = on_devices
         self._on_lost = on_lost

@@ -98,8 +98,7 @@ class Kubelet:
         self.device_plugins = root / "device-plugins"
         self.pod_resources = root / "pod-resources" / "kubelet.sock"
         self.containers = containers or Containers()
-        self.serving = asyncio.Event()
-        """Set when plugins can register."""
+        self.serving = asyncio.Event()  # set when plugins can register
         self._client = client
         self._node_name = node
         self._pace = pace or KubeletPace()

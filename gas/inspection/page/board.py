@@ -63,11 +63,9 @@ class Board:
         self._models_at = 0
         self._records: dict[str, bytes] = {}
         self._states: dict[str, int] = {}
-        self._changed: OrderedDict[str, int] = OrderedDict()
-        """Version of the last change of each node, the latest last."""
+        self._changed: OrderedDict[str, int] = OrderedDict()  # version of the last change of each node, the latest last
         self._gone: OrderedDict[str, int] = OrderedDict()
-        self._forgotten = 0
-        """Version up to which nodes that are gone are no longer known."""
+        self._forgotten = 0  # version up to which nodes that are gone are no longer known
 
     @property
     def name(self) -> str:

@@ -33,10 +33,6 @@ class Scanner:
 
     read       scans once, in a thread of its own, as `gas.plugin.discovery.card_source.read_all` does
     on_change  called on the event loop with the first scan, and with each that differs from the one before
-    scan       empty before the first scan has ended
-    finished   number of scans that have ended
-    faults     number of scans that raised an error, which is a bug and is logged; the earlier scan stays
-    stuck      a sentence while a scan takes longer than ``slow`` seconds, else None
     """
 
     def __init__(
@@ -49,10 +45,10 @@ class Scanner:
         clock: Callable[[], float] = time.monotonic,
         off_loop: ScanOnce = IN_A_THREAD,
     ) -> None:
-        self.scan = Scan()
-        self.finished = 0
-        self.faults = 0
-        self.stuck: str | None = None
+        self.scan = Scan()  # empty before the first scan has ended
+        self.finished = 0  # number of scans that have ended
+        self.faults = 0  # number of scans that raised an error, which is a bug and is logged; the earlier scan stays
+        self.stuck: str | None = None  # a sentence while a scan takes longer than ``slow`` seconds, else None
         self._read = read
         self._on_change = on_change
         self._memory = CardMemory()

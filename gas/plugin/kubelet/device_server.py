@@ -108,10 +108,8 @@ class DeviceServer:
         calls: CallTracker | None = None,
     ) -> None:
         self.resource = resource
-        self.devices: tuple[Device, ...] | None = None
-        """The devices that kubelet is shown; None before the first card."""
-        self.streams = 0
-        """How many watches kubelet has open: 1, and rarely 2 for a moment."""
+        self.devices: tuple[Device, ...] | None = None  # the devices that kubelet is shown; None before the first card
+        self.streams = 0  # how many watches kubelet has open: 1, and rarely 2 for a moment
         self._prefer = prefer
         self._before_start = before_start
         self._allocate = allocate

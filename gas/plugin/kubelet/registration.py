@@ -91,8 +91,7 @@ class Registration:
         times: Times | None = None,
     ) -> None:
         self.state = Phase.NO_CARDS
-        self.registrations = 0
-        """How many registrations kubelet accepted."""
+        self.registrations = 0  # how many registrations kubelet accepted
         self.trouble: str | None = None
         """Why kubelet does not have the resource now, as a sentence; None before the first attempt."""
         self.server = server

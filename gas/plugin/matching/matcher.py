@@ -123,8 +123,7 @@ class Matcher:
         self._one_card = one_card
         self._progress: dict[str, Progress] = {}
         self._current: Progress | None = None
-        self._asked: Match | None = None
-        """What GetPreferredAllocation was matched with, until the next Allocate."""
+        self._asked: Match | None = None  # what GetPreferredAllocation was matched with, until the next Allocate
         self._refresh()
         pods.subscribe(self._refresh)
 

@@ -34,16 +34,13 @@ class Progress:
     """One pod's demands and the ids that served them.
 
     pod         as the watch last showed it; it may be deleted while kubelet goes on asking for it
-    confidence  that the recorded ids are this pod's; KNOWN while there are none
-    abandoned   kubelet turned to another pod in the middle of this one, so it has refused this one
-    served_at   when a demand was last served
     """
 
     def __init__(self, pod: GpuPod) -> None:
         self.pod = pod
-        self.confidence = Confidence.KNOWN
-        self.abandoned = False
-        self.served_at = float("-inf")
+        self.confidence = Confidence.KNOWN  # that the recorded ids are this pod's; KNOWN while there are none
+        self.abandoned = False  # kubelet turned to another pod in the middle of this one, so it has refused this one
+        self.served_at = float("-inf")  # when a demand was last served
         self._served: dict[Demand, Ids | None] = {}
 
     def __repr__(self) -> str:

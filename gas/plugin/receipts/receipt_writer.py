@@ -48,9 +48,6 @@ class ReceiptWriter:
     a pod is counted, logged and posted as an event once, before it is written; so are wrong variables of a container.
 
     calls     those of kubelet; their clock is that of the matcher
-    written   number of receipts written
-    finished  number of comparisons that have ended
-    trouble   sentence about why annotations cannot be written, else None
     """
 
     def __init__(
@@ -65,9 +62,9 @@ class ReceiptWriter:
         metrics: Metrics,
         events: Events,
     ) -> None:
-        self.written = 0
-        self.finished = 0
-        self.trouble: str | None = None
+        self.written = 0  # number of receipts written
+        self.finished = 0  # number of comparisons that have ended
+        self.trouble: str | None = None  # sentence about why annotations cannot be written, else None
         self._pods = matcher.pods
         self._matcher = matcher
         self._resources = resources

@@ -63,10 +63,6 @@ class UsageMonitor:
     processes    asks drivers that do not state there who uses their cards
     on_over      called with a pod that uses more memory than it requested, and with a sentence about it; for one pod at
                  most every `REPORT_AGAIN` seconds
-    walks        number of walks that have ended
-    walked       when the last one ended, RFC 3339; empty before the first
-    cpu_seconds  processor time of all walks
-    problems     of the last walk, one sentence each
     trouble      sentence about why there are no current results, else None
     """
 
@@ -82,10 +78,10 @@ class UsageMonitor:
         slow: float = SLOW,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.walks = 0
-        self.walked = ""
-        self.cpu_seconds = 0.0
-        self.problems: tuple[str, ...] = ()
+        self.walks = 0  # number of walks that have ended
+        self.walked = ""  # when the last one ended, RFC 3339; empty before the first
+        self.cpu_seconds = 0.0  # processor time of all walks
+        self.problems: tuple[str, ...] = ()  # of the last walk, one sentence each
         self.trouble: str | None = "the processes of this node have not been read yet"
         self._pods = pods
         self._gpus = gpus
