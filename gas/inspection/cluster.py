@@ -252,11 +252,6 @@ class Cluster:
                 others = f"nodes have {listed(sorted(known - _OF_EVERY_NODE)) or 'no devices'}"
                 yield f"no node has {shown(name, LONGEST_KEY)}; {did_you_mean(name, known - _OF_EVERY_NODE, others)}"
 
-    def faults(self, pod: InspectedPod) -> str:
-        """Return why the admission webhook would refuse a pod, such as memory of a card but no card; empty if not."""
-        vocabulary = self.settings.options.vocabularies.vocabulary_of(pod)
-        return "; ".join(vocabulary.admission.faults(pod)) if vocabulary is not None else ""
-
     def book(self, pod: InspectedPod, node: str) -> tuple[str, ...]:
         """Book a pod that waits on a node, as a bind would, and return its cards. Raises CannotBind and BadNeed."""
         args = BindingArgs(pod.metadata.name, pod.metadata.namespace or "default", pod.uid, node)

@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -79,8 +79,12 @@ class Options(Where):
         return written(report, self.form, look(), headers=not self.no_headers)
 
     def arranged(self, report: Report) -> Report:
-        """Return the selected rows of a report in the selected order. Raises BadExpression."""
-        return sort_rows(keep_rows(report, self.conditions), self.sort_by)
+        """Return the selected rows of a report in the selected order, or a note if none is. Raises BadExpression."""
+        kept = keep_rows(report, self.conditions)
+        if report.rows and not kept.rows:
+            rows = "row meets" if len(report.rows) == 1 else "rows meet"
+            kept = replace(kept, notes=(*kept.notes, f"none of {len(report.rows)} {rows} --where"))
+        return sort_rows(kept, self.sort_by)
 
 
 def _form(*forms: str) -> Callable[[Runner], Runner]:
@@ -237,7 +241,7 @@ def _show(options: Options, make: Callable[[Cluster], Report], nothing: str, *, 
     if options.is_for_people:
         asked = options.form == "wide" or re.search("used|busy", " ".join((options.sort_by, *options.conditions)))
         shown = [note for note in notes if asked or note != NOT_MEASURED]
-        say(*cluster.settings.notes, *shown, *([] if report.rows else [nothing]))
+        say(*cluster.settings.notes, *shown, *(report.notes or ([] if report.rows else [nothing])))
     return code
 
 
@@ -289,9 +293,10 @@ def pods(options: Options) -> int:
 def waste(options: Options) -> int:
     cluster, notes = _read(options, read_use)
     found = waste_of(cluster)
-    code = _print(options.written(options.arranged(found.report)))
+    report = options.arranged(found.report)
+    code = _print(options.written(report))
     if options.is_for_people:
-        say(*cluster.settings.notes, *notes, *waste_notes(found))
+        say(*cluster.settings.notes, *notes, *report.notes, *waste_notes(found))
     return code
 
 

@@ -182,6 +182,7 @@ class _PodExplanation(msgspec.Struct, frozen=True):
     nodes: int = 0
     passing: int = 0
     groups: tuple[_Group, ...] = ()
+    faults: str = ""
 
 
 async def read_explanation(where: Where, namespace: str, name: str) -> tuple[Diagnosis, int]:
@@ -193,7 +194,9 @@ async def read_explanation(where: Where, namespace: str, name: str) -> tuple[Dia
         body = await api.request("GET", paths.explanation(namespace, name))
     found = _decoded(body, _PodExplanation, "of gas-extender about a pod")
     groups = [Reason(each.reason, each.nodes, may_fit=each.has_cards) for each in found.groups]
-    return Diagnosis(found.reason) if found.reason else of_numbers(groups, found.passing, found.nodes), found.nodes
+    if found.reason:
+        return Diagnosis(found.reason), found.nodes
+    return of_numbers(groups, found.passing, found.nodes, found.faults), found.nodes
 
 
 def _some(names: Sequence[str]) -> str:

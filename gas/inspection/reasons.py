@@ -58,18 +58,18 @@ class Diagnoses:
         if self._known_at != (now := (self._cluster.nodes.version, self._cluster.pods.version)):
             self._known_at = now
             self._known.clear()
-        key = need, node_rules(pod), self._cluster.other_requests(pod), yet_to_come(pod), self._cluster.faults(pod)
+        key = need, node_rules(pod), self._cluster.other_requests(pod), yet_to_come(pod), self._cluster.decider.faults(pod)
         if key not in self._known:
             self._known[key] = diagnose(self._cluster, pod)
         return self._known[key]
 
 
-def of_numbers(groups: Sequence[Reason], passing: int, total: int) -> Diagnosis:
+def of_numbers(groups: Sequence[Reason], passing: int, total: int, faults: str = "") -> Diagnosis:
     """Return the extender's numbers as a diagnosis, for a user who may not read the nodes."""
     if passing or not groups:
         rules = "selectors, taints, CPU and memory of nodes were not looked at"
-        return Diagnosis(f"has room on the cards of {passing} of {total} nodes; {rules}", passing)
-    return Diagnosis(_line(groups, total), reasons=tuple(groups))
+        return Diagnosis(f"has room on the cards of {passing} of {total} nodes; {faults or rules}", passing)
+    return Diagnosis("; ".join(filter(None, (_line(groups, total), faults))), reasons=tuple(groups))
 
 
 def diagnose(cluster: Cluster, pod: InspectedPod, only: Sequence[str] | None = None) -> Diagnosis:
@@ -126,7 +126,7 @@ class _Question:
                 if lack.text not in nearest or lack.gap < nearest[lack.text][0].gap:
                     nearest[lack.text] = lack, name
         if passing:
-            sentences = (yet_to_come(self._pod), self._cluster.faults(self._pod))
+            sentences = (yet_to_come(self._pod), self._cluster.decider.faults(self._pod))
             return Diagnosis(f"fits on {passing} of {total} nodes; {'; '.join(filter(None, sentences))}", passing)
         found = sorted(nearest.values(), key=lambda each: (each[0].gap, -counts[each[0].text], each[0].text))
         reasons = [
@@ -139,7 +139,7 @@ class _Question:
             not_there[self._sentence(missing)] += count
         reasons += [Reason(*each) for each in not_there.most_common()]
         line = self._nowhere(absent) if not found and not excluded else _line(reasons, total)
-        return Diagnosis("; ".join(filter(None, (line, self._cluster.faults(self._pod)))), reasons=tuple(reasons))
+        return Diagnosis("; ".join(filter(None, (line, self._cluster.decider.faults(self._pod)))), reasons=tuple(reasons))
 
     def _not_offered(self, name: str) -> tuple[str, ...]:
         """Return the resources that the pod asks for and a node does not have."""

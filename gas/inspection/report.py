@@ -44,7 +44,7 @@ def columns(*names: str, wide: bool = False, number: bool = False) -> tuple[Colu
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A table of plain values, with sentences about what is not known."""
+    """A table of plain values, with sentences about rows that it does not show."""
 
     columns: tuple[Column, ...]
     rows: Sequence[Row]
@@ -57,11 +57,14 @@ class BadExpression(GasError):
     exit_code = 2
 
 
-def sort_rows(report: Report, by: str) -> Report:
-    """Return the report with its rows sorted by a column, in descending order after a hyphen. Raises BadExpression."""
+def sort_rows(report: Report, by: str, said: str = "flag --sort-by") -> Report:
+    """Return the report with its rows sorted by a column, in descending order after a hyphen. Raises BadExpression.
+
+    said  where the column was named
+    """
     if not by:
         return report
-    name = _column(report, by.removeprefix("-"), "--sort-by")
+    name = _column(report, by.removeprefix("-"), said)
 
     def key(row: Row) -> tuple[bool, object]:
         value = row.get(name)
@@ -71,7 +74,7 @@ def sort_rows(report: Report, by: str) -> Report:
     absent = [row for row in report.rows if row.get(name) is None]
     kinds = {isinstance(_order(row[name]), tuple) for row in present}
     if len(kinds) > 1:
-        raise BadExpression(f"flag --sort-by: column {quoted(name)} has texts and numbers")
+        raise BadExpression(f"{said}: column {quoted(name)} has texts and numbers")
     return replace(report, rows=sorted(present, key=key, reverse=by.startswith("-")) + absent)
 
 
@@ -92,7 +95,7 @@ def keep_rows(report: Report, conditions: Sequence[str]) -> Report:
                 f"flag --where: expected a condition such as health!=ok or memory.max>80, found {quoted(condition)}"
             )
         name, operator, wanted = found.groups()
-        name = _column(report, name, "--where")
+        name = _column(report, name, "flag --where")
         rows = [row for row in rows if _meets(row.get(name), operator, wanted, condition)]
     return replace(report, rows=rows)
 
@@ -128,13 +131,13 @@ def _order(value: Value) -> object:
     return value if isinstance(value, int | float) else natural(str(value))
 
 
-def _column(report: Report, name: str, flag: str) -> str:
+def _column(report: Report, name: str, said: str) -> str:
     """Return the name of a column as the report has it, in whatever case it is given. Raises BadExpression."""
     names = [column.name for column in report.columns]
     if name in names:
         return name
     if (found := next((each for each in names if each.lower() == name.lower()), None)) is None:
-        raise BadExpression(f"flag {flag}: expected a column of this report ({', '.join(names)}), found {quoted(name)}")
+        raise BadExpression(f"{said}: expected a column of this report ({', '.join(names)}), found {quoted(name)}")
     return found
 
 

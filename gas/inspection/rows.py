@@ -213,7 +213,7 @@ def pod_row(cluster: Cluster, pod: InspectedPod) -> dict[str, Value]:
     if pod.node_name and bound is not None and bound.trouble is not None:
         row["note"] = bound.trouble.sentence
     elif pod.node_name and booking is None:
-        row["note"] = cluster.faults(pod) or None
+        row["note"] = cluster.decider.faults(pod) or None
     return row
 
 

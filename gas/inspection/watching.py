@@ -86,7 +86,7 @@ def screen_lines(report: Report, notes: tuple[str, ...], *, wide: bool, look: Lo
         if total <= most
         else f"{most} of {total} rows; see --sort-by and --where"
     )
-    return [*lines, escaped("; ".join((count, *notes[:1])))[: look.width]]
+    return [*lines, escaped("; ".join((count, *(report.notes or notes[:1]))))[: look.width]]
 
 
 async def _changes(api: ApiServer, cluster: Cluster) -> AsyncIterator[tuple[str, ...]]:

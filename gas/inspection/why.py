@@ -105,7 +105,7 @@ class _WaitingPod:
             return Explanation(found.line, total, found.reasons, tuple(self._without_metadata()))
         if found.passing:
             return Explanation(found.line, total, details=past_details(self._cluster.decisions, self._pod.uid))
-        cannot_help = held_back(self._pod) or self._cluster.faults(self._pod)
+        cannot_help = held_back(self._pod) or self._cluster.decider.faults(self._pod)
         suggestions = (
             []
             if cannot_help
@@ -365,7 +365,7 @@ def _why_here(cluster: Cluster, pod: InspectedPod) -> Explanation:
     trouble = bound.trouble.sentence if bound is not None and bound.trouble is not None else ""
     past = past_details(cluster.decisions, pod.uid)
     if booking is None:
-        without = trouble or cluster.faults(pod) or "it needs none"
+        without = trouble or cluster.decider.faults(pod) or "it needs none"
         return Explanation(f"is on node {pod.node_name} without booked cards: {without}")
     cards = ", ".join(map(str, booking.footprint.amounts))
     details = [f"its annotations: {trouble}"] if trouble else []

@@ -270,6 +270,14 @@ async def test_a_server_that_sends_nothing_ends_a_command_with_a_sentence(kubect
             assert f"no response from the API server at {silent.url}" in result.err
 
 
+@pytest.mark.parametrize("command", ["top", "top nodes", "pods -A", "waste"])
+async def test_a_condition_that_no_row_meets_is_named_with_the_number_of_rows(kubectl: Kubectl, command: str) -> None:
+    rows = len(await kubectl.data(*command.split()))
+    result = await kubectl(*command.split(), "--where", "node=nowhere")
+    assert f"none of {rows} rows meet --where" in result.err
+    assert "no card was found" not in result.err
+
+
 async def test_tables_are_printed_without_headers_on_request(kubectl: Kubectl) -> None:
     with_headers = (await kubectl("top")).out
     assert (await kubectl("top", "--no-headers")).out == with_headers.partition("\n")[2]

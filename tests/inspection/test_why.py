@@ -385,6 +385,12 @@ NUMBERS = {
             id="has-room",
         ),
         pytest.param(
+            NUMBERS | {"passing": 2, "faults": "asks for i951"},
+            0,
+            "shop/a: has room on the cards of 2 of 56 nodes; asks for i951\n",
+            id="misspelt",
+        ),
+        pytest.param(
             {"reason": "the pod asks for no card"}, 0, "shop/a: the pod asks for no card\n", id="other-reason"
         ),
         pytest.param([], 3, "expected the document of gas-extender about a pod", id="another-document"),

@@ -192,8 +192,9 @@ class ExplanationApi:
             need = decider.need(pod)
         except BadNeed as bad:
             return {"reason": str(bad)}
+        faults = decider.faults(pod)
         if not need.wants_cards:
-            return {"reason": "the pod asks for no card"}
+            return {"reason": faults or "the pod asks for no card"}
         names = [name for name, _ in decider.nodes]
         verdicts = await in_turns(decider.verdicts.of(need, names, decider.nominated_for_others(pod)))
         refusals = [each.refusal for each in verdicts if each.refusal is not None]
@@ -201,6 +202,7 @@ class ExplanationApi:
             "nodes": len(names),
             "passing": len(names) - len(refusals),
             "groups": _groups((str(each), each.only_per_card) for each in refusals),
+            "faults": faults,
         }
 
 

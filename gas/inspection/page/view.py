@@ -197,7 +197,8 @@ class View:
             keys = sorted(found, key=natural)
             known = columns(*_SORTED_BY, *map(column_of, resources(cluster)))
             report = Report(known, await _in_turns(pod_row(cluster, found[key]) for key in keys))
-            keys = [f"{row['namespace']}/{row['name']}" for row in sort_rows(report, sort).rows[:MOST_PODS]]
+            rows = sort_rows(report, sort, "parameter sort").rows[:MOST_PODS]
+            keys = [f"{row['namespace']}/{row['name']}" for row in rows]
         else:
             keys = nsmallest(MOST_PODS, found, key=lambda key: (bool(found[key].node_name), natural(key)))
         return {"total": len(found), "pods": [self._listed(found[key]) for key in keys]}

@@ -24,6 +24,7 @@ AUTHENTICATION = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-
 PATH = "/apis/explain.gas/v1alpha1/namespaces/default/pods/{}"
 JANE = {"X-Remote-User": "jane", "X-Remote-Group": "dev", "X-Remote-Extra-Scopes%2Fa": "x"}
 NO_CARDS = {"reason": "the node has no known GPU card", "nodes": 1, "hasCards": False}
+MISSPELT = "container 'side' asks for 'gpu.intel.com/i951' but for no card; did you mean gpu.intel.com/i915?"
 HEADERS = {"username": ["X-Remote-User"], "group": ["X-Remote-Group"], "uid": []}
 
 
@@ -80,10 +81,14 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
             "big": container(i915=1, memory_max=9 * 10**9),
             "small": container(i915=1, memory_max=10**9),
             "bad": container("main", i915=1, xe=1),
-            "other": container(millicores=100),
+            "parts": container("main", millicores=100),
+            "other": {"name": "main"},
         }
         for name, asked in asks.items():
             server.api.create(PODS, "default", pod_json(asked | {"image": "i"}, name=name))
+        images = {"image": "i"}
+        misspelt = pod_json(asks["small"] | images, container("side", i951=1) | images, name="misspelt")
+        server.api.create(PODS, "default", misspelt)
         flags = (
             f"--explain-port={port}",
             "--bind-address=127.0.0.1",
@@ -165,6 +170,12 @@ async def test_what_cannot_be_explained_is_refused(
         pytest.param("small", {"nodes": 2, "passing": 1, "groups": [NO_CARDS]}, id="fits"),
         pytest.param("bad", {"reason": "container 'main' asks for both"}, id="unreadable"),
         pytest.param("secret-pod", {"reason": "the pod does not wait"}, id="bound"),
+        pytest.param(
+            "parts",
+            {"reason": "container 'main' asks for 'gpu.intel.com/millicores' but for no card; add gpu.intel.com/i915"},
+            id="parts-of-no-card",
+        ),
+        pytest.param("misspelt", {"passing": 1, "faults": MISSPELT}, id="a-name-that-no-node-has"),
         pytest.param("other", {"reason": "the pod asks for no card"}, id="without-cards"),
     ],
 )

@@ -259,7 +259,7 @@ def test_pods_are_sorted_before_the_list_is_cut(
 
 def test_a_column_that_pods_do_not_have_is_a_sentence(page: Running) -> None:
     status, text, _ = page.ask("GET", "/data/pods?sort=nonsense")
-    assert (status, text.decode()[:60]) == (400, "flag --sort-by: expected a column of this report (namespace,")
+    assert (status, text.decode()[:60]) == (400, "parameter sort: expected a column of this report (namespace,")
 
 
 def test_pods_of_a_namespace_are_added_up(page: Running) -> None:
