@@ -58,7 +58,13 @@ class Diagnoses:
         if self._known_at != (now := (self._cluster.nodes.version, self._cluster.pods.version)):
             self._known_at = now
             self._known.clear()
-        key = need, node_rules(pod), self._cluster.other_requests(pod), yet_to_come(pod), self._cluster.decider.faults(pod)
+        key = (
+            need,
+            node_rules(pod),
+            self._cluster.other_requests(pod),
+            yet_to_come(pod),
+            self._cluster.decider.faults(pod),
+        )
         if key not in self._known:
             self._known[key] = diagnose(self._cluster, pod)
         return self._known[key]
@@ -139,7 +145,9 @@ class _Question:
             not_there[self._sentence(missing)] += count
         reasons += [Reason(*each) for each in not_there.most_common()]
         line = self._nowhere(absent) if not found and not excluded else _line(reasons, total)
-        return Diagnosis("; ".join(filter(None, (line, self._cluster.decider.faults(self._pod)))), reasons=tuple(reasons))
+        return Diagnosis(
+            "; ".join(filter(None, (line, self._cluster.decider.faults(self._pod)))), reasons=tuple(reasons)
+        )
 
     def _not_offered(self, name: str) -> tuple[str, ...]:
         """Return the resources that the pod asks for and a node does not have."""

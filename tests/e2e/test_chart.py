@@ -187,6 +187,10 @@ REFUSED = (
         "admission.schedulerName=x,admission.clientCertificate=true",
         "admission.clientCertificate, admission.schedulerName: no effect without admission.enabled=true",
     ),
+    (
+        "page.hosts={a.example},page.grafana=https://b.example",
+        "page.grafana, page.hosts: no effect without page.enabled=true",
+    ),
     ("scheduler.otherGPUPods=refuse", "no scheduler would place GPU pods"),
     (
         "certificates.extraNames={a.example}",
@@ -195,7 +199,7 @@ REFUSED = (
     *(
         (f"{part}.{name}=true,{needed}=false", f"{part}.{name}: no effect without {needed}=true")
         for name, part, needed in re.findall(
-            r'\(pick \S+ "(\w+)"\) "part" "([\w.]+)" "needs" "([\w.]+)=true"', DECISIONS.read_text()
+            r'\(pick \S+ "(\w+)"[^)]*\) "part" "([\w.]+)" "needs" "([\w.]+)=true"', DECISIONS.read_text()
         )
     ),
     ("scheduler.enabled=true,scheduler.name=default-scheduler", "would place the same pods"),

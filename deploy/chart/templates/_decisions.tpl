@@ -62,7 +62,7 @@ Only for what someone would miss: a values file may also hold settings of parts 
 {{- include "gas.refuseUnused" (dict "values" (pick $values.certificates "extraNames") "part" "certificates" "needs" "certificates.source=job or cert-manager") -}}
 {{- end -}}
 {{- if not $values.page.enabled -}}
-{{- include "gas.refuseUnused" (dict "values" (pick $values.page "use") "part" "page" "needs" "page.enabled=true") -}}
+{{- include "gas.refuseUnused" (dict "values" (pick $values.page "use" "hosts" "grafana") "part" "page" "needs" "page.enabled=true") -}}
 {{- end -}}
 {{- if not $values.plugin.enabled -}}
 {{- include "gas.refuseUnused" (dict "values" (pick $values.plugin "cleanUp") "part" "plugin" "needs" "plugin.enabled=true") -}}

@@ -7,6 +7,7 @@ import http.client
 import json
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,3 +193,17 @@ async def test_the_api_server_discovers_the_api(served: Served) -> None:
     status, found = await served.ask("/apis/explain.gas/v1alpha1")
     assert (status, found["kind"]) == (200, "APIResourceList")
     assert [each["name"] for each in found["resources"]] == ["pods"]
+
+
+async def test_a_new_certificate_is_served_without_a_restart(served: Served) -> None:
+    """The APIService names no authority, so a new one needs no change there."""
+    address = ("127.0.0.1", served.port)
+    old = await asyncio.to_thread(ssl.get_server_certificate, address)
+    served.own.server("extender")
+
+    def wait_for_new() -> None:
+        while ssl.get_server_certificate(address) == old:
+            time.sleep(0.2)
+
+    await asyncio.wait_for(asyncio.to_thread(wait_for_new), 30)
+    assert (await served.ask(PATH.format("small")))[0] == 200
