@@ -33,7 +33,6 @@ _FAULTS = (
         "with contextlib.suppress(Exception):\n"
         "    Y._decider.reserve(names, pod, now=0.0)\n"
         "X._pending_binds.passed(A.pod.uid)\nY._decider.decisions.filtered(A.pod.uid, D.passing, Z)",
-        30,
     ),
     PlantedFault("no version in the Binding", "bind_pod", '{**A, "resourceVersion": V, **B}', "{**A, **B}", 300),
     PlantedFault(
@@ -41,13 +40,10 @@ _FAULTS = (
         "Pods.changed",
         "P.is_over",
         "P.is_over or P.metadata.deletion_timestamp",
-        30,
     ),
-    PlantedFault("a lost 410", "Watch.run", "(401, 429)", "(401, 410, 429)", 30),
+    PlantedFault("a lost 410", "Watch.run", "(401, 429)", "(401, 410, 429)"),
     PlantedFault("settled at the first read", "settled_pod", "P.node_name or X or Y >= Z", "True", 190),
-    PlantedFault(
-        "settled without changing the pod's version", "settled_pod", "await R.change_version(*A)", "None", 300
-    ),
+    PlantedFault("settled without changing the pod's version", "settled_pod", "await R.change_version(*A)", within=300),
     PlantedFault(
         "a Binding without a response counts as failed",
         "Binder._write",
@@ -58,43 +54,34 @@ _FAULTS = (
     PlantedFault(
         "two leaders for a second", "LeaderElection.leads", "X < Y.renew_deadline", "X < Y.duration + 1.0", 600
     ),
-    PlantedFault("a Lease that expires too early", "LeaderElection._has_expired", "X >= (Y or Z)", "X >= 7.0", 30),
+    PlantedFault("a Lease that expires too early", "LeaderElection._has_expired", "X >= (Y or Z)", "X >= 7.0"),
     PlantedFault(
         "a new leader that does not catch up",
         "Leadership._catch_up",
         "await X._catch_up_with_others()",
-        "pass",
-        30,
         part="leadership",
     ),
     PlantedFault(
-        "pods that are missing in a list are kept", "Pods.complete", "for U in X:\n    Y._forget(U)", "pass", 40
+        "pods that are missing in a list are kept", "Pods.complete", "for U in X:\n    Y._forget(U)", within=40
     ),
     PlantedFault(
-        "a deletion taken for a change",
-        "Watch._take",
-        'X.deleted if Y.type == "DELETED" else X.changed',
-        "X.changed",
-        30,
+        "a deletion taken for a change", "Watch._take", 'X.deleted if Y.type == "DELETED" else X.changed', "X.changed"
     ),
     PlantedFault(
         "bookings of ended pods are kept",
         "Pods.changed",
         "if P.is_over:\n    A\nelse:\n    B",
         "if P.is_over:\n    pass\nelse:\n    B",
-        30,
     ),
     PlantedFault(
-        "half of what is booked counts as free", "FreeCapacity.__init__", "H - B.get(N, 0)", "H - B.get(N, 0) // 2", 30
+        "half of what is booked counts as free", "FreeCapacity.__init__", "H - B.get(N, 0)", "H - B.get(N, 0) // 2"
+    ),
+    PlantedFault("the verdict of a node is not forgotten when it changes", "Verdicts.forget", "X.states.forget(Y)"),
+    PlantedFault(
+        "refused pods are not requeued", "Requeuer._has_refused_pods", "return X", "return False", part="requeuing"
     ),
     PlantedFault(
-        "the verdict of a node is not forgotten when it changes", "Verdicts.forget", "X.states.forget(Y)", "None", 30
-    ),
-    PlantedFault(
-        "refused pods are not requeued", "Requeuer._has_refused_pods", "return X", "return False", 30, part="requeuing"
-    ),
-    PlantedFault(
-        "a new leader requeues nothing", "Requeuer.requeue_all", "X._freed.add(*A)", "None", 70, part="requeuing"
+        "a new leader requeues nothing", "Requeuer.requeue_all", "X._freed.add(*A)", within=70, part="requeuing"
     ),
     PlantedFault(
         "a reviewed Binding that does not demand the pod's version",
@@ -108,8 +95,7 @@ _FAULTS = (
         "bindings of the previous leader are not ended",
         "Extender._catch_up",
         "await end_earlier_bindings(*A, **B)",
-        "None",
-        330,
+        within=330,
     ),
     PlantedFault(
         "a pod bound elsewhere by others keeps its reservation",
@@ -119,42 +105,31 @@ _FAULTS = (
         140,
     ),
     PlantedFault(
-        "an older read is believed over the watch", "Pods.changed", "if P.uid in X._gone:\n    return", "pass", 390
+        "an older read is believed over the watch", "Pods.changed", "if P.uid in X._gone:\n    return", within=390
     ),
     PlantedFault(
         "cards chosen before the wait for the API server",
         "Binder._bind_version",
         "A = X._decider.reserve(B, *C, **D)",
         "A = X._decider.reserve(B, *C, **D)\nX._decider.ledger.cancel(B.pod_uid)",
-        30,
     ),
     PlantedFault(
-        "a renewal counts from its response",
-        "LeaderElection._take",
-        "X._renewed = Y",
-        "X._renewed = X._clock() + 4.0",
-        30,
+        "a renewal counts from its response", "LeaderElection._take", "X._renewed = Y", "X._renewed = X._clock() + 4.0"
     ),
     PlantedFault(
         "a leader that never stops when it cannot renew",
         "LeaderElection.leads",
         "X._renewed is not None and Y < Z",
         "X._renewed is not None",
-        30,
     ),
     PlantedFault(
         "exclusion is left out when needs are compared",
         "Company",
         'exclusion: X = ""',
         'import dataclasses\nexclusion: X = dataclasses.field(default="", compare=False)',
-        30,
     ),
     PlantedFault(
-        "exclusion matters only to pods that have one",
-        "CARD_RULES",
-        "N.company.exclusion or X",
-        "N.company.exclusion",
-        30,
+        "exclusion matters only to pods that have one", "CARD_RULES", "N.company.exclusion or X", "N.company.exclusion"
     ),
     PlantedFault(
         "affinity with any pod",
@@ -164,7 +139,7 @@ _FAULTS = (
         220,
     ),
     PlantedFault(
-        "the name of a card is not booked", "Decider._with_name", "if X := Y.get(Z):\n    return A", "pass", 60
+        "the name of a card is not booked", "Decider._with_name", "if X := Y.get(Z):\n    return A", within=60
     ),
     PlantedFault(
         "pods of the same priority are evicted",
@@ -182,9 +157,9 @@ _FAULTS = (
         600,
         part="preemption",
     ),
-    PlantedFault("no receipts", "ReceiptWriter._missing", "X.append((P, R))", "None", 160),
+    PlantedFault("no receipts", "ReceiptWriter._missing", "X.append((P, R))", within=160),
     PlantedFault(
-        "receipts are not believed", "written_cards", "if R is not None:\n    X = footprint(*A)\n    B", "pass", 160
+        "receipts are not believed", "written_cards", "if R is not None:\n    X = footprint(*A)\n    B", within=160
     ),
     PlantedFault("not ready counts as ready", "check_ready", "if X:\n    raise NotReady(Y)", "return", 80),
     PlantedFault(
@@ -192,14 +167,13 @@ _FAULTS = (
         "_footprint",
         "for N, A in X.items():\n    P[N] = max(Y, Z)",
         "for N, A in (X if container.role is not Role.INIT else base).items():\n    P[N] = max(Y, Z)",
-        30,
     ),
     PlantedFault(
         "parts of cards are rounded down", "intel.need._container_need", "-(-A // R.count)", "A // R.count", 80
     ),
-    PlantedFault("tiles of ended pods are kept", "NodeSums.take", "_discount(X.tiles, *A)", "None", 60),
+    PlantedFault("tiles of ended pods are kept", "NodeSums.take", "_discount(X.tiles, *A)", within=60),
     PlantedFault("whole cards are shared", "VendorPods.booked_need", "ALONE if X else Company()", "Company()", 120),
-    PlantedFault("Aliyun's pods take no compute", "AliyunPods._container", "(Ratio(MILLICORES, *A, **B),)", "()", 30),
+    PlantedFault("Aliyun's pods take no compute", "AliyunPods._container", "(Ratio(MILLICORES, *A, **B),)", "()"),
     PlantedFault(
         "a percentage of memory is divided twice",
         "koordinator.vocabulary._container_need",
@@ -208,11 +182,7 @@ _FAULTS = (
         120,
     ),
     PlantedFault(
-        "Koordinator's annotation names the next card",
-        "format_allocated",
-        "names.minor_of(X)",
-        "names.minor_of(X) + 1",
-        30,
+        "Koordinator's annotation names the next card", "format_allocated", "names.minor_of(X)", "names.minor_of(X) + 1"
     ),
     PlantedFault(
         "a leader that comes back does not catch up",
@@ -224,11 +194,9 @@ _FAULTS = (
     ),
     PlantedFault("the devices that were decided are not preferred", "Matcher.prefer", "ids_for_cards(*A)", "()", 240),
     PlantedFault("anti-affinity is ignored", "Company.has_no_anti_affinity", "return X", "return True", 60),
+    PlantedFault("a lost race for the Lease counts as won", "LeaderElection._take", "L.debug(M)\nreturn", "L.debug(M)"),
     PlantedFault(
-        "a lost race for the Lease counts as won", "LeaderElection._take", "L.debug(M)\nreturn", "L.debug(M)", 30
-    ),
-    PlantedFault(
-        "reservations that vanish from a list are kept", "Pods.complete", "X.reservation_vanished(*A)", "None", 80
+        "reservations that vanish from a list are kept", "Pods.complete", "X.reservation_vanished(*A)", within=80
     ),
     PlantedFault("all pages of a list but the last are forgotten", "Lister._fetch_all", "R += T(X)", "R = T(X)", 90),
     PlantedFault(
@@ -238,14 +206,13 @@ _FAULTS = (
         "return X",
         60,
     ),
-    PlantedFault("names of ended pods are kept", "NodeSums.take", "_discount(X.names, *A)", "None", 390),
-    PlantedFault("shares of cards are rounded down", "_thousandths", "ROUND_CEILING", '"ROUND_FLOOR"', 30),
+    PlantedFault("names of ended pods are kept", "NodeSums.take", "_discount(X.names, *A)", within=390),
+    PlantedFault("shares of cards are rounded down", "_thousandths", "ROUND_CEILING", '"ROUND_FLOOR"'),
     PlantedFault(
         "containers get the device nodes of the next card",
         "allocation.gpus_of",
         "F = tuple(sorted((G for G in X if G.card in W), key=K))",
         "G = sorted(X, key=K)\nF = tuple(b for a, b in zip(G, [*G[1:], *G[:1]], strict=True) if a.card in W)",
-        30,
     ),
     PlantedFault(
         "no room is kept for nominated pods",
@@ -265,14 +232,13 @@ _FAULTS = (
         '{**A, N.MEMORY: "0", **B}',
         60,
     ),
-    PlantedFault("containers of a pod share tiles", "choose_tiles", "H.update(dict.fromkeys(*A))", "None", 60),
-    PlantedFault("earlier bindings that cannot be ended are left open", "_unchanged.work", "L.append(P)", "None", 330),
+    PlantedFault("containers of a pod share tiles", "choose_tiles", "H.update(dict.fromkeys(*A))", within=60),
+    PlantedFault("earlier bindings that cannot be ended are left open", "_unchanged.work", "L.append(P)", within=330),
     PlantedFault(
         "the labels of a card's pods are left out when nodes are compared",
         "NodeSums.state",
         "R.append(company[C])",
-        "None",
-        860,
+        within=860,
     ),
     PlantedFault(
         "refused pods that the watch has not shown are not requeued",
@@ -286,12 +252,11 @@ _FAULTS = (
         "nodes with free cards are forgotten when a write fails",
         "Requeuer.run",
         "X._freed.put_back(F)",
-        "None",
-        60,
+        within=60,
         part="requeuing",
     ),
-    PlantedFault("a reservation that is taken back requeues nothing", "Decider.cancel", "X.cards_freed(N)", "None", 60),
-    PlantedFault("a replica binds when it leads no more", "Binder._bind_version", "check_ready(X)", "None", 370),
+    PlantedFault("a reservation that is taken back requeues nothing", "Decider.cancel", "X.cards_freed(N)", within=60),
+    PlantedFault("a replica binds when it leads no more", "Binder._bind_version", "check_ready(X)", within=370),
     PlantedFault(
         "silent watches are never noticed",
         "ApiServer.stream",
@@ -322,7 +287,7 @@ _FAULTS = (
         "ApiUnavailable",
         400,
     ),
-    PlantedFault("the rest of a part of a watch is dropped", "LineSplitter.feed", "X._pieces.append(R)", "None", 60),
+    PlantedFault("the rest of a part of a watch is dropped", "LineSplitter.feed", "X._pieces.append(R)", within=60),
     PlantedFault(
         "annotations that a pod was created with are not cleared",
         "Vocabularies.write_choice",
@@ -331,14 +296,13 @@ _FAULTS = (
         400,
     ),
     PlantedFault(
-        "a booking that is replaced stays in the sums", "Ledger.hold", "if B is not None:\n    X._take(U)", "pass", 400
+        "a booking that is replaced stays in the sums", "Ledger.hold", "if B is not None:\n    X._take(U)", within=400
     ),
     PlantedFault(
         "deleted pods go on waiting",
         "Pods.deleted",
         "if X:\n    Y._forget(P.uid)",
         "if P.node_name:\n    Y._forget(P.uid)",
-        30,
     ),
 )
 

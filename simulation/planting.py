@@ -45,8 +45,8 @@ class PlantedFault:
     # the end of the dotted name of the function, class or constant that is changed; no other ends with it
     definition: str
     pattern: str  # the code that is replaced, which the definition has exactly once
-    replacement: str
-    within: int  # number of seeds in which it must be found
+    replacement: str = "None"  # without one, the code is left out
+    within: int = 30  # number of seeds in which it must be found
     part: str = ""  # folder of the extender's part that the fault is about, if any
 
     def changed(self) -> ChangedModule:
