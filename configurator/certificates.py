@@ -45,14 +45,11 @@ _Extension = TypeVar("_Extension", bound=x509.ExtensionType)
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate with its private key, and the PEM texts of both as files hold them.
-
-    ``chain`` is the whole text of the certificate's file; further certificates may follow the first.
-    """
+    """A certificate with its private key, and the PEM texts of both as files hold them."""
 
     certificate: x509.Certificate
     key: SigningKey
-    chain: bytes
+    chain: bytes  # the whole text of the certificate's file; further certificates may follow the first
     key_text: bytes
 
     @property

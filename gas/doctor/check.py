@@ -13,15 +13,12 @@ from gas.programs import Program
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The sources from which a check gathers what only it needs. ``files`` are the control plane's.
-
-    ``timeout`` is in seconds for each request or connection.
-    """
+    """The sources from which a check gathers what only it needs. ``files`` are the control plane's."""
 
     credentials: Credentials
     api: ApiServer
     files: HostFiles
-    timeout: float
+    timeout: float  # in seconds for each request or connection
     snapshot: Snapshot
 
 

@@ -121,10 +121,7 @@ class AdmissionRule(_SeenPart, frozen=True):
 
 
 class RegisteredWebhook(_SeenPart, frozen=True):
-    """An entry of a webhook configuration. The API server fills in policy and time-out, in seconds.
-
-    ``reinvocation_policy`` is ``IfNeeded`` or ``Never``; empty for a validating webhook.
-    """
+    """An entry of a webhook configuration. The API server fills in policy and time-out, in seconds."""
 
     name: str
     client_config: _WebhookClient = _WebhookClient()
@@ -132,7 +129,7 @@ class RegisteredWebhook(_SeenPart, frozen=True):
     namespace_selector: dict[str, Any] | None = None
     object_selector: dict[str, Any] | None = None
     failure_policy: str = ""
-    reinvocation_policy: str = ""
+    reinvocation_policy: str = ""  # ``IfNeeded`` or ``Never``; empty for a validating webhook
     timeout_seconds: int = 0
     match_conditions: Sequence[_MatchCondition] | None = None
 

@@ -44,13 +44,10 @@ _POD_LEVEL_PREFIX = "hugepages-"
 
 
 class HostFree(NamedTuple):
-    """The resources of a node that pods can still request; negative if they already request more than it has.
+    """The resources of a node that pods can still request; negative if they already request more than it has."""
 
-    ``cpu`` is in thousandths of a core, ``memory`` in bytes.
-    """
-
-    cpu: int
-    memory: int
+    cpu: int  # in thousandths of a core
+    memory: int  # in bytes
     pods: int
 
 

@@ -142,13 +142,10 @@ class NoCardForAll(Refusal, kind="one-card"):
 
 @dataclass(frozen=True)
 class NoNumaGroup(Refusal, kind="numa"):
-    """The pod would fit, but not within one NUMA group.
-
-    ``short`` is None if every container fits some group alone and only all of them together do not.
-    """
+    """The pod would fit, but not within one NUMA group."""
 
     group: ClassVar[str] = "NUMA group"
-    short: Shortage | None
+    short: Shortage | None  # None if every container fits some group alone and only all of them together do not
 
     def __str__(self) -> str:
         if self.short is None:

@@ -58,15 +58,12 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """The core of the plugin, as far as parts use it. ``gpus`` returns the cards of this node now.
-
-    ``processes`` asks the drivers who uses them that do not state it in /proc.
-    """
+    """The core of the plugin, as far as parts use it. ``gpus`` returns the cards of this node now."""
 
     flags: Flags
     card_rules: CardRules
     gpus: Callable[[], Collection[CardFacts]]
-    processes: AskProcesses
+    processes: AskProcesses  # asks the drivers who uses them that do not state it in /proc
     pods: CardPods
     events: Events
 

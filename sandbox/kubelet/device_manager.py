@@ -18,13 +18,10 @@ NodeAmounts = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The devices of one container of one resource.
-
-    ``response`` is the plugin's encoded ContainerAllocateResponse, applied at each start of the container.
-    """
+    """The devices of one container of one resource."""
 
     ids: frozenset[str]
-    response: bytes
+    response: bytes  # the plugin's encoded ContainerAllocateResponse, applied at each start of the container
 
 
 class DeviceState:

@@ -17,14 +17,11 @@ from gas.vocabularies.protocol import BadNeed, NodeFacts
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something wrong with the annotations or requests of a bound pod.
-
-    ``is_unbooked``: no card is booked for it because of this.
-    """
+    """Something wrong with the annotations or requests of a bound pod."""
 
     pod: DetailedPod
     sentence: str
-    is_unbooked: bool
+    is_unbooked: bool  # no card is booked for it because of this
 
 
 @dataclass(frozen=True, slots=True)

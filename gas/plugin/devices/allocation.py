@@ -56,15 +56,13 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """Everything that kubelet adds to the container, with full names of CDI devices.
-
-    ``annotations`` are for the container runtime and do not appear on the pod.
-    """
+    """Everything that kubelet adds to the container, with full names of CDI devices."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     device_nodes: tuple[DeviceNode, ...] = ()
     mounts: tuple[Mount, ...] = ()
     cdi: tuple[str, ...] = ()
+    # for the container runtime; they do not appear on the pod
     annotations: Mapping[str, str] = field(default_factory=dict)
 
     def plus(self, other: Allocation) -> Allocation:
@@ -87,11 +85,9 @@ A container with several resources gets an allocation for each, and they must no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presentation:
-    """How containers see cards.
+    """How containers see cards."""
 
-    ``host_root`` is the prefix of paths on the host, ``/`` outside of tests; paths in the container never have it.
-    """
-
+    # the prefix of paths on the host, ``/`` outside of tests; paths in the container never have it
     host_root: PurePosixPath = ROOT
     by_path: ByPath = ByPath.SINGLE
 

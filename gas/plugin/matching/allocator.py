@@ -169,15 +169,12 @@ def _listed(cards: Collection[Card]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class IssuedEnvironment:
-    """The reply to one Allocate: the cards as they were then, and the container's variables (``ZE_AFFINITY_MASK``).
-
-    ``at`` is by the clock of `IssuedEnvironments.compare`.
-    """
+    """The reply to one Allocate: the cards as they were then, and the container's variables (``ZE_AFFINITY_MASK``)."""
 
     ids: Ids
     cards: Sequence[CardFacts]
     env: Mapping[str, str]
-    at: float
+    at: float  # by the clock of `IssuedEnvironments.compare`
 
 
 class IssuedEnvironments:

@@ -87,13 +87,10 @@ class NvmlCard:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure that a card has reported since the last call.
-
-    ``xid`` is the number of the driver's message; None for memory with an error of two bits.
-    """
+    """A failure that a card has reported since the last call."""
 
     uuid: str
-    xid: int | None
+    xid: int | None  # the number of the driver's message; None for memory with an error of two bits
 
     @property
     def sentence(self) -> str:

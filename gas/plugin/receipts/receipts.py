@@ -25,13 +25,10 @@ class ReceiptKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The receipt to write on a pod, with a sentence for the event and the log.
-
-    ``annotations`` have the form of ``gas-container-cards``; an empty text removes one.
-    """
+    """The receipt to write on a pod, with a sentence for the event and the log."""
 
     kind: ReceiptKind
-    annotations: Mapping[str, str]
+    annotations: Mapping[str, str]  # in the form of ``gas-container-cards``; an empty text removes one
     sentence: str
 
 

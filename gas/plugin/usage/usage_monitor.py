@@ -40,15 +40,12 @@ REPORT_AGAIN = 600.0  # seconds between two events about the same pod
 
 
 class PodCardUse(NamedTuple):
-    """One pod's use of one card, empty if it does not use it.
-
-    ``requested`` is in bytes; None if the pod was not given the card.
-    """
+    """One pod's use of one card, empty if it does not use it."""
 
     pod: CardPod
     card: Card
     use: MeasuredUse
-    requested: int | None
+    requested: int | None  # in bytes; None if the pod was not given the card
 
     @property
     def is_over(self) -> bool:
