@@ -119,10 +119,7 @@ class Extender:
         """
         try:
             async with asyncio.timeout(patience):
-                await self.binder.settle()
-                for part in self._parts:
-                    for finish in part.finish:
-                        await finish()
+                await self._settle()
         except TimeoutError:
             logger.warning("stopping with binds of unknown outcome; the pods will be read at the next start")
             return
@@ -142,8 +139,16 @@ class Extender:
         core, decider = self._core, self.decider
         waiting = lister_of_pods(core.api, decider.asks_for_cards, "spec.nodeName=")
         await end_earlier_bindings(waiting, core.change_version, clock=core.timing.monotonic)
+        await self._settle()  # of an earlier lead: its reservations may be of cards that others were given since
         await self.pod_watch.synced.wait()
         await read_bound_pods(lister_of_pods(core.api, decider.asks_for_cards), decider.pods.learn)
+
+    async def _settle(self) -> None:
+        """Wait until no bind is in progress, and find out which pods are bound."""
+        await self.binder.settle()
+        for part in self._parts:
+            for finish in part.finish:
+                await finish()
 
     async def _watch_pods(self) -> None:
         """Watch pods once the nodes are known: a bound pod is checked against its node when it is first seen."""

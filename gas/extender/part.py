@@ -62,7 +62,7 @@ class Additions:
     watches: Mapping[str, Watch[Any]] = field(default_factory=dict)  # by kind; run like tasks, and shown in the metrics
     tasks: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()  # run until the program ends
     begin: tuple[Callable[[], None], ...] = ()  # called when this replica begins to decide
-    # awaited when the program ends, before the leadership is handed over
+    # awaited before this replica decides, and before the program ends and hands over the leadership
     finish: tuple[Callable[[], Awaitable[None]], ...] = ()
     leader: Leader | None = None  # decides which replica decides; at most one part has one
 

@@ -77,6 +77,33 @@ class TestLeaders:
             await eventually(running.readiness.may_act)
             assert state(running, pod) is State.HELD
 
+    async def test_a_leader_first_settles_the_binds_of_its_earlier_lead(
+        self, server: ApiServer, tmp_path: Path
+    ) -> None:
+        """A copy of such a Binding would be allowed, although another leader may have given away its card since."""
+        add_node(server, cards=1)
+        pod = add_pod(server, "a")
+        async with extender(server, tmp_path, "--leader-elect") as running:
+            held = asyncio.Event()
+
+            async def slow(access: Access) -> ApiFailure | None:
+                if access.subresource == "binding":
+                    await held.wait()
+                return None
+
+            server.settings.intercept = slow
+            binding = asyncio.create_task(bind(running, pod))
+            await eventually(lambda: running.decider.writing)
+            leadership_of(running).changed(leads=False)
+            leadership_of(running).changed(leads=True)
+            await asyncio.sleep(0.1)
+            assert not running.readiness.may_act()
+            held.set()
+            await eventually(running.readiness.may_act)
+            with pytest.raises(NotReady):
+                await binding
+            assert state(running, pod) is None
+
     async def test_what_a_new_leader_learns_from_that_list_is_announced_once(
         self, server: ApiServer, tmp_path: Path, posted: list[tuple[str, str]]
     ) -> None:
