@@ -91,7 +91,7 @@ def _faults(fence: Fence) -> Iterator[str]:
         yield f"expected at most {_MOST} variables, mounts and cdiDevices each, found more"
     for name, value in fence.variables.items():
         where = f"variable {quoted(name)}"
-        yield from _placeholder_faults(where, name, IN_NAMES)
+        yield from _placeholder_faults(where, name, IN_NAMES - {"uuid"})  # it has hyphens
         yield from _placeholder_faults(where, value, IN_VALUES)
         if "{port}" in value and fence.first_port is None:
             yield f"{where}: {{port}} needs firstPort"
@@ -104,14 +104,27 @@ def _faults(fence: Fence) -> Iterator[str]:
             yield from _path_faults(f"mount {quoted(path)}", path, IN_NAMES)
     if fence.shares_in:
         yield from _path_faults("sharesIn", fence.shares_in, ())
-    inside = [mount.container_path for mount in fence.mounts]
-    if len(set(inside)) < len(inside):
-        yield "mounts: expected a different containerPath for each"
+    filled_in = "once {index} and {uuid} are filled in"
+    if twice := _repeated((mount.container_path, mount.host_path) for mount in fence.mounts):
+        yield f"mounts: expected a different containerPath for each and for each card, found {twice} twice {filled_in}"
+    if twice := _repeated((name, "") for name in fence.variables):
+        yield f"variables: expected different names, found {twice} twice {filled_in}"
     for name in fence.cdi_devices:
         where = f"cdiDevices: {quoted(name)}"
         yield from _placeholder_faults(where, name, IN_NAMES)
         if _CDI_NAME.fullmatch(_PLACEHOLDER.sub("0", name)) is None:
             yield f"{where}: expected a full name such as vendor.com/class=name"
+
+
+def _repeated(texts: Iterable[tuple[str, str]]) -> str | None:
+    """Return what the first of two texts becomes twice for different second ones, or in different places."""
+    owners: dict[str, tuple[int, str]] = {}
+    for place, (first, second) in enumerate(texts):
+        for card in range(MOST_RECORDS):
+            name, of = (text.format(index=card, uuid=f"GPU-{card}") for text in (first, second))
+            if owners.setdefault(name, (place, of)) != (place, of):
+                return quoted(name)
+    return None
 
 
 def _path_faults(where: str, path: str, allowed: Collection[str]) -> Iterator[str]:
