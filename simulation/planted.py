@@ -181,9 +181,7 @@ _FAULTS = (
         "Ratio(MEMORY_MAX, S.memory_ratio // S.cards)",
         120,
     ),
-    PlantedFault(
-        "Koordinator's annotation names the next card", "format_allocated", "names.minor_of(X)", "names.minor_of(X) + 1"
-    ),
+    PlantedFault("Koordinator's annotation names the next card", "format_allocated", "minor_of(X)", "minor_of(X) + 1"),
     PlantedFault(
         "a leader that comes back does not catch up",
         "Leadership.changed",

@@ -238,7 +238,7 @@ class Decider:
         """
         self._check_bindable(args, pod)
         need = self.need(pod)
-        facts = self.nodes.facts(args.node)
+        facts = self.nodes.identified(args.node)
         chosen = need
         if need.wants_cards:
             for choose in self.hooks.choosing:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from gas.values.errors import GasError, InvalidValue
 
 FIRST_BESIDE_OTHERS = 1000
 """Number of NVIDIA's first card on a node that also offers other cards. The kernel's numbers are smaller."""
+
+INSTANCES = 10_000
+"""Numbers of instances begin here, and for each card there are as many: those of card1 begin at 20000."""
 
 _CARD = re.compile(r"card(0|[1-9][0-9]{0,8})", re.ASCII)
 
@@ -48,6 +51,41 @@ class Card(int):
 
     def __repr__(self) -> str:
         return f"Card({int(self)})"
+
+
+def instance(of: Card, place: int) -> Card:
+    """Return the card that an instance of a divided card (MIG) counts as."""
+    return Card(INSTANCES * (of + 1) + place)
+
+
+def whole_card(card: Card) -> Card:
+    """Return the card of which an instance is a part; any other card is returned as it is."""
+    return Card(card // INSTANCES - 1) if card >= INSTANCES else card
+
+
+def exchange_numbers(cards: Iterable[Card]) -> Callable[[int], int]:
+    """Return what turns the number of a card on a node with these into that of another system, and back.
+
+    Such a system numbers only NVIDIA's cards, from 0 on. Where these begin at FIRST_BESIDE_OTHERS, others do there.
+    """
+    first = FIRST_BESIDE_OTHERS
+    if not any(map(_is_beside_others, cards)):
+        return int
+    return lambda number: (number + first) % (2 * first) if number < 2 * first else number
+
+
+def in_order(cards: Iterable[Card]) -> list[Card]:
+    """Return a node's cards in the order in which other systems count them: NVIDIA's come before others.
+
+    A divided card keeps its place, so that no other changes its own, and instances come last.
+    """
+    known = set(cards)
+    whole = set(map(whole_card, known))
+    return sorted(known | whole, key=lambda card: (card not in whole, not _is_beside_others(card), card))
+
+
+def _is_beside_others(card: Card) -> bool:
+    return whole_card(card) >= FIRST_BESIDE_OTHERS
 
 
 class _Tile(NamedTuple):

@@ -1,7 +1,7 @@
 """Read the parts of a pod that all vocabularies share: containers, requests, preferences and labels."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ from gas.placement.need import PodNeed, Role
 from gas.placement.order import CARD_ORDERS, NODE_SCORES, CardOrder, parse_card_order, parse_node_score
 from gas.values.amounts import MAX_AMOUNT, MalformedQuantity, parse_quantity
 from gas.values.errors import InvalidValue
-from gas.values.quoted import quoted
+from gas.values.quoted import did_you_mean, quoted
 from gas.vocabularies.protocol import BadNeed, ContainerFacts, NeedFacts, NeedOptions, Row
 
 CARD_ORDER = "gas-card-order"
@@ -66,6 +66,23 @@ def requests_under(pod: Pod, beginning: str) -> bool:
             ):
                 return True
     return False
+
+
+def unknown_resources(
+    pod: Pod, beginning: str, known: Collection[str], others: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return a sentence for each request of a resource with this beginning that is not known.
+
+    others  what is wrong with a resource that nodes have and pods cannot request
+    """
+    others, all_known = others or {}, f"known: {', '.join(known)}"
+    return [
+        f"container {quoted(container.name)} asks for {quoted(name)}, "
+        + (others.get(name) or f"which no node has; {did_you_mean(name, known, all_known)}")
+        for container, _ in started_containers(pod)
+        for name in container.requests
+        if name.startswith(beginning) and name not in known
+    ]
 
 
 def requested(container: ContainerFacts, resource: str) -> int:

@@ -7,7 +7,7 @@ import msgspec
 from gas.extender.decider import Decider
 from gas.ledger.ledger import Booking
 from gas.values.amounts import MEMORY_MAX, Amounts
-from gas.values.cards import Card
+from gas.values.cards import Card, in_order
 
 UNITS = "gpu-mem"
 
@@ -16,13 +16,16 @@ def inspect_json(decider: Decider) -> bytes:
     """Return the body of ``inspect``, with the memory of pods in other vocabularies, rounded up to units."""
     nodes = []
     for name, facts in decider.nodes:
-        cards = [(card, has) for card, has in sorted(facts.inventory.capacity.items()) if has.get(UNITS)]
+        identified = decider.nodes.identified(name) or facts
+        having = {card: has for card, has in facts.inventory.capacity.items() if has.get(UNITS)}
+        order = in_order([*having, *identified.uuids.values()])
+        cards = [(card, having[card]) for card in order if card in having]
         if cards:
             bookings = decider.ledger.on_node(name).values()
             used = [_units(decider.ledger.usage(name).amounts.get(card, {}), has) for card, has in cards]
             devices = [
-                {"id": at, "totalGPU": has[UNITS], "usedGPU": used[at], "pods": _pods(bookings, card, has)}
-                for at, (card, has) in enumerate(cards)
+                {"id": order.index(card), "totalGPU": has[UNITS], "usedGPU": taken, "pods": _pods(bookings, card, has)}
+                for (card, has), taken in zip(cards, used, strict=True)
             ]
             total = sum(has[UNITS] for _, has in cards)
             nodes.append({"name": name, "totalGPU": total, "usedGPU": sum(used), "devs": devices})

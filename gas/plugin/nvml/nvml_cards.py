@@ -2,7 +2,7 @@
 
 A card is ``cardN`` for N of ``/dev/nvidiaN``. On a node with Intel's cards, which have the kernel's numbers, NVIDIA's
 begin at `FIRST_BESIDE_OTHERS`, so that no number depends on which cards of the other kind are there. Of a card that is
-divided (MIG), each instance is a card in its place, with a number from `INSTANCES` on.
+divided (MIG), each instance is a card in its place, numbered by `gas.values.cards.instance`.
 
 A call of the library may never return when a card fails. So each card is read in a thread of its own, which is waited
 for only so long, and which no further call joins until it returns.
@@ -28,14 +28,11 @@ from gas.plugin.nvml.part import Access
 from gas.values.amounts import MILLICORES_OF_A_CARD
 from gas.values.card_facts import MOST_MEMORY, CardFacts, MemorySource, Scan
 from gas.values.card_records import is_model
-from gas.values.cards import Card
+from gas.values.cards import Card, instance
 from gas.values.errors import InvalidValue
 from gas.values.quoted import quoted
 
 DRIVER = "nvidia"
-
-INSTANCES = 256
-"""Where the numbers of instances begin, after those of cards: 128 for each card, and of these 8 for a GPU instance."""
 
 REPLY_WITHIN = 2.0  # seconds to wait for all cards of a scan together
 
@@ -189,13 +186,6 @@ class NvmlCards:
                 problems.append(f"{card}: two cards are /dev/nvidia{described.minor}; only the first one counts")
                 continue
             self._at_index[index] = frozenset(cards)
-            if described.has_mig and not described.instances:
-                problems.append(
-                    f"{card}: MIG is enabled, and it has no instances; create some with nvidia-smi mig -cgi, or switch"
-                    f" MIG off with nvidia-smi -i {described.uuid} -mig 0; it is not offered"
-                )
-                broken.add(card)
-                continue
             found |= cards
         return found, broken
 
@@ -207,15 +197,16 @@ class NvmlCards:
             )
         if not 0 <= card.minor <= _LAST_MINOR:
             raise InvalidValue(f"minor number: expected 0 to {_LAST_MINOR}, found {card.minor}")
+        whole = Card(self._first_number + card.minor)
         if not card.card_uuid:
-            return Card(self._first_number + card.minor)
+            return whole
         of_card, within = card.place
         if not (0 <= of_card < 16 and 0 <= within < 8 and 0 < card.millicores <= MILLICORES_OF_A_CARD):
             raise InvalidValue(
                 f"MIG instance {of_card}/{within}: expected numbers below 16 and 8, and a part of the card's compute,"
                 f" found {card.millicores} millicores"
             )
-        return Card(self._first_number + INSTANCES + 128 * card.minor + 8 * of_card + within)
+        return instance(whole, 10 * of_card + within)
 
     def _note_failures(self, deadline: float, problems: list[str]) -> None:
         """Record what cards have reported since the last scan; a card that has failed stays so."""
@@ -264,6 +255,11 @@ class NvmlCards:
             faults.append(f"it has the UUID {described.uuid} of {', '.join(map(str, same))}, so neither can be chosen")
         if (failure := self._failed.get(described.card_uuid or described.uuid)) is not None:
             faults.append(f"{failure}; reset it, then restart the plugin")
+        if described.has_mig and not described.card_uuid:
+            faults.append(
+                "MIG is enabled, and it has no instances; create some with nvidia-smi mig -cgi, or switch MIG off with"
+                f" nvidia-smi -i {described.uuid} -mig 0"
+            )
         nodes: tuple[str, ...] = ()
         if self._access is Access.NODES:
             needed = (f"nvidia{described.minor}", *self._capabilities(described))

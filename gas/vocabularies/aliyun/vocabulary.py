@@ -25,8 +25,8 @@ from gas.values.amounts import (
 )
 from gas.values.card_facts import MOST_MEMORY, CardFacts
 from gas.values.card_records import MOST_RECORDS
-from gas.values.cards import FIRST_BESIDE_OTHERS, Card
-from gas.values.quoted import did_you_mean, quoted
+from gas.values.cards import Card, in_order
+from gas.values.quoted import quoted
 from gas.vocabularies.aliyun import names
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_amounts
 from gas.vocabularies.pod_parts import (
@@ -36,7 +36,7 @@ from gas.vocabularies.pod_parts import (
     need_facts,
     requested,
     requests_under,
-    started_containers,
+    unknown_resources,
     with_preferences,
 )
 from gas.vocabularies.protocol import (
@@ -116,9 +116,8 @@ class AliyunChoices(ChoiceAnnotations):
             each[1] for each in plan_of(need).totals() if not isinstance(each, Ratio) and each[0] == names.UNITS
         )
         written = {names.POD: str(units), names.ASSUME_TIME: str(time_ns), names.ASSIGNED: "false"}
-        cards = _counted_cards(node)
-        if node is not None and card in cards:
-            index = str(cards.index(card))
+        if node is not None and node.inventory.capacity.get(card, {}).get(names.UNITS):
+            index = str(_in_order(node).index(card))
             written |= {names.INDEX: index, names.ID: index}
             written[names.CARD] = str(node.inventory.capacity[card][names.UNITS])
         return written
@@ -129,7 +128,7 @@ class AliyunChoices(ChoiceAnnotations):
                 continue
             if _INDEX.fullmatch(text) is None:
                 raise MalformedAnnotation(name, f"expected the index of a card, found {quoted(text)}")
-            card = _named_card(int(text), node)
+            card = dict(enumerate(_in_order(node))).get(int(text), Card(int(text)))
             return Choice(tuple(ContainerChoice((card,) if each.count else ()) for each in need.containers))
         return None
 
@@ -249,15 +248,8 @@ class AliyunAdmission(AdmissionChecks):
     unit: MemoryUnit
 
     def faults(self, pod: Pod) -> Sequence[str]:
-        known = {names.GPU_MEM}
-        hints = {names.GPU_COUNT: f"which gives it no card; request {names.GPU_MEM}"}
-        return [
-            f"container {quoted(container.name)} asks for {quoted(name)}, "
-            + (hints.get(name) or f"which no node has; {did_you_mean(name, known, f'known is {names.GPU_MEM}')}")
-            for container, _ in started_containers(pod)
-            for name in container.requests
-            if name.startswith(names.BEGINNING) and name not in known
-        ]
+        others = {names.GPU_COUNT: f"which gives it no card; request {names.GPU_MEM}"}
+        return unknown_resources(pod, names.BEGINNING, (names.GPU_MEM,), others)
 
     def warnings(self, pod: Pod, options: NeedOptions) -> Sequence[str]:
         try:
@@ -310,22 +302,17 @@ def _with_flags(flags: CommandFlags) -> Vocabulary:
 ALIYUN = aliyun(AliyunFlags().unit)
 
 
-def _counted_cards(node: NodeFacts | None) -> list[Card]:
-    """Return the cards of a node that have memory, in the order that indexes count.
+def _in_order(node: NodeFacts | None) -> list[Card]:
+    """Return the cards of a node that have memory or a UUID, healthy or not, in the order that indexes count.
 
-    While kubelet offers none, because the plugin is away, no card has units, so those with bytes of memory count.
+    While kubelet offers no units, because the plugin is away, cards with bytes of memory count.
     """
-    capacity = node.inventory.capacity if node is not None else {}
-    having = {name: sorted(card for card in capacity if name in capacity[card]) for name in (names.UNITS, MEMORY_MAX)}
-    return having[names.UNITS] or having[MEMORY_MAX]
-
-
-def _named_card(index: int, node: NodeFacts | None) -> Card:
-    """Return the card of Aliyun's index: it counts NVIDIA's cards, where there are any, whether healthy or not."""
-    known = sorted({*_counted_cards(node), *(node.uuids.values() if node is not None else ())})
-    of_nvidia = [card for card in known if card >= FIRST_BESIDE_OTHERS]
-    cards = of_nvidia if index < len(of_nvidia) else known
-    return cards[index] if index < len(cards) else Card(index)
+    if node is None:
+        return []
+    capacity = node.inventory.capacity
+    counted = [card for card in capacity if names.UNITS in capacity[card]]
+    counted = counted or [card for card in capacity if MEMORY_MAX in capacity[card]]
+    return in_order([*counted, *node.uuids.values()])
 
 
 def _units(recorded: Iterable[tuple[Card, int, int]], unit: MemoryUnit) -> int:

@@ -3,9 +3,9 @@
 They hold for pods in Koordinator's own words and for those that ask for whole cards of a vendor.
 """
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -14,7 +14,7 @@ from gas.placement.inventory import Company, Partition
 from gas.placement.need import PartitionRule, PodNeed, Scope
 from gas.placement.ratio import PERCENT
 from gas.values.amounts import MalformedQuantity, parse_quantity
-from gas.values.cards import Card
+from gas.values.cards import Card, exchange_numbers
 from gas.values.quoted import quoted
 from gas.vocabularies.koordinator import names
 from gas.vocabularies.pod_parts import requests_any
@@ -45,7 +45,7 @@ class _Spec(msgspec.Struct, rename="camel"):
 
 
 class _Partition(msgspec.Struct, rename="camel"):
-    minors: list[int]
+    minors: list[Annotated[int, msgspec.Meta(ge=0)]]
     allocation_score: int = 0
     ring_bus_bandwidth: str | int | None = None
 
@@ -76,15 +76,16 @@ def company(annotations: Mapping[str, str]) -> Company:
     return EXCLUSIVE if is_exclusive else Company()
 
 
-def partitions(node: Node, cards: Container[Card], problems: list[str]) -> tuple[Partition, ...]:
+def partitions(node: Node, cards: Iterable[Card], problems: list[str]) -> tuple[Partition, ...]:
     """Return the partitions that a node's annotation states; none, and a problem, if it cannot be read."""
     if not (text := node.annotations.get(names.PARTITIONS)):
         return ()
     try:
-        table = msgspec.json.decode(text, type=dict[str, list[_Partition]])
+        table = decoded(text, dict[str, list[_Partition]])
         stated = [each for of_size in table.values() for each in of_size]
         if len(stated) <= MOST_PARTITIONS:
-            of_cards = [frozenset(names.card_of(minor, cards) for minor in each.minors) for each in stated]
+            number_of = exchange_numbers(cards)
+            of_cards = [frozenset(Card(number_of(minor)) for minor in each.minors) for each in stated]
             bandwidths = [_bandwidth(each.ring_bus_bandwidth) for each in stated]
             scores = [each.allocation_score for each in stated]
             return tuple(map(Partition, of_cards, scores, bandwidths))
@@ -155,9 +156,21 @@ def _hints(annotations: Mapping[str, str]) -> Mapping[str, _Hint]:
     return _decoded(annotations, names.HINT, dict[str, _Hint], '{"gpu":{"requiredTopologyScope":"NUMANode"}}')
 
 
+def decoded(text: str, kind: type[_T]) -> _T:
+    """Decode JSON, in which null means that a field is absent, as for Go. Raises DecodeError and RecursionError."""
+    found = msgspec.json.decode(text)
+    return msgspec.convert({} if found is None else _without_nulls(found), type=kind)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    return list(map(_without_nulls, value)) if isinstance(value, list) else value
+
+
 def _decoded(annotations: Mapping[str, str], name: str, kind: type[_T], example: str) -> _T:
     try:
-        return msgspec.json.decode(annotations[name], type=kind)
+        return decoded(annotations[name], kind)
     except (msgspec.DecodeError, RecursionError):
         raise BadNeed(f"{name}: expected JSON such as {example}, found {quoted(annotations[name][:30])}") from None
 

@@ -1,8 +1,5 @@
 """Names of Koordinator's vocabulary: the resources of its API for sharing GPUs, and the annotation with the result."""
 
-from collections.abc import Container
-
-from gas.values.cards import FIRST_BESIDE_OTHERS, Card
 from gas.vocabularies.protocol import Beginnings, Component, Reference, Row, WrittenNames
 
 PREFIX = "koordinator.sh/"
@@ -48,17 +45,6 @@ OTHER_DEVICES = (PREFIX + "rdma", PREFIX + "fpga")  # resources of devices that 
 def full_name(resource: str) -> str:
     """Return a resource with its prefix: ``gpu-core`` -> ``koordinator.sh/gpu-core``."""
     return PREFIX + resource
-
-
-def minor_of(card: Card) -> int:
-    """Return the number by which Koordinator knows a card; it numbers only NVIDIA's, from 0 on."""
-    return int(card) - FIRST_BESIDE_OTHERS if 0 <= int(card) - FIRST_BESIDE_OTHERS < 256 else int(card)
-
-
-def card_of(minor: int, cards: Container[Card]) -> Card:
-    """Return the card with this number; ``cards`` are those of the node."""
-    beside_others = Card(FIRST_BESIDE_OTHERS + minor)
-    return beside_others if beside_others in cards else Card(minor)
 
 
 ASKING = Beginnings(resources=(BEGINNING,))

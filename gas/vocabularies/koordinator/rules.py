@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from gas.objects.json_patch import Operation, Patch, pointer
 from gas.objects.stored import Container, NewContainer, Pod, Quantity
 from gas.values.amounts import MalformedQuantity, parse_quantity
-from gas.values.quoted import did_you_mean, quoted
 from gas.vocabularies.koordinator import hints, names
 from gas.vocabularies.koordinator.names import CORE, GPU, MEMORY, MEMORY_RATIO, SHARED, full_name
+from gas.vocabularies.pod_parts import unknown_resources
 from gas.vocabularies.protocol import AdmissionChecks, NeedOptions
 
 OF_A_CARD = 100  # hundredths of compute, percent of memory and device ids of one card
@@ -117,7 +117,7 @@ class KoordinatorAdmission(AdmissionChecks):
     completed = names.ASKING
 
     def faults(self, pod: Pod) -> Sequence[str]:
-        return list(_misspelt(pod))
+        return unknown_resources(pod, names.BEGINNING, _RESOURCES)
 
     def warnings(self, pod: Pod, options: NeedOptions) -> Sequence[str]:
         return list(hints.without_effect(pod))
@@ -159,15 +159,6 @@ def _completed(container: Container, where: str) -> Iterator[Operation]:
 def _limits(container: Container) -> Mapping[str, Quantity]:
     resources = container.resources if isinstance(container, NewContainer) else None
     return (resources.limits if resources else None) or {}
-
-
-def _misspelt(pod: Pod) -> Iterator[str]:
-    """Yield a sentence for each resource that looks like one of Koordinator's and that no node has."""
-    for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
-        for name in container.requests:
-            if name.startswith(names.BEGINNING) and name not in _RESOURCES:
-                hint = did_you_mean(name, _RESOURCES, f"known are {', '.join(_RESOURCES)}")
-                yield f"container {quoted(container.name)} asks for {quoted(name)}, which no node has; {hint}"
 
 
 _RESOURCES = {names.full_name(name): name for name in names.RESOURCES}

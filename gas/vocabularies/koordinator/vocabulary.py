@@ -1,6 +1,6 @@
 """Koordinator's vocabulary: shares of the memory and compute of cards."""
 
-from collections.abc import Container, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -15,7 +15,7 @@ from gas.placement.ratio import PERCENT, Ratio
 from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD, Amounts, sorted_amounts
 from gas.values.card_facts import MOST_MEMORY, CardFacts
 from gas.values.card_records import MOST_RECORDS, model_label
-from gas.values.cards import Card
+from gas.values.cards import Card, exchange_numbers
 from gas.values.quoted import quoted
 from gas.vocabularies.koordinator import hints, names, rules
 from gas.vocabularies.koordinator.rules import KoordinatorAdmission
@@ -45,14 +45,17 @@ class _Read(msgspec.Struct):
 
 
 class _Devices(msgspec.Struct):
-    gpu: list[_Read] | None = None
+    gpu: list[_Read] = []
 
 
-def format_allocated(amounts: Mapping[Card, Amounts], capacity: Mapping[Card, Amounts]) -> str:
+def format_allocated(
+    amounts: Mapping[Card, Amounts], capacity: Mapping[Card, Amounts], minor_of: Callable[[int], int]
+) -> str:
     """Return the text of the annotation.
 
     amounts   what the pod takes of each of its cards
     capacity  what each card has; the percentage of a card whose memory is not known is left out
+    minor_of  returns Koordinator's number of a card
     """
     devices = []
     for card, taken in sorted(amounts.items()):
@@ -66,16 +69,16 @@ def format_allocated(amounts: Mapping[Card, Amounts], capacity: Mapping[Card, Am
             # Rounded up: a part of a card was rounded down to bytes, and must read as the percentage that it was.
             resources[names.full_name(names.MEMORY_RATIO)] = -(-memory * PERCENT // has)
         texts = {name: str(amount) for name, amount in resources.items()}
-        devices.append({"minor": names.minor_of(card), "resources": texts})
+        devices.append({"minor": minor_of(card), "resources": texts})
     return msgspec.json.encode({"gpu": devices}).decode()
 
 
-def parse_allocated(text: str, cards: Container[Card] = ()) -> tuple[Card, ...]:
+def parse_allocated(text: str, cards: Iterable[Card] = ()) -> tuple[Card, ...]:
     """Return the cards that the annotation names; ``cards`` are those of the node. Raises MalformedAnnotation."""
     if len(text) > LONGEST:
         raise MalformedAnnotation(names.ALLOCATED, f"expected at most {LONGEST} characters, found {len(text)}")
     try:
-        devices = msgspec.json.decode(text, type=_Devices).gpu or ()
+        devices = hints.decoded(text, _Devices).gpu
     except (msgspec.DecodeError, RecursionError) as error:
         raise MalformedAnnotation(
             names.ALLOCATED, f'expected JSON such as {{"gpu":[{{"minor":0}}]}}, found {quoted(text)}: {error}'
@@ -83,7 +86,7 @@ def parse_allocated(text: str, cards: Container[Card] = ()) -> tuple[Card, ...]:
     minors = [device.minor for device in devices]
     if len(minors) > MOST_RECORDS or len(set(minors)) < len(minors) or any(not 0 <= each < 10**9 for each in minors):
         raise MalformedAnnotation(names.ALLOCATED, f"expected different numbers of cards, found {quoted(text)}")
-    return tuple(names.card_of(minor, cards) for minor in minors)
+    return tuple(map(Card, map(exchange_numbers(cards), minors)))
 
 
 RESOURCES = tuple(map(names.full_name, names.RESOURCES))
@@ -135,16 +138,17 @@ class KoordinatorChoices(ChoiceAnnotations):
     def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
         capacity = node.inventory.capacity if node is not None else {}
         taken = {card: dict(amounts) for card, amounts in footprint(need, choice, capacity).amounts.items()}
-        minors = ",".join(str(names.minor_of(card)) for card in sorted(taken))
-        return {names.ALLOCATED: format_allocated(taken, capacity), names.MINORS: minors}
+        minor_of = exchange_numbers(_cards(node) | taken.keys())
+        minors = ",".join(str(minor_of(card)) for card in sorted(taken))
+        return {names.ALLOCATED: format_allocated(taken, capacity, minor_of), names.MINORS: minors}
 
     def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
         """Return the cards that Koordinator allocated: one container after the other has as many as it requests.
 
         If there are more or fewer, each has all of them.
         """
-        capacity = {*node.inventory.capacity, *node.uuids.values()} if node is not None else ()
-        if not (text := pod.annotations.get(names.ALLOCATED)) or not (cards := parse_allocated(text, capacity)):
+        text = pod.annotations.get(names.ALLOCATED)
+        if not text or not (cards := parse_allocated(text, _cards(node))):
             return None
         following = iter(cards) if need.cards == len(cards) else None
         chosen: list[ContainerChoice] = []
@@ -186,7 +190,7 @@ class KoordinatorNodes:
             capacity = _counted_capacity(allocatable, problems)
         inventory = Inventory(
             capacity=capacity,
-            partitions=hints.partitions(node, capacity, problems),
+            partitions=hints.partitions(node, (each.card for each in recorded), problems),
             partitioned=node.labels.get(names.PARTITION_POLICY) == "Honor",
         )
         return NodeFacts(inventory=inventory, counted=not recorded, problems=tuple(problems))
@@ -240,6 +244,11 @@ KOORDINATOR = Vocabulary(
 
 _Asked = tuple[ContainerFacts, Mapping[str, int]]
 """A container, and what it requests by the names of Koordinator's resources without their prefix."""
+
+
+def _cards(node: NodeFacts | None) -> set[Card]:
+    """Return the cards of a node, healthy or not as far as they have UUIDs."""
+    return set() if node is None else {*node.inventory.capacity, *node.uuids.values()}
 
 
 def _asked(facts: NeedFacts) -> list[_Asked]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 from gas.extender.metrics import Metrics
 from gas.extender.server import extender_app
+from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
+from gas.values.cards import Card, instance
 from sandbox.api.kinds import NODES, PODS
 from sandbox.api.server import ApiServer
 from tests.builders import pod_json
 from tests.extender.assembled import bind, extender
 from tests.extender.running import running
-from tests.other_words import aliyun_node, asking
+from tests.other_words import MIB, aliyun_node, asking, stating
 
 JSON = {"content-type": "application/json"}
 
@@ -22,6 +25,7 @@ JSON = {"content-type": "application/json"}
 async def test_filter_bind_and_inspect_are_served_where_aliyuns_extender_has_them(tmp_path: Path) -> None:
     async with ApiServer() as server:
         server.api.create(NODES, None, aliyun_node(units=1000))
+        server.api.create(NODES, None, divided_node())
         sent = pod_json(asking(gpu_mem=300) | {"image": "none"}, name="a")
         del sent["metadata"]["uid"]
         pod = dict(server.api.create(PODS, "default", sent).value)
@@ -48,6 +52,19 @@ async def test_filter_bind_and_inspect_are_served_where_aliyuns_extender_has_the
                     },
                     {"id": 1, "totalGPU": 1000, "usedGPU": 0, "pods": []},
                 ],
-            }
+            },
+            {
+                "name": "n2",
+                "totalGPU": 2000,
+                "usedGPU": 0,
+                "devs": [{"id": at, "totalGPU": 1000, "usedGPU": 0, "pods": []} for at in (1, 2)],
+            },
         ]
     }
+
+
+def divided_node() -> dict[str, Any]:
+    """Return a node with card1, and card0 divided into one instance."""
+    records = [CardRecord(card=card, memory=1000 * MIB) for card in (Card(1), instance(Card(0), 10))]
+    node = stating("n2", gpu_mem=2000, gpu_count=2)
+    return node | {"metadata": node["metadata"] | {"annotations": {ANNOTATION: format_card_records(records)}}}

@@ -160,7 +160,7 @@ async def test_cards_of_two_vendors_share_a_node() -> None:
                 large, _ = await schedule(node, extender, pod_json(asking(gpu_mem=700), name="large"))
                 assert [await node.got(pod) for pod in (first, small)] == [["card0"], ["card0"]]
                 assert await visible(node, large) == uuid(0)
-                assert node.annotations("large")["ALIYUN_COM_GPU_MEM_IDX"] == "1"  # card1000 is the second one
+                assert node.annotations("large")["ALIYUN_COM_GPU_MEM_IDX"] == "0"  # NVIDIA's cards come first
                 _, reason = await schedule(node, extender, pod_json(asking(nvidia=1), name="whole"))
                 assert reason == "no card has 100 percent of millicores free"
 

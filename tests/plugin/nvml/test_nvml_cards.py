@@ -215,13 +215,13 @@ def test_nothing_is_left_of_a_card_that_is_reserved_completely() -> None:
     )
 
 
-def test_a_card_that_is_to_be_divided_and_has_no_instances_is_not_offered() -> None:
+def test_a_card_that_is_to_be_divided_and_has_no_instances_is_unhealthy() -> None:
     library = FakeNvml([nvml_card(0), nvml_card(1, has_mig=True)])
     found = cards_of(library).read()
-    assert (only(found).card, found.broken) == (Card(0), frozenset({Card(1)}))
+    assert [(int(gpu.card), gpu.healthy) for gpu in found.gpus] == [(0, True), (1, False)]
     assert found.problems == (
         "card1: MIG is enabled, and it has no instances; create some with nvidia-smi mig -cgi, or switch MIG off with"
-        f" nvidia-smi -i {uuid(1)} -mig 0; it is not offered",
+        f" nvidia-smi -i {uuid(1)} -mig 0; it is unhealthy",
     )
 
 
@@ -236,8 +236,8 @@ def test_the_instances_of_a_divided_card_are_cards_in_its_place() -> None:
     shown = [(int(gpu.card), gpu.uuid, gpu.memory, gpu.millicores, gpu.pci_address) for gpu in found.gpus]
     assert shown == [
         (0, uuid(0), 79 * GIB, 1000, "0000:10:00.0"),
-        (392, instance(1, 1).uuid, 40 * GIB, 428, ""),
-        (401, instance(1, 2, 1).uuid, 20 * GIB, 142, ""),
+        (20010, instance(1, 1).uuid, 40 * GIB, 428, ""),
+        (20021, instance(1, 2, 1).uuid, 20 * GIB, 142, ""),
     ]
     assert found.gpus[1].variables == (("NVIDIA_VISIBLE_DEVICES", instance(1, 1).uuid),)
 
@@ -249,7 +249,7 @@ def test_instances_share_the_fate_of_their_card() -> None:
     library.pending = [Failure(uuid(1), 79)]
     assert [gpu.healthy for gpu in cards.read().gpus] == [False, False]
     library.faults[0] = LOST
-    assert cards.read().broken == {Card(392), Card(400)}
+    assert cards.read().broken == {Card(20010), Card(20020)}
 
 
 def test_a_card_that_was_divided_is_forgotten_after_a_while() -> None:
@@ -258,8 +258,8 @@ def test_a_card_that_was_divided_is_forgotten_after_a_while() -> None:
     cards = cards_of(library)
     memory.update(cards.read(), 0)
     library.cards = [divided(instance(1, 1))]
-    assert [(int(gpu.card), gpu.healthy) for gpu in memory.update(cards.read(), 1).gpus] == [(1, False), (392, True)]
-    assert [int(gpu.card) for gpu in memory.update(cards.read(), 100).gpus] == [392]
+    assert [(int(gpu.card), gpu.healthy) for gpu in memory.update(cards.read(), 1).gpus] == [(1, False), (20010, True)]
+    assert [int(gpu.card) for gpu in memory.update(cards.read(), 100).gpus] == [20010]
 
 
 def test_nothing_links_instances() -> None:

@@ -11,7 +11,7 @@ from gas.extender.decider import Options
 from gas.extender.verdicts import at_once
 from gas.values.amounts import MEMORY_MAX, MemoryUnit
 from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
-from gas.values.cards import Card
+from gas.values.cards import Card, instance
 from gas.vocabularies.aliyun.vocabulary import aliyun
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.pod_checks import PodChecks
@@ -140,7 +140,26 @@ def test_an_old_pods_card_is_the_same_whether_another_card_is_healthy_or_not(hea
 
 
 # contract A1.9, A1.22
-@pytest.mark.parametrize("numbers", [(1, 2), (0, 3), (2, 1000)])
+@pytest.mark.parametrize("first", [0, 1000])
+async def test_the_cards_of_pods_and_their_indexes_stay_when_a_card_is_divided(first: int) -> None:
+    def node(*cards: int) -> dict[str, Any]:
+        records = [CardRecord(card=Card(card), memory=CARD * MIB, uuid=f"GPU-{card:08}") for card in cards]
+        stated = stating(gpu_mem=len(cards) * CARD, gpu_count=len(cards))
+        return stated | {"metadata": stated["metadata"] | {"annotations": {ANNOTATION: format_card_records(records)}}}
+
+    divided = [int(instance(Card(first + 1), place)) for place in (10, 20)]
+    more, later = wanting(300, "more"), [wanting(CARD, name) for name in "abc"]
+    decider = following([node(*range(first, first + 3))], bound(300, 2, "of-the-original"), more, *later)
+    assert await decider.bind(more, "n1") == ""
+    decider.nodes.changed(decoded(node(first, first + 2, *divided)))
+    assert booked_memory(decider) == {first + 2: 600}
+    assert [await decider.bind(each, "n1") for each in later] == ["", "", ""]
+    indexes = [annotations_of(decider, name)["ALIYUN_COM_GPU_MEM_IDX"] for name in ("more", *"abc")]
+    assert indexes == ["2", "0", "3", "4"]
+
+
+# contract A1.9, A1.22
+@pytest.mark.parametrize("numbers", [(1, 2), (0, 3), (1000, 2)])
 async def test_the_index_counts_the_nodes_cards_whatever_their_numbers_are(numbers: tuple[int, int]) -> None:
     """card0 is often the display of the board. Aliyun's tools use the index as that of one of gpu-count cards."""
     memory = [CARD * MIB if number in numbers else 0 for number in range(max(numbers) + 1)]

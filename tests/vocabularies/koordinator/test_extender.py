@@ -165,15 +165,48 @@ def test_whole_cards_that_koordinator_decided_are_booked(vocabularies: str) -> N
 
 # contract O1.24, O1.25
 async def test_numbers_of_nvidias_cards_beside_intels_are_those_that_koordinator_knows() -> None:
-    records = [{"card": number, "driver": "nvidia", "memory": 8 * GIB} for number in (1000, 1001)]
-    node = koordinator_node(8 * GIB, 8 * GIB, driver="nvidia", annotations={"gas-cards": json.dumps(records)})
     old = of_koordinator('{"gpu":[{"minor":0}]}', sharing(ratio=100, shared=1))
-    asked = wanting("new", ratio=50, shared=1)
-    decider = following([node], old, asked)
+    asked = [wanting("one", ratio=50, shared=1), wanting("two", ratio=200, shared=2)]
+    decider = following([mixed_node()], old, *asked)
+    assert list(booked(decider)) == [1000]
+    assert [await decider.bind(each, "n1") for each in asked] == ["", ""]
+    assert [list(booked(decider, name)) for name in ("one", "two")] == [[0], [1, 1001]]
+    assert allocated(decider, "one") == [(1000, "0", str(4 * GIB), "50")]
+    assert written(decider, "two")["scheduling.koordinator.sh/gpu-minors"] == "1001,1"
+    for each in asked:  # as Koordinator's scheduler, which removes what is not its own, would leave it
+        each["metadata"]["annotations"] = {ALLOCATED: written(decider, each["metadata"]["name"])[ALLOCATED]}
+        each["spec"]["nodeName"] = "n1"
+    again = following([mixed_node()], *asked)
+    assert [list(booked(again, name)) for name in ("one", "two")] == [[0], [1, 1001]]
+
+
+# contract O1.25, O1.29
+async def test_koordinators_numbers_stay_those_of_nvidias_cards_while_these_are_unhealthy() -> None:
+    old = of_koordinator('{"gpu":[{"minor":0}]}', sharing(ratio=50, shared=1))
+    decider = following([mixed_node(healthy=False)], old, asked := wanting("new", ratio=50, shared=1))
     assert list(booked(decider)) == [1000]
     assert await decider.bind(asked, "n1") == ""
-    assert allocated(decider, "new") == [(1, "0", str(4 * GIB), "50")]
-    assert written(decider, "new")["scheduling.koordinator.sh/gpu-minors"] == "1"
+    assert written(decider, "new")["scheduling.koordinator.sh/gpu-minors"] == "1000"
+    facts = VOCABULARIES.facts(
+        decoded(
+            mixed_node(
+                annotations={"scheduling.koordinator.sh/gpu-partitions": '{"1":[{"minors":[0]}]}'}, healthy=False
+            )
+        )
+    )
+    assert facts is not None
+    assert [each.cards for each in facts.inventory.partitions] == [{1000}]
+
+
+def mixed_node(*, healthy: bool = True, annotations: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return a node of two cards of Intel and two of NVIDIA, which are healthy or not."""
+    intel = [{"card": number, "driver": "xe", "memory": 8 * GIB} for number in (0, 1)]
+    nvidia = [
+        {"card": number, "driver": "nvidia", "memory": 8 * GIB, "uuid": f"GPU-{number:08}", "healthy": healthy}
+        for number in (1000, 1001)
+    ]
+    records = {"gas-cards": json.dumps([*intel, *nvidia])}
+    return koordinator_node(*[8 * GIB] * 4, annotations=records | dict(annotations or {}))
 
 
 def hinted(*containers: Mapping[str, Any], name: str = "pod", spec: str = "", **hint: Any) -> dict[str, Any]:
@@ -203,6 +236,7 @@ def placed_node(**rest: Any) -> dict[str, Any]:
         (2, {"requiredTopologyScope": "PCIe"}, "card2,card3"),
         (2, {"requiredTopologyScope": "Node", "selector": {}}, "card1,card2"),
         (1, {"requiredTopologyScope": "Device"}, "card1"),
+        (1, {"requiredTopologyScope": None, "exclusivePolicy": None, "selector": {"matchLabels": None}}, "card1"),
         (1, {"selector": {"matchLabels": {"node.koordinator.sh/gpu-model": "A-6"}}}, "card6"),
         (
             2,
@@ -272,6 +306,8 @@ TABLE = {
         ("Honor", "", 4, "card0,card1,card2,card3"),
         ("Prefer", "{}", 3, "no partition of 3 card(s) that the pod may use is free"),
         ("Prefer", '{"ringBusBandwidth":"200Gi"}', 2, "card6,card7"),
+        ("Prefer", "null", 3, "no partition of 3 card(s) that the pod may use is free"),
+        ("Prefer", '{"allocatePolicy":null,"ringBusBandwidth":null}', 2, "card6,card7"),
         ("Prefer", '{"allocatePolicy":"Restricted","ringBusBandwidth":"500Gi"}', 2, "no partition of 2 card(s)"),
         ("Prefer", '{"allocatePolicy":"Best"}', 2, f"{SPEC}: allocatePolicy: expected BestEffort or Restricted"),
         ("Prefer", '{"ringBusBandwidth":"x"}', 2, f"{SPEC}: ringBusBandwidth: expected a quantity"),
@@ -356,6 +392,8 @@ def test_a_percentage_of_a_card_that_the_node_shows_later_is_booked() -> None:
     [
         ("card0", "expected JSON such as"),
         ('{"gpu":[{"minor":"0"}]}', "expected JSON such as"),
+        ('{"gpu":[null]}', "expected JSON such as"),
+        ('{"gpu":[{"minor":null}]}', "expected JSON such as"),
         ('{"gpu":[{"minor":-1}]}', "expected different numbers of cards"),
         ('{"gpu":[{"minor":1},{"minor":1}]}', "expected different numbers of cards"),
         ("[" * 5000, "expected JSON such as"),
@@ -370,11 +408,12 @@ def test_an_annotation_that_names_no_cards_is_reported_and_not_booked(text: str,
     assert sentence.startswith(f"its cards are not booked: annotation {ALLOCATED}: {reason}")
 
 
-def test_an_annotation_about_other_devices_alone_names_no_card() -> None:
-    decider = following(
-        [koordinator_node(8 * GIB)], of_koordinator('{"rdma":[{"minor":0}]}', sharing(ratio=50, shared=1))
-    )
+@pytest.mark.parametrize("text", ['{"rdma":[{"minor":0}]}', '{"gpu":null}', "null"])
+def test_an_annotation_about_other_devices_alone_names_no_card(text: str) -> None:
+    decider = following([koordinator_node(8 * GIB)], of_koordinator(text, sharing(ratio=50, shared=1)))
     assert decider.booked() == {}
+    ((_, sentence),) = decider.reports.mismatches
+    assert sentence == "it is bound without cards written on it, so its cards are not booked"
 
 
 class TestNodes:
@@ -425,11 +464,22 @@ class TestNodes:
         assert problem.startswith(sentence)
 
     # contract O1.29
-    @pytest.mark.parametrize("text", ["x", '{"2":[{"minors":[-1]}]}', '{"2":[{"minors":[0],"ringBusBandwidth":"x"}]}'])
+    @pytest.mark.parametrize(
+        "text",
+        ["x", '{"2":[{"minors":[-1]}]}', '{"2":[{"minors":[null]}]}', '{"2":[{"minors":[0],"ringBusBandwidth":"x"}]}'],
+    )
     def test_partitions_that_cannot_be_read_are_a_sentence(self, text: str) -> None:
         node = placed_node(annotations={"scheduling.koordinator.sh/gpu-partitions": text})
         _, (problem,) = self.facts(node)
         assert problem.startswith("annotation scheduling.koordinator.sh/gpu-partitions: expected JSON such as")
+
+    # contract O1.29
+    def test_null_in_partitions_means_that_a_field_is_absent(self) -> None:
+        text = '{"1":null,"2":[{"minors":[0,1],"allocationScore":null,"ringBusBandwidth":null}]}'
+        facts = VOCABULARIES.facts(decoded(placed_node(annotations={"scheduling.koordinator.sh/gpu-partitions": text})))
+        assert facts is not None
+        assert [each.cards for each in facts.inventory.partitions] == [{0, 1}]
+        assert facts.problems == ()
 
     def test_equal_sources_have_equal_facts_and_others_have_others(self) -> None:
         one, other = koordinator_node(8 * GIB), koordinator_node(9 * GIB)
