@@ -18,7 +18,7 @@ from gas.placement.need import PodNeed
 from gas.placement.order import NodeScore
 from gas.placement.plan import plan_of
 from gas.placement.waste import WHOLE, Asked, Mix, Shape, Slice, share_left, share_taken
-from gas.values.amounts import Amounts, SortedAmounts
+from gas.values.amounts import Amounts
 from gas.values.cards import Card
 
 RESERVE = 1.05
@@ -40,26 +40,38 @@ class Effect(NamedTuple):
     left: int = 0  # the sum of the shares that are left on the cards of the pod
 
 
-def effect(mix: Mix, inventory: Inventory, usage: Usage, footprint: Footprint) -> Effect:
-    """Return the effect of placing a pod. ``usage`` is what is booked without it, ``footprint`` what it takes."""
-    cards = before = after = waste = containers = left_of_pod = 0
-    per_card: Mapping[str, float] = {}
-    for card, capacity in inventory.capacity.items():
-        if card in inventory.disabled:
-            continue
-        seen = mix.on(capacity)
-        share = _share_left(inventory, usage, card, ())
-        cards += 1
-        before += share
-        containers += usage.containers.get(card, 0) + footprint.containers.get(card, 0)
-        per_card = per_card or seen.per_card
-        if (taken := footprint.amounts.get(card)) is not None:
-            left = _share_left(inventory, usage, card, taken)
+def shares_left(inventory: Inventory, usage: Usage) -> dict[Card, int]:
+    """Return which share of each card is left, without cards on which nothing may start."""
+    return {
+        card: share_left(capacity, free_amounts(inventory, usage, card))
+        for card, capacity in inventory.capacity.items()
+        if card not in inventory.disabled
+    }
+
+
+def effect(
+    mix: Mix, inventory: Inventory, usage: Usage, footprint: Footprint, shares: Mapping[Card, int] | None = None
+) -> Effect:
+    """Return the effect of placing a pod.
+
+    usage      what is booked without it
+    footprint  what it takes
+    shares     `shares_left` of the same inventory and usage, if the caller has it already
+    """
+    shares = shares_left(inventory, usage) if shares is None else shares
+    before = after = sum(shares.values())
+    waste = left_of_pod = 0
+    for card, taken in footprint.amounts.items():
+        if (share := shares.get(card)) is not None:
+            capacity = inventory.capacity[card]
+            left = share_left(capacity, free_amounts(inventory, usage, card), dict(taken))
+            seen = mix.on(capacity)
             waste += seen.wasted(left) - seen.wasted(share)
             left_of_pod += left
-            share = left
-        after += share
-    return Effect(cards, before, after, waste, containers, per_card, left_of_pod)
+            after += left - share
+    containers = sum(usage.containers.get(card, 0) + footprint.containers.get(card, 0) for card in shares)
+    known = (mix.on(inventory.capacity[card]).per_card for card in shares)
+    return Effect(len(shares), before, after, waste, containers, next(filter(None, known), {}), left_of_pod)
 
 
 def placement_cost(
@@ -105,14 +117,6 @@ def stranded(left: int, host: Amounts, per_card: Mapping[str, float], requests: 
         free = host.get(name, 0) - requests.get(name, 0)
         served = min(served, max(free, 0) * WHOLE / (amount * RESERVE))
     return left - int(served)
-
-
-def _share_left(inventory: Inventory, usage: Usage, card: Card, more: SortedAmounts) -> int:
-    """Return which share of a card is left if ``more`` is taken from it."""
-    free = free_amounts(inventory, usage, card)
-    for name, amount in more:
-        free[name] = free.get(name, 0) - amount
-    return share_left(inventory.capacity[card], free)
 
 
 FIRST = 20  # arrivals after which the first mix is made; the next ones follow whenever half as many again have arrived

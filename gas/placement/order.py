@@ -117,11 +117,9 @@ class LeastWaste(CardOrder):
     def key(self, card: Card, use: UseAtStart) -> tuple[int, ...]:
         capacity = use.capacity(card)
         free = use.all_left(card)
-        before = share_left(capacity, free)
-        for name, amount in use.wanted(card).items():
-            free[name] = free.get(name, 0) - amount
+        before, after = share_left(capacity, free), share_left(capacity, free, use.wanted(card))
         seen = self.mix.on(capacity)
-        return (seen.wasted(share_left(capacity, free)) - seen.wasted(before), before)
+        return (seen.wasted(after) - seen.wasted(before), before)
 
 
 NATURAL = Natural()

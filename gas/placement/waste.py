@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from gas.placement.inventory import NOTHING
 from gas.placement.ratio import Ratio, amounts_on
 from gas.values.amounts import Amounts, SortedAmounts
 
@@ -100,11 +101,11 @@ class Mix:
         return CardMix(waste_table(sizes), per_card)
 
 
-def share_left(capacity: Amounts, free: Amounts) -> int:
-    """Return which share of a card is left: that of its scarcest resource."""
+def share_left(capacity: Amounts, free: Amounts, taken: Amounts = NOTHING) -> int:
+    """Return which share of a card is left, once ``taken`` is taken from it: that of its scarcest resource."""
     share = WHOLE
     for name, has in capacity.items():
-        if has > 0 and (left := free[name] * WHOLE // has) < share:
+        if has > 0 and (left := (free[name] - taken.get(name, 0)) * WHOLE // has) < share:
             share = left
     return max(share, 0)
 

@@ -20,12 +20,13 @@ from gas.extender.verdicts import SPARE_STATES, TimeBudget, Turns
 from gas.placement.choice import Footprint, footprint
 from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed
-from gas.placement.node_cost import Arrivals, Effect, effect, placement_cost, pressures
+from gas.placement.node_cost import Arrivals, Effect, effect, placement_cost, pressures, shares_left
 from gas.placement.order import DEFAULT_ORDER, LeastWaste, NodeScore
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
 from gas.placement.waste import Mix
 from gas.values.amounts import Amounts, SortedAmounts, sorted_amounts
+from gas.values.cards import Card
 from gas.vocabularies.protocol import NodeFacts
 
 Key = TypeVar("Key")
@@ -92,6 +93,7 @@ class Scores(Observer):
         self._numbers: dict[_State, int] = {}
         self._by_number: dict[int, _State] = {}
         self._last = 0
+        self._shares: dict[int, dict[Card, int]] = {}
         self._effects: OrderedDict[PodNeed, dict[int, Effect | None]] = OrderedDict()
         self._costs: OrderedDict[tuple[PodNeed, SortedAmounts], dict[int, int | None]] = OrderedDict()
 
@@ -172,7 +174,8 @@ class Scores(Observer):
         costs: list[int | None] = []
         for name, (facts, free) in nodes.items():
             steps = budget.steps()
-            change = self._effect(asked, name, facts.inventory, steps, nominated.get(name, ())) if steps else None
+            booked = nominated.get(name, ())
+            change = self._effect(asked, name, facts.inventory, steps, booked, shares={}) if steps else None
             pool = self._pool(name)
             pressure = self._pressures.get(pool, 0.0) if pool is not None else 0.0
             costs.append(None if change is None else self._policy_cost(asked, change, free, requests, pressure))
@@ -241,7 +244,10 @@ class Scores(Observer):
             change = effects[state.cards]
         else:
             facts = self._nodes.facts(node)
-            change = None if facts is None else self._effect(need, node, facts.inventory, steps, nominated)
+            shares = {} if nominated else self._shares.setdefault(state.cards, {})
+            change = (
+                None if facts is None else self._effect(need, node, facts.inventory, steps, nominated, shares=shares)
+            )
             if steps == self._step_limit and not nominated:
                 effects[state.cards] = change
         if change is None:
@@ -249,15 +255,25 @@ class Scores(Observer):
         return self._policy_cost(need, change, state.free, requests, self._pressures.get(state.pool, 0.0))
 
     def _effect(
-        self, need: PodNeed, node: str, inventory: Inventory, steps: int, nominated: Sequence[Footprint]
+        self,
+        need: PodNeed,
+        node: str,
+        inventory: Inventory,
+        steps: int,
+        nominated: Sequence[Footprint],
+        *,
+        shares: dict[Card, int],
     ) -> Effect | None:
+        """Return the effect of placing a pod; None if it has no room. ``shares`` is filled if it is empty."""
         usage = self._ledger.sums(node, nominated).usage() if nominated else self._ledger.usage(node)
         if inventory.preferred_card is not None and isinstance(need.order, LeastWaste):
             need = replace(need, order=DEFAULT_ORDER)
         choice = place(need, inventory, usage, step_limit=steps)
         if isinstance(choice, Refusal):
             return None
-        return effect(self._mix, inventory, usage, footprint(need, choice, inventory.capacity))
+        if not shares:
+            shares.update(shares_left(inventory, usage))
+        return effect(self._mix, inventory, usage, footprint(need, choice, inventory.capacity), shares)
 
     def _policy_cost(
         self, need: PodNeed, change: Effect, free: HostFree | None, requests: SortedAmounts, pressure: float
@@ -277,6 +293,7 @@ class Scores(Observer):
                 self._by_number = {number: each for number, each in self._by_number.items() if number in in_use}
                 self._numbers = {each: number for number, each in self._by_number.items()}
                 self._costs.clear()
+                self._shares.clear()
             self._last = number = self._last + 1
             self._numbers[state] = number
             self._by_number[number] = state
