@@ -239,7 +239,8 @@ def card_details(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[str
     """Describe the node's cards in their order: ``"card0: 3.0 of 8.0 GB of memory.max free, 5.0 needed"``.
 
     The needed amount is the most that one container, or the containers that share a card, want of one card. Count
-    resources are left out unless they are short. The result is empty for a pod that wants no card.
+    resources are left out unless they are short, or count memory, which has its own sentence. The result is empty for a
+    pod that wants no card.
     """
     if not need.wants_cards:
         return ()
@@ -262,7 +263,7 @@ def card_details(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[str
                 most[name] = max(most.get(name, 0), amount)
         for place, name in enumerate(plan.names):
             left = free.free(card, place)
-            if name not in need.count_resources or left < most[name]:
+            if name not in need.count_resources or (left < most[name] and need.stated_memory is None):
                 capacity = inventory.capacity[card].get(name, 0)
                 parts.append(_numbers(name, max(left, 0), capacity, most[name], need.stated_memory))
         if not parts:

@@ -239,15 +239,19 @@ def test_with_nfd_the_plugin_needs_nothing_of_nodes(installed: Installed) -> Non
 
 
 def test_the_originals_own_steps_run_the_extender_of_this_image(installed: Installed) -> None:
-    """A Secret made by `kubectl create secret tls`, which holds no ca.crt, and the original's manifests."""
+    """A Secret made by `kubectl create secret tls`, which holds no ca.crt, with the original's manifests and ours."""
     deployed, api = installed.deployed, installed.api
     serving = deployed.authority.server("gas-service")
     api.delete("/api/v1/namespaces/default/secrets/extender-secret")
     files = (f"--cert={serving.certificate}", f"--key={serving.key}")
     deployed.kubectl.run("create", "secret", "tls", "extender-secret", *files)
     manifests = original.MANIFESTS.replace(original.IMAGE, "gas:0.1.0")
-    overlay = DEPLOY / "overlays/original-certificates"
-    for name, source in {"original": ["-f", "-"], "in-its-place": ["-k", str(overlay)]}.items():
+    sources = {
+        "original": ["-f", "-"],
+        "in-its-place": ["-k", str(DEPLOY / "overlays/original-certificates")],
+        "one-file": ["-f", str(DEPLOY / "gas.yaml")],
+    }
+    for name, source in sources.items():
         deployed.kubectl.run("apply", *source, text=manifests)
         asked = deployed.pod_of("deployments", "gpu-aware-scheduling")
         asked["metadata"]["name"] = name
@@ -259,6 +263,8 @@ def test_the_originals_own_steps_run_the_extender_of_this_image(installed: Insta
         with contextlib.closing(Verbs(port, deployed.authority, deployed.authority.client("kubernetes"))) as verbs:
             asking = get_pod(api, "placed") | {"spec": pod("asking", container(i915=1))["spec"]}
             assert verbs.filter(asking, [installed.node.name])["NodeNames"] == [installed.node.name]
+        logged = installed.node.log(get_pod(api, name), asked["spec"]["containers"][0]["name"])
+        assert ("clients need a certificate of the cluster's authority" in logged) is (name == "one-file")
         deployed.delete(name)
 
 

@@ -86,6 +86,9 @@ async def test_a_request_larger_than_one_card_never_fits() -> None:
     decider = following([aliyun_node()], wanting(CARD + 1, "large"), wanting(CARD, "whole"))
     refused = (await decider.ask(wanting(CARD + 1, "large"), "n1"))["FailedNodes"]
     assert refused == {"n1": f"no card has {CARD + 1} MiB of aliyun.com/gpu-mem free"}
+    ((_, refusal),) = decider.refused
+    units = f"{CARD} of {CARD} MiB of aliyun.com/gpu-mem free, {CARD + 1} needed"
+    assert refusal.details["n1"][0] == f"card0: {units}; 1000 of 1000 millicores free, 1000 needed"
     assert (await decider.ask(wanting(CARD, "whole"), "n1"))["NodeNames"] == ["n1"]
 
 
