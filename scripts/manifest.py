@@ -154,7 +154,7 @@ def vocabulary_files() -> dict[Path, str]:
     """Return the texts of all these files, with what is written by hand as it stands in them."""
     filled = {WEBHOOKS: _webhooks, POLICY: _policy, SCHEMA: _schema}
     texts = {file: fill(file.read_text(encoding="utf-8")) for file, fill in filled.items()}
-    texts[CHART_RESOURCES] = json.dumps({each.name: each.pods.resources for each in KNOWN}, indent=2) + "\n"
+    texts[CHART_RESOURCES] = json.dumps({each.name: each.managed_resources for each in KNOWN}, indent=2) + "\n"
     for vocabulary in KNOWN:
         if vocabulary.component is not None:
             file = DEPLOY / "components" / vocabulary.name / "kustomization.yaml"
@@ -165,8 +165,8 @@ def vocabulary_files() -> dict[Path, str]:
 def _webhooks(text: str) -> str:
     """Fill in by which names the API server knows the pods that it asks about."""
     checking, separator, completing = text.partition(_COMPLETING)
-    asking = _condition(checking, [each.pods.asking for each in KNOWN], times=2)
-    return asking + separator + _condition(completing, [each.admission.completed for each in KNOWN], times=1)
+    asking = _condition(checking, [each.asking for each in KNOWN], times=2)
+    return asking + separator + _condition(completing, [each.completed for each in KNOWN], times=1)
 
 
 def _condition(text: str, beginnings: Sequence[Beginnings], *, times: int) -> str:
@@ -179,7 +179,7 @@ def _condition(text: str, beginnings: Sequence[Beginnings], *, times: int) -> st
 
 def _policy(text: str) -> str:
     """Fill in what the plugin may write on its node and the pods there."""
-    written = [each.devices.written for each in KNOWN]
+    written = [each.written for each in KNOWN]
     lists = {
         "nodeLabels": [name for each in written for name in each.labels],
         "nodeResources": [name for each in written for name in each.resources],
@@ -205,7 +205,7 @@ def _schema(text: str) -> str:
 def _component(vocabulary: Vocabulary, component: Component) -> str:
     """Return the kustomize component that switches a vocabulary on in extender and plugin."""
     comment = (
-        f"{component.about} In kube-scheduler's configuration, {', '.join(vocabulary.pods.resources)} must be among"
+        f"{component.about} In kube-scheduler's configuration, {', '.join(vocabulary.managed_resources)} must be among"
         f" the extender's managedResources; see docs/{vocabulary.reference.page}."
     )
     names = ",".join([DEFAULT_NAMES, vocabulary.name, *component.others])

@@ -19,15 +19,12 @@ from gas.vocabularies.pod_parts import PREFERENCES, requested, requests_any, wit
 from gas.vocabularies.protocol import (
     BadNeed,
     Beginnings,
-    ChoiceAnnotations,
     ContainerFacts,
-    DeviceOffer,
     DeviceOptions,
     NeedFacts,
     NeedOptions,
     NodeDescription,
     NodeFacts,
-    PodReader,
     Reference,
     Row,
     Vocabulary,
@@ -43,9 +40,18 @@ SLICES_OF_A_CARD = 10
 MILLICORES_OF_A_SLICE = 100
 
 
-class MadeUpPods(PodReader):
-    resources = (SLICE,)
+class MadeUp(Vocabulary):
+    name = "made-up"
+    reference = Reference(
+        owner="Made up",
+        resources=(Row(SLICE, "pods ask, kubelet counts", "tenths of a card"),),
+        pod_annotations=(Row(CARD, "the extender", "the numbers of the cards"),),
+    )
+    user_annotations = PREFERENCES
+    resources = managed_resources = (SLICE,)
     asking = Beginnings(resources=(SLICE,))
+    choice_annotations = frozenset({CARD})
+    written = WrittenNames(labels=(CARDS,), pod_annotations=(ASSIGNED,))
 
     def matches(self, pod: Pod) -> bool:
         return requests_any(pod, SLICE)
@@ -57,10 +63,6 @@ class MadeUpPods(PodReader):
 
     def booked_need(self, facts: NeedFacts) -> PodNeed:
         return PodNeed(tuple(map(_need, facts.containers)), count_resources=frozenset({"slice"}))
-
-
-class MadeUpChoices(ChoiceAnnotations):
-    annotations = frozenset({CARD})
 
     def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
         return {CARD: ",".join(str(int(card)) for each in choice.containers for card in each.cards)}
@@ -76,8 +78,6 @@ class MadeUpChoices(ChoiceAnnotations):
             )
         )
 
-
-class MadeUpNodes:
     def source(self, node: Node) -> Hashable:
         return node.labels.get(CARDS)
 
@@ -87,11 +87,6 @@ class MadeUpNodes:
         cards = sorted(Card(int(number)) for number in node.labels[CARDS].split("."))
         whole = {MILLICORES: SLICES_OF_A_CARD * MILLICORES_OF_A_SLICE, "slice": SLICES_OF_A_CARD}
         return NodeFacts(inventory=Inventory(capacity=dict.fromkeys(cards, whole)))
-
-
-class MadeUpDevices(DeviceOffer):
-    resources = (SLICE,)
-    written = WrittenNames(labels=(CARDS,), pod_annotations=(ASSIGNED,))
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         return {SLICE: SLICES_OF_A_CARD}
@@ -106,19 +101,7 @@ class MadeUpDevices(DeviceOffer):
         return {ASSIGNED: "true"}
 
 
-MADE_UP = Vocabulary(
-    name="made-up",
-    pods=MadeUpPods(),
-    choices=MadeUpChoices(),
-    nodes=MadeUpNodes(),
-    devices=MadeUpDevices(),
-    user_annotations=PREFERENCES,
-    reference=Reference(
-        owner="Made up",
-        resources=(Row(SLICE, "pods ask, kubelet counts", "tenths of a card"),),
-        pod_annotations=(Row(CARD, "the extender", "the numbers of the cards"),),
-    ),
-)
+MADE_UP = MadeUp()
 
 
 def _need(container: ContainerFacts) -> ContainerNeed:

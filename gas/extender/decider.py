@@ -312,7 +312,7 @@ class Decider:
     def faults(self, pod: Pod) -> str:
         """Return why the admission webhook would refuse a pod, such as memory of a card but no card; empty if not."""
         vocabulary = self._vocabularies.vocabulary_of(pod)
-        return "; ".join(vocabulary.admission.faults(pod)) if vocabulary is not None else ""
+        return "; ".join(vocabulary.faults(pod)) if vocabulary is not None else ""
 
     def _with_name(self, pod: Pod, need: PodNeed, choice: Choice, node: str) -> PodNeed:
         """Return the need with the name of the chosen card, if the pod's vocabulary names cards and the pod does not.

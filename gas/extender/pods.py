@@ -217,8 +217,8 @@ class Pods:
         if not need.wants_cards:
             return
         need = self._needs.setdefault(need, need)
-        is_requested = any(requests_any(pod, resource) for resource in vocabulary.pods.resources)
-        is_requested = is_requested or vocabulary.choices.is_fixed(pod)
+        is_requested = any(requests_any(pod, resource) for resource in vocabulary.managed_resources)
+        is_requested = is_requested or vocabulary.is_fixed(pod)
         trouble = self._book(pod.uid, cut, need, vocabulary, is_requested=is_requested)
         if trouble is None and (sentence := vocabulary.contradiction(pod)):
             trouble = Trouble(sentence)

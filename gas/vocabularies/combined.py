@@ -73,9 +73,9 @@ class Vocabularies:
             each if each.guests == guests[each.name] else replace(each, guests=guests[each.name]) for each in every
         )
         self._needs: LRUCache[Hashable, PodNeed] = LRUCache(most_needs)
-        self.annotations = frozenset(WRITTEN_ANNOTATIONS).union(*(each.choices.annotations for each in self._all))
+        self.annotations = frozenset(WRITTEN_ANNOTATIONS).union(*(each.choice_annotations for each in self._all))
         """Every annotation that a choice or a receipt is written in."""
-        self.metadata = self.annotations.union(*(each.pods.metadata for each in self._all))
+        self.metadata = self.annotations.union(*(each.metadata for each in self._all))
         """Every annotation and label of a bound pod that its booking depends on."""
 
     def __iter__(self) -> Iterator[Vocabulary]:
@@ -97,7 +97,7 @@ class Vocabularies:
         vocabulary = self.vocabulary_of(pod)
         if vocabulary is None:
             return PodNeed(())
-        names = vocabulary.pods.metadata.union(*(guest.pods.metadata for guest in vocabulary.guests))
+        names = vocabulary.metadata.union(*(guest.metadata for guest in vocabulary.guests))
         content = _content(pod, _only(names, pod.metadata.annotations), _only(names, pod.metadata.labels))
         return self._remembered(content, vocabulary.name, lambda: _booked_need(vocabulary, need_facts(pod)))
 
@@ -111,7 +111,7 @@ class Vocabularies:
 
     def _read_need(self, pod: Pod, options: NeedOptions) -> PodNeed:
         facts = need_facts(pod)
-        matching = [each for each in self._all if each.pods.matches(pod)]
+        matching = [each for each in self._all if each.matches(pod)]
         if len(matching) > 1:
             first, second = (each.name for each in matching[:2])
             raise BadNeed(f"the pod asks for GPUs in the words of {first} and of {second}; use only one of them")
@@ -119,9 +119,9 @@ class Vocabularies:
             return PodNeed(())
         vocabulary = matching[0]
         _check_size(pod, {name for each in (vocabulary, *vocabulary.guests) for name in each.user_annotations})
-        need = vocabulary.pods.need(facts, options)
+        need = vocabulary.need(facts, options)
         for guest in vocabulary.guests:
-            need = guest.pods.with_rules(need, facts.annotations)
+            need = guest.with_rules(need, facts.annotations)
         _check_containers(need)
         return need
 
@@ -139,13 +139,13 @@ class Vocabularies:
         fresh = choice_annotations(need, choice, timestamp_ns=time_ns)
         if need.wants_cards and (vocabulary := self.vocabulary_of(pod)) is not None:
             for each in (vocabulary, *vocabulary.guests):
-                fresh |= each.choices.write(pod, need, choice, time_ns, node)
+                fresh |= each.write(pod, need, choice, time_ns, node)
         outdated = {name: "" for name in self.annotations if pod.annotations.get(name) and name not in fresh}
         return outdated | fresh
 
     def source(self, node: Node) -> Hashable:
         """Return every part of a node's object that `facts` depends on, by value."""
-        return (*(each.nodes.source(node) for each in self._all), _recorded(node))
+        return (*(each.source(node) for each in self._all), _recorded(node))
 
     def facts(self, node: Node) -> NodeFacts:
         """Return what a node states about its cards in all vocabularies together."""
@@ -167,46 +167,44 @@ class Vocabularies:
         return self._stated(node).inventory.links
 
     def _stated(self, node: Node) -> NodeFacts:
-        return merged_facts([facts for each in self._all if (facts := each.nodes.facts(node)) is not None])
+        return merged_facts([facts for each in self._all if (facts := each.facts(node)) is not None])
 
     @cached_property
     def resources(self) -> tuple[str, ...]:
         """All resources that give cards to a container, by full name."""
-        return tuple(dict.fromkeys(resource for each in self._all for resource in each.devices.resources))
+        return tuple(dict.fromkeys(resource for each in self._all for resource in each.resources))
 
     @cached_property
     def one_card_resources(self) -> frozenset[str]:
         """The `resources` of which a pod gets ids of one card only."""
-        return frozenset(resource for each in self._all if each.devices.one_card for resource in each.devices.resources)
+        return frozenset(resource for each in self._all if each.one_card for resource in each.resources)
 
     @cached_property
     def together_resources(self) -> frozenset[str]:
         """The `resources` of which each app container of a pod gets the cards of all of them."""
-        return frozenset(resource for each in self._all if each.devices.together for resource in each.devices.resources)
+        return frozenset(resource for each in self._all if each.together for resource in each.resources)
 
     @cached_property
     def managed_resources(self) -> tuple[str, ...]:
         """All resources for whose pods kube-scheduler calls the extender, by full name."""
-        return tuple(dict.fromkeys(resource for each in self._all for resource in each.pods.resources))
+        return tuple(dict.fromkeys(resource for each in self._all for resource in each.managed_resources))
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
-        return {name: ids for each in self._all for name, ids in each.devices.ids_per_card(card, options).items()}
+        return {name: ids for each in self._all for name, ids in each.ids_per_card(card, options).items()}
 
     def fewer_ids(self, resource: str) -> str:
-        advice = (each.devices.fewer_ids(resource) for each in self._all if resource in each.devices.resources)
+        advice = (each.fewer_ids(resource) for each in self._all if resource in each.resources)
         return next(filter(None, advice), "")
 
     def monitoring_resources(self, *, split: bool) -> tuple[str, ...]:
-        return tuple(
-            dict.fromkeys(name for each in self._all for name in each.devices.monitoring_resources(split=split))
-        )
+        return tuple(dict.fromkeys(name for each in self._all for name in each.monitoring_resources(split=split)))
 
     def monitoring_of(self, card: CardFacts, *, split: bool) -> tuple[str, ...]:
-        found = (each.devices.monitoring_resource(card, split=split) for each in self._all)
+        found = (each.monitoring_resource(card, split=split) for each in self._all)
         return tuple(dict.fromkeys(name for name in found if name is not None))
 
     def describe(self, cards: Sequence[CardFacts], options: DeviceOptions) -> NodeDescription:
-        described = [each.devices.describe(cards, options) for each in self._all]
+        described = [each.describe(cards, options) for each in self._all]
         return NodeDescription(
             labels={name: text for each in described for name, text in each.labels.items()},
             annotations={
@@ -217,26 +215,26 @@ class Vocabularies:
         )
 
     def owns_label(self, name: str) -> bool:
-        return any(each.devices.owns_label(name) for each in self._all)
+        return any(each.owns_label(name) for each in self._all)
 
     def owns_annotation(self, name: str) -> bool:
-        return name == card_records.ANNOTATION or any(each.devices.owns_annotation(name) for each in self._all)
+        return name == card_records.ANNOTATION or any(each.owns_annotation(name) for each in self._all)
 
     def owns_resource(self, name: str) -> bool:
-        return any(each.devices.owns_resource(name) for each in self._all)
+        return any(each.owns_resource(name) for each in self._all)
 
     def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
         vocabulary = self.vocabulary_of(pod)
-        return vocabulary.devices.environment(pod, container, cards) if vocabulary else {}
+        return vocabulary.environment(pod, container, cards) if vocabulary else {}
 
     def after_allocate(self, pod: Pod) -> Mapping[str, str]:
         vocabulary = self.vocabulary_of(pod)
-        return vocabulary.devices.after_allocate(pod) if vocabulary else {}
+        return vocabulary.after_allocate(pod) if vocabulary else {}
 
     def vocabulary_of(self, pod: Pod) -> Vocabulary | None:
         """Return the first vocabulary that a pod is written in, None if it asks for no cards in any."""
         for vocabulary in self._all:
-            if vocabulary.pods.matches(pod):
+            if vocabulary.matches(pod):
                 return vocabulary
         return None
 
@@ -287,10 +285,10 @@ def _identities(cards: Sequence[CardFacts]) -> Mapping[str, str]:
 
 def _booked_need(vocabulary: Vocabulary, facts: NeedFacts) -> PodNeed:
     """Return what a bound pod takes. Of its guests' rules, only labels still count for the pods that come later."""
-    need = vocabulary.pods.booked_need(facts)
+    need = vocabulary.booked_need(facts)
     for guest in vocabulary.guests:
         with suppress(BadNeed):
-            need = replace(need, company=guest.pods.with_rules(need, facts.annotations).company)
+            need = replace(need, company=guest.with_rules(need, facts.annotations).company)
     return need
 
 

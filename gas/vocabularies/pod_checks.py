@@ -97,12 +97,12 @@ class PodChecks:
             return Findings(str(large))
         except BadNeed as bad:
             need, bad_need = None, str(bad)
-        faults = tuple(vocabulary.admission.faults(pod))
+        faults = tuple(vocabulary.faults(pod))
         warnings = (*self._annotation_warnings(pod, vocabulary), *_written_annotations(pod))
         if not self.scores_nodes and NODE_SCORE in vocabulary.user_annotations and pod.annotations.get(NODE_SCORE):
             warnings += (f"annotation {NODE_SCORE} has no effect, because the extender runs without --node-score",)
         for each in (vocabulary, *vocabulary.guests):
-            warnings += tuple(each.admission.warnings(pod, self.options))
+            warnings += tuple(each.warnings(pod, self.options))
         if need is not None and need.wants_cards and pod.node_name:
             where = f"the pod names its node itself, {quoted(pod.node_name)}"
             warnings = (*warnings, f"{where}, so no cards are chosen for it; use a nodeSelector instead")
@@ -161,7 +161,7 @@ class PodChecks:
         """
         if (vocabulary := self.vocabularies.vocabulary_of(pod)) is None or pod.is_mirror:
             return ()
-        patch = vocabulary.admission.complete(pod)
+        patch = vocabulary.complete(pod)
         if pod.node_name and not any(each.path == "/spec/nodeName" for each in patch):
             return ()
         name = pod.spec.scheduler_name or DEFAULT_SCHEDULER

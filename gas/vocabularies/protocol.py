@@ -1,22 +1,23 @@
-"""The interfaces between gas and the vocabularies that its users write their needs in.
+"""The interface between gas and the vocabularies that its users write their needs in.
 
 A vocabulary is the set of names that one GPU scheduling system uses: how pods ask for cards, how nodes state which
-cards they have, and what kubelet is offered for a card. Extender and plugin know only the interfaces of this module,
+cards they have, and what kubelet is offered for a card. Extender and plugin know only the interface of this module,
 and `gas.vocabularies.combined`, which combines the vocabularies that are switched on. Placement and the ledger do not
 know even these: a vocabulary turns Kubernetes objects into needs and inventories in canonical amounts (``memory.max``
 in bytes, ``millicores`` with 1000 a card, ``tiles``) plus a count resource of its own, so that pods of several
 vocabularies share a card safely.
 
-The interfaces are split by question, and a `Vocabulary` is a frozen record of them. It also declares the names that
-deploy/ and docs/ state: ``make manifest`` and ``make reference`` write them there. What gas itself writes on a pod, the
+A `Vocabulary` also declares the names that deploy/ and docs/ state: ``make manifest`` and ``make reference`` write them
+there. What gas itself writes on a pod, the
 decision and the receipt, is the same for every vocabulary: see `gas.decision`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 from gas.daemon.flags import CommandFlags, PartFlags
 from gas.decision.annotations import read_choice
@@ -161,24 +162,50 @@ class NeedFacts:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-class PodReader(Protocol):
-    """Recognize pods, and turn facts about a pod into its need.
+@dataclass(frozen=True, kw_only=True)
+class Vocabulary(ABC):
+    """One vocabulary. A class that inherits from this one states only what it has.
 
-    resources  full names of which every pod with cards requests one: for these kube-scheduler calls the extender
-    asking     beginnings of which every pod that `matches` has one: for these pods the API server calls webhooks
-    metadata   names of the annotations and labels that `booked_need` depends on, in addition to containers
+    It recognizes pods and turns them into needs, turns nodes into inventories, choices into annotations of its own and
+    back, and cards into what kubelet is offered. Without its own methods it writes nothing in addition to
+    `gas.decision`, offers no monitoring, gives no variables, and has no checks and no defaults for new pods. Resources
+    are full names, such as ``gpu.intel.com/i915``.
     """
 
-    resources: tuple[str, ...]
-    asking: Beginnings
-    metadata: frozenset[str] = frozenset()
+    name: ClassVar[str]  # as ``--vocabularies`` has it
+    reference: ClassVar[Reference]
+    component: ClassVar[Component | None] = None  # None if no component of deploy/ switches it on
+    flags: ClassVar[type[PartFlags] | None] = None  # its own, in extender and plugin alike; None if it has none
+    # the annotations with gas's prefix that users write and needs obey
+    user_annotations: ClassVar[frozenset[str]] = frozenset()
+    # names of other vocabularies to whose pods its rules, annotations and warnings apply as well
+    joins: ClassVar[frozenset[str]] = frozenset()
+    guests: tuple[Vocabulary, ...] = ()  # those that are switched on and join this one
 
+    def with_flags(self, flags: CommandFlags) -> Vocabulary:
+        """Return the vocabulary with the values of its flags on a command line."""
+        return self
+
+    # Pods
+
+    # of which every pod with cards requests one: for these kube-scheduler calls the extender
+    managed_resources: ClassVar[tuple[str, ...]]
+    asking: ClassVar[Beginnings]  # every pod that `matches` has one: for these pods the API server calls webhooks
+    # names of the annotations and labels that `booked_need` depends on, in addition to containers
+    metadata: ClassVar[frozenset[str]] = frozenset()
+    # whether the card of a pod that has one card, and no name for it, gets a name when it is chosen: the name that it
+    # has, or else a new one
+    names_cards: ClassVar[bool] = False
+
+    @abstractmethod
     def matches(self, pod: Pod) -> bool:
         """Return whether the pod asks for anything in this vocabulary. Called for every pod of the cluster."""
 
+    @abstractmethod
     def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
         """Return the need of a pod that is not bound yet. Raises BadNeed with a sentence for its owner."""
 
+    @abstractmethod
     def booked_need(self, facts: NeedFacts) -> PodNeed:
         """Return what the containers of a bound pod take, as far as it can be read. Raises BadNeed.
 
@@ -187,22 +214,22 @@ class PodReader(Protocol):
         """
 
     def with_rules(self, need: PodNeed, annotations: Mapping[str, str]) -> PodNeed:
-        """Return a need that another vocabulary, one of ``Vocabulary.joins``, has read, with rules of this one.
+        """Return a need that another vocabulary, one of ``joins``, has read, with rules of this one.
 
         Raises BadNeed.
         """
         return need
 
+    def contradiction(self, pod: Pod) -> str:
+        """Return how the annotations of a bound pod contradict what is booked for it, as a sentence; empty if not."""
+        return ""
 
-class ChoiceAnnotations:
-    """Turn a choice into the vocabulary's own annotations, in addition to those of `gas.decision`, and back.
+    # Choices
 
-    Without methods of its own, a vocabulary writes and reads nothing else.
-    """
-
-    annotations: frozenset[str] = frozenset()  # names of the pod annotations that `write` may set and `read` looks at
+    # names of the pod annotations that `write` may set and `read` looks at
+    choice_annotations: ClassVar[frozenset[str]] = frozenset()
     # the one of them with the time of the decision in nanoseconds, as ``gas-ts`` has it; empty if none has
-    time: str = ""
+    time_annotation: ClassVar[str] = ""
 
     def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
         """Return the vocabulary's own annotations for a choice.
@@ -223,28 +250,33 @@ class ChoiceAnnotations:
         """
         return None
 
+    def read_choice(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
+        """Return the choice written on a pod, by gas or by the system that the vocabulary comes from; None if none is.
 
-class NodeReader(Protocol):
+        Raises MalformedAnnotation if what is written cannot be a choice for this need.
+        """
+        written = (each.read(pod, need, node) for each in (self, *self.guests))
+        return read_choice(pod, need) or next((choice for choice in written if choice is not None), None)
+
+    # Nodes
+
+    @abstractmethod
     def source(self, node: Node) -> Hashable:
         """Return every part of the node's object that `facts` depends on, by value: equal sources have equal facts."""
 
+    @abstractmethod
     def facts(self, node: Node) -> NodeFacts | None:
         """Return what the node states in this vocabulary, None if nothing. Invalid parts become problems."""
 
+    # Devices
 
-class DeviceOffer(Protocol):
-    """Turn cards into what kubelet is offered, and into what the plugin writes on the node.
-
-    Resources are full names, such as ``gpu.intel.com/i915``. A vocabulary that inherits from this class states only
-    what it has: without its own methods it offers no monitoring, writes nothing and gives no variables.
-    """
-
-    resources: tuple[str, ...]  # all that give cards to a container
-    one_card: bool = False  # whether all ids that the containers of a pod get are of one card
-    together: bool = False  # whether each app container of a pod gets the cards of all of them
+    resources: ClassVar[tuple[str, ...]]  # all that give cards to a container
+    one_card: ClassVar[bool] = False  # whether all ids that the containers of a pod get are of one card
+    together: ClassVar[bool] = False  # whether each app container of a pod gets the cards of all of them
     # the names that `describe` and `after_allocate` write: the plugin's admission policy allows these
-    written: WrittenNames = WrittenNames()
+    written: ClassVar[WrittenNames] = WrittenNames()
 
+    @abstractmethod
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         """Return how many device ids of which of `resources` a card is offered with."""
 
@@ -282,14 +314,9 @@ class DeviceOffer(Protocol):
         """Return the annotations to write on a pod once its container has got its cards."""
         return {}
 
+    # New pods
 
-class AdmissionChecks:
-    """Check and complete a pod when it is created, beyond what `PodReader.need` refuses at any time.
-
-    Without methods of its own, a vocabulary has no other checks and no defaults.
-    """
-
-    completed: Beginnings = Beginnings()  # beginnings of which every pod that gets defaults has one
+    completed: ClassVar[Beginnings] = Beginnings()  # beginnings of which every pod that gets defaults has one
 
     def faults(self, pod: Pod) -> Sequence[str]:
         """Return reasons to refuse a new pod that has a need all the same, such as requests that count for nothing."""
@@ -302,53 +329,3 @@ class AdmissionChecks:
     def complete(self, pod: NewPod) -> Patch:
         """Return the vocabulary's defaults for a new pod; nothing if it has them already."""
         return ()
-
-
-_NO_CHOICES = ChoiceAnnotations()
-_NO_CHECKS = AdmissionChecks()
-
-
-def _no_contradiction(_pod: Pod) -> str:
-    return ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vocabulary:
-    """One vocabulary: a record with one object for each interface.
-
-    name              as ``--vocabularies`` has it
-    user_annotations  the annotations with gas's prefix that users write and needs obey
-    names_cards       whether the card of a pod that has one card, and no name for it, gets a name when it is chosen:
-                      the name that it has, or else a new one
-    joins             names of other vocabularies to whose pods its rules, annotations and warnings apply as well
-    guests            those that are switched on and join this one
-    contradiction     returns how the annotations of a bound pod contradict what is booked for it, as a sentence; empty
-                      if they do not
-    flags             the vocabulary's own flags, in extender and plugin alike; None if it has none
-    with_flags        returns the vocabulary with the values of its flags on a command line
-    component         None if no component of deploy/ switches it on
-    """
-
-    name: str
-    pods: PodReader
-    nodes: NodeReader
-    devices: DeviceOffer
-    choices: ChoiceAnnotations = _NO_CHOICES
-    admission: AdmissionChecks = _NO_CHECKS
-    user_annotations: frozenset[str] = frozenset()
-    names_cards: bool = False
-    joins: frozenset[str] = frozenset()
-    guests: tuple[Vocabulary, ...] = ()
-    contradiction: Callable[[Pod], str] = _no_contradiction
-    flags: type[PartFlags] | None = None
-    with_flags: Callable[[CommandFlags], Vocabulary] | None = None
-    reference: Reference
-    component: Component | None = None
-
-    def read_choice(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
-        """Return the choice written on a pod, by gas or by the system that the vocabulary comes from; None if none is.
-
-        Raises MalformedAnnotation if what is written cannot be a choice for this need.
-        """
-        written = (each.choices.read(pod, need, node) for each in (self, *self.guests))
-        return read_choice(pod, need) or next((choice for choice in written if choice is not None), None)

@@ -49,7 +49,7 @@ def vocabularies_flag(other: str) -> tuple[Vocabulary, ...]:
 
 
 def configured(vocabularies: Sequence[Vocabulary], flags: CommandFlags) -> tuple[Vocabulary, ...]:
-    return tuple(each if each.with_flags is None else each.with_flags(flags) for each in vocabularies)
+    return tuple(each.with_flags(flags) for each in vocabularies)
 
 
 def select(argv: Sequence[str]) -> tuple[Vocabulary, ...]:

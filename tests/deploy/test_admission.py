@@ -63,10 +63,10 @@ def test_only_pods_in_words_with_defaults_are_completed() -> None:
     (checked,) = [each for each in WEBHOOKS["create.pods.gas"]["matchConditions"] if each["name"] == "asks-for-cards"]
     assert condition["expression"].partition("]")[2] == checked["expression"].partition("]")[2]
     for vocabulary in KNOWN:
-        resource = vocabulary.pods.resources[0]
+        resource = vocabulary.managed_resources[0]
         asked = {"name": "main", "resources": {"requests": {resource: "1"}, "limits": {resource: "1"}}}
         new = msgspec.convert(pod_json(asked), NewPod)
-        assert not vocabulary.admission.complete(new) or resource.startswith(vocabulary.admission.completed.resources)
+        assert not vocabulary.complete(new) or resource.startswith(vocabulary.completed.resources)
 
 
 def check_kube_system(webhook: Manifest) -> None:
@@ -77,14 +77,14 @@ def check_kube_system(webhook: Manifest) -> None:
 
 @pytest.mark.parametrize("vocabulary", KNOWN, ids=lambda each: each.name)
 def test_pods_of_every_vocabulary_are_checked(vocabulary: Vocabulary) -> None:
-    for resource in (*vocabulary.pods.resources, *vocabulary.devices.resources):
-        assert resource.startswith(vocabulary.pods.asking.resources), resource
+    for resource in (*vocabulary.managed_resources, *vocabulary.resources):
+        assert resource.startswith(vocabulary.asking.resources), resource
 
 
 def test_our_own_pods_ask_for_no_cards() -> None:
     for workload in (EXTENDER, one(BASE / "plugin", "DaemonSet"), one(DEPLOY / "configurator", "Job")):
         written = str(workload["spec"]["template"]["spec"]["containers"])
-        assert not any(name in written for each in KNOWN for name in each.pods.asking.resources)
+        assert not any(name in written for each in KNOWN for name in each.asking.resources)
 
 
 def test_bindings_of_both_resources_are_matched_and_change_nothing_in_a_dry_run() -> None:

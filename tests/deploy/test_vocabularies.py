@@ -22,13 +22,13 @@ from tests.plugin.gpus import gpu
 
 @pytest.mark.parametrize("vocabulary", KNOWN, ids=lambda each: each.name)
 def test_the_admission_policy_lets_through_what_the_plugin_writes(vocabulary: Any) -> None:
-    written, cards = vocabulary.devices.written, [gpu(0), gpu(1, memory=9_000_000_000)]
-    description = vocabulary.devices.describe(cards, DeviceOptions(pci_grouping_level=1))
+    written, cards = vocabulary.written, [gpu(0), gpu(1, memory=9_000_000_000)]
+    description = vocabulary.describe(cards, DeviceOptions(pci_grouping_level=1))
     assert all(name.startswith(written.labels) for name in description.labels)
     assert all(name in written.resources or name.startswith("gpu.intel.com/") for name in description.resources)
     assert description.annotations.keys() <= set(written.annotations)
     bound = pod(asking(gpu_mem=1), asking("other", nvidia=1), annotations={"ALIYUN_COM_GPU_MEM_IDX": "0"})
-    assert vocabulary.devices.after_allocate(bound).keys() <= set(written.pod_annotations)
+    assert vocabulary.after_allocate(bound).keys() <= set(written.pod_annotations)
 
 
 def test_components_can_be_combined() -> None:

@@ -285,4 +285,4 @@ def test_near_cards_by_default_do_not_matter_to_pods_of_one_card() -> None:
     """Their needs stay equal to those of other pods, and their cards in one order."""
     (aliyun,) = (each for each in KNOWN if each.name == "aliyun")
     facts = NeedFacts([ContainerFacts("main", Role.APP, {"aliyun.com/gpu-mem": "1"})])
-    assert not aliyun.pods.need(facts, NeedOptions(card_near=True)).near
+    assert not aliyun.need(facts, NeedOptions(card_near=True)).near

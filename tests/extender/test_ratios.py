@@ -7,13 +7,13 @@ from typing import Any
 
 from gas.extender.debug import differences
 from gas.extender.decider import Options
-from gas.objects.stored import Node, Pod
+from gas.objects.stored import Node
 from gas.placement.need import PodNeed
 from gas.placement.ratio import Ratio
 from gas.values.cards import Card
 from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.intel.vocabulary import INTEL
-from gas.vocabularies.protocol import NeedFacts, NeedOptions, PodReader
+from gas.vocabularies.intel.vocabulary import Intel
+from gas.vocabularies.protocol import NeedFacts, NeedOptions
 from tests.builders import container, node, pod_json
 from tests.extender.decider import DrivenDecider
 from tests.listed import list_all
@@ -22,21 +22,14 @@ GB = 10**9
 PERCENT = "percent"
 
 
-class PercentPods(PodReader):
-    """Intel's pods, except that the amount of ``gpu.intel.com/percent`` is percent of the card's memory."""
-
-    metadata = INTEL.pods.metadata
-    resources = INTEL.pods.resources
-    asking = INTEL.pods.asking
-
-    def matches(self, pod: Pod) -> bool:
-        return INTEL.pods.matches(pod)
+class PercentIntel(Intel):
+    """Intel's vocabulary, except that the amount of ``gpu.intel.com/percent`` is percent of the card's memory."""
 
     def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
-        return self._with_ratios(INTEL.pods.need(facts, options))
+        return self._with_ratios(super().need(facts, options))
 
     def booked_need(self, facts: NeedFacts) -> PodNeed:
-        return self._with_ratios(INTEL.pods.booked_need(facts))
+        return self._with_ratios(super().booked_need(facts))
 
     def _with_ratios(self, need: PodNeed) -> PodNeed:
         def with_ratio(each: Any) -> Any:
@@ -49,7 +42,7 @@ class PercentPods(PodReader):
         return replace(need, containers=tuple(map(with_ratio, need.containers)))
 
 
-OPTIONS = Options(vocabularies=Vocabularies([replace(INTEL, pods=PercentPods())]))
+OPTIONS = Options(vocabularies=Vocabularies([PercentIntel()]))
 
 
 def of_memory(memory: int) -> list[Node]:

@@ -138,7 +138,7 @@ def test_flags_without_effect_give_a_warning(argv: list[str], warning: str) -> N
 def test_a_vocabulary_has_its_settings(name: str) -> None:
     flags = parsed("--vocabularies=intel,aliyun", f"--{name}=GiB")
     intel, second = flags.vocabularies
-    assert (intel.name, second.devices) == (INTEL.name, aliyun(MemoryUnit.GIB).devices)
+    assert (intel, second) == (INTEL, aliyun(MemoryUnit.GIB))
     assert flags.warnings == ()
 
 

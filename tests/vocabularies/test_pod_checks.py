@@ -19,7 +19,7 @@ from gas.placement.place import place
 from gas.placement.refusal import Refusal
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.intel import names
-from gas.vocabularies.intel.vocabulary import INTEL
+from gas.vocabularies.intel.vocabulary import INTEL, Intel
 from gas.vocabularies.known import DEFAULT, KNOWN
 from gas.vocabularies.pod_checks import (
     LONGEST_WARNING,
@@ -29,7 +29,7 @@ from gas.vocabularies.pod_checks import (
     PodChecks,
     counted,
 )
-from gas.vocabularies.protocol import AdmissionChecks, NeedOptions, NodeFacts
+from gas.vocabularies.protocol import NeedOptions, NodeFacts
 from tests.builders import container, node, pod, pod_json
 from tests.extender.admission.reviews import apply, as_json
 from tests.made_up import MADE_UP
@@ -382,8 +382,8 @@ class TestChanges:
         assert CHECKS.change(old, new) == ("gas-card-near: expected true or false, found 'maybe'",)
 
 
-class Defaults(AdmissionChecks):
-    """The checks of a vocabulary that writes defaults into new pods."""
+class WithDefaults(Intel):
+    """A vocabulary that writes defaults into new pods."""
 
     def complete(self, pod: Pod) -> Patch:
         return () if pod.annotations.get("a/b") else (Operation("add", "/metadata/annotations", {"a/b": "1"}),)
@@ -407,7 +407,7 @@ def test_completing_a_pod_twice_equals_completing_it_once(
     with_defaults: bool,
 ) -> None:
     scheduler, flag = schedulers
-    vocabulary = replace(INTEL, admission=Defaults()) if with_defaults else INTEL
+    vocabulary = WithDefaults() if with_defaults else INTEL
     checks = PodChecks(Vocabularies([vocabulary]), NeedOptions(), flag)
     document = pod_json(container(i915=i915) if i915 else container(), annotations=annotations, node=node)
     if scheduler is not None:

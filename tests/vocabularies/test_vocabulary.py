@@ -378,7 +378,7 @@ class TestMergedFacts:
 
 def test_the_known_vocabularies_have_different_names_and_annotations() -> None:
     assert len({each.name for each in KNOWN}) == len(KNOWN)
-    owned = [name for each in KNOWN for name in each.choices.annotations]
+    owned = [name for each in KNOWN for name in each.choice_annotations]
     assert len(set(owned)) == len(owned)
 
 

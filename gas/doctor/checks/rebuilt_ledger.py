@@ -49,9 +49,9 @@ def _book(rebuilt: RebuiltLedger, pod: DetailedPod, vocabularies: Vocabularies) 
     if (vocabulary := vocabularies.vocabulary_of(pod)) is None:
         return
     try:
-        need = vocabulary.pods.booked_need(need_facts(pod))
+        need = vocabulary.booked_need(need_facts(pod))
         if not need.wants_cards:
-            rebuilt.faults.extend(Fault(pod, each, is_unbooked=False) for each in vocabulary.admission.faults(pod))
+            rebuilt.faults.extend(Fault(pod, each, is_unbooked=False) for each in vocabulary.faults(pod))
             return
         written = written_cards(pod, need, vocabulary, rebuilt.nodes.get(pod.node_name))
     except BadNeed as error:

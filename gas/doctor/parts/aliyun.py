@@ -23,7 +23,7 @@ def check_leftovers(snapshot: Snapshot) -> Iterator[Finding]:
         return
     elsewhere = {node.name for node in gpu_nodes(snapshot)}
     for node in snapshot.checked_nodes:
-        facts = words.nodes.facts(node)
+        facts = words.facts(node)
         for sentence in facts.problems if facts is not None and node.name not in elsewhere else ():
             yield warning(sentence, fix.kubectl("describe", "node", node.name), where=f"node {node.name}")
     look = fix.kubectl("get", "daemonsets,deployments", "-A", "-l", "app=gpushare", note="and delete it")

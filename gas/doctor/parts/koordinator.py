@@ -27,7 +27,7 @@ def check_writers(snapshot: Snapshot) -> Iterator[Finding]:
     if KOORDINATOR.name not in [each.name for each in snapshot.vocabularies]:
         return
     for node in snapshot.checked_nodes:
-        for manager, resource in resource_writers(node, KOORDINATOR.devices.owns_resource).items():
+        for manager, resource in resource_writers(node, KOORDINATOR.owns_resource).items():
             if manager.startswith(WRITER):
                 yield problem(
                     f"Koordinator writes {resource} on the node as well, so the amounts change to and fro",

@@ -312,6 +312,6 @@ def _capacity(gpus: Iterable[CardFacts]) -> dict[Card, Amounts]:
 
 def _timestamp(pod: Pod, vocabularies: Vocabularies) -> int | None:
     vocabulary = vocabularies.vocabulary_of(pod)
-    of_another_system = vocabulary.choices.time if vocabulary is not None else ""
+    of_another_system = vocabulary.time_annotation if vocabulary is not None else ""
     text = pod.annotations.get(TIMESTAMP) or pod.annotations.get(of_another_system, "")
     return int(text) if _NANOSECONDS.fullmatch(text) else None

@@ -40,20 +40,14 @@ from gas.vocabularies.pod_parts import (
     with_preferences,
 )
 from gas.vocabularies.protocol import (
-    AdmissionChecks,
     BadNeed,
-    Beginnings,
-    ChoiceAnnotations,
     ContainerFacts,
-    DeviceOffer,
     DeviceOptions,
     NeedFacts,
     NeedOptions,
     NodeDescription,
     NodeFacts,
-    PodReader,
     Vocabulary,
-    WrittenNames,
 )
 
 USER_ANNOTATIONS = PREFERENCES - {CARD_NEAR}
@@ -64,13 +58,42 @@ BEST_FIT = BestFit(MEMORY_MAX)  # the card with the least memory left first; of 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class AliyunPods(PodReader):
-    """Pods that request ``aliyun.com/gpu-mem``; all their containers get the same card."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AliyunFlags(PartFlags):
+    unit: MemoryUnit = flag(
+        "aliyun-unit=UNIT",
+        values.one_of(MemoryUnit),
+        MemoryUnit.MIB,
+        f"Amount of memory that {names.GPU_MEM} counts, MiB or GiB, with the vocabulary aliyun. Set the same for "
+        "gas-extender and gas-plugin. --memory-unit, its name in Aliyun's plugin, is accepted as well.",
+        group="Vocabularies",
+        other_name="memory-unit",
+    )
 
+
+@dataclass(frozen=True, kw_only=True)
+class Aliyun(Vocabulary):
+    """The vocabulary of pods that request ``aliyun.com/gpu-mem``; all their containers get the same card.
+
+    Cards have one device id for each unit of memory. Those that gas-plugin has not recorded share the memory evenly.
+    """
+
+    name = "aliyun"
+    reference = names.REFERENCE
+    component = names.COMPONENT
+    flags = AliyunFlags
+    user_annotations = USER_ANNOTATIONS
+    resources = managed_resources = (names.GPU_MEM,)
+    asking = names.ASKING
+    # which Aliyun's extender writes on a pod, and its device plugin and its users read
+    choice_annotations = names.WRITTEN_ANNOTATIONS
+    time_annotation = names.ASSUME_TIME
+    one_card = True
+    written = names.WRITTEN
     unit: MemoryUnit
-    resources: tuple[str, ...] = (names.GPU_MEM,)
-    asking: Beginnings = names.ASKING
+
+    def with_flags(self, flags: CommandFlags) -> Vocabulary:
+        return aliyun(flags.of(AliyunFlags).unit)
 
     def matches(self, pod: Pod) -> bool:
         return requests_under(pod, names.BEGINNING)
@@ -102,14 +125,6 @@ class AliyunPods(PodReader):
         amounts = sorted_amounts({names.UNITS: units, MEMORY_MAX: memory})
         return ContainerNeed(container.name, 1, amounts, container.role, (Ratio(MILLICORES, memory, of=MEMORY_MAX),))
 
-
-@dataclass(frozen=True)
-class AliyunChoices(ChoiceAnnotations):
-    """The annotations that Aliyun's extender writes on a pod, and its device plugin and its users read."""
-
-    annotations: frozenset[str] = names.WRITTEN_ANNOTATIONS
-    time: str = names.ASSUME_TIME
-
     def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
         card = next(card for each in choice.containers for card in each.cards)
         units = next(
@@ -131,13 +146,6 @@ class AliyunChoices(ChoiceAnnotations):
             card = dict(enumerate(_in_order(node))).get(int(text), Card(int(text)))
             return Choice(tuple(ContainerChoice((card,) if each.count else ()) for each in need.containers))
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class AliyunNodes:
-    """Nodes that offer ``aliyun.com/gpu-mem``. Cards that gas-plugin has not recorded share the memory evenly."""
-
-    unit: MemoryUnit
 
     def source(self, node: Node) -> Hashable:
         allocatable = allocatable_resources(node)
@@ -205,16 +213,6 @@ class AliyunNodes:
             return {}
         return {names.UNITS: units, MEMORY_MAX: memory, MILLICORES: millicores}
 
-
-@dataclass(frozen=True, slots=True)
-class AliyunDevices(DeviceOffer):
-    """Cards as ``aliyun.com/gpu-mem``, with one device id for each unit of memory."""
-
-    unit: MemoryUnit
-    resources: tuple[str, ...] = (names.GPU_MEM,)
-    one_card: bool = True
-    written: WrittenNames = names.WRITTEN
-
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         units = (card.memory or 0) // self.unit.bytes
         return {names.GPU_MEM: units} if units else {}
@@ -240,13 +238,6 @@ class AliyunDevices(DeviceOffer):
     def after_allocate(self, pod: Pod) -> Mapping[str, str]:
         return {names.ASSIGNED: "true"} if pod.annotations.get(names.INDEX) else {}
 
-
-@dataclass(frozen=True, slots=True)
-class AliyunAdmission(AdmissionChecks):
-    """Refuse resources that give a container nothing, and warn of requests that were meant in another unit."""
-
-    unit: MemoryUnit
-
     def faults(self, pod: Pod) -> Sequence[str]:
         others = {names.GPU_COUNT: f"which gives it no card; request {names.GPU_MEM}"}
         return unknown_resources(pod, names.BEGINNING, (names.GPU_MEM,), others)
@@ -265,38 +256,9 @@ class AliyunAdmission(AdmissionChecks):
         return (f"{names.GPU_MEM}: {meant}",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AliyunFlags(PartFlags):
-    unit: MemoryUnit = flag(
-        "aliyun-unit=UNIT",
-        values.one_of(MemoryUnit),
-        MemoryUnit.MIB,
-        f"Amount of memory that {names.GPU_MEM} counts, MiB or GiB, with the vocabulary aliyun. Set the same for "
-        "gas-extender and gas-plugin. --memory-unit, its name in Aliyun's plugin, is accepted as well.",
-        group="Vocabularies",
-        other_name="memory-unit",
-    )
-
-
 def aliyun(unit: MemoryUnit) -> Vocabulary:
     """Return the vocabulary for a cluster that counts memory in this unit."""
-    return Vocabulary(
-        name="aliyun",
-        pods=AliyunPods(unit),
-        choices=AliyunChoices(),
-        nodes=AliyunNodes(unit),
-        devices=AliyunDevices(unit),
-        admission=AliyunAdmission(unit),
-        user_annotations=USER_ANNOTATIONS,
-        reference=names.REFERENCE,
-        component=names.COMPONENT,
-        flags=AliyunFlags,
-        with_flags=_with_flags,
-    )
-
-
-def _with_flags(flags: CommandFlags) -> Vocabulary:
-    return aliyun(flags.of(AliyunFlags).unit)
+    return Aliyun(unit=unit)
 
 
 ALIYUN = aliyun(AliyunFlags().unit)

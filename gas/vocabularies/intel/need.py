@@ -21,7 +21,7 @@ from gas.vocabularies.pod_parts import (
     readable_labels,
     with_preferences,
 )
-from gas.vocabularies.protocol import LONGEST_SENTENCE, AdmissionChecks, BadNeed, ContainerFacts, NeedFacts, NeedOptions
+from gas.vocabularies.protocol import LONGEST_SENTENCE, BadNeed, ContainerFacts, NeedFacts, NeedOptions, Vocabulary
 
 _COUNT_RESOURCES = frozenset(names.COUNT_RESOURCES)
 _CARD_ITSELF = re.compile(r"card[0-9]+|([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII | re.IGNORECASE)
@@ -266,7 +266,7 @@ _SWITCHES = (names.ALLOCATE_XELINK, names.ALLOCATE_SINGLE_NUMA)  # annotations t
 _OFF = frozenset({"false", "no", "off", "0"})
 
 
-class IntelAdmission(AdmissionChecks):
+class IntelAdmission(Vocabulary):
     """Refuse amounts without a card, and warn of annotations without effect. There are no defaults."""
 
     def faults(self, pod: Pod) -> list[str]:

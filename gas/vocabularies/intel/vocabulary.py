@@ -19,25 +19,22 @@ from gas.vocabularies.intel.devices import (
 from gas.vocabularies.intel.inventory import read_node
 from gas.vocabularies.intel.need import IntelAdmission, read_booked_need, read_need
 from gas.vocabularies.pod_parts import is_positive, requests_under
-from gas.vocabularies.protocol import (
-    DeviceOffer,
-    DeviceOptions,
-    NeedFacts,
-    NeedOptions,
-    NodeDescription,
-    NodeFacts,
-    PodReader,
-    Vocabulary,
-)
+from gas.vocabularies.protocol import DeviceOptions, NeedFacts, NeedOptions, NodeDescription, NodeFacts
 
 _RELEVANT_LABELS = (names.PREFIX, names.TELEMETRY_PREFIX)
 _MONITORING = names.PREFIX + "monitoring"
 
 
-class IntelPods(PodReader):
-    metadata: frozenset[str] = frozenset(names.BOOKED_ANNOTATIONS)
-    resources = tuple(names.PREFIX + name for name in names.COUNT_RESOURCES)
+class Intel(IntelAdmission):
+    """Cards as ``gpu.intel.com/i915`` or ``gpu.intel.com/xe``, by their driver."""
+
+    name = "intel"
+    reference = names.REFERENCE
+    user_annotations = frozenset(names.USERS_ANNOTATIONS)
+    metadata = frozenset(names.BOOKED_ANNOTATIONS)
+    resources = managed_resources = tuple(names.PREFIX + name for name in names.COUNT_RESOURCES)
     asking = names.ASKING
+    written = names.WRITTEN
 
     def matches(self, pod: Pod) -> bool:
         return requests_under(pod, names.PREFIX)
@@ -48,8 +45,6 @@ class IntelPods(PodReader):
     def booked_need(self, facts: NeedFacts) -> PodNeed:
         return read_booked_need(facts)
 
-
-class IntelNodes:
     def source(self, node: Node) -> Hashable:
         status = node.status
         return (
@@ -65,13 +60,6 @@ class IntelNodes:
             return facts
         # Labels that deschedule pods count only where ``status.capacity`` has GPUs too.
         return replace(facts, deschedule_cards=frozenset(), deschedule_tiles=frozenset())
-
-
-class IntelDevices(DeviceOffer):
-    """Cards as ``gpu.intel.com/i915`` or ``gpu.intel.com/xe``, by their driver."""
-
-    resources = tuple(names.PREFIX + name for name in names.COUNT_RESOURCES)
-    written = names.WRITTEN
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         return {names.PREFIX + card.driver: options.shared_dev_num} if card.driver in names.COUNT_RESOURCES else {}
@@ -107,15 +95,7 @@ class IntelDevices(DeviceOffer):
         return {} if mask is None else {AFFINITY_MASK: mask}
 
 
-INTEL = Vocabulary(
-    name="intel",
-    pods=IntelPods(),
-    nodes=IntelNodes(),
-    devices=IntelDevices(),
-    user_annotations=frozenset(names.USERS_ANNOTATIONS),
-    admission=IntelAdmission(),
-    reference=names.REFERENCE,
-)
+INTEL = Intel()
 
 
 def _prefixed(resources: Mapping[str, Quantity] | None) -> frozenset[tuple[str, Quantity]]:

@@ -13,7 +13,7 @@ from gas.values.amounts import MalformedQuantity, parse_quantity
 from gas.vocabularies.koordinator import hints, names
 from gas.vocabularies.koordinator.names import CORE, GPU, MEMORY, MEMORY_RATIO, SHARED, full_name
 from gas.vocabularies.pod_parts import unknown_resources
-from gas.vocabularies.protocol import AdmissionChecks, NeedOptions
+from gas.vocabularies.protocol import NeedOptions, Vocabulary
 
 OF_A_CARD = 100  # hundredths of compute, percent of memory and device ids of one card
 _DIVIDED = (CORE, MEMORY_RATIO)  # amounts of which each card gets a whole part
@@ -111,7 +111,7 @@ def _default_cards(amounts: Mapping[str, int]) -> int:
     return amount // OF_A_CARD if amount and amount % OF_A_CARD == 0 else 1
 
 
-class KoordinatorAdmission(AdmissionChecks):
+class KoordinatorAdmission(Vocabulary):
     """Rewrite the old form, add the number of cards, and state requests and limits alike."""
 
     completed = names.ASKING

@@ -23,16 +23,12 @@ from gas.vocabularies.node_parts import allocatable_amount, allocatable_resource
 from gas.vocabularies.pod_parts import PREFERENCES, check_sum, requested, requests_under, with_preferences
 from gas.vocabularies.protocol import (
     BadNeed,
-    ChoiceAnnotations,
     ContainerFacts,
-    DeviceOffer,
     DeviceOptions,
     NeedFacts,
     NeedOptions,
     NodeDescription,
     NodeFacts,
-    PodReader,
-    Vocabulary,
 )
 
 _MILLICORES_OF_CORE = MILLICORES_OF_A_CARD // rules.OF_A_CARD
@@ -96,12 +92,26 @@ _COUNTING = tuple(map(names.full_name, (names.SHARED, names.MEMORY_RATIO, names.
 """Resources of which a node has 100 for each card; nodes of earlier releases of Koordinator lack the first."""
 
 
-class KoordinatorPods(PodReader):
-    """Pods that request shares of cards under ``koordinator.sh/gpu``; misspelt names are reported with the webhooks."""
+class Koordinator(KoordinatorAdmission):
+    """The vocabulary of shares of cards under ``koordinator.sh/gpu``; the webhooks report misspelt names as well.
 
-    resources = RESOURCES
+    A card is ``koordinator.sh/gpu.shared``, with 100 device ids; the other resources are sums of the node. Cards that
+    gas-plugin has not recorded share the node's memory evenly.
+    """
+
+    name = "koordinator"
+    reference = names.REFERENCE
+    component = names.COMPONENT
+    user_annotations = PREFERENCES | {names.HINT, names.PARTITION_SPEC}
+    joins = frozenset({"vendor"})
+    managed_resources = RESOURCES
     asking = names.ASKING
     metadata = frozenset({names.HINT})
+    # which Koordinator's scheduler writes on a pod, and its node agent and its users read
+    choice_annotations = frozenset({names.ALLOCATED, names.MINORS})
+    resources = (_SHARED,)
+    together = True
+    written = names.WRITTEN
 
     def matches(self, pod: Pod) -> bool:
         return requests_under(pod, names.BEGINNING)
@@ -128,12 +138,6 @@ class KoordinatorPods(PodReader):
 
     def with_rules(self, need: PodNeed, annotations: Mapping[str, str]) -> PodNeed:
         return hints.with_rules(need, annotations)
-
-
-class KoordinatorChoices(ChoiceAnnotations):
-    """The annotation that Koordinator's scheduler writes on a pod, and its node agent and its users read."""
-
-    annotations: frozenset[str] = frozenset({names.ALLOCATED, names.MINORS})
 
     def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
         capacity = node.inventory.capacity if node is not None else {}
@@ -163,10 +167,6 @@ class KoordinatorChoices(ChoiceAnnotations):
                 chosen.append(ContainerChoice(tuple(next(following) for _ in range(each.count))))
         return Choice(tuple(chosen))
 
-
-class KoordinatorNodes:
-    """Nodes that offer shares of cards. Cards that gas-plugin has not recorded share the node's memory evenly."""
-
     def source(self, node: Node) -> Hashable:
         allocatable = allocatable_resources(node)
         stated = tuple(allocatable.get(name) for name in RESOURCES)
@@ -195,14 +195,6 @@ class KoordinatorNodes:
         )
         return NodeFacts(inventory=inventory, counted=not recorded, problems=tuple(problems))
 
-
-class KoordinatorDevices(DeviceOffer):
-    """Cards as ``koordinator.sh/gpu.shared``, with 100 device ids each; the other resources are sums of the node."""
-
-    resources: tuple[str, ...] = (_SHARED,)
-    together = True
-    written = names.WRITTEN
-
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         # Kubelet counts unhealthy devices in the node's capacity, and Koordinator does not.
         return {_SHARED: rules.OF_A_CARD} if card.healthy else {}
@@ -229,18 +221,7 @@ class KoordinatorDevices(DeviceOffer):
         )
 
 
-KOORDINATOR = Vocabulary(
-    name="koordinator",
-    pods=KoordinatorPods(),
-    choices=KoordinatorChoices(),
-    nodes=KoordinatorNodes(),
-    devices=KoordinatorDevices(),
-    user_annotations=PREFERENCES | {names.HINT, names.PARTITION_SPEC},
-    joins=frozenset({"vendor"}),
-    admission=KoordinatorAdmission(),
-    reference=names.REFERENCE,
-    component=names.COMPONENT,
-)
+KOORDINATOR = Koordinator()
 
 _Asked = tuple[ContainerFacts, Mapping[str, int]]
 """A container, and what it requests by the names of Koordinator's resources without their prefix."""

@@ -17,7 +17,7 @@ from gas.values.amounts import MAX_AMOUNT, MEMORY_MAX, MILLICORES, MILLICORES_OF
 from gas.values.quoted import did_you_mean, quoted
 from gas.vocabularies.kubeshare import names
 from gas.vocabularies.pod_parts import need_facts, requested
-from gas.vocabularies.protocol import AdmissionChecks, BadNeed, Beginnings, ContainerFacts, NeedFacts, NeedOptions
+from gas.vocabularies.protocol import BadNeed, Beginnings, ContainerFacts, NeedFacts, NeedOptions, Vocabulary
 
 _FRACTION = re.compile(r"[0-9]{1,9}(\.[0-9]{0,18})?|\.[0-9]{1,18}", re.ASCII)  # exact in 28 digits
 _BYTES = re.compile(r"[0-9]{1,19}", re.ASCII)
@@ -136,7 +136,7 @@ _MOST_UNKNOWN = 5
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-class KubeShareAdmission(AdmissionChecks):
+class KubeShareAdmission(Vocabulary):
     """Add the resources by which kube-scheduler and kubelet know these pods, and let the scheduler bind every pod."""
 
     completed = Beginnings(annotations=(names.PREFIX,))

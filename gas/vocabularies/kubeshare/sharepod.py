@@ -15,8 +15,7 @@ from gas.objects.stored import NewPod, ObjectMeta
 from gas.values.cards import Card
 from gas.values.errors import GasError
 from gas.vocabularies.kubeshare import names
-from gas.vocabularies.kubeshare.request import KubeShareAdmission
-from gas.vocabularies.kubeshare.vocabulary import KubeSharePods
+from gas.vocabularies.kubeshare.vocabulary import KUBESHARE
 from gas.vocabularies.pod_parts import need_facts
 from gas.vocabularies.protocol import BadNeed, NeedOptions
 
@@ -145,9 +144,9 @@ def pod_of(share: SharePod) -> dict[str, Any]:
     except msgspec.ValidationError as invalid:
         raise MalformedSharePod(f"spec: expected that of a pod: {invalid}; correct it") from None
     try:
-        completed = applied(KubeShareAdmission().complete(written), pod)
-        if written.spec.containers and (pods := KubeSharePods()).matches(written):
-            pods.need(need_facts(msgspec.convert(completed, NewPod)), NeedOptions())
+        completed = applied(KUBESHARE.complete(written), pod)
+        if written.spec.containers and KUBESHARE.matches(written):
+            KUBESHARE.need(need_facts(msgspec.convert(completed, NewPod)), NeedOptions())
         return completed
     except BadNeed as bad:
         raise MalformedSharePod(str(bad)) from None

@@ -37,18 +37,7 @@ from gas.vocabularies.pod_parts import (
     requests_any,
     with_preferences,
 )
-from gas.vocabularies.protocol import (
-    BadNeed,
-    ChoiceAnnotations,
-    DeviceOffer,
-    DeviceOptions,
-    NeedFacts,
-    NeedOptions,
-    NodeDescription,
-    NodeFacts,
-    PodReader,
-    Vocabulary,
-)
+from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedFacts, NeedOptions, NodeDescription, NodeFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +53,24 @@ class UsedThenBestFit(CardOrder):
 USED_THEN_BEST_FIT = UsedThenBestFit()
 
 
-class KubeSharePods(PodReader):
-    """Pods with KubeShare's annotations or with ``kubeshare/vgpu``; all their containers get the same card.
+class KubeShare(KubeShareAdmission):
+    """The vocabulary of pods with KubeShare's annotations or ``kubeshare/vgpu``; all their containers get the same card.
 
-    A container may ask for several cards by ``kubeshare/vgpu``. It then takes the pod's share of each of them.
+    A container may ask for several cards by ``kubeshare/vgpu``. It then takes the pod's share of each of them. The name
+    of the pod's card is not read back: a name alone does not identify the card. KubeShare's own pods have their card's
+    UUID in a variable of their containers. The records of a node state the memory of each card.
     """
 
-    metadata: frozenset[str] = frozenset(names.ANNOTATIONS)
-    resources: tuple[str, ...] = (names.VGPU,)
+    name = "kubeshare"
+    reference = names.REFERENCE
+    component = names.COMPONENT
+    user_annotations = PREFERENCES
+    names_cards = True
+    metadata = frozenset(names.ANNOTATIONS)
+    resources = managed_resources = (names.VGPU,)
     asking = names.ASKING
+    choice_annotations = frozenset({names.GPUID})
+    written = names.WRITTEN
 
     def matches(self, pod: Pod) -> bool:
         annotations = pod.metadata.annotations
@@ -116,15 +114,6 @@ class KubeSharePods(PodReader):
             named=labels.get(names.GPUID, "") if need.scope.is_one_card else "",
         )
 
-
-class KubeShareChoices(ChoiceAnnotations):
-    """The name of the pod's card. It is not read back: a name alone does not identify the card.
-
-    KubeShare's own pods have their card's UUID in a variable of their containers.
-    """
-
-    annotations: frozenset[str] = frozenset({names.GPUID})
-
     def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
         return {names.GPUID: need.named} if need.named else {}
 
@@ -135,10 +124,6 @@ class KubeShareChoices(ChoiceAnnotations):
         if node is None or not self.is_fixed(pod) or (card := node.uuids.get(_uuid(pod))) is None:
             return None
         return Choice(tuple(ContainerChoice((card,) if each.count else ()) for each in need.containers))
-
-
-class KubeShareNodes:
-    """Nodes on which gas-plugin offers ``kubeshare/vgpu``; its records state the memory of each card."""
 
     def source(self, node: Node) -> Hashable:
         allocatable = allocatable_resources(node)
@@ -163,11 +148,6 @@ class KubeShareNodes:
         }
         return NodeFacts(inventory=Inventory(capacity=capacity), problems=tuple(problems))
 
-
-class KubeShareDevices(DeviceOffer):
-    resources: tuple[str, ...] = (names.VGPU,)
-    written = names.WRITTEN
-
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         return {names.VGPU: names.IDS_OF_A_CARD}
 
@@ -182,34 +162,20 @@ class KubeShareDevices(DeviceOffer):
             }
         )
 
-
-def contradiction(pod: Pod) -> str:
-    """Return how the annotations of a bound pod contradict the amounts that its containers request; empty if not."""
-    try:
-        stated = stated_share(asking_containers(need_facts(pod)))
-    except BadNeed:
-        return ""
-    if stated is None or stated == readable_share(pod.annotations):
-        return ""
-    return (
-        f"its annotations {names.GPU_REQUEST} and {names.GPU_MEM} say other amounts than its containers request; those"
-        " of the containers are booked"
-    )
+    def contradiction(self, pod: Pod) -> str:
+        try:
+            stated = stated_share(asking_containers(need_facts(pod)))
+        except BadNeed:
+            return ""
+        if stated is None or stated == readable_share(pod.annotations):
+            return ""
+        return (
+            f"its annotations {names.GPU_REQUEST} and {names.GPU_MEM} say other amounts than its containers request;"
+            " those of the containers are booked"
+        )
 
 
-KUBESHARE = Vocabulary(
-    name="kubeshare",
-    pods=KubeSharePods(),
-    choices=KubeShareChoices(),
-    nodes=KubeShareNodes(),
-    devices=KubeShareDevices(),
-    user_annotations=PREFERENCES,
-    admission=KubeShareAdmission(),
-    reference=names.REFERENCE,
-    component=names.COMPONENT,
-    names_cards=True,
-    contradiction=contradiction,
-)
+KUBESHARE = KubeShare()
 
 
 def _uuid(pod: Pod) -> str:

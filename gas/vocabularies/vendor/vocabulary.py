@@ -6,7 +6,7 @@ annotations.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from gas.daemon import flag_values as values
 from gas.daemon.flags import CommandFlags, PartFlags, flag
@@ -24,12 +24,10 @@ from gas.vocabularies.protocol import (
     BadNeed,
     Beginnings,
     ContainerFacts,
-    DeviceOffer,
     DeviceOptions,
     NeedFacts,
     NeedOptions,
     NodeFacts,
-    PodReader,
     Reference,
     Row,
     Vocabulary,
@@ -58,11 +56,46 @@ _RESOURCES = tuple(kind.resource for kind in KINDS)
 _COUNTS = frozenset(kind.counted for kind in KINDS)
 
 
-@dataclass(frozen=True, slots=True)
-class VendorPods(PodReader):
-    kinds: tuple[Kind, ...]
-    resources: tuple[str, ...] = _RESOURCES
-    asking: Beginnings = field(default_factory=lambda: Beginnings(resources=_RESOURCES))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorFlags(PartFlags):
+    places: int = flag(
+        "vendor-shared-dev-num=N",
+        values.positive,
+        "1",
+        "How many containers may share one card by nvidia.com/gpu, with the vocabulary vendor. With more than 1 only "
+        "containers are counted. Set the same for gas-extender and gas-plugin.",
+        group="Vocabularies",
+    )
+
+
+_REFERENCE = Reference(
+    owner="vendors'",
+    resources=tuple(
+        Row(kind.resource, f"pods ask, the vendor's plugin{' or gas-plugin' * bool(kind.driver)} offers", "whole cards")
+        for kind in KINDS
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vendor(Vocabulary):
+    """The vocabulary of nodes on which a vendor's plugin states how many cards they have, or how many places on cards.
+
+    Whole cards whose driver is a vendor's are offered, with a device for each place. The vendors' plugins offer all
+    others.
+    """
+
+    name = "vendor"
+    reference = _REFERENCE
+    flags = VendorFlags
+    user_annotations = PREFERENCES
+    managed_resources = _RESOURCES
+    asking = Beginnings(resources=_RESOURCES)
+    resources = tuple(kind.resource for kind in KINDS if kind.driver)
+    kinds: tuple[Kind, ...] = KINDS
+
+    def with_flags(self, flags: CommandFlags) -> Vocabulary:
+        return vendor(flags.of(VendorFlags).places)
 
     def matches(self, pod: Pod) -> bool:
         return any(requests_any(pod, kind.resource) for kind in KINDS)
@@ -83,13 +116,6 @@ class VendorPods(PodReader):
             company=ALONE if any(container.ratios for container in containers) else Company(),
             count_resources=_COUNTS,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class VendorNodes:
-    """Nodes on which a vendor's plugin states how many cards they have, or how many places on cards."""
-
-    kinds: tuple[Kind, ...]
 
     def source(self, node: Node) -> Hashable:
         allocatable = allocatable_resources(node)
@@ -129,58 +155,15 @@ class VendorNodes:
             problems=tuple(problems),
         )
 
-
-@dataclass(frozen=True, slots=True)
-class VendorDevices(DeviceOffer):
-    """Whole cards whose driver is a vendor's, with a device for each place. The vendors' plugins offer all others."""
-
-    kinds: tuple[Kind, ...]
-    resources: tuple[str, ...] = tuple(kind.resource for kind in KINDS if kind.driver)
-
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         if card.millicores < MILLICORES_OF_A_CARD:
             return {}
         return {kind.resource: kind.places for kind in self.kinds if kind.driver and kind.driver == card.driver}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VendorFlags(PartFlags):
-    places: int = flag(
-        "vendor-shared-dev-num=N",
-        values.positive,
-        "1",
-        "How many containers may share one card by nvidia.com/gpu, with the vocabulary vendor. With more than 1 only "
-        "containers are counted. Set the same for gas-extender and gas-plugin.",
-        group="Vocabularies",
-    )
-
-
-_REFERENCE = Reference(
-    owner="vendors'",
-    resources=tuple(
-        Row(kind.resource, f"pods ask, the vendor's plugin{' or gas-plugin' * bool(kind.driver)} offers", "whole cards")
-        for kind in KINDS
-    ),
-)
-
-
 def vendor(places: int) -> Vocabulary:
     """Return the vocabulary for a cluster in which each card of a known driver has ``places`` places."""
-    kinds = tuple(replace(kind, places=places) if kind.driver else kind for kind in KINDS)
-    return Vocabulary(
-        name="vendor",
-        pods=VendorPods(kinds),
-        nodes=VendorNodes(kinds),
-        devices=VendorDevices(kinds),
-        user_annotations=PREFERENCES,
-        reference=_REFERENCE,
-        flags=VendorFlags,
-        with_flags=_with_flags,
-    )
-
-
-def _with_flags(flags: CommandFlags) -> Vocabulary:
-    return vendor(flags.of(VendorFlags).places)
+    return Vendor(kinds=tuple(replace(kind, places=places) if kind.driver else kind for kind in KINDS))
 
 
 VENDOR = vendor(VendorFlags().places)

@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 from gas.decision.names import WRITTEN_ANNOTATIONS
 from gas.vocabularies.intel import names
-from gas.vocabularies.intel.need import IntelAdmission
+from gas.vocabularies.intel.vocabulary import INTEL
 from gas.vocabularies.known import DEFAULT
 from gas.vocabularies.pod_checks import PodChecks
 from gas.vocabularies.pod_parts import PREFERENCES
 from gas.vocabularies.protocol import NeedOptions
 from tests.builders import container, pod
 
-ADMISSION = IntelAdmission()
 ADD = "but for no card; add gpu.intel.com/i915 or gpu.intel.com/xe to the container, or remove the request"
 
 
@@ -69,7 +68,7 @@ ADD = "but for no card; add gpu.intel.com/i915 or gpu.intel.com/xe to the contai
 def test_amounts_without_a_card_are_faults(
     containers: list[dict[str, Any]], init: tuple[dict[str, Any], ...], faults: list[str]
 ) -> None:
-    assert ADMISSION.faults(pod(*containers, init=init)) == faults
+    assert INTEL.faults(pod(*containers, init=init)) == faults
 
 
 OBEYED = NeedOptions(allowlist=True, denylist=True)

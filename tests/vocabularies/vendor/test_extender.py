@@ -195,8 +195,8 @@ class TestSharedCards:
 
     def test_each_card_is_offered_as_often_as_it_may_be_shared(self) -> None:
         (shared,) = select(["--vocabularies=vendor", "--vendor-shared-dev-num=4"])
-        assert shared.devices.ids_per_card(nvidia_gpu(0), DeviceOptions()) == {"nvidia.com/gpu": 4}
-        assert shared.devices.ids_per_card(nvidia_gpu(0, millicores=428), DeviceOptions()) == {}
+        assert shared.ids_per_card(nvidia_gpu(0), DeviceOptions()) == {"nvidia.com/gpu": 4}
+        assert shared.ids_per_card(nvidia_gpu(0, millicores=428), DeviceOptions()) == {}
 
     async def test_the_other_vendors_cards_stay_whole(self) -> None:
         decider = self.decider(wanting("p", dcu=1), wanting("q", dcu=1), dcu=1)
