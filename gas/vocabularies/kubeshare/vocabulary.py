@@ -54,7 +54,7 @@ USED_THEN_BEST_FIT = UsedThenBestFit()
 
 
 class KubeShare(KubeShareAdmission):
-    """The vocabulary of pods with KubeShare's annotations or ``kubeshare/vgpu``; all their containers get the same card.
+    """The vocabulary of pods with KubeShare's annotations or ``kubeshare/vgpu``; all their containers get one card.
 
     A container may ask for several cards by ``kubeshare/vgpu``. It then takes the pod's share of each of them. The name
     of the pod's card is not read back: a name alone does not identify the card. KubeShare's own pods have their card's
