@@ -1,7 +1,5 @@
 """Explore the model of the protocol: ``python -m simulation.protocol``; see docs/simulation.md."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -1,7 +1,5 @@
 """Visit every state of the model, breadth first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from itertools import permutations, product
@@ -9,24 +7,17 @@ from typing import NamedTuple
 
 from simulation.protocol.model import NONE, Pod, Rules, View, broken_law
 
-State = tuple[tuple[str, ...], tuple[int, ...]]
-"""The phases of the replicas, and for each pod the number of its record."""
+State = tuple[tuple[str, ...], tuple[int, ...]]  # the phases of the replicas, and for each pod the number of its record
 
 
 class Result(NamedTuple):
-    """The result of an exploration, which ends at the first state that breaks a law.
-
-    depth  steps from the first state to the last ones
-    law    that is broken; empty if none is
-    trace  the fewest steps to the state that breaks it
-    steps  names of all steps that were possible anywhere
-    """
+    """The result of an exploration, which ends at the first state that breaks a law."""
 
     states: int
-    depth: int
-    law: str
-    trace: tuple[str, ...]
-    steps: frozenset[str]
+    depth: int  # steps from the first state to the last ones
+    law: str  # that is broken; empty if none is
+    trace: tuple[str, ...]  # the fewest steps to the state that breaks it
+    steps: frozenset[str]  # names of all steps that were possible anywhere
 
 
 class Explorer:

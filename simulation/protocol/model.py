@@ -12,8 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-NONE = -1
-"""No card, or no replica."""
+NONE = -1  # no card, or no replica
 
 STEPS = {
     "bind": "gas.extender.bind.Binder._bind_version",
@@ -35,8 +34,7 @@ STEPS = {
 }
 """The code that takes each step, or whose request or watch event it is."""
 
-NOT_AWAITED = frozenset({"review", "copy", "lose the lead", "restart", "delete"})
-"""Steps of users, and faults."""
+NOT_AWAITED = frozenset({"review", "copy", "lose the lead", "restart", "delete"})  # steps of users, and faults
 
 
 class View(NamedTuple):
