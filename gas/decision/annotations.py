@@ -8,7 +8,7 @@ An empty text counts as an absent annotation: a Binding can only set annotations
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from gas.decision import names
@@ -142,7 +142,9 @@ def read_choice(pod: Pod, need: PodNeed) -> Choice | None:
     """
     init, apps = _parts(need)
     for_apps, for_init = pod.annotations.get(apps.cards), pod.annotations.get(init.cards)
-    init_wants, apps_want = (_want_cards(need.containers[each.containers]) for each in (init, apps))
+    init_wants, apps_want = (
+        any(container.count for container in need.containers[each.containers]) for each in (init, apps)
+    )
     if not for_apps and (apps_want or not for_init or not init_wants):
         return None
     cards = tuple(own for part in (init, apps) for own in _read_cards(pod, need, part))
@@ -172,10 +174,6 @@ def read_receipt(pod: Pod, need: PodNeed) -> Choice | None:
         return None
     decided = _decided(pod, need)
     return Choice(tuple(own for part in parts for own in _received(pod, need, part, decided)))
-
-
-def _want_cards(containers: Iterable[ContainerNeed]) -> bool:
-    return any(container.count for container in containers)
 
 
 def _card_tiles(given: ContainerChoice) -> list[CardTiles]:

@@ -99,14 +99,6 @@ def _form(*forms: str) -> Callable[[Runner], Runner]:
     )
 
 
-def _namespaces(where: Where) -> list[str]:
-    return asyncio.run(read_namespaces(where))
-
-
-def _pod_names(cluster: Cluster) -> list[str]:
-    return sorted(pod.key for pod in cluster.gpu_pods)
-
-
 def _of_cluster(names: Callable[[Cluster], Iterable[str]]) -> Callable[[Where], Iterable[str]]:
     return lambda where: names(_read(where)[0])
 
@@ -130,7 +122,7 @@ _NAMESPACE = click.option(
     metavar="NAME",
     default="",
     help="Namespace of the pods.",
-    shell_complete=completed(_namespaces),
+    shell_complete=completed(lambda where: asyncio.run(read_namespaces(where))),
 )
 _NO_HEADERS = click.option("--no-headers", is_flag=True, help="Print tables without headers.")
 
@@ -319,7 +311,11 @@ def inspect(options: Options, *, node: str) -> int:
     "POD is a name, or NAMESPACE/NAME, also after pod/, sharepod/ or shp/. Each suggestion has been placed before it is"
     " made. Of a pod that runs, its cards are explained."
 )
-@click.argument("pod", metavar="POD", shell_complete=completed(_of_cluster(_pod_names)))
+@click.argument(
+    "pod",
+    metavar="POD",
+    shell_complete=completed(_of_cluster(lambda cluster: sorted(pod.key for pod in cluster.gpu_pods))),
+)
 @_form("table", "json", "yaml")
 @_NAMESPACE
 def why(options: Options, *, pod: str) -> int:

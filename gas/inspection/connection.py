@@ -64,10 +64,6 @@ def completed(names: Callable[[Where], Iterable[str]]) -> Callable[..., list[str
     return complete
 
 
-def _contexts(where: Where) -> Iterable[str]:
-    return where.contexts()[1]
-
-
 class _Duration(click.ParamType[float]):
     name = "time"
 
@@ -80,7 +76,7 @@ class _Duration(click.ParamType[float]):
 
 def connection_options(*names_of_timeout: str) -> list[click.Parameter]:
     """Return the options with the names of the fields of `Where`. ``names_of_timeout`` are further ones of that."""
-    contexts = completed(_contexts)
+    contexts = completed(lambda where: where.contexts()[1])
     timeout = ["--request-timeout", *names_of_timeout, "patience"]
     return [
         click.Option(

@@ -102,9 +102,14 @@ async def read_use(
     """
     only = None if nodes is None else set(nodes)
     plugins = [
-        pod for pod in cluster.pods.records.values() if _is_plugin(pod) and (only is None or pod.node_name in only)
+        pod
+        for pod in cluster.pods.records.values()
+        if pod.node_name
+        and not pod.is_over
+        and containers_with(pod, PLUGIN)
+        and (only is None or pod.node_name in only)
     ]
-    measuring = [pod for pod in plugins if _measures(pod)]
+    measuring = [pod for pod in plugins if any(is_on(each, "usage") for each in containers_with(pod, PLUGIN))]
     if not measuring:
         return (NOT_MEASURED,)
     from gas.plugin.flags import Flags as PluginFlags
@@ -201,14 +206,6 @@ async def read_explanation(where: Where, namespace: str, name: str) -> tuple[Dia
 
 def _some(names: Sequence[str]) -> str:
     return f"node {names[0]}" if len(names) == 1 else f"{len(names)} nodes such as {min(names)}"
-
-
-def _is_plugin(pod: InspectedPod) -> bool:
-    return bool(pod.node_name) and not pod.is_over and bool(containers_with(pod, PLUGIN))
-
-
-def _measures(pod: InspectedPod) -> bool:
-    return any(is_on(container, "usage", default=False) for container in containers_with(pod, PLUGIN))
 
 
 def _proxy(pod: InspectedPod, program: Program, default: int) -> str:

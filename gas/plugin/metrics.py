@@ -63,10 +63,6 @@ _RECEIPTS = {
 Family = CounterMetricFamily | GaugeMetricFamily
 
 
-def _family(row: Metric) -> Family:
-    return (CounterMetricFamily if row.only_rises else GaugeMetricFamily)(row.name, row.description, labels=row.labels)
-
-
 class Metrics(Collector):
     """The plugin's metrics. Some are counted where things happen; those of ``rows`` are read at each scrape.
 
@@ -127,7 +123,10 @@ class Metrics(Collector):
         self._read = read
 
     def collect(self) -> Iterable[Family]:
-        families = {row.name: _family(row) for row in self.rows}
+        families: dict[str, Family] = {}
+        for row in self.rows:
+            kind = CounterMetricFamily if row.only_rises else GaugeMetricFamily
+            families[row.name] = kind(row.name, row.description, labels=row.labels)
         for name, labels, value in self._read():
             families[name].add_metric(labels, value)
         return families.values()

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from sandbox.api.failure import ApiFailure, bad_request, expired_page, expired_watch
+from sandbox.api.failure import bad_request, expired_page, expired_watch
 from sandbox.api.kinds import Kind
 from sandbox.api.storage import Change, Compacted, Storage, Stored, Value
 
@@ -160,7 +160,8 @@ async def watch_lines(
             try:
                 changes = storage.changes(seen)
             except Compacted as gone:
-                yield _failure_line(expired_watch(gone.asked, gone.oldest))
+                status = expired_watch(gone.asked, gone.oldest).status
+                yield b'{"type":"ERROR","object":%b}\n' % msgspec.json.encode(status)
                 return
             for change in changes:
                 for word, stored in _event(change, kind, selection):
@@ -219,7 +220,3 @@ def _line(word: str, kind: Kind, stored: Stored) -> bytes:
 def _bookmark_line(kind: Kind, version: int) -> bytes:
     mark = {"kind": kind.name, "apiVersion": kind.api_version, "metadata": {"resourceVersion": str(version)}}
     return b'{"type":"BOOKMARK","object":%b}\n' % msgspec.json.encode(mark)
-
-
-def _failure_line(failure: ApiFailure) -> bytes:
-    return b'{"type":"ERROR","object":%b}\n' % msgspec.json.encode(failure.status)

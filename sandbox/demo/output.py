@@ -57,7 +57,9 @@ class Output:
 
     def print_node(self, name: str, labels: Mapping[str, str], amounts: Mapping[str, str]) -> None:
         """Print the GPU labels and resources of a node, without the prefix ``gpu.intel.com/``."""
-        shown_labels = [f"{_short(each)}={text}" for each, text in sorted(labels.items()) if _is_gpu(each)]
+        shown_labels = [
+            f"{_short(each)}={text}" for each, text in sorted(labels.items()) if each.startswith(names.PREFIX)
+        ]
         shown_amounts = [
             f"{_short(each)}={n}" for each, n in sorted(amounts.items()) if is_gpu_resource(each) and n != "0"
         ]
@@ -215,10 +217,6 @@ class Output:
 
 def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _is_gpu(name: str) -> bool:
-    return name.startswith(names.PREFIX)
 
 
 def _short(name: str) -> str:

@@ -25,7 +25,7 @@ from gas.placement.order import DEFAULT_ORDER, LeastWaste, NodeScore
 from gas.placement.place import place
 from gas.placement.refusal import Refusal
 from gas.placement.waste import Mix
-from gas.values.amounts import Amounts, SortedAmounts, sorted_amounts
+from gas.values.amounts import SortedAmounts, sorted_amounts
 from gas.values.cards import Card
 from gas.vocabularies.protocol import NodeFacts
 
@@ -117,7 +117,9 @@ class Scores(Observer):
             admitted.update({pool for name in names if (pool := self._pool(name)) is not None})
         if uid and uid not in self._learned:
             self._learned[uid] = None
-            self.demand.learn(need, _of_host(requests), restriction)
+            self.demand.learn(
+                need, {name: amount for name, amount in requests if name in (CPU, MEMORY, PODS)}, restriction
+            )
 
     def of(
         self,
@@ -350,7 +352,3 @@ def _latest(remembered: OrderedDict[Key, dict[int, Value]], key: Key) -> dict[in
     found = remembered.pop(key, {})
     remembered[key] = found
     return found
-
-
-def _of_host(requests: SortedAmounts) -> Amounts:
-    return {name: amount for name, amount in requests if name in (CPU, MEMORY, PODS)}

@@ -129,20 +129,12 @@ _Order = Callable[[Card, int], tuple[int, ...]]
 """Maps a card and its number of free ids to the key that cards are sorted by."""
 
 
-def _kubelets_order(_card: Card, _free: int) -> tuple[int, ...]:
-    return ()
-
-
 def _most_free_first(card: Card, free: int) -> tuple[int, ...]:
     return (-free, card)
 
 
-def _fewest_free_first(card: Card, free: int) -> tuple[int, ...]:
-    return (free, card)
-
-
 _ORDERS: dict[AllocationPolicy, _Order] = {
-    AllocationPolicy.NONE: _kubelets_order,
+    AllocationPolicy.NONE: lambda _card, _free: (),  # kubelet chooses
     AllocationPolicy.BALANCED: _most_free_first,
-    AllocationPolicy.PACKED: _fewest_free_first,
+    AllocationPolicy.PACKED: lambda card, free: (free, card),
 }
