@@ -24,21 +24,16 @@ TIMEOUT = 2.0  # seconds for a webhook, as in deploy/components/admission/webhoo
 
 
 class Webhooks:
-    """The webhooks of the extenders. Without a response objects are written as they are: failure policy Ignore.
-
-    process      of the API server
-    of_bindings  returns where Bindings are reviewed now; None if no extender does
-    of_pods      the same for new pods
-    on_pod       called with a new pod to which all webhooks have responded, before and after, and its refusal
-    """
+    """The webhooks of the extenders. Without a response objects are written as they are: failure policy Ignore."""
 
     def __init__(
         self,
         network: Network,
-        process: Process,
+        process: Process,  # of the API server
         *,
-        of_bindings: Callable[[], Server | None],
-        of_pods: Callable[[], Server | None],
+        of_bindings: Callable[[], Server | None],  # returns where Bindings are reviewed now; None if no extender does
+        of_pods: Callable[[], Server | None],  # the same for new pods
+        # called with a new pod to which all webhooks have responded, before and after, and its refusal
         on_pod: Callable[[Object, Object, str], None],
     ) -> None:
         self._network = network

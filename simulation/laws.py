@@ -34,16 +34,13 @@ NO_SUMS: Mapping[str, Use] = {}
 
 
 class Laws:
-    """All laws. Every method raises LawBroken if one is broken.
-
-    by_us   prefix of the clients whose Bindings must give cards
-    given   returns the cards that kubelet has given to the containers of a pod so far; None if that is not known
-    """
+    """All laws. Every method raises LawBroken if one is broken."""
 
     def __init__(
         self,
         storage: Storage,
-        by_us: str,
+        by_us: str,  # prefix of the clients whose Bindings must give cards
+        # returns the cards that kubelet has given to the containers of a pod so far; None if that is not known
         given: Callable[[str], Given | None] = lambda _uid: None,
         clock: Callable[[], float] = lambda: 0.0,
     ) -> None:

@@ -120,21 +120,17 @@ class ApiServer:
     async def request(
         self,
         method: str,
-        path: str,
+        path: str,  # quoted, see `gas.cluster.paths`
         *,
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = "application/json",
+        # seconds for everything from connecting to the last byte, without the wait for the rate limit
         timeout: float = DEFAULT_TIMEOUT,
-        repeat_within: float = math.inf,
-        urgent: bool = False,
+        repeat_within: float = math.inf,  # seconds after which the request is not sent again, whatever the timeout
+        urgent: bool = False,  # skip the rate limit, for a request that must not wait behind a queue of writes
     ) -> bytes:
         """Send one request and return the body of the response.
-
-        path           quoted, see `gas.cluster.paths`
-        timeout        seconds for everything from connecting to the last byte, without the wait for the rate limit
-        repeat_within  seconds after which the request is not sent again, whatever the timeout
-        urgent         skip the rate limit, for a request that must not wait behind a queue of writes
 
         On 401 the credentials are read again once. On 429 the request is repeated after the time that the server
         asks for, within ``timeout``. Raises ApiRefused, Forbidden, ApiUnavailable, OutcomeUnknown.

@@ -21,17 +21,13 @@ async def _no_series() -> AsyncIterator[str]:
 
 def plain_app(
     *,
-    why_not_ready: Callable[[], str | None],
+    why_not_ready: Callable[[], str | None],  # returns a sentence while the daemon is not ready, else None
     registry: CollectorRegistry,
+    # metrics that are written before those of the registry, piece by piece
     series: Callable[[], AsyncIterator[str]] = _no_series,
-    documents: Mapping[str, Callable[[], bytes]] | None = None,
+    documents: Mapping[str, Callable[[], bytes]] | None = None,  # path -> a function that returns JSON
 ) -> ASGIApp:
-    """Return the application: /healthz, /readyz, /metrics (as OpenMetrics on request), and JSON documents.
-
-    why_not_ready  returns a sentence while the daemon is not ready, else None
-    series         metrics that are written before those of the registry, piece by piece
-    documents      path -> a function that returns JSON
-    """
+    """Return the application: /healthz, /readyz, /metrics (as OpenMetrics on request), and JSON documents."""
 
     async def healthz(_request: Request) -> Response:
         return PlainTextResponse("ok\n")

@@ -75,16 +75,14 @@ async def serve_with(
     ports: Sequence[Port],
     stopping: asyncio.Event,
     *,
-    graceful_timeout: float,
+    graceful_timeout: float,  # most seconds for requests in progress, see `serve`
     background: Sequence[Coroutine[Any, Any, None]],
+    # awaited after the last request, while the background work still runs
     finish: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serve the ports and run background work until ``stopping`` is set; then finish requests and cancel the work.
 
     Background work never returns by itself. If it raises, serving ends and the exception is raised here.
-
-    graceful_timeout  most seconds for requests in progress, see `serve`
-    finish            awaited after the last request, while the background work still runs
     """
     tasks = [asyncio.ensure_future(work) for work in background]
     serving = asyncio.create_task(serve(ports, stopping, graceful_timeout=graceful_timeout))

@@ -18,11 +18,7 @@ MOST_REFUSED = 10_000  # pods and reasons that are remembered for that
 
 
 class Announcer(Observer):
-    """Write events about what the decider reports, while this replica decides.
-
-    acts       returns whether this replica decides; while it does not, nothing is announced
-    has_begun  returns whether `announce_all` was called as well, which announces states that last
-    """
+    """Write events about what the decider reports, while this replica decides."""
 
     def __init__(
         self,
@@ -30,7 +26,8 @@ class Announcer(Observer):
         decider: Decider,
         metrics: Metrics,
         *,
-        acts: Callable[[], bool],
+        acts: Callable[[], bool],  # returns whether this replica decides; while it does not, nothing is announced
+        # returns whether `announce_all` was called as well, which announces states that last
         has_begun: Callable[[], bool],
     ) -> None:
         self._events = events

@@ -48,8 +48,6 @@ class Binder(Observer):
     A reservation lives until the watch shows the bound pod. If the write failed, the reservation is cancelled. If the
     outcome is not known, it stays until the pod is seen bound, or unbound in a version that no Binding demands. A
     Binding demands the version that was decided about; if the pod has a newer one, the bind is decided again.
-
-    why_not_ready  returns the reason while this replica may not decide, else None
     """
 
     def __init__(
@@ -60,7 +58,7 @@ class Binder(Observer):
         *,
         bind_pod: BindPod,
         requests: PodRequests,
-        why_not_ready: Callable[[], str | None],
+        why_not_ready: Callable[[], str | None],  # returns the reason while this replica may not decide, else None
         times: BindTimes = BIND_TIMES,
         timing: Timing = SYSTEM_TIMING,
     ) -> None:

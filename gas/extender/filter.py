@@ -77,9 +77,6 @@ class Filter:
     """Decide filter requests: called with the body of a request, returns the body of the response.
 
     Raises Unreadable if the body is not JSON, and NotReady while this replica may not decide.
-
-    why_not_ready  returns the reason while this replica may not decide, else None
-    on_refused     is called with a pod that no node has room for
     """
 
     def __init__(
@@ -88,8 +85,8 @@ class Filter:
         pending_binds: PendingBinds,
         metrics: Metrics,
         *,
-        why_not_ready: Callable[[], str | None],
-        on_refused: Callable[[Pod, PodRefusal], None],
+        why_not_ready: Callable[[], str | None],  # returns the reason while this replica may not decide, else None
+        on_refused: Callable[[Pod, PodRefusal], None],  # is called with a pod that no node has room for
         timing: Timing = SYSTEM_TIMING,
     ) -> None:
         self._timing = timing

@@ -63,9 +63,6 @@ class Pods:
 
     Responses to single requests come here as well, and may be older than what the watch has shown. A pod only goes from
     waiting to bound to gone, so a step back is ignored.
-
-    facts       returns what is known of a node
-    on_gone     is called with the UID of a pod that no longer waits: it is bound or gone
     """
 
     def __init__(
@@ -73,8 +70,9 @@ class Pods:
         ledger: Ledger,
         vocabularies: Vocabularies,
         *,
-        facts: Callable[[str], NodeFacts | None] = lambda _node: None,
+        facts: Callable[[str], NodeFacts | None] = lambda _node: None,  # returns what is known of a node
         observer: Observer | None = None,
+        # is called with the UID of a pod that no longer waits: it is bound or gone
         on_gone: Callable[[str], None] = lambda _uid: None,
     ) -> None:
         self.waiting: dict[str, Pod] = {}  # GPU pods without a node, by UID

@@ -132,20 +132,13 @@ def decode_binding(body: bytes) -> BindingArgs:
 
 def encode_filter_result(
     *,
-    node_names: Sequence[str] | None = None,
-    nodes: Sequence[SentNode] | None = None,
-    failed: Mapping[str, str] | None = None,
-    unresolvable: Mapping[str, str] | None = None,
-    error: str = "",
+    node_names: Sequence[str] | None = None,  # the nodes that pass
+    nodes: Sequence[SentNode] | None = None,  # the same as whole nodes, if the request contained whole nodes
+    failed: Mapping[str, str] | None = None,  # node name -> reason
+    unresolvable: Mapping[str, str] | None = None,  # the same for nodes on which evicting other pods would not help
+    error: str = "",  # the reason why nothing could be decided; the scheduler then ignores the rest
 ) -> bytes:
-    """Encode ExtenderFilterResult.
-
-    node_names    the nodes that pass
-    nodes         the same as whole nodes, if the request contained whole nodes
-    failed        node name -> reason
-    unresolvable  the same for nodes on which evicting other pods would not help
-    error         the reason why nothing could be decided; the scheduler then ignores the rest
-    """
+    """Encode ExtenderFilterResult."""
     sent = None if nodes is None else _NodeListResult([each.raw for each in nodes])
     return _encoder.encode(_FilterResultWire(sent, node_names, failed or {}, unresolvable or {}, error))
 

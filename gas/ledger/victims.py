@@ -54,26 +54,21 @@ class Victims:
 
 def smallest_victims(
     need: PodNeed,
-    requests: SortedAmounts,
+    requests: SortedAmounts,  # of the pod for resources of the node, apart from its cards
     node: CandidateNode,
+    # those that may leave, most important first; of equal sets the less important pods leave
     pods: Sequence[Evictable],
-    allowed: Sequence[int] = (),
+    allowed: Sequence[int] = (),  # how many disruptions each budget allows
     *,
-    step_limit: int = DEFAULT_STEP_LIMIT,
-    victim_steps: int = DEFAULT_VICTIM_STEPS,
+    step_limit: int = DEFAULT_STEP_LIMIT,  # of one search for cards
+    victim_steps: int = DEFAULT_VICTIM_STEPS,  # searches for cards after which the search for victims is cut short
+    # returns whether it must be cut short now; without a set found so far the result is None
     is_late: Callable[[], bool] = lambda: False,
 ) -> Victims | None:
     """Return the smallest set of pods without which the pod fits on the node; None if it does not fit without all.
 
     If the result has no pods, the pod fits as it is. When the search is cut short, the result is the best set found so
     far: with any pod of it back on the node, the pod would not fit.
-
-    requests      of the pod for resources of the node, apart from its cards
-    pods          those that may leave, most important first; of equal sets the less important pods leave
-    allowed       how many disruptions each budget allows
-    step_limit    of one search for cards
-    victim_steps  searches for cards after which the search for victims is cut short
-    is_late       returns whether it must be cut short now; without a set found so far the result is None
     """
     costs = Costs(pods, allowed)
     limits = _Limits(step_limit, victim_steps, is_late)

@@ -78,16 +78,12 @@ def placement_cost(
     policy: NodeScore,
     effect: Effect,
     *,
+    # what the node has free besides its cards without the pod, by resource; None if that is not known
     host: Amounts | None = None,
-    requests: Amounts | None = None,
-    pressure: float = 0.0,
+    requests: Amounts | None = None,  # what the pod requests of that
+    pressure: float = 0.0,  # how much the node's cards are asked for by pods that cannot go elsewhere
 ) -> int:
-    """Return the cost of placing a pod on a node, lowest best. Costs compare only under the same policy and mix.
-
-    host      what the node has free besides its cards without the pod, by resource; None if that is not known
-    requests  what the pod requests of that
-    pressure  how much the node's cards are asked for by pods that cannot go elsewhere
-    """
+    """Return the cost of placing a pod on a node, lowest best. Costs compare only under the same policy and mix."""
     match policy:
         case NodeScore.NONE:
             return 0

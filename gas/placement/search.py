@@ -235,22 +235,18 @@ class _Level:
 
 
 class Search:
-    """One search over one set of cards, to be run once. A result stays taken; without one, nothing is taken.
-
-    cards         that may be used, in the order of `candidates.usable_cards`
-    follow_reuse  place the containers in the order in which kubelet starts them, and only as kubelet's reuse would
-                  (`follows_reuse`); otherwise the order is that of ``Plan.requests``
-    fixed         the picks of requests that are placed and taken already
-    """
+    """One search over one set of cards, to be run once. A result stays taken; without one, nothing is taken."""
 
     def __init__(
         self,
-        cards: Sequence[Card],
+        cards: Sequence[Card],  # that may be used, in the order of `candidates.usable_cards`
         *,
         candidates: Candidates,
         steps: StepBudget,
+        # place the containers in the order in which kubelet starts them, and only as kubelet's reuse would
+        # (`follows_reuse`); otherwise the order is that of ``Plan.requests``
         follow_reuse: bool,
-        fixed: Mapping[int, tuple[Pick, ...]],
+        fixed: Mapping[int, tuple[Pick, ...]],  # the picks of requests that are placed and taken already
     ) -> None:
         plan = candidates.plan
         self._cards = cards

@@ -66,20 +66,17 @@ REAL_INTERFACES = NodeInterfaces()
 
 
 class Plugin:
-    """The plugin of one node. Nothing runs before `run`.
-
-    api    None with --resource-manager=false: then no pod is looked up, and kubelet's choice stands
-    parts  those that can be switched on
-    """
+    """The plugin of one node. Nothing runs before `run`."""
 
     def __init__(
         self,
+        # None with --resource-manager=false: then no pod is looked up, and kubelet's choice stands
         api: ApiServer | None,
         flags: Flags,
         environment: Environment,
         metrics: Metrics,
         *,
-        parts: Sequence[Part[Any]] = PARTS,
+        parts: Sequence[Part[Any]] = PARTS,  # those that can be switched on
         interfaces: NodeInterfaces = REAL_INTERFACES,
     ) -> None:
         self._flags = flags

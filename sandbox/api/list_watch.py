@@ -125,18 +125,15 @@ async def watch_lines(
     storage: Storage,
     kind: Kind,
     selection: Selection,
-    version: str,
+    version: str,  # the watch starts after it; with "" or "0" it first sends an ADDED for every existing object
     *,
     seconds: float,
     stopping: asyncio.Event,
-    bookmark_seconds: float | None,
+    bookmark_seconds: float | None,  # None if the client wants no bookmarks
 ) -> AsyncIterator[bytes]:
     """Yield the JSON lines of one watch until its time is over, the server stops, or its history is gone (410).
 
     The first piece is empty: it makes the server send the response headers at once.
-
-    version           the watch starts after it; with "" or "0" it first sends an ADDED for every existing object
-    bookmark_seconds  None if the client wants no bookmarks
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + seconds

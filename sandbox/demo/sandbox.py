@@ -154,19 +154,14 @@ class Sandbox:
 @asynccontextmanager
 async def running_sandbox(
     output: Output,
-    set_up: Callable[[Api], None],
-    flags: Sequence[str],
+    set_up: Callable[[Api], None],  # creates the first nodes and pods
+    flags: Sequence[str],  # of the extender
     *,
+    # by node, its cards: these nodes get a kubelet and a device plugin, which run pods; on others pods are only bound
     hardware: Mapping[str, Hardware] | None = None,
-    pace: KubeletPace | None = None,
+    pace: KubeletPace | None = None,  # of those kubelets
 ) -> AsyncIterator[Sandbox]:
     """Run a sandbox as long as the block. Its extender is ready when the block begins.
-
-    set_up    creates the first nodes and pods
-    flags     of the extender
-    hardware  by node, its cards: these nodes get a kubelet and a device plugin, which run pods; on others pods are only
-              bound
-    pace      of those kubelets
 
     Raises ProcessEnded, in an ExceptionGroup once the block has begun.
     """

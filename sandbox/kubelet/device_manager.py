@@ -150,19 +150,15 @@ class Plugins(Protocol):
 
 
 class DeviceManager:
-    """Give devices to containers.
-
-    in_any_order  decides where kubelet's order is random
-    save          called after an allocation
-    """
+    """Give devices to containers."""
 
     def __init__(
         self,
         state: DeviceState,
         plugins: Plugins,
         *,
-        in_any_order: InAnyOrder = in_any_order,
-        save: Callable[[], None] = lambda: None,
+        in_any_order: InAnyOrder = in_any_order,  # decides where kubelet's order is random
+        save: Callable[[], None] = lambda: None,  # called after an allocation
     ) -> None:
         self.state = state
         self.plugins = plugins

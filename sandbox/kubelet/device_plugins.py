@@ -47,23 +47,18 @@ class _Endpoint:
 
 
 class DevicePlugins(RegistrationServicer):
-    """The registration service of one kubelet, and the plugins that are connected.
-
-    release     minor release of Kubernetes: from 37 on, plugins of one resource are distinguished by their sockets
-    directory   contains the sockets of kubelet and of the plugins
-    connecting  time limit in seconds for connecting to a plugin that registers
-    on_devices  called with a resource and its device list, each time the plugin sends one
-    on_lost     called with a resource whose plugin is gone
-    """
+    """The registration service of one kubelet, and the plugins that are connected."""
 
     def __init__(
         self,
-        directory: Path,
+        directory: Path,  # contains the sockets of kubelet and of the plugins
         *,
+        # minor release of Kubernetes: from 37 on, plugins of one resource are distinguished by their sockets
         release: int = NEWEST,
-        connecting: float,
+        connecting: float,  # time limit in seconds for connecting to a plugin that registers
+        # called with a resource and its device list, each time the plugin sends one
         on_devices: Callable[[str, api.ListAndWatchResponse], None],
-        on_lost: Callable[[str], None],
+        on_lost: Callable[[str], None],  # called with a resource whose plugin is gone
     ) -> None:
         self._directory = directory
         self.serving = asyncio.Event()  # set when plugins can register

@@ -79,18 +79,15 @@ class Kubelet:
 
     Cancelling `run` is like killing kubelet: containers keep running and its sockets stay. A new Kubelet with the same
     ``root`` and ``containers`` is its restart.
-
-    release  minor release of Kubernetes whose kubelet this one behaves as, 34 to 37
-    root     replaces ``/var/lib/kubelet``: for sockets and the checkpoint; its path must be short
     """
 
     def __init__(
         self,
         client: ApiClient,
         node: str,
-        root: Path,
+        root: Path,  # replaces ``/var/lib/kubelet``: for sockets and the checkpoint; its path must be short
         *,
-        release: int = NEWEST,
+        release: int = NEWEST,  # minor release of Kubernetes whose kubelet this one behaves as, 34 to 37
         containers: Containers | None = None,
         pace: KubeletPace | None = None,
     ) -> None:

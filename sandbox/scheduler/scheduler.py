@@ -144,10 +144,6 @@ class Scheduler:
     the extender's filter. Of these the scheduler takes the one with the largest free share, to which the extender's
     scores are added if it is asked for them, and the extender binds the pod. A pod without a node is tried again after
     its backoff, once a pod ends or a node changes.
-
-    choose      chooses among the nodes that fit
-    concurrent  tries the next pod while a pod is being bound, as in kube-scheduler
-    evicting    turns preemption on: pods with a priority evict those that the extender names
     """
 
     def __init__(
@@ -157,8 +153,9 @@ class Scheduler:
         *,
         queue: SchedulingQueue | None = None,
         reports: Reports | None = None,
-        choose: Choose = _best,
-        concurrent: bool = False,
+        choose: Choose = _best,  # chooses among the nodes that fit
+        concurrent: bool = False,  # tries the next pod while a pod is being bound, as in kube-scheduler
+        # turns preemption on: pods with a priority evict those that the extender names
         evicting: Evicting | None = None,
     ) -> None:
         self._client = client

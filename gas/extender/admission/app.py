@@ -50,17 +50,13 @@ class AdmissionMetrics:
 
 
 def admission_app(
-    webhooks: Mapping[str, Reviewer],
+    webhooks: Mapping[str, Reviewer],  # by name, which is the path as well: ``validate`` is served as ``/validate``
     metrics: AdmissionMetrics,
     *,
-    largest: int = LARGEST_REVIEW,
-    timeout: float = REVIEW_TIMEOUT,
+    largest: int = LARGEST_REVIEW,  # bytes of the largest review that is read
+    timeout: float = REVIEW_TIMEOUT,  # seconds from a request's headers to the end of its body
 ) -> ASGIApp:
     """Return the application that the API server calls.
-
-    webhooks  by name, which is the path as well: ``validate`` is served as ``/validate``
-    largest   bytes of the largest review that is read
-    timeout   seconds from a request's headers to the end of its body
 
     Every review that can be read gets status 200. All other statuses make the API server apply the failure policy of
     the webhook: 400 for a body that is not a valid review, 404, 405, 408, 413 and 415 as HTTP has them, 500 for a bug,

@@ -231,8 +231,6 @@ class Preempt:
 
     A review of a Binding may be forged, and what it reserved is free again after a moment. So no pod is evicted because
     of one: reviews for the proposed nodes are settled first, and nodes that still have an open one drop out.
-
-    why_not_ready  returns the reason while this replica may not decide, else None
     """
 
     def __init__(
@@ -242,7 +240,7 @@ class Preempt:
         pending_binds: PendingBinds,
         metrics: Metrics,
         *,
-        why_not_ready: Callable[[], str | None],
+        why_not_ready: Callable[[], str | None],  # returns the reason while this replica may not decide, else None
         review_patience: float = REVIEW_PATIENCE,
     ) -> None:
         self._decider = decider

@@ -32,10 +32,7 @@ SCHEDULER_RETRIES = 300.0  # seconds after which kube-scheduler tries a refused 
 
 
 class Requeuer(Observer):
-    """Patch at most one node at a time, then pause: one change makes kube-scheduler try all refused pods.
-
-    acts  returns whether this replica decides; while it does not, freed nodes are forgotten
-    """
+    """Patch at most one node at a time, then pause: one change makes kube-scheduler try all refused pods."""
 
     def __init__(
         self,
@@ -43,7 +40,7 @@ class Requeuer(Observer):
         wakes: Counter,
         *,
         patch_node: PatchNode,
-        acts: Callable[[], bool],
+        acts: Callable[[], bool],  # returns whether this replica decides; while it does not, freed nodes are forgotten
         pause: float = PAUSE,
         retry_pause: float = RETRY_PAUSE,
         timing: Timing = SYSTEM_TIMING,

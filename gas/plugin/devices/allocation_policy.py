@@ -71,16 +71,11 @@ def ids_for_cards(cards: Iterable[Card], per_card: int, request: PreferredReques
 def ids_of_one_card(
     request: PreferredRequest,
     *,
-    promised: Mapping[Card, int] = MappingProxyType({}),
-    held: Collection[Card] = (),
-    to_come: int = 0,
+    promised: Mapping[Card, int] = MappingProxyType({}),  # how many ids of each card other containers were promised
+    held: Collection[Card] = (),  # the cards that other containers of the pod got: these first
+    to_come: int = 0,  # how many ids the pod's containers need, this one and those that follow
 ) -> tuple[DeviceId, ...]:
-    """Return ``size`` ids of one card, of the fullest with room; of several only if none has as many free ids.
-
-    promised  how many ids of each card other containers were promised
-    held      the cards that other containers of the pod got: these first
-    to_come   how many ids the pod's containers need, this one and those that follow
-    """
+    """Return ``size`` ids of one card, of the fullest with room; of several only if none has as many free ids."""
     first = {id_.card for id_ in request.must_include} | set(held)
     free = {card: number - promised.get(card, 0) for card, number in request.counts.items()}
 

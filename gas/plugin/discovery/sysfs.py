@@ -61,21 +61,17 @@ def fake_tree_warning(root: Path) -> str | None:
 
 
 class SysfsCards:
-    """The GPUs of this node that the kernel shows in sysfs: a `CardSource`.
-
-    root    the directory of ``/sys`` and ``/dev``; it does not appear in the result
-    query   asks a driver for a card's memory; may block as long as the card does not respond
-    within  seconds to wait for a driver
-    """
+    """The GPUs of this node that the kernel shows in sysfs: a `CardSource`."""
 
     def __init__(
         self,
-        root: Path,
+        root: Path,  # the directory of ``/sys`` and ``/dev``; it does not appear in the result
         rules: CardRules = ALL_CARDS,
+        # asks a driver for a card's memory; may block as long as the card does not respond
         query: Query = memory_regions,
         *,
         vendor: Vendor = INTEL,
-        within: float = REPLY_WITHIN,
+        within: float = REPLY_WITHIN,  # seconds to wait for a driver
     ) -> None:
         self.drivers = vendor.drivers
         self._root = root

@@ -84,28 +84,23 @@ class CallTracker:
 class DeviceServer:
     """The device plugin of one resource. It serves from `open` to `close`, which may alternate any number of times.
 
-    resource      full name: ``gpu.intel.com/i915``
-    prefer        returns the ids that a container should get; may call PodResources. None lets kubelet choose
-    allocate      returns what a container gets with its ids
-    fallback      the same regardless of any pod, for when ``allocate`` fails
-    before_start  awaited before each start of a container with its devices. If there are any, kubelet starts no
-                  container of the resource while the plugin is away
-    calls         shared by all servers, so that this one does not end in the middle of a pod
-
     Kubelet does nothing else while it waits for a reply, so the functions must be quick. An error would end the pod for
     good, so failures are logged and kubelet's own choice stands. Kubelet gets an error only if ``fallback`` fails too.
     """
 
     def __init__(
         self,
-        resource: str,
+        resource: str,  # full name: ``gpu.intel.com/i915``
         *,
-        allocate: Allocate,
-        fallback: Allocate,
+        allocate: Allocate,  # returns what a container gets with its ids
+        fallback: Allocate,  # the same regardless of any pod, for when ``allocate`` fails
+        # returns the ids that a container should get; may call PodResources. None lets kubelet choose
         prefer: Prefer | None = None,
+        # awaited before each start of a container with its devices. If there are any, kubelet starts no container of
+        # the resource while the plugin is away
         before_start: Sequence[PreStart] = (),
         on_reply: OnReply = lambda method, outcome, seconds: None,
-        calls: CallTracker | None = None,
+        calls: CallTracker | None = None,  # shared by all servers, so that this one does not end in the middle of a pod
     ) -> None:
         self.resource = resource
         self.devices: tuple[Device, ...] | None = None  # the devices that kubelet is shown; None before the first card

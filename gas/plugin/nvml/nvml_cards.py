@@ -54,25 +54,19 @@ _NVIDIA = 0x10DE
 
 
 class NvmlCards:
-    """NVIDIA's cards of this node: a `CardSource`.
-
-    root          the directory of ``/sys`` and ``/dev``; it does not appear in the result
-    library       called in other threads only
-    first_number  number of the card with the minor number 0
-    within        seconds to wait for the cards
-    """
+    """NVIDIA's cards of this node: a `CardSource`."""
 
     drivers = (DRIVER,)
 
     def __init__(
         self,
-        root: Path,
-        library: Nvml,
+        root: Path,  # the directory of ``/sys`` and ``/dev``; it does not appear in the result
+        library: Nvml,  # called in other threads only
         rules: CardRules = ALL_CARDS,
         *,
         access: Access = Access.VARIABLE,
-        first_number: int = 0,
-        within: float = REPLY_WITHIN,
+        first_number: int = 0,  # number of the card with the minor number 0
+        within: float = REPLY_WITHIN,  # seconds to wait for the cards
     ) -> None:
         self._root = root
         self._library = library

@@ -46,8 +46,6 @@ class ReceiptWriter:
 
     It asks every few seconds, soon after each Allocate, and never between kubelet's calls. A receipt that is missing on
     a pod is counted, logged and posted as an event once, before it is written; so are wrong variables of a container.
-
-    calls     those of kubelet; their clock is that of the matcher
     """
 
     def __init__(
@@ -57,7 +55,7 @@ class ReceiptWriter:
         environments: IssuedEnvironments,
         patch_pod: PatchPod,
         *,
-        calls: CallTracker,
+        calls: CallTracker,  # those of kubelet; their clock is that of the matcher
         vocabularies: Vocabularies,
         metrics: Metrics,
         events: Events,

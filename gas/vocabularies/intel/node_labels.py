@@ -167,15 +167,11 @@ class Telemetry:
     def __init__(
         self,
         labels: Mapping[str, str],
-        tiles: Mapping[Card, int],
-        pci_groups: Mapping[Card, frozenset[Card]],
+        tiles: Mapping[Card, int],  # how many tiles each card has; every card of the node is a key
+        pci_groups: Mapping[Card, frozenset[Card]],  # by card, all cards of its board
         problems: list[str],
     ) -> None:
-        """Read the labels; invalid ones are added to ``problems``.
-
-        tiles       how many tiles each card has; every card of the node is a key
-        pci_groups  by card, all cards of its board
-        """
+        """Read the labels; invalid ones are added to ``problems``."""
         self.disabled: set[Card] = set()
         self.deschedule_cards: set[Card] = set()
         self.closed_tiles: dict[Card, set[int]] = {}
