@@ -65,8 +65,17 @@ class ExtenderEntry(_Part, frozen=True):
         return any(name.startswith(_DOMAINS) for name in self.managed) or "//gas-service." in self.url_prefix
 
 
+class _Named(_Part, frozen=True):
+    name: str = ""
+
+
+class _Plugins(_Part, frozen=True):
+    enabled: list[_Named] | None = None
+
+
 class _Profile(_Part, frozen=True):
     scheduler_name: str = "default-scheduler"
+    plugins: dict[str, _Plugins | None] | None = None  # by extension point
 
 
 class SchedulerConfiguration(_Part, frozen=True):
@@ -85,6 +94,11 @@ class SchedulerConfiguration(_Part, frozen=True):
     def scheduler_names(self) -> frozenset[str]:
         """The values of a pod's ``schedulerName`` for which this scheduler places it."""
         return frozenset(profile.scheduler_name for profile in self.profiles or (_Profile(),))
+
+    def enables(self, plugin: str) -> bool:
+        """Return whether a profile enables this plugin of the scheduler."""
+        points = [each for profile in self.profiles or () for each in (profile.plugins or {}).values() if each]
+        return any(each.name == plugin for point in points for each in point.enabled or ())
 
 
 def parse_scheduler_configuration(text: bytes) -> SchedulerConfiguration:

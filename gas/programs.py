@@ -39,15 +39,15 @@ def _is_extender(container: DetailedContainer) -> bool:
     )
 
 
-def _is_of_control_plane(name: str) -> Callable[[DetailedContainer], bool]:
-    return lambda each: starts(each, name) or (not each.command and image_name(each) == name)
+def _is_of_control_plane(*names: str) -> Callable[[DetailedContainer], bool]:
+    return lambda each: starts(each, *names) or (not each.command and image_name(each) in names)
 
 
 EXTENDER = Program("gas-extender", _is_extender)
 PLUGIN = Program("gas-plugin", lambda each: starts(each, "gas-plugin", "gas.plugin"))
 ORIGINAL_EXTENDER = Program("Intel's GPU Aware Scheduling", lambda each: image_name(each) == "gpu-extender")
 INTEL_PLUGIN = Program("Intel's GPU device plugin", lambda each: image_name(each) == "intel-gpu-plugin")
-SCHEDULER = Program("kube-scheduler", _is_of_control_plane("kube-scheduler"))
+SCHEDULER = Program("kube-scheduler", _is_of_control_plane("kube-scheduler", "koord-scheduler"))
 API_SERVER = Program("kube-apiserver", _is_of_control_plane("kube-apiserver"))
 PROGRAMS = (EXTENDER, PLUGIN, ORIGINAL_EXTENDER, INTEL_PLUGIN, SCHEDULER, API_SERVER)
 

@@ -37,6 +37,7 @@ from gas.programs import (
         pytest.param(Container(image="intel/gpu-extender", command=["/extender"]), ORIGINAL_EXTENDER, id="original"),
         pytest.param(Container(image="h:5000/intel/intel-gpu-plugin@sha256:0"), INTEL_PLUGIN, id="intel-by-digest"),
         pytest.param(Container(image="r/kube-scheduler:v1.34"), SCHEDULER, id="scheduler-by-image"),
+        pytest.param(Container(command=["/koord-scheduler", "--v=4"]), SCHEDULER, id="koordinator's-scheduler"),
         pytest.param(Container(image="r/nfd/node-feature-discovery:v0.17-minimal"), NFD, id="nfd"),
         pytest.param(Container(image="busybox", command=["sh", "-c", "sleep", "gas-extender"]), None, id="another"),
         pytest.param(Container(), None, id="nothing"),

@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from gas.doctor import fix
 from gas.doctor.check import Check
 from gas.doctor.checks.plugins import VOCABULARIES
-from gas.doctor.findings import Finding, problem, warning
+from gas.doctor.checks.schedulers import edit
+from gas.doctor.findings import Finding, Unseen, problem, warning
 from gas.doctor.gpus import resource_writers
 from gas.doctor.snapshot import Snapshot
-from gas.programs import Program, flag_values, image_name, starts
+from gas.programs import EXTENDER, Program, flag_values, image_name, starts
 from gas.vocabularies.koordinator.vocabulary import KOORDINATOR
 
+DEVICE_SHARE = "DeviceShare"  # of Koordinator's scheduler
 WRITER = "koord"  # the beginning of the names of Koordinator's field managers
 
 
@@ -53,7 +55,21 @@ def check_koordlet(snapshot: Snapshot) -> Iterator[Finding]:
                 )
 
 
+def check_device_share(snapshot: Snapshot) -> Iterator[Finding]:
+    if KOORDINATOR.name not in [each.name for each in snapshot.vocabularies] or not snapshot.running(EXTENDER):
+        return
+    for scheduler in snapshot.schedulers:
+        seen = scheduler.configuration
+        if seen is not None and not isinstance(seen, Unseen) and seen.enables(DEVICE_SHARE):
+            yield problem(
+                f"Koordinator's plugin {DEVICE_SHARE} decides cards as well as gas-extender",
+                edit(scheduler, f"remove {DEVICE_SHARE} from the plugins of each profile"),
+                where=scheduler.file,
+            )
+
+
 CHECKS = (
+    Check(name=VOCABULARIES, findings=check_device_share),
     Check(name=VOCABULARIES, findings=check_writers),
     Check(name=VOCABULARIES, findings=check_koordlet, programs=(KOORDLET,)),
 )

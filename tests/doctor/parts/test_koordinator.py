@@ -5,8 +5,19 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from configurator.scheduler_configuration import SchedulerConfiguration
 from gas.objects.stored import DetailedNode
-from tests.doctor.snapshots import NOT_SEEN, extender_pod, findings, plugin_pod, program_pod, seen_node_json, worst
+from tests.doctor.snapshots import (
+    NOT_SEEN,
+    entry,
+    extender_pod,
+    findings,
+    plugin_pod,
+    program_pod,
+    scheduler,
+    seen_node_json,
+    worst,
+)
 
 KOORDINATOR = "--vocabularies=intel,koordinator"
 
@@ -49,3 +60,22 @@ def test_a_koordlet_that_still_cares_for_gpus_is_a_warning(args: list[str], foun
     warnings = [each for each in findings("vocabularies", pods=pods, webhooks=NOT_SEEN) if "koordlet" in each.message]
     assert [each.level.value for each in warnings] == ["warning"] * found
     assert findings("vocabularies", pods=(extender_pod(), plugin_pod(), koordlet)) == []
+
+
+@pytest.mark.parametrize(
+    ("plugins", "is_reported"),
+    [
+        (None, False),
+        ({"filter": {"enabled": [{"name": "Reservation"}], "disabled": [{"name": "DeviceShare"}]}}, False),
+        ({"filter": None, "reserve": {"enabled": [{"name": "Reservation"}, {"name": "DeviceShare"}]}}, True),
+    ],
+)
+def test_a_scheduler_that_still_decides_cards_by_device_share_is_a_problem(
+    plugins: dict[str, object] | None, *, is_reported: bool
+) -> None:
+    profiles = [{"schedulerName": "koord-scheduler", "plugins": plugins}]
+    seen = msgspec.convert({"extenders": [entry()], "profiles": profiles}, SchedulerConfiguration)
+    pods = (extender_pod(KOORDINATOR), plugin_pod(KOORDINATOR))
+    found = findings("vocabularies", pods=pods, webhooks=NOT_SEEN, schedulers=(scheduler(seen),))
+    messages = [each.message for each in worst(found)]
+    assert messages == ["Koordinator's plugin DeviceShare decides cards as well as gas-extender"] * is_reported
