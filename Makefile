@@ -14,6 +14,8 @@ URL ?= https://$(REGISTRY)/kubectl-gas.tar.gz
 demo: $(VENV)/.runtime
 	@$(BIN)/python -m sandbox $(ARGS)
 
+# Tests start the programs more than a hundred times, so compiled modules are kept, whatever the environment says.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.dev
 	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile $(ARGS)
 

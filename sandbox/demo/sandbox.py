@@ -37,7 +37,7 @@ LONGEST_SOCKET = "n999/device-plugins/gpu.intel.com-i915.sock"
 """The longest path of a node's socket, relative to the directory of the sandbox."""
 
 
-def _short_temporary_directory() -> TemporaryDirectory[str]:
+def short_temporary_directory() -> TemporaryDirectory[str]:
     """Create a temporary directory, in /tmp if the usual place has a path too long for the nodes' sockets."""
     usual, longest = tempfile.gettempdir(), LONGEST_PATH - len(LONGEST_SOCKET) - len(_PREFIX) - _RANDOM - 2
     parent = usual if len(os.fsencode(usual)) <= longest else "/tmp"  # noqa: S108 -- it is short
@@ -165,7 +165,7 @@ async def running_sandbox(
 
     Raises ProcessEnded, in an ExceptionGroup once the block has begun.
     """
-    with _short_temporary_directory() as name:
+    with short_temporary_directory() as name:
         directory = Path(name)
         async with ApiServer() as server, ApiClient(server.url) as client:
             set_up(server.api)

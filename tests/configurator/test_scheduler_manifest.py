@@ -189,7 +189,7 @@ def test_manifest_of_another_program_is_refused(text: str, sentence: str) -> Non
 def test_manifest_that_is_cut_off_is_accepted_only_if_the_pod_is_complete(text: str) -> None:
     whole = yaml.safe_load(text)["spec"]
     taken = []
-    for length in {*range(0, len(text), 11), *range(len(text) - 80, len(text) + 1)}:
+    for length in {*range(0, len(text), 37), *range(len(text) - 40, len(text) + 1)}:
         with contextlib.suppress(ConfiguratorError):
             read(text[:length])
             taken.append(length)

@@ -47,9 +47,10 @@ def test_wrong_arguments(arguments: list[str], sentence: str, capsys: pytest.Cap
 
 
 def test_a_broken_law_is_printed_with_the_shortest_history_that_breaks_it() -> None:
-    found = find(planted_fault("book in filter"), 1)
+    fault = "half of what is booked counts as free"
+    found = find(planted_fault(fault), 1)
     assert found is not None
-    command = [*COMMAND, "--plant", "book in filter", "--seed", str(found.seed)]
+    command = [*COMMAND, "--plant", fault, "--seed", str(found.seed)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (1, "")
     assert f"\nbroken {found.seed} {found.law}: {found.sentence}\n" in run.stdout
@@ -148,7 +149,7 @@ def test_an_exception_says_in_which_history_it_was_raised(monkeypatch: pytest.Mo
 
 
 def test_the_outcomes_of_many_seeds_come_in_order() -> None:
-    assert [outcome.seed for outcome in run_seeds(range(3, 9), 2)] == [3, 4, 5, 6, 7, 8]
+    assert [outcome.seed for outcome in run_seeds(range(3, 8), 2)] == [3, 4, 5, 6, 7]
 
 
 def test_a_reader_that_goes_away_ends_the_run_without_a_word() -> None:

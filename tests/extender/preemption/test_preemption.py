@@ -447,7 +447,7 @@ def clusters(draw: st.DrawFn) -> tuple[PreemptingCluster, dict[str, Any]]:
     return cluster, high
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(clusters())
 def test_no_victim_is_unnecessary_and_the_pod_fits_without_them(
     made: tuple[PreemptingCluster, dict[str, Any]],

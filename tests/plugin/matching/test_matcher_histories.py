@@ -324,15 +324,15 @@ def _live(life: type[NodeLife], examples: int) -> None:
 
 
 def test_with_a_listing_every_container_gets_its_cards_whatever_happens() -> None:
-    _live(NodeLife, 150)
+    _live(NodeLife, 60)
 
 
 def test_without_a_listing_pods_that_come_one_by_one_get_their_cards() -> None:
-    _live(WithoutListing, 100)
+    _live(WithoutListing, 40)
 
 
 def test_without_a_listing_many_pods_at_once_always_get_ids_that_are_free() -> None:
-    _live(ManyWithoutListing, 50)
+    _live(ManyWithoutListing, 20)
 
 
 SHAPES: list[dict[str, Any]] = [

@@ -25,13 +25,12 @@ async def _run(directory: Path, *flags: str, run: float) -> tuple[Run, list[str]
     return shown, file.getvalue().splitlines()
 
 
-async def _shown(directory: Path, *files: tuple[str, object], run: float = 0.1) -> list[str]:
-    """Write an example, of the node n1 unless a file is about it, and return the lines of the demo's output."""
+async def _shown(directory: Path, *files: tuple[str, object]) -> None:
+    """Run the demo of an example, of the node n1 unless a file is about it."""
     (directory / "nodes").mkdir()
     for name, content in (("nodes/n.yaml", node("n1")), *files):
         write(directory / name, content)
-    _, lines = await _run(directory, run=run)
-    return lines
+    await _run(directory, run=0.1)
 
 
 async def _of_vocabulary(name: str, run: float) -> tuple[dict[str, str], str]:
@@ -49,6 +48,9 @@ async def _of_vocabulary(name: str, run: float) -> tuple[dict[str, str], str]:
 async def test_all_pods_of_the_examples_get_the_decided_cards() -> None:
     run, lines = await _run(EXAMPLES, *flags_of(EXAMPLES), run=0.3)
     text = "\n".join(lines)
+    assert lines[0] == "3 nodes; each pod runs for 0.3 seconds."
+    assert "  The worked example: three pods of 5 GB each for a node with two cards of 8 GB each" in lines
+    assert "                    resources  i915=20  memory.max=16G  millicores=2k  tiles=2" in lines
     for file in EXAMPLES.glob("*.yaml"):
         assert f"examples/{file.name}" in lines
     assert "no cards annotated" not in text
@@ -102,34 +104,6 @@ def test_flags_of_examples_are_lines_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "flags").write_bytes(b"\xff")
     with pytest.raises(BadManifest, match=r"flags: cannot be read"):
         flags_of(tmp_path)
-
-
-async def test_a_pod_waits_until_another_one_ends_and_each_file_has_a_heading(tmp_path: Path) -> None:
-    (tmp_path / "nodes").mkdir()
-    write(tmp_path / "nodes" / "n.yaml", node("n1"))
-    file = write(tmp_path / "three.yaml", *(pod(name) for name in ("a", "b", "c")))
-    file.write_text(f"# Three pods for two cards:\n# one waits. And more.\n{file.read_text()}")
-    _, lines = await _run(tmp_path, run=0.3)
-    assert lines[0] == "1 node; each pod runs for 0.3 seconds."
-    assert "  Three pods for two cards: one waits" in lines
-    assert "  n1                labels     cards=card0.card1  gpu-numbers=0.1" in lines
-    assert "                    resources  i915=20  memory.max=16G  millicores=2k  tiles=2" in lines
-    scheduled = [line.split()[2] for line in lines if " scheduled: n1 card" in line]
-    assert scheduled == ["a", "b", "c"]
-    assert lines[-2] == "3 of 3 pods got a node."
-
-
-async def test_a_pod_that_bypassed_the_extender_is_reported_with_its_cards(tmp_path: Path) -> None:
-    """It names its node and has a forged annotation: kubelet gives it a free card, the plugin writes a receipt."""
-    forged = {"gas-container-cards": "card7", "gas-ts": "1"}
-    lines = await _shown(tmp_path, ("forged.yaml", pod("forged", 1, annotations=forged, nodeName="n1")), run=1.5)
-    (runs,) = (line for line in lines if " forged " in line and " running: " in line)
-    assert re.search(r"running:   card[01] renderD12[89] \(decided: card7\)$", runs)
-    card = runs.split("running:   ")[1].split()[0]
-    assert any(
-        line.endswith(f"its node reports other cards than decided: gas-allocated-cards={card}") for line in lines
-    )
-    assert lines[-1] == "warning: containers had other cards than the extender decided: forged"
 
 
 async def test_the_demo_ends_if_a_plugin_does_not_describe_its_node(
