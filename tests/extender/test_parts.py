@@ -14,6 +14,7 @@ import pytest
 
 from gas.extender.command_line import parse_flags
 from gas.extender.parts import PARTS
+from tests.forks import outputs
 
 ROOT = Path(__file__).parents[2]
 EXTENDER = ROOT / "gas" / "extender"
@@ -41,17 +42,21 @@ sys.modules["gas.extender.parts"] = module
 """Make the package of a part impossible to import, and take its two lines out of the list."""
 
 
-def python(program: str, **names: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in a fresh process, with these names defined."""
-    head = "".join(f"{name} = {value!r}\n" for name, value in names.items())
-    return subprocess.run([sys.executable, "-c", head + program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+SMOKE = "import asyncio\nfrom tests.extender.core_smoke import smoke\nasyncio.run(smoke())\n"
+HELP = (
+    "from gas.daemon.flags import help_text\nfrom gas.extender.command_line import COMMAND_LINE\n"
+    "print(help_text(COMMAND_LINE))"
+)
+LOADED = "import sys\nprint(*(name for name in sys.modules if name.startswith('gas.extender.')))"
 
 
-def without(folder: str, program: str) -> str:
-    """Return the output of a program in a process without a part."""
-    done = python(WITHOUT + program, PACKAGE=f"gas.extender.{folder}", LIST=str(LIST))
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture(scope="module")
+def written() -> dict[str, str]:
+    """Return the output of the core without each part, and with everything off."""
+    without = {
+        folder: f"PACKAGE = 'gas.extender.{folder}'\nLIST = {str(LIST)!r}\n{WITHOUT}{SMOKE}{HELP}" for folder in FOLDERS
+    }
+    return outputs({**without, "": SMOKE + LOADED})
 
 
 def test_every_folder_with_a_declaration_is_in_the_list() -> None:
@@ -60,28 +65,22 @@ def test_every_folder_with_a_declaration_is_in_the_list() -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_without_a_part_the_program_starts_and_places_pods_and_does_not_know_its_flags(folder: str) -> None:
+def test_without_a_part_the_program_starts_and_places_pods_and_does_not_know_its_flags(
+    written: dict[str, str], folder: str
+) -> None:
     """`smoke` filters and binds over HTTP and looks into the ledger; after it come the lines of --help."""
-    program = (
-        "import asyncio\nfrom gas.daemon.flags import help_text\nfrom gas.extender.command_line import COMMAND_LINE\n"
-        "from tests.extender.core_smoke import smoke\nasyncio.run(smoke())\nprint(help_text(COMMAND_LINE))"
-    )
-    output = without(folder, program)
-    assert output.startswith("bound to card0, held\n")
+    output = written[folder]
+    assert output.startswith("bound to card0, held\n"), output
     names = set(re.findall(r"^  --([\w-]+)", output, re.MULTILINE))
     (own,) = (part.flags for part in PARTS if part.build.__module__ == f"gas.extender.{folder}.part")
     assert names.isdisjoint(field.metadata["flag"].name for field in (fields(own) if own is not None else ()))
     assert "port" in names
 
 
-def test_with_everything_off_only_the_declarations_of_parts_are_loaded() -> None:
-    program = (
-        "import asyncio, sys\nfrom tests.extender.core_smoke import smoke\nasyncio.run(smoke())\n"
-        "print(*(name for name in sys.modules if name.startswith('gas.extender.')))"
-    )
-    done = python(program)
-    assert done.returncode == 0, done.stderr
-    loaded = set(done.stdout.split())
+def test_with_everything_off_only_the_declarations_of_parts_are_loaded(written: dict[str, str]) -> None:
+    smoke, loaded_names = written[""].splitlines()
+    assert smoke == "bound to card0, held"
+    loaded = set(loaded_names.split())
     off = [part.build.__module__ for part in PARTS if not part.is_on(parse_flags([]))]
     assert len(off) == len(PARTS) - 2  # requeuing and telemetry have no flag
     for declaration in off:
@@ -91,7 +90,8 @@ def test_with_everything_off_only_the_declarations_of_parts_are_loaded() -> None
 
 
 def test_the_command_line_loads_no_library_that_serves_or_measures() -> None:
-    done = python("import sys, gas.extender.command_line\nprint(*sys.modules)")
+    program = "import sys, gas.extender.command_line\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert {"asyncio", "starlette", "prometheus_client", "aiohttp"}.isdisjoint(done.stdout.split())
     assert "gas.extender.parts" in done.stdout.split()
 

@@ -37,7 +37,7 @@ from tests.inspection.example_cluster import (
 )
 from tests.inspection.steps import follow_moves, passing
 
-WAITING_PODS = int(os.environ.get("WAITING_PODS", "100"))
+WAITING_PODS = int(os.environ.get("WAITING_PODS", "50"))
 """Pods whose suggestions are followed; see docs/development.md."""
 
 FPGA = "example.com/fpga"

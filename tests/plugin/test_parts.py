@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -12,11 +10,10 @@ from gas.daemon.flags import flags_of
 from gas.plugin.flags import COMMAND_LINE
 from gas.plugin.part import Part
 from gas.plugin.parts import PARTS
+from tests.forks import outputs
 
 _WITHOUT = """
 import importlib.abc, importlib.util, sys
-
-GONE = sys.argv[1]
 
 class Without(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
@@ -65,15 +62,17 @@ print(*(name for name in sys.modules if name.startswith("gas.plugin.")))
 """
 
 
-def run(script: str, *arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture(scope="module")
+def written() -> dict[str, str]:
+    """Return the output of the core without each part, and with everything off."""
+    without = {part.name: f"GONE = 'gas.plugin.{part.name}'\n{_WITHOUT}{_CORE}" for part in PARTS}
+    return outputs({**without, "": f"import sys\n{_CORE}{_LOADED}"})
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
-def test_the_plugin_runs_without_the_package_of_a_part(part: Part[Any]) -> None:
-    helped = run(_WITHOUT + _CORE, f"gas.plugin.{part.name}")
+def test_the_plugin_runs_without_the_package_of_a_part(written: dict[str, str], part: Part[Any]) -> None:
+    helped = written[part.name]
+    assert helped.startswith("Usage: gas-plugin [flags]"), helped
     own = {each.name for each in flags_of(COMMAND_LINE)} - {each.name for each in flags_of(COMMAND_LINE.core)}
     of_part = {each.name for each in flags_of(COMMAND_LINE) if each.attribute in part.flags.__dataclass_fields__}
     assert of_part <= own
@@ -84,8 +83,8 @@ def test_the_plugin_runs_without_the_package_of_a_part(part: Part[Any]) -> None:
     assert {f"--{name}" for name in own - of_part} <= set(words)
 
 
-def test_a_part_that_is_off_is_not_imported() -> None:
-    loaded = set(run("import sys" + _CORE + _LOADED).splitlines()[-1].split())
+def test_a_part_that_is_off_is_not_imported(written: dict[str, str]) -> None:
+    loaded = set(written[""].splitlines()[-1].split())
     packages = tuple(f"gas.plugin.{part.name}." for part in PARTS)
     assert {name for name in loaded if name.startswith(packages)} == {f"{each}part" for each in packages}
     assert "gas.plugin.published_file" not in loaded, "which only parts need"
