@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 SEEDS = range(1, 9)
 
 
+# contract E9.1, E9.8
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_law_holds(seed: int) -> None:
     outcome = run_seed(seed)
