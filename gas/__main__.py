@@ -1,5 +1,6 @@
 """The programs ``gas``, ``kubectl-gas``, which kubectl calls for ``kubectl gas``, and the completion of its words."""
 
+import gc
 import signal
 import sys
 
@@ -17,6 +18,7 @@ def kubectl_gas() -> int:
 
 
 def _run(program: str) -> int:
+    gc.disable()  # it would walk over a large cluster again and again: a third of a command's time
     with quiet_end_on_signals():
         from gas.commands import load, run
 

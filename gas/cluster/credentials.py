@@ -7,6 +7,7 @@ import ssl
 import stat
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -223,10 +224,10 @@ async def find_credentials(
     if explicit and kubeconfig:
         return await _from(lambda: load_kubeconfig(kubeconfig), clock)
     in_cluster = is_in_a_cluster(environ)
-    if in_cluster and _existing(token_file):
+    if in_cluster and existing_files(token_file):
         return await _from(load_service_account, clock)
     paths = environ.get("KUBECONFIG") or kubeconfig or DEFAULT_KUBECONFIG
-    if in_cluster and not _existing(paths):
+    if in_cluster and not existing_files(paths):
         raise NoCluster(
             f"this is a pod, but there is no service account token at {token_file} and no kubeconfig at {paths}; "
             "set automountServiceAccountToken: true on the pod"
@@ -307,17 +308,21 @@ def _token(file: str) -> str:
 
 
 async def _load_kubeconfig(paths: str, overrides: Overrides) -> Login:
-    if not (existing := _existing(paths)):
+    if not (existing := existing_files(paths)):
         raise NoCluster(
             f"kubeconfig {paths}: the file does not exist; name one with --kubeConfig or $KUBECONFIG, or run this in a "
             "cluster"
         )
-    from gas.cluster.kubeconfig import load_kubeconfig  # a daemon in a pod does without the official client
+    from gas.cluster.plain_kubeconfig import UNUSABLE, plain_login  # a daemon in a pod does without it
+
+    with suppress(*UNUSABLE):
+        return await plain_login(existing, overrides.context, anonymous=bool(overrides.token))
+    from gas.cluster.kubeconfig import load_kubeconfig  # which imports the official client
 
     return await load_kubeconfig(paths, existing, overrides.context, anonymous=bool(overrides.token))
 
 
-def _existing(paths: str) -> list[Path]:
+def existing_files(paths: str) -> list[Path]:
     """Return those of the files that exist. ``paths`` is written as in $KUBECONFIG."""
     found = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
     return [path for path in found if path.exists()]

@@ -1,13 +1,12 @@
 """Read a kubeconfig, with every way to log in that the official client supports.
 
-Import this only where there is a kubeconfig: the official client takes 20 MB of memory.
+Import this only for a kubeconfig that is not plain: the official client takes 20 MB of memory and most of a second.
 """
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
@@ -15,6 +14,7 @@ from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
 from gas.cluster.credentials import Login, describe, header_value, make_address
 from gas.cluster.errors import NoCluster
+from gas.cluster.plain_kubeconfig import impersonation
 
 
 def read_contexts(paths: str) -> tuple[str, Mapping[str, Mapping[str, Any]]]:
@@ -85,8 +85,8 @@ async def _login(where: str, configuration: Configuration, loader: KubeConfigLoa
             server_hostname=configuration.tls_server_name,
             proxy=configuration.proxy,
         )
-        impersonation = tuple(_impersonation(user.value if user is not None else {}))
-        return Login(address, _authorization(configuration), refresh, impersonation)
+        account = tuple(impersonation(user.value if user is not None else {}))
+        return Login(address, _authorization(configuration), refresh, account)
     except NoCluster:
         raise
     except ssl.SSLError as error:
@@ -105,19 +105,6 @@ def _resolve_command(user: Any) -> None:
     command = user["exec"].value.get("command")
     if isinstance(command, str) and "/" in command and not Path(command).is_absolute():
         user["exec"].value["command"] = str(Path(user.path).parent / command)
-
-
-def _impersonation(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the headers for the account that a user of a kubeconfig acts as. Raises NoCluster."""
-    said = "the kubeconfig's account to act as"
-    for field, header in (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid")):
-        if user.get(field):
-            yield header, header_value(str(user[field]), said)
-    for group in user.get("as-groups") or ():
-        yield "Impersonate-Group", header_value(str(group), said)
-    for key, values in (user.get("as-user-extra") or {}).items():
-        for value in values:
-            yield f"Impersonate-Extra-{quote(key, safe='')}", header_value(str(value), said)
 
 
 def _authorization(configuration: Configuration) -> str | None:

@@ -8,10 +8,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from gas.daemon.flags import UsageError
-from gas.extender.command_line import parse_flags
 from gas.extender.decider import Decider, FilterDecision, Options, options_of
 from gas.extender.decisions import Decision
-from gas.extender.flags import Flags
 from gas.extender.hooks import Observer
 from gas.extender.host_resources import CPU, MEMORY, PODS, pod_requests
 from gas.extender.verdicts import at_once
@@ -27,7 +25,7 @@ from gas.values.cards import Card
 from gas.values.errors import GasError
 from gas.values.quoted import LONGEST_KEY, did_you_mean, listed, quoted, shown
 from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.known import KNOWN
+from gas.vocabularies.known import DEFAULT, KNOWN
 from gas.vocabularies.protocol import BadNeed
 
 T = TypeVar("T", InspectedNode, InspectedPod)
@@ -68,14 +66,18 @@ def settings_of(pods: Iterable[InspectedPod]) -> PlacementSettings:
     for pod in pods:
         for container in () if pod.is_over else containers_with(pod, EXTENDER):
             given = [f"--{name}={text}" for name in _FLAGS for text in flag_values(container, name)]
+            if not given:  # then no command waits for the import of all flags
+                return PlacementSettings(Options(vocabularies=DEFAULT))
+            from gas.extender.command_line import parse_flags
+
             try:
-                flags = parse_flags(given)
+                return PlacementSettings(options_of(parse_flags(given)))
             except UsageError as error:
-                return PlacementSettings(
-                    options_of(Flags()), (f"the flags of the extender's pod {pod.key} are ignored: {error}",)
-                )
-            return PlacementSettings(options_of(flags))
-    return PlacementSettings(options_of(Flags()), ("no extender was found in a pod; its default flags are assumed",))
+                ignored = f"the flags of the extender's pod {pod.key} are ignored: {error}"
+                return PlacementSettings(Options(vocabularies=DEFAULT), (ignored,))
+    return PlacementSettings(
+        Options(vocabularies=DEFAULT), ("no extender was found in a pod; its default flags are assumed",)
+    )
 
 
 class Known(Mirror[T, T]):

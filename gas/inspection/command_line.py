@@ -163,7 +163,6 @@ def _command(details: str) -> Callable[[Runner], click.Command]:
         @wraps(command)
         def run(**given: Any) -> int:
             options = Options(**{name: given.pop(name) for name in shared & given.keys()})
-            gc.disable()  # it would walk over a large cluster again and again: a third of a command's time
             try:
                 return command(options, **given)
             except GasError as error:
@@ -172,8 +171,6 @@ def _command(details: str) -> Callable[[Runner], click.Command]:
                 return error.exit_code if is_own else UNREACHABLE
             except KeyboardInterrupt:
                 return INTERRUPTED
-            finally:
-                gc.enable()
 
         defined = commands.command(command.__name__, details, epilog=EXIT_CODES)(run)
         defined.params += connection_options()  # options of all commands come last

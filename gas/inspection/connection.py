@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from gas.cluster.credentials import DEFAULT_KUBECONFIG, Credentials, Overrides, credentials_of
+from gas.cluster.credentials import DEFAULT_KUBECONFIG, Credentials, Overrides, credentials_of, existing_files
 from gas.cluster.errors import NoCluster
+from gas.cluster.plain_kubeconfig import UNUSABLE, plain_contexts
 from gas.daemon.flag_values import duration
 from gas.values.errors import GasError
 from gas.values.quoted import quoted
@@ -37,9 +38,12 @@ class Where(Overrides):
 
     def contexts(self) -> tuple[str, Mapping[str, Mapping[str, Any]]]:
         """Return the current context of the kubeconfigs that exist, and all contexts. Raises NoCluster."""
-        from gas.cluster.kubeconfig import read_contexts
+        paths = self.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
+        with suppress(*UNUSABLE):
+            return plain_contexts(existing_files(paths))
+        from gas.cluster.kubeconfig import read_contexts  # which imports the official client
 
-        return read_contexts(self.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG)
+        return read_contexts(paths)
 
     @property
     def own_namespace(self) -> str:

@@ -13,7 +13,6 @@ from gas.cluster.errors import Forbidden
 from gas.cluster.listing import Lister
 from gas.cluster.reader import Reader, Reads
 from gas.extender.decisions import Decision
-from gas.extender.flags import Flags as ExtenderFlags
 from gas.inspection.cluster import Cluster, MeasuredUse, matters
 from gas.inspection.connection import DEFAULT_NAMESPACE, Where
 from gas.inspection.objects import InspectedNode, InspectedPod
@@ -161,6 +160,10 @@ async def read_decisions(api: Reads, cluster: Cluster) -> tuple[str, ...]:
         for pod in cluster.pods.records.values()
         if pod.node_name and not pod.is_over and containers_with(pod, EXTENDER)
     ]
+    if not extenders:
+        return ()
+    from gas.extender.flags import Flags as ExtenderFlags
+
     notes: dict[str, None] = {}
     found: list[Decision] = []
 

@@ -6,15 +6,20 @@ import ssl
 import stat
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gas.cluster.credentials import Credentials, Overrides, find_credentials
+from gas.cluster.credentials import Credentials, Login, Overrides, find_credentials
 from gas.cluster.errors import NoCluster
+from gas.cluster.kubeconfig import load_kubeconfig
+from gas.cluster.plain_kubeconfig import plain_login
 from sandbox.certificates import Authority
 from sandbox.programs import write_kubeconfig
 from tests.cluster.certificates import serving_context
@@ -165,6 +170,17 @@ def test_a_pod_does_not_import_the_official_client() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
+def test_a_command_with_a_plain_kubeconfig_does_not_import_the_official_client(tmp_path: Path) -> None:
+    """It would take longer than everything else that the command does."""
+    path = write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1", token="t")
+    script = (
+        "import sys\nfrom gas.commands import run\n"
+        f"assert run(['pods', '--kubeconfig={path}']) == 3\n"
+        "assert 'kubernetes' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
 def change(**top: object) -> Callable[[dict[str, object]], object]:
     return lambda config: config | top
 
@@ -223,6 +239,52 @@ async def test_an_unusable_kubeconfig_is_named_with_the_reason(
         await machine.find()
     assert str(caught.value).startswith(f"kubeconfig {path}: ") or "characters" in sentence
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param(user(), id="no-credentials"),
+        pytest.param(user(token="secret"), id="token"),
+        pytest.param(user(tokenFile="token"), id="token-file"),
+        pytest.param(user(token="", tokenFile="token"), id="empty-token"),
+        pytest.param(user(**{"client-certificate": "jane.crt", "client-key": "jane.key"}), id="certificate"),
+        pytest.param(user(token="secret", **{"as": "joe", "as-groups": ["dev"]}), id="acting"),
+        pytest.param(cluster(server="http://h:8080/"), id="without-tls"),
+        pytest.param(cluster(server="https://h/a/", **{"insecure-skip-tls-verify": True}), id="insecure"),
+        pytest.param(cluster(server="https://h", **{"certificate-authority": "ca.crt"}), id="authority"),
+        pytest.param(
+            cluster(server="https://h", **{"tls-server-name": "other", "proxy-url": "http://p:1"}), id="other-name"
+        ),
+    ],
+)
+async def test_a_plain_kubeconfig_is_read_as_the_official_client_reads_it(
+    tmp_path: Path, changed: Callable[[dict[str, object]], object]
+) -> None:
+    Authority(tmp_path, "ca").client("jane")
+    (tmp_path / "token").write_text("of a file")
+    path = write_kubeconfig(tmp_path / "config", "https://h", ca=tmp_path / "ca.crt")
+    path.write_text(json.dumps(changed(json.loads(path.read_text()))))
+    plain, official = [await read([path]) for read in (plain_login, partial(load_kubeconfig, str(path)))]
+
+    def facts(login: Login) -> tuple[object, ...]:
+        found = login.address
+        trusted = found.authority and [each["serialNumber"] for each in found.tls.get_ca_certs()]
+        checks = found.tls.verify_mode, found.tls.check_hostname, found.tls.minimum_version, trusted
+        return found.url, found.server_hostname, found.proxy, checks, login.authorization, login.impersonation
+
+    assert facts(plain) == facts(official)
+
+
+async def test_a_certificate_in_a_plain_kubeconfig_must_belong_to_its_key(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "ca")
+    held = {name: b64encode(authority.client(name).certificate.read_bytes()).decode() for name in ("jane", "joe")}
+    keys = {name: b64encode((tmp_path / f"{name}.key").read_bytes()).decode() for name in held}
+    for name in held:
+        pair = {"client-certificate-data": held["jane"], "client-key-data": keys[name]}
+        path = write_kubeconfig(tmp_path / "config", "https://h", ca=(tmp_path / "ca.crt").read_bytes(), **pair)
+        with nullcontext() if name == "jane" else pytest.raises(ssl.SSLError):
+            assert (await plain_login([path])).address.authority == (tmp_path / "ca.crt").read_bytes()
 
 
 async def test_https_without_a_user_is_named(machine: Machine) -> None:

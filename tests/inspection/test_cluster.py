@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from gas.extender.decider import options_of
+from gas.extender.flags import Flags
 from gas.inspection.cluster import matters, natural, settings_of
 from gas.inspection.node_view import node_data
 from gas.inspection.objects import InspectedPod
@@ -59,6 +61,13 @@ def test_a_pod_that_kubeshare_runs_is_shown_on_its_card() -> None:
     cluster = cluster_of([node], [extender_pod("--vocabularies=intel,kubeshare"), old])
     assert [(row["name"], row["cards"]) for row in pod_report(cluster).rows] == [("old", ("card1",))]
     assert [row["millicores"] for row in card_report(cluster).rows] == [Booked(0, 1000), Booked(500, 1000)]
+
+
+def test_an_extender_without_flags_has_the_defaults_of_the_flags() -> None:
+    options, _ = settings_of([decoded_pod(extender_pod())])
+    defaults = options_of(Flags())
+    assert (options.need, options.step_limit) == (defaults.need, defaults.step_limit)
+    assert list(options.vocabularies) == list(defaults.vocabularies)
 
 
 def test_without_an_extender_its_defaults_are_assumed_and_a_note_says_so() -> None:
