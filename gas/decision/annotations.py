@@ -8,7 +8,8 @@ An empty text counts as an absent annotation: a Binding can only set annotations
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from gas.decision import names
@@ -21,6 +22,14 @@ from gas.values.quoted import quoted
 
 CardTiles = tuple[Card, tuple[int, ...]]  # a card and its tiles, at least one
 LONGEST = 65_536  # characters of an annotation that are parsed: enough for 7,000 cards, far more than is ever written
+
+MOST_REMEMBERED = 4096  # decisions, and as many receipts, by need and texts: equal pods on equal cards share one
+LARGEST_REMEMBERED = 1024  # characters of the longest texts that are remembered
+_DECISION = (names.CONTAINER_CARDS, names.INIT_CONTAINER_CARDS, names.CONTAINER_TILES, names.INIT_CONTAINER_TILES)
+_RECEIPT = (names.ALLOCATED_CARDS, names.ALLOCATED_INIT_CARDS)
+
+Written = tuple[tuple[str, str], ...]  # (annotation, its text) pairs
+Reader = Callable[[PodNeed, Written], Choice | None]
 
 _TILE = re.compile(r"gt(0|[1-9][0-9]{0,8})", re.ASCII)
 
@@ -132,6 +141,17 @@ def choice_annotations(need: PodNeed, choice: Choice, *, timestamp_ns: int) -> d
     return annotations
 
 
+def _remembered(read: Reader) -> Reader:
+    """Remember what is read from short texts. Errors are not remembered."""
+    remembering = lru_cache(MOST_REMEMBERED)(read)
+
+    def reading(need: PodNeed, written: Written) -> Choice | None:
+        is_short = sum(len(text) for _, text in written) <= LARGEST_REMEMBERED
+        return remembering(need, written) if is_short else read(need, written)
+
+    return reading
+
+
 def read_choice(pod: Pod, need: PodNeed) -> Choice | None:
     """Return the decision written on a pod, or None if there is none.
 
@@ -140,19 +160,29 @@ def read_choice(pod: Pod, need: PodNeed) -> Choice | None:
     evenly, and left out the tiles of a card that had too few. Raises MalformedTiles if the cards can be a choice for
     this need but their tiles cannot, and MalformedAnnotation if the cards cannot.
     """
+    return _read_choice(need, _written(pod, _DECISION))
+
+
+def _written(pod: Pod, annotations: Iterable[str]) -> Written:
+    return tuple((name, text) for name in annotations if (text := pod.annotations.get(name)))
+
+
+@_remembered
+def _read_choice(need: PodNeed, written: Written) -> Choice | None:
+    texts = dict(written)
     init, apps = _parts(need)
-    for_apps, for_init = pod.annotations.get(apps.cards), pod.annotations.get(init.cards)
+    for_apps, for_init = texts.get(apps.cards), texts.get(init.cards)
     init_wants, apps_want = (
         any(container.count for container in need.containers[each.containers]) for each in (init, apps)
     )
     if not for_apps and (apps_want or not for_init or not init_wants):
         return None
-    cards = tuple(own for part in (init, apps) for own in _read_cards(pod, need, part))
+    cards = tuple(own for part in (init, apps) for own in _read_cards(texts, need, part))
     without_tiles = Choice(tuple(map(ContainerChoice, cards)))
-    if not (pod.annotations.get(apps.tiles) or pod.annotations.get(init.tiles)):
+    if apps.tiles not in texts and init.tiles not in texts:
         return without_tiles
     try:
-        given = tuple(own for part in (init, apps) for own in _with_tiles(pod, need, part, cards))
+        given = tuple(own for part in (init, apps) for own in _with_tiles(texts, need, part, cards))
         _check_tiles_apart(need, given)
     except MalformedAnnotation as malformed:
         raise MalformedTiles(malformed, without_tiles) from None
@@ -169,21 +199,25 @@ def read_receipt(pod: Pod, need: PodNeed) -> Choice | None:
     text has another form or another number of containers, if a container has a card twice or more cards than it asks
     for, and if an app container or a sidecar that asks for cards has none.
     """
-    parts = _parts(need)
-    if not need.wants_cards or not any(pod.annotations.get(part.receipt) for part in parts):
+    if not need.wants_cards or not any(map(pod.annotations.get, _RECEIPT)):
         return None
-    decided = _decided(pod, need)
-    return Choice(tuple(own for part in parts for own in _received(pod, need, part, decided)))
+    return _read_receipt(need, _written(pod, (*_DECISION, *_RECEIPT)))
+
+
+@_remembered
+def _read_receipt(need: PodNeed, written: Written) -> Choice | None:
+    texts, decided = dict(written), _decided(need, written)
+    return Choice(tuple(own for part in _parts(need) for own in _received(texts, need, part, decided)))
 
 
 def _card_tiles(given: ContainerChoice) -> list[CardTiles]:
     return [(card, tiles) for card, tiles in zip(given.cards, given.tiles, strict=False) if tiles]
 
 
-def _read_cards(pod: Pod, need: PodNeed, part: _Part) -> tuple[tuple[Card, ...], ...]:
+def _read_cards(texts: Mapping[str, str], need: PodNeed, part: _Part) -> tuple[tuple[Card, ...], ...]:
     """Return the cards of each container from one annotation; no cards if it is absent."""
     containers = need.containers[part.containers]
-    if not (text := pod.annotations.get(part.cards)):
+    if not (text := texts.get(part.cards)):
         return ((),) * len(containers)
     cards = parse_container_cards(text, part.cards)
     _check_places(part.cards, len(cards), len(containers))
@@ -197,9 +231,11 @@ def _read_cards(pod: Pod, need: PodNeed, part: _Part) -> tuple[tuple[Card, ...],
     return cards
 
 
-def _with_tiles(pod: Pod, need: PodNeed, part: _Part, cards: Sequence[tuple[Card, ...]]) -> tuple[ContainerChoice, ...]:
+def _with_tiles(
+    texts: Mapping[str, str], need: PodNeed, part: _Part, cards: Sequence[tuple[Card, ...]]
+) -> tuple[ContainerChoice, ...]:
     containers, cards = need.containers[part.containers], cards[part.containers]
-    if not pod.annotations.get(part.cards) or not (text := pod.annotations.get(part.tiles)):
+    if part.cards not in texts or not (text := texts.get(part.tiles)):
         return tuple(map(ContainerChoice, cards))
     tiles = parse_container_tiles(text, part.tiles)
     _check_places(part.tiles, len(tiles), len(containers))
@@ -258,10 +294,10 @@ def _check_tiles_apart(need: PodNeed, given: Sequence[ContainerChoice]) -> None:
         held |= tiles
 
 
-def _decided(pod: Pod, need: PodNeed) -> tuple[ContainerChoice, ...]:
+def _decided(need: PodNeed, written: Written) -> tuple[ContainerChoice, ...]:
     """Return the decision of each container; empty choices if there is no readable decision."""
     try:
-        choice = read_choice(pod, need)
+        choice = _read_choice(need, written)
     except MalformedTiles as malformed:
         choice = malformed.choice
     except MalformedAnnotation:
@@ -269,10 +305,12 @@ def _decided(pod: Pod, need: PodNeed) -> tuple[ContainerChoice, ...]:
     return choice.containers if choice else (ContainerChoice(),) * len(need.containers)
 
 
-def _received(pod: Pod, need: PodNeed, part: _Part, decided: Sequence[ContainerChoice]) -> Sequence[ContainerChoice]:
+def _received(
+    texts: Mapping[str, str], need: PodNeed, part: _Part, decided: Sequence[ContainerChoice]
+) -> Sequence[ContainerChoice]:
     """Return what each container in one part of the pod was handed out; the decision if there is no receipt for it."""
     containers, decided = need.containers[part.containers], decided[part.containers]
-    if not (text := pod.annotations.get(part.receipt)):
+    if not (text := texts.get(part.receipt)):
         return decided
     places = parse_container_cards(text, part.receipt)
     _check_places(part.receipt, len(places), len(containers))

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.decision.annotations import MalformedAnnotation, choice_annotations, read_choice, read_receipt
+from gas.decision.annotations import (
+    LARGEST_REMEMBERED,
+    MalformedAnnotation,
+    choice_annotations,
+    read_choice,
+    read_receipt,
+)
 from gas.objects.stored import Pod
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.need import ContainerNeed, PodNeed, Role
@@ -111,6 +117,16 @@ def test_a_decision_is_written_and_read_back(
     written = choice_annotations(need, choice, timestamp_ns=1_700_000_000_000_000_001)
     assert written == {"gas-ts": "1700000000000000001", **annotations}
     assert read_choice(annotated(written), need) == choice
+
+
+@pytest.mark.parametrize(("containers", "is_shared"), [(1, True), (LARGEST_REMEMBERED // 6, False)])
+def test_equal_pods_share_a_decision_and_a_receipt_unless_these_are_long(containers: int, *, is_shared: bool) -> None:
+    cards = "|".join(["card10"] * containers)
+    written, asked = said(cards=cards, allocated=cards), need(*[ONE] * containers)
+    for read in (read_choice, read_receipt):
+        first, second = (read(annotated(dict(written)), asked) for _ in range(2))
+        assert first == second
+        assert (first is second) == is_shared
 
 
 def test_nothing_is_written_on_a_pod_that_wants_no_cards() -> None:
