@@ -10,8 +10,7 @@ from gas.objects.stored import DetailedContainer, DetailedPod
 from gas.vocabularies.selection import DEFAULT_NAMES, VOCABULARY_FLAGS
 
 _VERSION = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:[.\-+].*)?", re.ASCII)
-_FIRST_WORDS = 3
-"""Number of first words of a command line that may be the program: ``gas-extender``, ``python3 -m gas.extender``."""
+_FIRST_WORDS = 3  # first words of a command line that may be the program: ``gas-extender``, ``python3 -m gas.extender``
 
 LAST_WITH_ANNOTATIONS = (0, 32)
 """Last release of Intel's GPU device plugin that obeys annotations. The next, v0.34.0, also writes no labels."""

@@ -18,8 +18,7 @@ PROGRAM = "python -m simulation"
 
 DEFAULT_SEEDS = 600
 
-UNREAD = 128 + signal.SIGPIPE
-"""Exit code of a program whose reader has gone away, as with ``| head``: a shell's code for SIGPIPE."""
+UNREAD = 128 + signal.SIGPIPE  # exit code of a program whose reader has gone away, as with ``| head``
 
 _DESCRIPTION = """\
 Run histories of the whole system in virtual time, and check laws after every step. All that is left to chance in a

@@ -27,8 +27,7 @@ from simulation.observed import BoundPod, LawBroken, Observed
 
 Given = Mapping[str, set[str]]
 
-Books = Mapping[str, tuple[str, Mapping[str, Mapping[str, int]]]]
-"""By UID, the node, and the amounts by card and resource."""
+Books = Mapping[str, tuple[str, Mapping[str, Mapping[str, int]]]]  # by UID, node and amounts by card and resource
 
 NO_SUMS: Mapping[str, Use] = {}
 

@@ -47,8 +47,7 @@ TILES_OF_A_CARD = 2
 
 _COUNTED = {ALIYUN + "gpu-mem", SHARE + "vgpu"}
 
-MANAGED = (*_COUNTED, PREFIX + COUNT, KOORDINATOR + "gpu.shared", VENDOR)
-"""The resources for which the scheduler asks the extender."""
+MANAGED = (*_COUNTED, PREFIX + COUNT, KOORDINATOR + "gpu.shared", VENDOR)  # the scheduler asks the extender for these
 
 _SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 

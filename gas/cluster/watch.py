@@ -24,9 +24,7 @@ _SILENCE = 90.0
 """Seconds without a byte after which a watch is opened again. Bookmarks come about every minute once an object of the
 kind has changed since the API server started. Before that a healthy watch is silent, and a new one costs nothing."""
 
-_LIFE = (300, 600)
-"""Seconds after which the server is asked to end a watch: a random value in between, as client-go does."""
-
+_LIFE = (300, 600)  # seconds after which the server is asked to end a watch: a random value in between, as in client-go
 _WORTH_WHILE = 5.0  # Seconds. A watch that ends sooner than this is followed by a pause.
 _TURN = 0.02  # seconds of handling events after which other tasks get their turn: a chunk can hold thousands of events
 

@@ -12,8 +12,7 @@ from gas.values.errors import GasError
 
 BACKLOG = 1024
 
-STALLED = 30_000
-"""Milliseconds after which the kernel closes the connection of a peer that neither receives nor acknowledges."""
+STALLED = 30_000  # milliseconds until the kernel closes the connection of a peer that neither receives nor acknowledges
 
 MOST_ADMISSION_CONNECTIONS = 512
 """Open connections of the admission port whose request is complete or responded to, and again as many others. Any

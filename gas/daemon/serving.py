@@ -24,9 +24,7 @@ from gas.daemon.logs import LimitedLog
 logger = logging.getLogger(__name__)
 
 HANDSHAKE_TIMEOUT = 10.0  # seconds from a connection to the end of its TLS handshake
-
-SHUTDOWN_TIMEOUT = 0.5
-"""Seconds that a client has to confirm the end of a TLS connection; RFC 8446, 6.1 allows not to wait at all."""
+SHUTDOWN_TIMEOUT = 0.5  # seconds for a client to confirm the end of a TLS connection; RFC 8446, 6.1 allows none
 
 LINGER = 0.5
 """Seconds after the begin of the shutdown before idle connections close.
@@ -39,9 +37,7 @@ SCHEDULER_KEEP_ALIVE = 120.0  # seconds for the scheduler's port; see `Port`
 PLAIN_KEEP_ALIVE = 15.0  # seconds for the plain port, which any client can connect to; see `Port`
 PLACE_CHECK = 0.02  # seconds between two looks for a place for a further connection while there is none
 ACCEPTED_AT_ONCE = 8  # connections accepted before the event loop turns to the open ones again
-
-ACCEPT_AGAIN = 1.0
-"""Seconds until connections are accepted again after the process has run out of file descriptors or memory."""
+ACCEPT_AGAIN = 1.0  # seconds until connections are accepted again after a lack of file descriptors or memory
 
 
 class Tls(Protocol):

@@ -40,8 +40,7 @@ CHECKS: tuple[Check, ...] = (
     *pods.checks(node_score.scores_nodes),
 )
 
-TITLES = {check.name: check.title for check in CHECKS if check.title}
-"""By name of a check, its title, in the order of the report."""
+TITLES = {check.name: check.title for check in CHECKS if check.title}  # by name of a check, in the order of the report
 
 
 def all_findings(snapshot: Snapshot) -> list[Finding]:

@@ -30,8 +30,7 @@ class Wait:
     since: float  # when the oldest of them was created, in seconds since the epoch; infinite if that cannot be read
 
 
-Waits = Mapping[tuple[str, str], Wait]
-"""By namespace and kind of reason; NOT_REFUSED for pods of which no refusal is remembered."""
+Waits = Mapping[tuple[str, str], Wait]  # by namespace and kind of reason; NOT_REFUSED where no refusal is remembered
 
 
 def waits(decider: Decider) -> Turns[Waits]:
@@ -55,8 +54,7 @@ def _seconds(moment: str) -> float:
     return float("inf")
 
 
-CARDS_A_PIECE = 60
-"""Cards written before other work gets its turn: in a fraction of a millisecond, since filters wait for it."""
+CARDS_A_PIECE = 60  # cards written before other work gets its turn: a fraction of a millisecond, since filters wait
 
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 

@@ -35,9 +35,7 @@ from gas.values.amounts import (
 CPU = "cpu"  # in thousandths of a core, here and everywhere in this module
 MEMORY = "memory"  # in bytes
 PODS = "pods"  # Pod slots: a pod takes one
-
-MOST_SHARED_REQUESTS = 4096
-"""Pods of one template share their requests, and nodes of one type their amounts, for as many as this."""
+MOST_SHARED_REQUESTS = 4096  # pods of one template share requests, and nodes of one type amounts, for this many
 
 _POD_LEVEL = (CPU, MEMORY)
 _POD_LEVEL_PREFIX = "hugepages-"

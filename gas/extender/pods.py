@@ -26,9 +26,7 @@ from gas.vocabularies.protocol import BadNeed, NodeFacts, Vocabulary
 logger = logging.getLogger(__name__)
 
 MOST_SHARED = 4096  # pods of one template share one need object, for as many templates as this
-
-MOST_GONE = 10_000
-"""UIDs of pods gone or ended that are remembered: more than go away while one response is on its way to us."""
+MOST_GONE = 10_000  # UIDs of pods gone or ended that are remembered: more than go away while a response is on its way
 
 
 class Trouble(NamedTuple):

@@ -26,8 +26,7 @@ KUBE_SCHEDULERS = frozenset({"kubernetes", "kube-scheduler"})
 """Names in certificates of kube-scheduler that the cluster's authority signs. The original's configurator gives it the
 authority's own, which kubeadm names kubernetes."""
 
-BODY_TIMEOUT = 10.0
-"""Most seconds from the headers of a request to the end of its body, which a scheduler sends at once."""
+BODY_TIMEOUT = 10.0  # most seconds from a request's headers to the end of its body, which a scheduler sends at once
 
 
 async def run_extender(flags: Flags, version: str) -> None:

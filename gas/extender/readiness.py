@@ -80,8 +80,7 @@ def lister_of_pods(api: ApiServer, is_gpu_pod: Callable[[Pod], bool], field_sele
     return fetch
 
 
-REPORT_PERIOD = 0.2
-"""Seconds between two checks whether readiness has changed; there is no event in which all of its reasons meet."""
+REPORT_PERIOD = 0.2  # seconds between two checks whether readiness has changed; no event has all of its reasons
 
 
 class NotReady(GasError):

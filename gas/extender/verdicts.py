@@ -38,8 +38,7 @@ MOST_VERDICTS = 500_000
 """Different needs remembered, and verdicts of all of them, about 100 bytes each; beyond that the need that was asked
 about longest ago is forgotten."""
 
-NEEDS_BY_NAME = 16
-"""Needs whose verdicts are remembered by the names of nodes as well: those that were asked about last."""
+NEEDS_BY_NAME = 16  # needs whose verdicts are also remembered by names of nodes: those asked about last
 
 MOST_REFRESHED = 32
 """Changed nodes that get their verdicts before the names of a question are looked up. If no name lacks one after that,
@@ -55,9 +54,7 @@ PATIENCE = 3.0
 are remembered, so the next question about such a pod gets further."""
 
 UNKNOWN = 0  # the state of a name without a node
-
-SPARE_STATES = 1000
-"""States that may be remembered beyond two for each node, so that small clusters are not swept all the time."""
+SPARE_STATES = 1000  # states remembered beyond two for each node, so that small clusters are not swept all the time
 
 
 @dataclass(frozen=True, slots=True, eq=False)

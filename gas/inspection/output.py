@@ -17,8 +17,7 @@ DONE, NOT_SO, BAD_USE, UNREACHABLE = 0, 1, 2, 3
 
 FORMATS = ("table", "wide", "json", "yaml", "csv")
 
-_LONGEST = 63 + 1 + 253
-"""Most characters of one text in a table: the longest name of a Kubernetes object with its namespace."""
+_LONGEST = 63 + 1 + 253  # most characters of a text in a table: the longest name of an object with its namespace
 
 _GAP = "  "
 _LEAST = 16  # characters to which the last text of a row is shortened before a column is left out

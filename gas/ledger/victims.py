@@ -27,11 +27,8 @@ from gas.placement.solve import Unsolved, solve
 from gas.values.amounts import SortedAmounts
 from gas.values.cards import Card
 
-DEFAULT_VICTIM_STEPS = 2_000
-"""Placements that are tried for one node before the best set so far is taken: about a tenth of a second."""
-
-FIRST_STEPS = 300
-"""More searches for cards that are allowed, in addition to four for each pod, as long as no set is found."""
+DEFAULT_VICTIM_STEPS = 2_000  # placements tried for one node before the best set so far is taken: a tenth of a second
+FIRST_STEPS = 300  # more searches for cards that are allowed, besides four for each pod, while no set is found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

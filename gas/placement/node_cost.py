@@ -116,10 +116,7 @@ def stranded(left: int, host: Amounts, per_card: Mapping[str, float], requests: 
 
 
 FIRST = 20  # arrivals after which the first mix is made; the next ones follow whenever half as many again have arrived
-
-MOST_BETWEEN = 1000
-"""Arrivals after which the mix is made again at the latest. Making it more often gives out no more cards."""
-
+MOST_BETWEEN = 1000  # Arrivals after which the mix is made again at the latest. More often gives out no more cards.
 MEMORY = 4096.0  # Arrivals that count. When more have come, each of them counts half, so that old habits are forgotten.
 LEAST = 0.1  # a shape that counts less than this is forgotten
 Pool = TypeVar("Pool", bound=Hashable)  # stands for nodes that are alike in what they have

@@ -14,9 +14,7 @@ from gas.placement.ratio import Ratio, Wanted, add_ratios
 from gas.values.amounts import SortedAmounts, StatedMemory, sorted_amounts
 
 END = 0  # the moment from the end of the init containers until the pod ends
-
-LARGE = 1000
-"""Amounts of all requests in all slots, about 0.1 kB each. Real plans have a tenth; of larger ones few are cached."""
+LARGE = 1000  # Amounts of all requests in all slots, about 0.1 kB each. Real plans have a tenth; few larger are cached.
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,7 @@ class Ratio:
         return Ratio(self.resource, self.part + other.part, self.of)
 
 
-Wanted = tuple[str, int] | Ratio
-"""What a container takes of one resource of a card: an amount with its name, or a ratio."""
+Wanted = tuple[str, int] | Ratio  # what a container takes of one resource of a card: an amount with its name or a ratio
 
 
 def name_of(wanted: Wanted) -> str:

@@ -28,8 +28,7 @@ from gas.placement.solve import Unsolved, solve
 from gas.values.amounts import MEMORY_MAX, TILES, StatedMemory, gigabytes, is_bytes
 from gas.values.cards import Card
 
-_STEP_FRACTION = 10
-"""Each search for a reason may take this fraction of the steps that the search for a placement may take."""
+_STEP_FRACTION = 10  # each search for a reason may take this fraction of the steps of a search for a placement
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from gas.placement.need import Role
 from gas.placement.plan import Request
 from gas.values.cards import Card
 
-Pool = frozenset[Card]
-"""The cards that a pod's ended init containers had, and that no sidecar or app container has got since."""
+Pool = frozenset[Card]  # cards of a pod's ended init containers that no sidecar or app container has got since
 EMPTY: Pool = frozenset()
 
 

@@ -24,9 +24,7 @@ that does not fit goes elsewhere. With fewer pods, remainders that only a rare p
 many more, nothing looks wasted."""
 
 MOST_DRAWS = 24  # the most pods that are imagined to come: large ones never fill small remainders
-
-PRIOR = 10.0
-"""Imagined pods of all sizes alike that are added to those that were seen, so that a few pods do not decide alone."""
+PRIOR = 10.0  # imagined pods of all sizes alike, added to those that were seen, so that a few do not decide alone
 
 
 class Slice(NamedTuple):

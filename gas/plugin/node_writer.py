@@ -32,12 +32,8 @@ logger = logging.getLogger(__name__)
 MergePatch = Mapping[str, Mapping[str, Mapping[str, str | None]]]
 """``{"metadata": {"labels": …, "annotations": …}, "status": {"capacity": …, "allocatable": …}}``; None removes."""
 
-PatchNode = Callable[[MergePatch], Awaitable[Node | None]]
-"""Patches this node and returns it; None if it does not exist."""
-
-FORBIDDEN_PAUSE = 30.0
-"""Seconds between two attempts while an RBAC rule is missing, which an administrator must add first."""
-
+PatchNode = Callable[[MergePatch], Awaitable[Node | None]]  # patches this node and returns it, None if it is gone
+FORBIDDEN_PAUSE = 30.0  # seconds between attempts while an RBAC rule is missing, which an administrator must add first
 PAUSE = 1.0  # seconds between two writes, in case another program keeps writing the same names
 
 

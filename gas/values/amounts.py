@@ -14,10 +14,7 @@ from gas.values.errors import GasError, InvalidValue
 from gas.values.quoted import shown
 
 Amounts = Mapping[str, int]  # Resource name -> amount. The amount of a missing name is 0.
-
-SortedAmounts = tuple[tuple[str, int], ...]
-"""The same as pairs in the order of their names: hashable, and the fastest to iterate."""
-
+SortedAmounts = tuple[tuple[str, int], ...]  # as pairs in the order of names: hashable, fastest to iterate
 TILES = "tiles"  # the resource whose amount is a number of tiles: those of a card, or those wanted of each card
 MEMORY_MAX = "memory.max"  # the resource whose amount is bytes of a card's memory
 MILLICORES = "millicores"  # the resource whose amount is thousandths of a card's compute

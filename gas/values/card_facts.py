@@ -6,8 +6,7 @@ from enum import StrEnum
 from gas.values.amounts import MILLICORES_OF_A_CARD
 from gas.values.cards import Card
 
-MOST_MEMORY = 2**50
-"""Bytes. A larger amount is a mistake, and the sum of a few such cards would exceed a Kubernetes quantity."""
+MOST_MEMORY = 2**50  # Bytes. A larger amount is a mistake, and the sum of a few would exceed a Kubernetes quantity.
 
 
 class MemorySource(StrEnum):

@@ -8,11 +8,8 @@ from typing import NamedTuple
 
 from gas.values.errors import GasError, InvalidValue
 
-FIRST_BESIDE_OTHERS = 1000
-"""Number of NVIDIA's first card on a node that also offers other cards. The kernel's numbers are smaller."""
-
-INSTANCES = 10_000
-"""Numbers of instances begin here, and for each card there are as many: those of card1 begin at 20000."""
+FIRST_BESIDE_OTHERS = 1000  # Number of NVIDIA's first card on a node with others. The kernel's numbers are smaller.
+INSTANCES = 10_000  # numbers of instances begin here, with as many for each card: those of card1 begin at 20000
 
 _CARD = re.compile(r"card(0|[1-9][0-9]{0,8})", re.ASCII)
 

@@ -41,17 +41,13 @@ MOST_NEEDS = 4096  # needs that are remembered by the content that they were rea
 LARGEST_REMEMBERED = 32 * 1024
 """Bytes of the largest content whose need is remembered. Larger ones are rare, and are read again each time."""
 
-MOST_RESOURCES = 32
-"""Resources that a container of a GPU pod may request. Real ones request a dozen; each costs time on every node."""
+MOST_RESOURCES = 32  # Resources that a container may request. Real ones request a dozen; each costs time on every node.
 
 MOST_CARD_CONTAINERS = 64
 """Containers of a pod that may ask for cards. Each is placed on every node, with those that run at the same time."""
 
-LONGEST_ANNOTATION = 32 * 1024
-"""Characters of an annotation that a need is read from: over 2,000 PCI addresses of cards."""
-
-MOST_RECORDS = 64
-"""Records of nodes that are remembered by their text, up to 128 kB each: nodes of one model have the same."""
+LONGEST_ANNOTATION = 32 * 1024  # characters of an annotation that a need is read from: over 2,000 addresses of cards
+MOST_RECORDS = 64  # records of nodes remembered by their text, up to 128 kB each: nodes of one model have the same
 
 _encoder = msgspec.json.Encoder(order="sorted")
 

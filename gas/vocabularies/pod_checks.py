@@ -33,9 +33,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 
 MOST_KINDS = 1000  # different nodes that are searched for room for one pod; beyond that, one of the others may have it
 MOST_CONTAINERS = 500  # containers of a pod that is checked; more would keep other work waiting
-
-MOST_ANNOTATIONS = 10_000
-"""Annotations of a pod that is checked. The API server refuses a pod with more than 256 KiB of them."""
+MOST_ANNOTATIONS = 10_000  # Annotations of a pod that is checked. The API server refuses more than 256 KiB of them.
 
 MOST_SEARCHED_CONTAINERS = 30
 """Containers with cards of a pod for which nodes are searched; larger pods are taken to fit."""

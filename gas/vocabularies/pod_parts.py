@@ -27,8 +27,7 @@ PREFERENCES = frozenset(row.name for row in PREFERENCE_ROWS)  # the annotations 
 T = TypeVar("T")
 
 _ALWAYS = "Always"
-_LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
-"""The form of a label's value in Kubernetes."""
+_LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)  # the form of a label's value
 
 
 def need_facts(pod: Pod) -> NeedFacts:

@@ -22,10 +22,7 @@ from sandbox.programs import running_page
 RUN_SECONDS = 5.0
 
 PAUSE = 0.6  # seconds between two files, so that people can follow the output
-
-DESCRIBED_WITHIN = 120.0
-"""Seconds for the plugins to start, find their cards and write them on their nodes. A busy machine needs many."""
-
+DESCRIBED_WITHIN = 120.0  # Seconds for plugins to start, find their cards and write them. A busy machine needs many.
 PATIENCE = 120.0  # seconds from the last file to the end of the demo, even if pods are still running
 
 

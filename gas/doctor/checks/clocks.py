@@ -16,9 +16,7 @@ from gas.doctor.gpus import gpu_nodes
 from gas.doctor.objects import Lease
 from gas.doctor.snapshot import Snapshot
 
-CLOCK, LEASES = "clock", "node_leases"
-"""Names of what is gathered: the API server's `Clock`, and by node the heartbeat of its kubelet."""
-
+CLOCK, LEASES = "clock", "node_leases"  # gathered: the API server's `Clock`, and by node its kubelet's heartbeat
 TOLERANCE = 5.0  # seconds that two clocks may differ
 SILENCE = 60.0  # Seconds without a heartbeat of a ready node. Kubelet sends one every ten seconds.
 

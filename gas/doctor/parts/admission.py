@@ -49,10 +49,7 @@ SUFFIX = ".pods.gas"
 
 INSTALL_WEBHOOKS = "kubectl apply --kustomize deploy/overlays/admission   # or your own overlay: docs/admission.md"
 TRUST = "sudo gas-configurator --apply-secret   # the chart: run its Job again; docs/admission.md, certificates"
-
-BIND, COMPLETE = "/bind", "/complete"
-"""The paths of the webhooks that give bindings their cards, and that complete new pods."""
-
+BIND, COMPLETE = "/bind", "/complete"  # paths of the webhooks that give bindings their cards, and that complete pods
 LONGEST = 10  # Seconds. A longer time-out delays every pod that the webhook is called for while the extender hangs.
 
 _MATCHED = {

@@ -17,8 +17,7 @@ from gas.placement.inventory import Inventory
 from gas.programs import LAST_WITH_ANNOTATIONS, PLUGIN, Program, flag_value, image_name, image_version, starts
 from gas.vocabularies.intel import names
 
-FEATURES = "feature_objects"
-"""Name of the gathered number of NodeFeature objects; None if the cluster does not have that kind."""
+FEATURES = "feature_objects"  # name of the gathered number of NodeFeature objects; None without that kind
 
 NODE_FEATURES = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeatures"
 NFD_LABELS = "nfd.node.kubernetes.io/feature-labels"  # annotation in which NFD lists the labels that it has written

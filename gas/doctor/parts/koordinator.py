@@ -17,8 +17,7 @@ WRITER = "koord"  # the beginning of the names of Koordinator's field managers
 
 
 KOORDLET = Program("koordlet", lambda each: image_name(each) == "koordlet" or starts(each, "koordlet"))
-MANAGERS_PLUGIN = "GPUDeviceResource"
-"""The part of koord-manager that writes GPUs on nodes, and removes those of others."""
+MANAGERS_PLUGIN = "GPUDeviceResource"  # the part of koord-manager that writes GPUs on nodes and removes those of others
 
 GATE_FLAGS = ("feature-gates", "runtime-hooks")
 GATES = {"Accelerators": "reports GPUs", "GPUEnvInject": "gives cards to containers"}

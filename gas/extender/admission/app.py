@@ -20,11 +20,8 @@ LARGEST_REVIEW = 8 * 1024 * 1024
 """Bytes. The API server accepts objects of up to 3 MiB, and the review of an update has two of them."""
 
 LARGE = 64 * 1024
-MOST_LARGE = 8
-"""Reviews over LARGE bytes that are read at a time. Callers may be unknown, so the memory that they take is limited."""
-
-REVIEW_TIMEOUT = 5.0
-"""Most seconds from the headers of a request to the end of its body, which the API server sends at once."""
+MOST_LARGE = 8  # Reviews over LARGE bytes read at a time. Callers may be unknown, so their memory is limited.
+REVIEW_TIMEOUT = 5.0  # most seconds from a request's headers to the end of its body, which the API server sends at once
 
 Reviewer = Callable[[Review], Awaitable[ReviewResult]]
 """Review -> result. May raise BadReview or NotReady. May be cancelled, when its connection breaks."""

@@ -28,8 +28,7 @@ from gas.values.timing import SYSTEM_TIMING, Timing
 
 logger = logging.getLogger(__name__)
 
-BINDINGS = frozenset({"pods/binding", "bindings"})
-"""The resources that bind a pod; the second is older and does the same."""
+BINDINGS = frozenset({"pods/binding", "bindings"})  # the resources that bind a pod; the second is older
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

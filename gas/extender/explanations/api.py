@@ -37,10 +37,7 @@ _AUTHENTICATION = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 CHECK_INTERVAL = 60.0  # seconds between two looks at which certificates the API server presents
-
-MOST_AT_ONCE = 8
-"""Requests in progress. Each costs the API server two requests, and the extender a decision on all nodes."""
-
+MOST_AT_ONCE = 8  # Requests in progress. Each costs the API server two, and the extender a decision on all nodes.
 GRACE = 1.0  # seconds for requests in progress when the program ends
 
 

@@ -29,9 +29,7 @@ TEMPLATES = frozenset(
 SYSTEM_NAMESPACE = "kube-system"  # every pod can be created here, so that a cluster can start from nothing
 MOST_SENTENCES = 10  # faults and warnings in one response; the API server keeps 4096 characters of all warnings
 CLUSTER_TIMEOUT = 0.5  # most seconds to find out whether any node could hold a pod, while other work goes on
-
-_RECEIPTS_WRITERS = ("system:serviceaccount:", "system:node:")
-"""Users that may be the device plugin, which writes receipts."""
+_RECEIPTS_WRITERS = ("system:serviceaccount:", "system:node:")  # users that may be the plugin, which writes receipts
 
 
 class PodReviews:

@@ -23,9 +23,7 @@ from gas.values.timing import SYSTEM_TIMING, Timing
 
 logger = logging.getLogger(__name__)
 
-PatchNode = Callable[[str, Mapping[str, str]], Awaitable[bool]]
-"""(node name, annotations to set) -> whether the node exists."""
-
+PatchNode = Callable[[str, Mapping[str, str]], Awaitable[bool]]  # (node, annotations to set) -> whether the node exists
 PAUSE = 1.0  # seconds between two patches
 RETRY_PAUSE = 5.0  # seconds between two tries while the API server is away
 SCHEDULER_RETRIES = 300.0  # seconds after which kube-scheduler tries a refused pod again by itself

@@ -32,16 +32,11 @@ from gas.vocabularies.protocol import NodeFacts
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
-MOST_NEEDS = 512
-"""Different pods whose costs are remembered; beyond that the one that was asked about longest ago is forgotten."""
-
+MOST_NEEDS = 512  # different pods whose costs are remembered; beyond that, those asked about longest ago are forgotten
 MOST_COSTS = 500_000  # costs of all of them together
 MOST_RESTRICTIONS = 256  # different rules by which pods may use some of the nodes only
 MOST_POOLS = 1024  # different pools that nodes share
-
-MOST_ARRIVALS = 20_000
-"""UIDs of pods that were learned from: a pod that waits is filtered again and again, and counts once."""
-
+MOST_ARRIVALS = 20_000  # UIDs of pods learned from: a pod that waits is filtered again and again, and counts once
 MOST_ASSUMED = 1000  # pods whose cards were assumed and that may still be bound
 
 IN_TREE = 128

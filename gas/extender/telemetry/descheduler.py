@@ -35,9 +35,7 @@ class PatchPod(Protocol):
 
 RETRY_PAUSE = 5.0  # seconds after a label could not be changed
 IDLE_PAUSE = 1.0  # seconds between two checks whether this replica decides by now
-
-MOST_PATCHED = 10_000
-"""Pods that are remembered as they were when they were patched: more than wait for the watch to show the change."""
+MOST_PATCHED = 10_000  # pods remembered as they were when patched: more than wait for the watch to show the change
 
 
 class Descheduler(Observer):

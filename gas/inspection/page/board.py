@@ -27,9 +27,7 @@ LONGEST_MODEL = 80
 FIELDS = 6  # fields of a card's record before the amounts of its resources
 STEPS = 100  # use is sent in hundredths of what a card has, so that it does not change with every measurement
 MOST_GONE = 5000  # most nodes that are gone and may still be on the map of a browser
-
-MOST_IN_PART = 100_000
-"""Bytes of JSON in one part. Compressed it is about a quarter of that; a part is sent each second."""
+MOST_IN_PART = 100_000  # Bytes of JSON in a part. Compressed it is about a quarter of that; a part is sent each second.
 
 Record = list[Any]
 

@@ -15,8 +15,7 @@ from gas.plugin.part import Core, Hooks, Part, PodNeeds
 if TYPE_CHECKING:
     from gas.plugin.flags import Flags
 
-WRITTEN_WITHIN = 1.0
-"""Seconds to wait for the first CDI file before devices are offered without it. Runtimes look names up in it."""
+WRITTEN_WITHIN = 1.0  # Seconds to wait for the first CDI file before devices are offered. Runtimes look names up in it.
 
 
 class Cdi(StrEnum):

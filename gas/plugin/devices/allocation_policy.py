@@ -120,8 +120,7 @@ def _fill_up(chosen: list[DeviceId], ids: Iterable[DeviceId], size: int, order: 
             del free[card]
 
 
-_Order = Callable[[Card, int], tuple[int, ...]]
-"""Maps a card and its number of free ids to the key that cards are sorted by."""
+_Order = Callable[[Card, int], tuple[int, ...]]  # maps a card and its number of free ids to its sort key
 
 
 def _most_free_first(card: Card, free: int) -> tuple[int, ...]:

@@ -54,9 +54,7 @@ MEMORY_OF_MODELS = {
 12216 MiB for an Arc B580, and 14248 MiB for a Flex 170 with ECC.
 """
 
-WINDOW_PERCENT = 99
-"""Percent of the window that counts: the driver keeps a part of the memory, 1/256 of it for compression alone."""
-
+WINDOW_PERCENT = 99  # percent of the window that counts: the driver keeps a part, 1/256 of it for compression alone
 REPLY_WITHIN = 2.0  # Seconds to wait for a driver. A card that is asleep wakes up in less.
 _SMALLEST_WINDOW = 2**30  # Bytes. A smaller window never shows all the memory of a card.
 

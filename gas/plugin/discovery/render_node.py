@@ -31,15 +31,11 @@ I915_QUERY = 0xC0106479
 I915_MEMORY_REGIONS = 4
 XE_DEVICE_QUERY = 0xC0286440
 XE_MEM_REGIONS = 1
-LOCAL_MEMORY = 1
-"""The class of the card's own memory: ``I915_MEMORY_CLASS_DEVICE`` and ``DRM_XE_MEM_REGION_CLASS_VRAM``."""
-
+LOCAL_MEMORY = 1  # class of the card's own memory: ``I915_MEMORY_CLASS_DEVICE`` and ``DRM_XE_MEM_REGION_CLASS_VRAM``
 I915_QUERY_LAYOUT = struct.Struct("=IIQ")  # ``struct drm_i915_query``: number of items, flags, address of the items
 I915_ITEM_LAYOUT = struct.Struct("=QiIQ")  # ``struct drm_i915_query_item``: query, length, flags, address of the data
-I915_HEADER_LAYOUT = struct.Struct("=I12x")
-"""``struct drm_i915_query_memory_regions`` up to its regions: number of regions."""
-XE_QUERY_LAYOUT = struct.Struct("=QIIQ16x")
-"""``struct drm_xe_device_query``: extensions, query, size, address of the data."""
+I915_HEADER_LAYOUT = struct.Struct("=I12x")  # ``struct drm_i915_query_memory_regions`` up to its regions: their number
+XE_QUERY_LAYOUT = struct.Struct("=QIIQ16x")  # ``struct drm_xe_device_query``: extensions, query, size, address of data
 XE_HEADER_LAYOUT = struct.Struct("=I4x")  # ``struct drm_xe_query_mem_regions`` up to its regions: number of regions
 REGION_LAYOUT = struct.Struct("=H6xQ72x")
 """``struct drm_i915_memory_region_info`` and ``struct drm_xe_mem_region``: class, total size in bytes."""

@@ -15,12 +15,8 @@ from gas.values.quoted import listed
 logger = logging.getLogger(__name__)
 
 INTERVAL = 5.0  # Seconds between two scans. Source: contract P1.12.
-
-SLOW = 10.0
-"""Seconds after which a scan is reported as stuck. The kernel may block a reader forever; nothing can stop that."""
-
-FORGET_AFTER = 60.0
-"""Seconds for which a missing card is remembered: longer than a reset of the card or a reload of its driver takes."""
+SLOW = 10.0  # Seconds after which a scan counts as stuck. The kernel may block a reader forever; nothing can stop that.
+FORGET_AFTER = 60.0  # seconds for which a missing card is remembered: longer than its reset or a reload of its driver
 
 
 ScanOnce = Callable[[Callable[[], Scan]], Awaitable[Scan]]  # runs a scan without blocking the event loop

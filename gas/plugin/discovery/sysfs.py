@@ -44,8 +44,7 @@ VENDORS = (INTEL,)
 
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _SERIAL = re.compile(r"[0-9a-f]{2}(?:-[0-9a-f]{2}){7}", re.ASCII)
-_SERIAL_NUMBERS = UUID("3f5c1e0a-6f0b-5d6e-9a3e-0d6a5b8b7c11")
-"""Namespace of the UUIDs that are made from PCI serial numbers."""
+_SERIAL_NUMBERS = UUID("3f5c1e0a-6f0b-5d6e-9a3e-0d6a5b8b7c11")  # namespace of UUIDs that are made from serial numbers
 _CONTROL_NODE = re.compile(r"controlD[0-9]+", re.ASCII)
 _TILE_OF_CARD = re.compile(r"gt[0-9]+", re.ASCII)
 _TILE_OF_DEVICE = re.compile(r"tile[0-9]+", re.ASCII)

@@ -25,8 +25,7 @@ from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
 
-REPLY_WITHIN = 0.8
-"""Seconds after which kubelet chooses by itself. While it waits, nothing else on the node starts or ends."""
+REPLY_WITHIN = 0.8  # Seconds until kubelet chooses by itself. While it waits, nothing else on the node starts or ends.
 
 SETTLE_WITHIN = 0.1
 """Additional seconds for a preference whose own limit was reached meanwhile.

@@ -27,8 +27,7 @@ from gas.plugin.devices.device_ids import PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing, PodResources
 from gas.plugin.matching.matcher import NOT_LISTED, Match, Matcher, Preference
 
-RESOLVE_WITHIN = 0.7
-"""Seconds for resolving. Less than `gas.plugin.kubelet.device_server.REPLY_WITHIN`: a guess is better than no reply."""
+RESOLVE_WITHIN = 0.7  # seconds for resolving, less than kubelet's REPLY_WITHIN: a guess is better than no reply
 
 
 class PodResolver:

@@ -21,10 +21,7 @@ from gas.vocabularies.combined import Vocabularies
 logger = logging.getLogger(__name__)
 
 INTERVAL = 3.0  # seconds between two comparisons while kubelet allocates nothing
-
-QUIET = 1.0
-"""Seconds without a call of kubelet before it is asked for its list: see `gas.plugin.matching.matcher.Matcher`."""
-
+QUIET = 1.0  # seconds without a call of kubelet before its list is asked for: see `gas.plugin.matching.matcher.Matcher`
 WRITE_AGAIN = 10.0  # seconds after which annotations are written again if the watch has not shown them
 
 PatchPod = Callable[[str, str, str, Mapping[str, str | None]], Awaitable[bool]]

@@ -12,8 +12,7 @@ from gas.plugin.usage.process_walk import SeenClient
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
 
-FORGET_AFTER = 300.0
-"""Seconds for which a client that was not seen is remembered, since its process may only have been unreadable."""
+FORGET_AFTER = 300.0  # seconds for which an unseen client is remembered: its process may only have been unreadable
 
 _TOLERANCE = 2.0
 """Factor on what is possible of engine time, because a walk does not read all clients at once, and of a client's

@@ -3,10 +3,8 @@
 from gas.vocabularies.protocol import Beginnings, Component, Reference, Row, WrittenNames
 
 PREFIX = "aliyun.com/"
-BEGINNING = PREFIX + "gpu"
-"""Beginning of the resources by which pods are recognized, so that misspelt ones are reported."""
-GPU_MEM = PREFIX + "gpu-mem"
-"""Resource that pods request: memory of one card, in units. One device id stands for each unit."""
+BEGINNING = PREFIX + "gpu"  # beginning of the resources by which pods are known, so that misspelt ones are reported
+GPU_MEM = PREFIX + "gpu-mem"  # Resource that pods request: memory of one card in units, with a device id for each.
 GPU_COUNT = PREFIX + "gpu-count"  # resource of nodes: the number of cards
 UNITS = GPU_MEM.removeprefix(PREFIX)  # the resource as ledgers name it
 

@@ -50,9 +50,7 @@ from gas.vocabularies.protocol import (
     Vocabulary,
 )
 
-USER_ANNOTATIONS = PREFERENCES - {CARD_NEAR}
-"""All containers of a pod get the same card, so no other card can be near it."""
-
+USER_ANNOTATIONS = PREFERENCES - {CARD_NEAR}  # all containers of a pod get one card, so no other card can be near it
 BEST_FIT = BestFit(MEMORY_MAX)  # the card with the least memory left first; of equal ones the lowest index
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)

@@ -4,8 +4,7 @@ from gas.values import amounts
 from gas.vocabularies import pod_parts
 from gas.vocabularies.protocol import Beginnings, Reference, Row, WrittenNames
 
-PREFIX = "gpu.intel.com/"
-"""Prefix of extended resources, which are booked card by card, and of node labels that describe cards."""
+PREFIX = "gpu.intel.com/"  # prefix of extended resources, booked card by card, and of node labels about cards
 
 COUNT_RESOURCES = ("i915", "xe")
 """Resources whose amount is a number of cards.
@@ -33,12 +32,10 @@ PREFER_CARD = "gas-prefer-gpu"
 DISABLE_TILE = "gas-tile-disable-"
 DESCHEDULE_TILE = "gas-tile-deschedule-"
 PREFER_TILE = "gas-tile-preferred-"
-WHOLE_PCI_GROUP = "PCI_GROUP"
-"""Value of DISABLE_CARD and DESCHEDULE_CARD that stands for every card of the same PCI group."""
+WHOLE_PCI_GROUP = "PCI_GROUP"  # value of DISABLE_CARD and DESCHEDULE_CARD for every card of the same PCI group
 
 # Node annotations.
-CARD_CAPACITY = "gas-card-capacity"
-"""Amounts of single cards where cards differ; written by the device plugin or the administrator."""
+CARD_CAPACITY = "gas-card-capacity"  # amounts of single cards where they differ; by the plugin or the administrator
 
 # Pod annotations that users write.
 ALLOW = "gas-allow"

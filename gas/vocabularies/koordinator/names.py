@@ -4,8 +4,7 @@ from gas.vocabularies.protocol import Beginnings, Component, Reference, Row, Wri
 
 PREFIX = "koordinator.sh/"
 
-SHARED = "gpu.shared"
-"""Number of cards that a container gets, each of them or a share of it. A card has 100 device ids."""
+SHARED = "gpu.shared"  # Number of cards of a container, each of them or a share of it. A card has 100 device ids.
 CORE = "gpu-core"  # hundredths of the compute of a card, of all cards together
 MEMORY = "gpu-memory"  # bytes, of all cards together
 MEMORY_RATIO = "gpu-memory-ratio"  # percent of the memory of a card, of all cards together
@@ -23,8 +22,7 @@ MINORS = "scheduling.koordinator.sh/gpu-minors"
 """Pod annotation, written with the Binding: the numbers in ALLOCATED, for templates that refer to them."""
 
 HINT = "scheduling.koordinator.sh/device-allocate-hint"
-PARTITION_SPEC = "scheduling.koordinator.sh/gpu-partition-spec"
-"""Pod annotations with rules for the pod's cards, as JSON."""
+PARTITION_SPEC = "scheduling.koordinator.sh/gpu-partition-spec"  # Pod annotations with rules for its cards, as JSON
 
 PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
 """Node annotation: sets of cards that are given out together, as JSON. Koordinator has it on its Device objects."""

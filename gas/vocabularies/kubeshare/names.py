@@ -6,8 +6,7 @@ PREFIX = "kubeshare/"
 
 # Annotations that users write on SharePods and on plain pods.
 GPU_REQUEST = PREFIX + "gpu_request"  # the part of a card that the pod takes, from 0 to 1
-GPU_LIMIT = PREFIX + "gpu_limit"
-"""The part of a card that the pod may use while others leave it idle, up to 1. It is not booked."""
+GPU_LIMIT = PREFIX + "gpu_limit"  # The part that the pod may use while others leave it idle, up to 1. It is not booked.
 GPU_MEM = PREFIX + "gpu_mem"  # bytes of memory of the card
 GPUID = PREFIX + "GPUID"  # A name for a card of the node. Users may choose one; else it is written with the Binding.
 AFFINITY = PREFIX + "sched_affinity"
