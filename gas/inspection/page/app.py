@@ -5,8 +5,9 @@ site of an attacker could make its own name point to this address and read the p
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from inspect import isawaitable
 from ipaddress import ip_address
 
 import msgspec
@@ -70,35 +71,20 @@ def page_app(
     async def cluster(_request: Request) -> Response:
         return Response(view.whole(), media_type="application/json")
 
-    async def state(_request: Request) -> Response:
-        return _document(view.state())
-
-    async def node(request: Request) -> Response:
-        return _document(view.node(_parameter(request, "name")))
-
-    async def pods(request: Request) -> Response:
-        text, state, sort = (_parameter(request, name) for name in ("text", "state", "sort"))
-        return _document(await view.pods(text, state, sort))
-
-    async def namespaces(_request: Request) -> Response:
-        return _document(await view.namespaces())
-
-    async def history(_request: Request) -> Response:
-        return _document(view.history())
-
-    async def pod(request: Request) -> Response:
-        return _document(await view.pod(_parameter(request, "namespace"), _parameter(request, "name")))
-
-    async def why(request: Request) -> Response:
-        return _document(await view.why(_parameter(request, "namespace"), _parameter(request, "name")))
-
-    async def decisions(_request: Request) -> Response:
-        return _document(await view.decisions())
-
-    documents = (cluster, state, node, pods, pod, why, decisions, namespaces, history)
+    documents: Mapping[str, tuple[Callable[..., object], tuple[str, ...]]] = {
+        "state": (view.state, ()),
+        "node": (view.node, ("name",)),
+        "pods": (view.pods, ("text", "state", "sort")),
+        "pod": (view.pod, ("namespace", "name")),
+        "why": (view.why, ("namespace", "name")),
+        "decisions": (view.decisions, ()),
+        "namespaces": (view.namespaces, ()),
+        "history": (view.history, ()),
+    }
     app = Starlette(
         routes=[
-            *(Route(f"/data/{each.__name__}", each) for each in documents),
+            Route("/data/cluster", cluster),
+            *(Route(f"/data/{name}", _document(*of)) for name, of in documents.items()),
             Route("/data/changes", _Streams(view, stopping, interval).respond),
             Mount("/", StaticFiles(packages=[("gas.inspection.page", "static")], html=True)),
         ],
@@ -121,8 +107,14 @@ def _sentence(code: int) -> Callable[[Request, Exception], Response]:
     return lambda _request, error: PlainTextResponse(f"{error}\n", code, headers=headers)
 
 
-def _document(document: object) -> Response:
-    return Response(_json(document), media_type="application/json")
+def _document(make: Callable[..., object], names: Sequence[str]) -> Callable[[Request], Awaitable[Response]]:
+    """Return a handler that responds with what ``make`` returns for the parameters of these names."""
+
+    async def respond(request: Request) -> Response:
+        made = make(*(_parameter(request, name) for name in names))
+        return Response(_json(await made if isawaitable(made) else made), media_type="application/json")
+
+    return respond
 
 
 def _json(document: object) -> bytes:
