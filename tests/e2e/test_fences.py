@@ -43,19 +43,31 @@ def build(directory: Path) -> None:
         subprocess.run(command, check=True, capture_output=True, text=True)
 
 
-def start(gpu_node: GpuNode) -> None:
-    """Start with a fence that has the variables of the preset for HAMi-core, and the libraries of this test."""
-    directory = gpu_node.node.directory / "fence"
+def start(gpu_node: GpuNode, preset: str) -> None:
+    """Start with a preset whose files are those of this test, with a library that refuses and a program's libraries."""
+    directory = gpu_node.node.directory / preset
     build(directory)
-    written = json.loads(Path(fence.__file__).with_name("hami-core.json").read_text(encoding="utf-8"))
+    written = json.loads(Path(fence.__file__).with_name(f"{preset}.json").read_text(encoding="utf-8"))
+    for mount in written["mounts"]:
+        own = directory / mount["containerPath"].replace("/", "-")
+        if "." in own.name:
+            own.touch()
+        else:
+            own.mkdir()
+        mount["hostPath"] = str(own)
     written["variables"]["LD_PRELOAD"] = "/fence/libfence.so"
-    written["mounts"] = [{"hostPath": str(directory), "containerPath": "/fence"}]
+    written["mounts"].append({"hostPath": str(directory), "containerPath": "/fence"})
     written["mounts"] += [{"hostPath": path, "containerPath": path} for path in LIBRARIES if Path(path).exists()]
+    if "sharesIn" in written:
+        written["sharesIn"] = str(directory / "shares")
+        (directory / "shares").mkdir()
+        written["mounts"].append({"hostPath": written["sharesIn"], "containerPath": "/shares"})
     file = directory / "fence.json"
     file.write_text(json.dumps(written), encoding="utf-8")
     library = FakeNvml(gpu_node.node.directory / "nvml")
     library.write([card(minor, total=9 * GIB, reserved=GIB) for minor in range(2)])
     gpu_node.plugin_environment = library.environment
+    gpu_node.stop_plugin()
     gpu_node.new_plugin((), "--card-sources=nvml", f"--fence={file}", WORDS)
     gpu_node.plugin.start()
     gpu_node.start_extender(WORDS)
@@ -86,15 +98,33 @@ def results(gpu_node: GpuNode, running: Object) -> list[str]:
     return printed()
 
 
-def test_containers_on_one_card_get_no_more_memory_than_their_shares(gpu_node: GpuNode) -> None:
-    start(gpu_node)
+VARIABLES = {
+    "hami-core": {
+        "CUDA_DEVICE_MEMORY_LIMIT_0": ("1024M", "3072M"),
+        "CUDA_DEVICE_SM_LIMIT": ("10", "50"),
+    },
+    "mps": {
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": ("0=1024M", "0=3072M"),
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": ("10", "50"),
+        "CUDA_MPS_PIPE_DIRECTORY": ("/tmp/nvidia-mps",) * 2,
+    },
+    "gemini": {"POD_NAME": ("default/small", "default/large"), "POD_MANAGER_PORT": ("49901",) * 2},
+}
+"""The variables of each preset, of the small container and of the large one."""
+
+
+@pytest.mark.parametrize("preset", VARIABLES)
+def test_containers_on_one_card_get_no_more_memory_than_their_shares(gpu_node: GpuNode, preset: str) -> None:
+    start(gpu_node, preset)
     create(gpu_node, "small", share(10, GIB), 1025, 1024, 1)
     create(gpu_node, "large", share(50, 3 * GIB), 1025, 2047, 1)
     small, large = gpu_node.running(["small", "large"])
     environments = [gpu_node.node.environment(each, "main") for each in (small, large)]
     assert [each["NVIDIA_VISIBLE_DEVICES"] for each in environments] == [uuid(0)] * 2
-    assert [each["CUDA_DEVICE_MEMORY_LIMIT_0"] for each in environments] == ["1024M", "3072M"]
-    assert [each["CUDA_DEVICE_SM_LIMIT"] for each in environments] == ["10", "50"]
+    for name, values in VARIABLES[preset].items():
+        assert tuple(each[name] for each in environments) == values
+    stated = {mount.container_path for mount in fence.read_fence(preset).mounts}
+    assert stated <= gpu_node.node.mounts(small, "main").keys()
     assert results(gpu_node, small) == [OUT_OF_MEMORY, FITS, OUT_OF_MEMORY]
     assert results(gpu_node, large) == [FITS, FITS, OUT_OF_MEMORY]
 
@@ -102,5 +132,5 @@ def test_containers_on_one_card_get_no_more_memory_than_their_shares(gpu_node: G
     (whole,) = gpu_node.running(["whole"])
     environment = gpu_node.node.environment(whole, "main")
     assert environment["NVIDIA_VISIBLE_DEVICES"] == uuid(1)
-    assert not {"LD_PRELOAD", "CUDA_DEVICE_MEMORY_LIMIT_0"} & environment.keys()
+    assert not {"LD_PRELOAD", *VARIABLES[preset]} & environment.keys()
     assert "/fence" not in gpu_node.node.mounts(whole, "main")

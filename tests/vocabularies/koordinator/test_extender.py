@@ -163,7 +163,7 @@ def test_whole_cards_that_koordinator_decided_are_booked(vocabularies: str) -> N
         assert list(booked(decider)) == [1]
 
 
-# contract O1.24, O1.25
+# contract O1.24, O1.25, O1.32
 async def test_numbers_of_nvidias_cards_beside_intels_are_those_that_koordinator_knows() -> None:
     old = of_koordinator('{"gpu":[{"minor":0}]}', sharing(ratio=100, shared=1))
     asked = [wanting("one", ratio=50, shared=1), wanting("two", ratio=200, shared=2)]
