@@ -9,17 +9,10 @@ from prometheus_client.registry import Collector
 
 
 class Followed(Protocol):
-    @property
-    def last_contact(self) -> float | None: ...
-
-    @property
-    def relists(self) -> int: ...
-
-    @property
-    def broken(self) -> int: ...
-
-    @property
-    def undecodable(self) -> int: ...
+    last_contact: float
+    relists: int
+    broken: int
+    undecodable: int
 
 
 _AGE = "Seconds since a watch last heard from the API server. Up to two minutes are normal."
@@ -52,8 +45,7 @@ class WatchCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         age = GaugeMetricFamily(f"{self._prefix}_watch_age_seconds", _AGE, labels=["kind"])
         for kind, watch in self._watches.items():
-            if watch.last_contact is not None:
-                age.add_metric([kind], monotonic() - watch.last_contact)
+            age.add_metric([kind], monotonic() - watch.last_contact)
         yield age
         for name, (text, count) in _COUNTS.items():
             counted = CounterMetricFamily(f"{self._prefix}_{name}", text, labels=["kind"])
