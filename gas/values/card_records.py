@@ -97,11 +97,6 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
             )
 
     @property
-    def is_whole(self) -> bool:
-        """False for an instance of a divided card."""
-        return self.millicores == MILLICORES_OF_A_CARD
-
-    @property
     def names(self) -> tuple[str, ...]:
         """The names by which lists of cards may name the card, besides ``cardN``, in lower case; some may be empty.
 

@@ -43,6 +43,11 @@ class Card(int):
             raise MalformedCard(text)
         return cls(int(match[1]))
 
+    @property
+    def is_instance(self) -> bool:
+        """True for an instance of a divided card (MIG)."""
+        return self >= INSTANCES
+
     def __str__(self) -> str:
         return f"card{int(self)}"
 
@@ -57,7 +62,7 @@ def instance(of: Card, place: int) -> Card:
 
 def whole_card(card: Card) -> Card:
     """Return the card of which an instance is a part; any other card is returned as it is."""
-    return Card(card // INSTANCES - 1) if card >= INSTANCES else card
+    return Card(card // INSTANCES - 1) if card.is_instance else card
 
 
 def exchange_numbers(cards: Iterable[Card]) -> Callable[[int], int]:

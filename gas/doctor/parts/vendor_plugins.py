@@ -25,7 +25,7 @@ def check_vendor_plugins(snapshot: Snapshot) -> Iterator[Finding]:
     for node in snapshot.checked_nodes:
         capacity = vocabularies.facts(node).inventory.capacity
         for kind in KINDS:
-            whole = [each for each in recorded_cards(node) if each.is_whole]
+            whole = [each for each in recorded_cards(node) if not each.card.is_instance]
             if own := [each.card for each in whole if kind.driver and each.driver == kind.driver]:
                 found = _found_by_us(snapshot, node, kind.resource, own)
             else:

@@ -17,7 +17,7 @@ from gas.placement.ratio import PERCENT, Ratio
 from gas.values.amounts import MILLICORES, MILLICORES_OF_A_CARD
 from gas.values.card_facts import CardFacts
 from gas.values.card_records import ANNOTATION, MOST_RECORDS
-from gas.values.cards import Card
+from gas.values.cards import Card, whole_card
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
 from gas.vocabularies.pod_parts import PREFERENCES, check_sum, requested, requests_any, with_preferences
 from gas.vocabularies.protocol import (
@@ -121,9 +121,7 @@ class Vendor(Vocabulary):
         allocatable = allocatable_resources(node)
         stated = tuple((kind.resource, allocatable[kind.resource]) for kind in KINDS if kind.resource in allocatable)
         return (
-            (stated, tuple((each.card, each.driver, each.healthy and each.is_whole) for each in recorded_cards(node)))
-            if stated
-            else ()
+            (stated, tuple((each.card, each.driver, each.healthy) for each in recorded_cards(node))) if stated else ()
         )
 
     def facts(self, node: Node) -> NodeFacts | None:
@@ -131,11 +129,11 @@ class Vendor(Vocabulary):
         problems: list[str] = []
         recorded = recorded_cards(node)
         capacity: dict[Card, Mapping[str, int]] = {}
-        following = max((record.card for record in recorded), default=-1) + 1
+        following = max((whole_card(record.card) for record in recorded), default=-1) + 1
         for kind in self.kinds:
             if (count := _count(kind, allocatable, problems)) == 0:
                 continue
-            whole = [each for each in recorded if each.healthy and each.is_whole]
+            whole = [each for each in recorded if each.healthy and not each.card.is_instance]
             own = [each.card for each in whole if kind.driver and each.driver == kind.driver][:count]
             if own and len(own) < count:
                 problems.append(
@@ -156,7 +154,7 @@ class Vendor(Vocabulary):
         )
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
-        if card.millicores < MILLICORES_OF_A_CARD:
+        if card.card.is_instance:
             return {}
         return {kind.resource: kind.places for kind in self.kinds if kind.driver and kind.driver == card.driver}
 

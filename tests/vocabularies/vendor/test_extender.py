@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from gas.extender.decider import Options
 from gas.placement.order import FewestContainers
 from gas.values.amounts import MEMORY_MAX
-from gas.values.cards import Card
+from gas.values.cards import Card, instance
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedOptions
 from gas.vocabularies.selection import parse_vocabularies, select
@@ -133,6 +134,13 @@ class TestNodes:
         capacity, problems = self.capacity(memory=[1, 1], driver="nvidia", nvidia=2)
         assert (list(capacity), problems) == ([0, 1], ())
 
+    def test_an_instance_of_all_of_a_card_is_no_card_for_these_pods(self) -> None:
+        numbers = (1, int(instance(Card(0), 0)))
+        records = json.dumps([{"card": number, "driver": "nvidia"} for number in numbers])
+        capacity, (problem,) = self.capacity(annotations={"gas-cards": records}, nvidia=2, dcu=1)
+        assert list(capacity) == [1, 2]
+        assert problem.startswith("allocatable nvidia.com/gpu: expected at most 1, ")
+
     def test_other_cards_than_those_recorded_get_further_numbers(self) -> None:
         labels = {"gpu.intel.com/gpu-numbers": "0.1"}
         capacity, problems = self.capacity(labels=labels, memory=[1, 1], i915=2, nvidia=1)
@@ -196,7 +204,7 @@ class TestSharedCards:
     def test_each_card_is_offered_as_often_as_it_may_be_shared(self) -> None:
         (shared,) = select(["--vocabularies=vendor", "--vendor-shared-dev-num=4"])
         assert shared.ids_per_card(nvidia_gpu(0), DeviceOptions()) == {"nvidia.com/gpu": 4}
-        assert shared.ids_per_card(nvidia_gpu(0, millicores=428), DeviceOptions()) == {}
+        assert shared.ids_per_card(nvidia_gpu(instance(Card(0), 0)), DeviceOptions()) == {}
 
     async def test_the_other_vendors_cards_stay_whole(self) -> None:
         decider = self.decider(wanting("p", dcu=1), wanting("q", dcu=1), dcu=1)
