@@ -134,7 +134,7 @@ class TestNodes:
         capacity, problems = self.capacity(memory=[1, 1], driver="nvidia", nvidia=2)
         assert (list(capacity), problems) == ([0, 1], ())
 
-    def test_an_instance_of_all_of_a_card_is_no_card_for_these_pods(self) -> None:
+    def test_an_instance_does_not_count_as_a_card_for_these_pods(self) -> None:
         numbers = (1, int(instance(Card(0), 0)))
         records = json.dumps([{"card": number, "driver": "nvidia"} for number in numbers])
         capacity, (problem,) = self.capacity(annotations={"gas-cards": records}, nvidia=2, dcu=1)
