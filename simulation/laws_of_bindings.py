@@ -1,5 +1,7 @@
 """Check the laws of a new Binding: the cards and tiles of the pod, and with whom it shares them."""
 
+from collections.abc import Iterator
+
 from simulation import objects
 from simulation.objects import Object
 from simulation.observed import BoundPod, LawBroken, Observed, fits_with, used_by
@@ -121,6 +123,7 @@ class Evictions:
         self._observed = observed
         self._evicted: set[str] = set()
         self._rounds: dict[str, tuple[str, int, int]] = {}  # by UID: the node, the version then, and how many count
+        self._evictions: dict[str, list[tuple[int, int]]] = {}  # by node: the version then, and for which priority
 
     def nomination_ended(self, uid: str) -> None:
         self._rounds.pop(uid, None)
@@ -135,7 +138,7 @@ class Evictions:
         for each in victims:
             if each.node != node or (each.value["spec"].get("priority") or 0) >= priority:
                 raise LawBroken("preemption", f"{each.name} on {each.node} is evicted for {name} on {node}")
-        self._check_room_is_kept(pod, node, victims, now=now)
+        self._check_room_is_kept(pod, node, priority, victims, now=now)
         if pod["spec"].get("initContainers") or objects.company_of(pod)[0] or objects.card_name_of(pod):
             return
         stay = [each for each in self._observed.on(node) if each.version <= asked and each not in victims]
@@ -155,20 +158,29 @@ class Evictions:
             and not any(value["status"].get("nominatedNodeName") == node for value in observed.waiting.values())
         )
 
-    def _check_room_is_kept(self, pod: Object, node: str, victims: list[BoundPod], *, now: int) -> None:
+    def _check_room_is_kept(self, pod: Object, node: str, priority: int, victims: list[BoundPod], *, now: int) -> None:
         """Check that pods which the extender binds after room was made for a nominated pod do not take it repeatedly.
 
-        Pods that others bind may take it, and the leader may name victims again that it has not seen leave.
+        Pods that others bind may take it, and the leader may name victims again that it has not seen leave. A more
+        important pod may take it too, for itself or until its own room is elsewhere, and then less important ones.
         """
         uid = pod["metadata"]["uid"]
         seen = self._observed.waiting.get(uid)
         is_nominated = seen is not None and bool(seen["status"].get("nominatedNodeName"))
         nominated, before, rounds = self._rounds.get(uid, (node, 0, 0)) if is_nominated else (node, 0, 0)
         new = (each for each in victims if each.uid not in self._evicted)
-        taken = any(each.version > before and each.use is not None for each in new)
+        taken = any(each.version > before and each.use is not None for each in new) and not any(
+            version > before > 0 and important > priority for version, important in self._claims(node)
+        )
         rounds = taken + (rounds if nominated == node else 0)
         self._rounds[uid] = node, now, rounds
         self._evicted.update(each.uid for each in victims)
+        self._evictions.setdefault(node, []).append((now, priority))
         if rounds > MOST_ROUNDS:
             name = pod["metadata"]["name"]
             raise LawBroken("preemption", f"pods that had just been bound were evicted for {name} {rounds} times")
+
+    def _claims(self, node: str) -> Iterator[tuple[int, int]]:
+        """Yield versions at which pods were bound to a node, or others evicted for them there, and their priorities."""
+        yield from self._evictions.get(node, ())
+        yield from ((pod.version, pod.value["spec"].get("priority") or 0) for pod in self._observed.on(node))
