@@ -131,9 +131,10 @@ class _Question:
                 counts[lack.text] += 1
                 if lack.text not in nearest or lack.gap < nearest[lack.text][0].gap:
                     nearest[lack.text] = lack, name
+        faults = self._cluster.decider.faults(self._pod)
         if passing:
-            sentences = (yet_to_come(self._pod), self._cluster.decider.faults(self._pod))
-            return Diagnosis(f"fits on {passing} of {total} nodes; {'; '.join(filter(None, sentences))}", passing)
+            sentences = (faults, f"fits on {passing} of {total} nodes", yet_to_come(self._pod))
+            return Diagnosis("; ".join(filter(None, sentences)), passing)
         found = sorted(nearest.values(), key=lambda each: (each[0].gap, -counts[each[0].text], each[0].text))
         reasons = [
             Reason(lack.text, counts[lack.text], f"{name} {lack.nearest}" if lack.nearest else "", may_fit=True)
@@ -145,9 +146,7 @@ class _Question:
             not_there[self._sentence(missing)] += count
         reasons += [Reason(*each) for each in not_there.most_common()]
         line = self._nowhere(absent) if not found and not excluded else _line(reasons, total)
-        return Diagnosis(
-            "; ".join(filter(None, (line, self._cluster.decider.faults(self._pod)))), reasons=tuple(reasons)
-        )
+        return Diagnosis("; ".join(filter(None, (line, faults))), reasons=tuple(reasons))
 
     def _not_offered(self, name: str) -> tuple[str, ...]:
         """Return the resources that the pod asks for and a node does not have."""

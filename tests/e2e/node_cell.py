@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,10 +23,22 @@ KUBELET_DIRECTORY = Path("/var/lib/kubelet")
 """kubelet's directory as programs in the cell see it, and containers that mount it from the host."""
 
 
+_NETWORK = """\
+#!/bin/sh
+cat >/dev/null
+case "$CNI_COMMAND" in
+ADD) echo '{"cniVersion": "0.4.0", "interfaces": [{"name": "'"$CNI_IFNAME"'", "sandbox": "'"$CNI_NETNS"'"}],' \\
+    '"ips": [{"version": "4", "address": "192.0.2.2/32", "interface": 0}]}' ;;
+VERSION) echo '{"cniVersion": "0.4.0", "supportedVersions": ["0.4.0"]}' ;;
+esac
+"""
+
+
 class NodeCell:
     """A real node. Call `start` once, `stop` at the end; kubelet and containerd can be restarted meanwhile.
 
-    Pods for it: ``hostNetwork: true``, the image `images.BUSYBOX` and ``imagePullPolicy: Never``.
+    Pods for it: ``hostNetwork: true`` unless there is a network (`add_network`), the image `images.BUSYBOX` and
+    ``imagePullPolicy: Never``.
     """
 
     def __init__(self, directory: Path, binaries: Path, api: KubeApi, *, name: str = "real-node") -> None:
@@ -98,6 +112,17 @@ class NodeCell:
     def mount(self, source: Path, target: str) -> None:
         """Mount a directory over another one, for programs of the node that start later."""
         self._cell.run("mount", "--bind", str(source), target)
+
+    def add_network(self) -> None:
+        """Let pods have a network of their own, with an address that leads nowhere."""
+        plugins = self.directory / "cni-plugins"
+        plugins.mkdir()
+        shutil.copy("/usr/lib/cni/loopback", plugins)
+        (plugins / "leads-nowhere").write_text(_NETWORK)
+        (plugins / "leads-nowhere").chmod(0o755)
+        self.mount(plugins, "/usr/lib/cni")
+        network = {"cniVersion": "0.4.0", "name": "nowhere", "plugins": [{"type": "leads-nowhere"}]}
+        (self.directory / "cni/05-nowhere.conflist").write_text(json.dumps(network))
 
     def log(self, pod: Object, container: str, *, restarts: int = 0) -> str:
         """Return the output of a container so far."""

@@ -18,15 +18,16 @@ import yaml
 from cryptography import x509
 
 from configurator.flags import parse_flags
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, write_tree
 from tests.deploy.manifests import arguments
 from tests.e2e.chart_cluster import NAMESPACE, PODS, ChartCluster
-from tests.e2e.deployed import DEPLOY, refused
+from tests.e2e.deployed import DEPLOY, plugin_with_cards, refused
 from tests.e2e.helm import CHART, PAGE, documented_values, objects
-from tests.e2e.images import write_program_image
+from tests.e2e.images import BUSYBOX, write_program_image
 from tests.e2e.kube_api import KubeApi, Object, RefusedError, refusal
 from tests.e2e.kubectl import follow
 from tests.e2e.node_cell import NodeCell, running_node
-from tests.e2e.pods import cards_of, container, pod
+from tests.e2e.pods import cards_of, container, get_pod, pod
 from tests.e2e.ports import free_port
 from tests.e2e.programs import ProgramError, running
 from tests.e2e.project_image import REPOSITORY, built_image
@@ -64,6 +65,8 @@ def machine(chart: ChartCluster) -> Iterator[NodeCell]:
     with running_node(chart.binaries, chart.api) as node:
         node.containerd.import_image(built_image(chart.binaries).archive)
         node.containerd.tag_image("docker.io/library/gas:0.1.0", "registry.example/gas:0.1.0")
+        node.containerd.tag_image(BUSYBOX.name, "docker.io/library/busybox:1.37")
+        node.add_network()
         version = chart.api.get("/version")["gitVersion"]
         archive = node.directory / "kube-scheduler.tar"
         write_program_image(archive, f"registry.k8s.io/kube-scheduler:{version}", chart.binaries / "kube-scheduler")
@@ -502,6 +505,32 @@ def test_the_plugin_may_change_its_own_node_only_in_this_namespace_too(release: 
     stolen = api.as_user(api.create(path, {"spec": {}})["status"]["token"])
     with pytest.raises(RefusedError, match="does not name the node that the plugin runs on"):
         stolen.merge("/api/v1/nodes/n1/status", {"metadata": {"labels": {"gpu.intel.com/cards": "card0"}}})
+
+
+def test_three_commands_lead_to_a_pod_on_its_card(release: Running) -> None:
+    """The first two have made the image and installed the release. There is no controller that makes the plugin's."""
+    chart, machine = release.chart, release.machine
+    cards = machine.directory / "tree"
+    write_tree(cards, fake_gpus(FLEX_170, 1), character_devices=True)
+    started = time.monotonic()
+    plugin = chart.runnable(chart.workload("daemonsets", "gas-plugin")["spec"]["template"], "plugin")
+    chart.run(plugin_with_cards(plugin, free_port(), machine, cards), machine)
+    chart.wait_until_ready("plugin", machine, since=started)
+    ready = time.monotonic() - started
+    *_, create = three_commands()
+    follow(create, REPOSITORY, release.env)
+    placed = wait_for(
+        "the pod has run",
+        lambda: found if (found := get_pod(chart.api, "with-a-card"))["status"]["phase"] == "Succeeded" else None,
+        seconds=60,
+        every=0.05,
+    )
+    print(f"the plugin is ready after {ready:.1f} s, the pod has run after {time.monotonic() - started:.1f} s")
+    assert placed["spec"]["nodeName"] == machine.name
+    assert cards_of(placed) == "card0"
+    assert machine.log(placed, "main").split() == ["by-path", "card0", "renderD128"]
+    for path in ("/api/v1/namespaces/default/pods/with-a-card", f"{PODS}/plugin"):
+        chart.api.delete(path, gracePeriodSeconds="0")
 
 
 def test_clean_up_takes_off_the_node_what_the_plugin_has_written(release: Running) -> None:

@@ -58,16 +58,6 @@ print("not run:", pathlib.Path(sys.argv[0]).name, *sys.argv[1:], "-- {reason}")
 {instead}
 """
 
-NETWORK = """\
-#!/bin/sh
-cat >/dev/null
-case "$CNI_COMMAND" in
-ADD) echo '{"cniVersion": "0.4.0", "interfaces": [{"name": "'"$CNI_IFNAME"'", "sandbox": "'"$CNI_NETNS"'"}],' \\
-    '"ips": [{"version": "4", "address": "192.0.2.2/32", "interface": 0}]}' ;;
-VERSION) echo '{"cniVersion": "0.4.0", "supportedVersions": ["0.4.0"]}' ;;
-esac
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class Shell:
@@ -229,13 +219,7 @@ def own_directories(machine: ControlPlaneNode, node: NodeCell) -> None:
     """Give the node an empty ``/opt`` and pods without a network; nothing outside of the node is written."""
     (node.directory / "opt").mkdir()
     machine.run("mount", "--bind", str(node.directory / "opt"), "/opt")
-    plugins = node.directory / "cni-plugins"
-    plugins.mkdir()
-    shutil.copy("/usr/lib/cni/loopback", plugins)
-    write_program(plugins / "leads-nowhere", NETWORK)
-    machine.run("mount", "--bind", str(plugins), "/usr/lib/cni")
-    network = {"cniVersion": "0.4.0", "name": "page", "plugins": [{"type": "leads-nowhere"}]}
-    (node.directory / "cni/05-page.conflist").write_text(json.dumps(network))
+    node.add_network()
 
 
 def stand_ins(directory: Path, binaries: Path, archive: Path, wheels: Wheels) -> Path:

@@ -86,8 +86,8 @@ def test_parts_of_a_card_without_a_card_fit_only_where_they_are_offered_and_each
     memory, compute = (
         diagnoses.of(decoded_pod(pod)) for pod in (waiting("p", memory_max=100), waiting("p", millicores=100))
     )
-    assert memory.line.startswith("fits on 3 of 7 nodes")
-    assert "gpu.intel.com/memory.max' but for no card" in memory.line
+    assert "; fits on 3 of 7 nodes; " in memory.line
+    assert memory.line.startswith("container 'main' asks for 'gpu.intel.com/memory.max' but for no card; add ")
     assert "gpu.intel.com/millicores' but for no card" in compute.line
     huge = diagnoses.of(decoded_pod(waiting("huge", memory_max=10**15)))
     assert huge.passing == 0
