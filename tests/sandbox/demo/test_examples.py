@@ -66,9 +66,9 @@ async def test_all_pods_of_the_examples_get_the_decided_cards() -> None:
     (waits,) = (line for line in lines if " worked-3 " in line and " waiting: " in line)
     assert waits.endswith("2 no card has 5.0 GB of memory.max free.")
     assert "           worked-example card0, card1: 3.0 of 8.0 GB of memory.max free, 5.0 needed" in lines
-    picture = draw(run)
+    shown = re.sub(r"<[^>]*>", "", draw(run))  # a name that is longer than its bar has two colors
     for each in run.pods:
-        assert f">{each.name}" in picture
+        assert each.name in shown
 
 
 async def test_the_examples_in_the_words_of_aliyun_get_the_decided_cards() -> None:
