@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.inventory import Inventory, Usage
 from gas.placement.need import PodNeed, Role, Scope
 from gas.placement.search import follows_reuse, pool_after
@@ -112,3 +113,10 @@ def test_cards_of_init_containers_stay_in_the_pool_and_cards_of_others_leave_it(
     assert pool_after(pool, Role.INIT, cards(1)) == cards(1, 2)
     assert pool_after(pool, Role.SIDECAR, cards(1)) == cards(2)
     assert pool_after(pool, Role.APP, cards(2, 3)) == cards(1)
+
+
+def test_a_footprint_is_the_most_that_containers_take_at_the_same_time() -> None:
+    need = pod(init(millicores=900), sidecar(millicores=300), container(millicores=200))
+    held = footprint(need, Choice((ContainerChoice((Card(0),)),) * 3))
+    assert dict(held.amounts[Card(0)])["millicores"] == 900
+    assert held.containers == {Card(0): 2}
