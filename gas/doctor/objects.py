@@ -6,39 +6,35 @@ from typing import Any
 
 import msgspec
 
-from gas.objects.stored import ObjectMeta
+from gas.objects.stored import ObjectMeta, StoredPart
 
 
-class _SeenPart(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
-    pass
-
-
-class AnyObject(_SeenPart, frozen=True):
+class AnyObject(StoredPart, frozen=True):
     """An object of any kind, of which only the metadata matters."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
-class _LeaseSpec(_SeenPart, frozen=True):
+class _LeaseSpec(StoredPart, frozen=True):
     renew_time: datetime | None = None
 
 
-class Lease(_SeenPart, frozen=True):
+class Lease(StoredPart, frozen=True):
     metadata: ObjectMeta
     spec: _LeaseSpec | None = None
 
 
-class _ServicePort(_SeenPart, frozen=True):
+class _ServicePort(StoredPart, frozen=True):
     port: int = 0
 
 
-class _ServiceSpec(_SeenPart, frozen=True):
+class _ServiceSpec(StoredPart, frozen=True):
     cluster_ip: str | None = msgspec.field(default=None, name="clusterIP")
     publish_not_ready_addresses: bool = False
     ports: Sequence[_ServicePort] | None = None
 
 
-class Service(_SeenPart, frozen=True):
+class Service(StoredPart, frozen=True):
     spec: _ServiceSpec | None = None
 
     @property
@@ -50,20 +46,20 @@ class Service(_SeenPart, frozen=True):
         return (self.spec.cluster_ip or "", port) if port else None
 
 
-class _EndpointConditions(_SeenPart, frozen=True):
+class _EndpointConditions(StoredPart, frozen=True):
     ready: bool | None = None
 
 
-class _SliceEndpoint(_SeenPart, frozen=True):
+class _SliceEndpoint(StoredPart, frozen=True):
     addresses: Sequence[str] | None = None
     conditions: _EndpointConditions | None = None
 
 
-class _EndpointPort(_SeenPart, frozen=True):
+class _EndpointPort(StoredPart, frozen=True):
     port: int | None = None
 
 
-class EndpointSlice(_SeenPart, frozen=True):
+class EndpointSlice(StoredPart, frozen=True):
     endpoints: Sequence[_SliceEndpoint] | None = None
     ports: Sequence[_EndpointPort] | None = None
 
@@ -79,14 +75,14 @@ class EndpointSlice(_SeenPart, frozen=True):
         ]
 
 
-class _ServiceReference(_SeenPart, frozen=True):
+class _ServiceReference(StoredPart, frozen=True):
     namespace: str = ""
     name: str = ""
     path: str = ""
     port: int | None = None
 
 
-class _WebhookClient(_SeenPart, frozen=True):
+class _WebhookClient(StoredPart, frozen=True):
     """The URL of a webhook and the authorities that the API server trusts, as PEM; empty for its machine's."""
 
     service: _ServiceReference | None = None
@@ -94,11 +90,11 @@ class _WebhookClient(_SeenPart, frozen=True):
     ca_bundle: bytes = b""
 
 
-class _MatchCondition(_SeenPart, frozen=True):
+class _MatchCondition(StoredPart, frozen=True):
     expression: str = ""
 
 
-class AdmissionRule(_SeenPart, frozen=True):
+class AdmissionRule(StoredPart, frozen=True):
     """A rule of a webhook about which requests it gets. ``*`` stands for all values of a field."""
 
     api_groups: Sequence[str] | None = None
@@ -120,7 +116,7 @@ class AdmissionRule(_SeenPart, frozen=True):
         )
 
 
-class RegisteredWebhook(_SeenPart, frozen=True):
+class RegisteredWebhook(StoredPart, frozen=True):
     """An entry of a webhook configuration. The API server fills in policy and time-out, in seconds."""
 
     name: str
@@ -134,30 +130,30 @@ class RegisteredWebhook(_SeenPart, frozen=True):
     match_conditions: Sequence[_MatchCondition] | None = None
 
 
-class WebhookConfiguration(_SeenPart, frozen=True):
+class WebhookConfiguration(StoredPart, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     webhooks: Sequence[RegisteredWebhook] | None = None
 
 
-class ConfigMap(_SeenPart, frozen=True):
+class ConfigMap(StoredPart, frozen=True):
     data: dict[str, str] | None = None
 
 
-class _KubeletConfiguration(_SeenPart, frozen=True):
+class _KubeletConfiguration(StoredPart, frozen=True):
     topology_manager_policy: str = "none"
 
 
-class KubeletSettings(_SeenPart, frozen=True):
+class KubeletSettings(StoredPart, frozen=True):
     kubeletconfig: _KubeletConfiguration
 
 
-class ServerVersion(_SeenPart, frozen=True):
+class ServerVersion(StoredPart, frozen=True):
     git_version: str = ""
 
 
-class _ReviewStatus(_SeenPart, frozen=True):
+class _ReviewStatus(StoredPart, frozen=True):
     allowed: bool = False
 
 
-class AccessReview(_SeenPart, frozen=True):
+class AccessReview(StoredPart, frozen=True):
     status: _ReviewStatus | None = None

@@ -16,21 +16,18 @@ from gas.objects.stored import (
     DetailedPodSpec,
     ObjectMeta,
     Requirement,
+    StoredPart,
     Volume,
 )
 
 
-class _InspectedPart(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
-    pass
-
-
-class NodeTaint(_InspectedPart, frozen=True):
+class NodeTaint(StoredPart, frozen=True):
     key: str = ""
     value: str | None = None
     effect: str = ""
 
 
-class InspectedNodeSpec(_InspectedPart, frozen=True):
+class InspectedNodeSpec(StoredPart, frozen=True):
     taints: Sequence[NodeTaint] | None = None
     unschedulable: bool | None = None
 
@@ -39,7 +36,7 @@ class InspectedNode(DetailedNode, frozen=True):
     spec: InspectedNodeSpec = InspectedNodeSpec()
 
 
-class Toleration(_InspectedPart, frozen=True):
+class Toleration(StoredPart, frozen=True):
     """A toleration. An absent key tolerates every key, an absent effect every effect."""
 
     key: str | None = None
@@ -48,34 +45,34 @@ class Toleration(_InspectedPart, frozen=True):
     effect: str | None = None
 
 
-class NodeSelectorTerm(_InspectedPart, frozen=True):
+class NodeSelectorTerm(StoredPart, frozen=True):
     match_expressions: Sequence[Requirement] | None = None
     match_fields: Sequence[Requirement] | None = None
 
 
-class NodeSelector(_InspectedPart, frozen=True):
+class NodeSelector(StoredPart, frozen=True):
     node_selector_terms: Sequence[NodeSelectorTerm] | None = None
 
 
-class RequiredNodes(_InspectedPart, frozen=True):
+class RequiredNodes(StoredPart, frozen=True):
     required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
 
 
-class RequiredCompany(_InspectedPart, frozen=True):
+class RequiredCompany(StoredPart, frozen=True):
     required: Sequence[Any] | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
 
 
-class PodAffinity(_InspectedPart, frozen=True):
+class PodAffinity(StoredPart, frozen=True):
     node_affinity: RequiredNodes | None = None
     pod_affinity: RequiredCompany | None = None
     pod_anti_affinity: RequiredCompany | None = None
 
 
-class Spread(_InspectedPart, frozen=True):
+class Spread(StoredPart, frozen=True):
     when_unsatisfiable: str = ""
 
 
-class ContainerPort(_InspectedPart, frozen=True):
+class ContainerPort(StoredPart, frozen=True):
     host_port: int | None = None
 
 
@@ -91,7 +88,7 @@ class InspectedVolume(Volume, frozen=True):
     csi: Any = None
 
 
-class SchedulingGate(_InspectedPart, frozen=True):
+class SchedulingGate(StoredPart, frozen=True):
     name: str = ""
 
 
@@ -107,7 +104,7 @@ class InspectedPodSpec(DetailedPodSpec, frozen=True):
     scheduling_gates: Sequence[SchedulingGate] | None = None
 
 
-class Owner(_InspectedPart, frozen=True):
+class Owner(StoredPart, frozen=True):
     kind: str = ""
     name: str = ""
     controller: bool | None = None

@@ -21,11 +21,11 @@ import msgspec
 Quantity = str | int | float  # an amount as an object holds it: the API server writes texts, people often write numbers
 
 
-class _Object(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
+class StoredPart(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
     """A part of a Kubernetes object."""
 
 
-class ObjectMeta(_Object, frozen=True):
+class ObjectMeta(StoredPart, frozen=True):
     name: str = ""
     namespace: str | None = None
     uid: str | None = None
@@ -43,11 +43,11 @@ class ObjectId(NamedTuple):
     uid: str
 
 
-class ResourceRequirements(_Object, frozen=True):
+class ResourceRequirements(StoredPart, frozen=True):
     requests: dict[str, Quantity] | None = None
 
 
-class EnvVar(_Object, frozen=True):
+class EnvVar(StoredPart, frozen=True):
     """An environment variable. ``value`` is also None where the value comes from elsewhere (``valueFrom``)."""
 
     name: str = ""
@@ -58,7 +58,7 @@ HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"  # the variable that says how Intel's lib
 VISIBLE_CARDS = "NVIDIA_VISIBLE_DEVICES"  # the variable that says which cards NVIDIA's runtime gives a container
 
 
-class Container(_Object, frozen=True):
+class Container(StoredPart, frozen=True):
     """A container. ``restart_policy`` matters only where it is ``Always`` on an init container: a sidecar.
 
     env  only the variables above: an extender retains many pods, and pods have many variables
@@ -83,14 +83,14 @@ class Container(_Object, frozen=True):
         return (self.resources.requests if self.resources is not None else None) or {}
 
 
-class PodSpec(_Object, frozen=True):
+class PodSpec(StoredPart, frozen=True):
     node_name: str | None = None
     priority: int | None = None
     containers: Sequence[Container] | None = None
     init_containers: Sequence[Container] | None = None
 
 
-class PodStatus(_Object, frozen=True):
+class PodStatus(StoredPart, frozen=True):
     """A pod's status. Kubelet writes ``start_time`` once it has admitted or refused the pod."""
 
     phase: str | None = None
@@ -98,7 +98,7 @@ class PodStatus(_Object, frozen=True):
     nominated_node_name: str | None = None
 
 
-class Pod(_Object, frozen=True):
+class Pod(StoredPart, frozen=True):
     """The fields of a pod that placement and bookings depend on."""
 
     metadata: ObjectMeta
@@ -138,14 +138,14 @@ class Pod(_Object, frozen=True):
         return self.status is not None and self.status.phase in ("Succeeded", "Failed")
 
 
-class Condition(_Object, frozen=True):
+class Condition(StoredPart, frozen=True):
     type: str = ""
     status: str = ""
     reason: str | None = None
     message: str | None = None
 
 
-class ContainerStatus(_Object, frozen=True):
+class ContainerStatus(StoredPart, frozen=True):
     """The requests of a container that its node has allocated and set, which differ from its spec during a resize."""
 
     name: str = ""
@@ -173,13 +173,13 @@ class HostPod(Pod, frozen=True):
     status: HostPodStatus | None = None
 
 
-class NodeAffinity(_Object, frozen=True):
+class NodeAffinity(StoredPart, frozen=True):
     required: msgspec.Raw = msgspec.field(
         default_factory=msgspec.Raw, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
 
 
-class Affinity(_Object, frozen=True):
+class Affinity(StoredPart, frozen=True):
     node_affinity: NodeAffinity | None = None
 
 
@@ -232,16 +232,16 @@ class NewPod(Pod, frozen=True):
         return "kubernetes.io/config.mirror" in self.annotations
 
 
-class PodTemplate(_Object, frozen=True):
+class PodTemplate(StoredPart, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: NewPodSpec = NewPodSpec()
 
 
-class JobSpec(_Object, frozen=True):
+class JobSpec(StoredPart, frozen=True):
     template: PodTemplate | None = None
 
 
-class JobTemplate(_Object, frozen=True):
+class JobTemplate(StoredPart, frozen=True):
     spec: JobSpec = JobSpec()
 
 
@@ -249,7 +249,7 @@ class WorkloadSpec(JobSpec, frozen=True):
     job_template: JobTemplate | None = None
 
 
-class Workload(_Object, frozen=True):
+class Workload(StoredPart, frozen=True):
     """An object with a template of pods: a Deployment or the like, a Job, a CronJob or a PodTemplate.
 
     own_template  of a PodTemplate, which has no spec
@@ -266,7 +266,7 @@ class Workload(_Object, frozen=True):
         return self.spec.template if jobs is None else jobs.spec.template
 
 
-class ContainerPort(_Object, frozen=True):
+class ContainerPort(StoredPart, frozen=True):
     host_port: int | None = None
 
 
@@ -274,15 +274,15 @@ class PreemptorContainer(Container, frozen=True):
     ports: Sequence[ContainerPort] | None = None
 
 
-class PodAntiAffinity(_Object, frozen=True):
+class PodAntiAffinity(StoredPart, frozen=True):
     required: Sequence[Any] | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
 
 
-class PreemptorAffinity(_Object, frozen=True):
+class PreemptorAffinity(StoredPart, frozen=True):
     pod_anti_affinity: PodAntiAffinity | None = None
 
 
-class SpreadConstraint(_Object, frozen=True):
+class SpreadConstraint(StoredPart, frozen=True):
     when_unsatisfiable: str = ""
 
 
@@ -310,7 +310,7 @@ class PreemptorPod(HostPod, frozen=True):
         )
 
 
-class VolumeMount(_Object, frozen=True):
+class VolumeMount(StoredPart, frozen=True):
     name: str = ""
     mount_path: str = ""
     sub_path: str | None = None
@@ -318,11 +318,11 @@ class VolumeMount(_Object, frozen=True):
     read_only: bool | None = None
 
 
-class Capabilities(_Object, frozen=True):
+class Capabilities(StoredPart, frozen=True):
     add: Sequence[str] | None = None
 
 
-class SecurityContext(_Object, frozen=True):
+class SecurityContext(StoredPart, frozen=True):
     privileged: bool | None = None
     capabilities: Capabilities | None = None
 
@@ -335,21 +335,21 @@ class DetailedContainer(Container, frozen=True):
     security_context: SecurityContext | None = None
 
 
-class HostPath(_Object, frozen=True):
+class HostPath(StoredPart, frozen=True):
     path: str = ""
 
 
-class KeyToPath(_Object, frozen=True):
+class KeyToPath(StoredPart, frozen=True):
     key: str = ""
     path: str = ""
 
 
-class ConfigMapVolume(_Object, frozen=True):
+class ConfigMapVolume(StoredPart, frozen=True):
     name: str = ""
     items: Sequence[KeyToPath] | None = None
 
 
-class Volume(_Object, frozen=True):
+class Volume(StoredPart, frozen=True):
     name: str = ""
     host_path: HostPath | None = None
     config_map: ConfigMapVolume | None = None
@@ -381,12 +381,12 @@ class DetailedPod(HostPod, frozen=True):
         return next((condition for condition in conditions if condition.type == kind), None)
 
 
-class NodeStatus(_Object, frozen=True):
+class NodeStatus(StoredPart, frozen=True):
     capacity: dict[str, Quantity] | None = None
     allocatable: dict[str, Quantity] | None = None
 
 
-class Node(_Object, frozen=True):
+class Node(StoredPart, frozen=True):
     """The fields of a node that its cards are read from."""
 
     metadata: ObjectMeta
@@ -405,7 +405,7 @@ class Node(_Object, frozen=True):
         return self.metadata.annotations or {}
 
 
-class Requirement(_Object, frozen=True):
+class Requirement(StoredPart, frozen=True):
     """One expression of a label selector; ``operator`` is In, NotIn, Exists or DoesNotExist."""
 
     key: str = ""
@@ -413,23 +413,23 @@ class Requirement(_Object, frozen=True):
     values: Sequence[str] | None = None
 
 
-class LabelSelector(_Object, frozen=True):
+class LabelSelector(StoredPart, frozen=True):
     match_labels: dict[str, str] | None = None
     match_expressions: Sequence[Requirement] | None = None
 
 
-class DisruptionBudgetSpec(_Object, frozen=True):
+class DisruptionBudgetSpec(StoredPart, frozen=True):
     selector: LabelSelector | None = None
 
 
-class DisruptionBudgetStatus(_Object, frozen=True):
+class DisruptionBudgetStatus(StoredPart, frozen=True):
     """The state of a budget; ``disrupted_pods`` has the names of the pods whose eviction was counted already."""
 
     disruptions_allowed: int | None = None
     disrupted_pods: dict[str, str | None] | None = None
 
 
-class DisruptionBudget(_Object, frozen=True):
+class DisruptionBudget(StoredPart, frozen=True):
     metadata: ObjectMeta
     spec: DisruptionBudgetSpec | None = None
     status: DisruptionBudgetStatus | None = None
@@ -439,7 +439,7 @@ class DisruptionBudget(_Object, frozen=True):
         return self.metadata.uid or ""
 
 
-class ManagedFields(_Object, frozen=True):
+class ManagedFields(StoredPart, frozen=True):
     """The fields of an object that one client wrote; ``fields`` is the API server's nested map."""
 
     manager: str = ""
@@ -451,7 +451,7 @@ class DetailedObjectMeta(ObjectMeta, frozen=True):
     managed_fields: Sequence[ManagedFields] | None = None
 
 
-class NodeInfo(_Object, frozen=True):
+class NodeInfo(StoredPart, frozen=True):
     kernel_version: str = ""
 
 
