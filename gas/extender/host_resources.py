@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
 from cachetools import LRUCache
 
 from gas.extender.hooks import Observer
@@ -52,7 +53,7 @@ class HostFree(NamedTuple):
 ASSUMED = object()  # stands for the details of a pod that is about to be bound
 
 
-class HostedPod(NamedTuple):
+class HostedPod(msgspec.Struct, frozen=True, gc=False):
     """A pod that has a node and has not ended."""
 
     node: str
@@ -101,17 +102,17 @@ class HostPods(Mirror[HostPod, HostedPod]):
         """Return the sums of what the pods of a node request: a view, to be read at once."""
         return self._sums.get(node, {})
 
-    def details(self, uid: str) -> Any:
-        """Return what `describe` returned for a pod; None if the watch has not shown it on a node."""
+    def details(self, uid: str, node: str) -> Any:
+        """Return what `describe` returned for a pod; None if the watch has not shown it on this node."""
         hosted = self.records.get(uid)
-        return None if hosted is None or hosted.details is ASSUMED else hosted.details
+        return None if hosted is None or hosted.node != node or hosted.details is ASSUMED else hosted.details
 
     def needs(self, pod: HostPod) -> bool:
         """Return whether a pod has a node or is counted, so that its end must not be missed."""
         return bool(pod.node_name) or pod.uid in self.records
 
     def replaced(self, _uid: str, old: HostedPod | None, new: HostedPod | None) -> None:
-        if old is not None and new is not None and old[:2] == new[:2]:
+        if old is not None and new is not None and (old.node, old.requests) == (new.node, new.requests):
             return
         if old is not None:
             sums = self._sums[old.node]

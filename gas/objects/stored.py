@@ -14,7 +14,7 @@ write it. Amounts stay as they were written; `gas.values.amounts` parses them.
 """
 
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -36,7 +36,7 @@ class ObjectMeta(StoredPart, frozen=True):
     deletion_timestamp: str | None = None
 
 
-class ObjectId(NamedTuple):
+class ObjectId(msgspec.Struct, frozen=True, gc=False):
     """The name and the UID of an object."""
 
     name: str

@@ -2,8 +2,8 @@
 
 import sys
 from collections.abc import Mapping
-from typing import NamedTuple
 
+import msgspec
 from cachetools import LRUCache
 
 from gas.objects.handler import Mirror
@@ -15,10 +15,9 @@ MOST_SHARED_LABELS = 4096
 """Pods of one template share their labels, for as many templates as this: half of the memory that a pod takes here."""
 
 
-class AssignedPod(NamedTuple):
+class AssignedPod(msgspec.Struct, frozen=True, gc=False):
     """A pod with a node that has not ended."""
 
-    node: str
     namespace: str
     name: str
     priority: int
@@ -32,14 +31,13 @@ class AssignedPod(NamedTuple):
         return -self.priority, self.started or "~"  # a pod that has not started is the youngest
 
 
-def assigned_pod(pod: Pod, node: str) -> AssignedPod:
-    """Return the facts about a pod that is on a node, or about to be bound to it."""
+def assigned_pod(pod: Pod, labels: Mapping[str, str] | None = None) -> AssignedPod:
+    """Return the facts about a pod that is on a node, or about to be bound to it; ``labels`` are equal to the pod's."""
     return AssignedPod(
-        node=sys.intern(node),
         namespace=sys.intern(pod.metadata.namespace or "default"),
         name=pod.metadata.name,
         priority=pod.priority,
-        labels=pod.metadata.labels or {},
+        labels=(pod.metadata.labels or {}) if labels is None else labels,
         started=(pod.status.start_time if pod.status is not None else None) or "",
         leaving=pod.metadata.deletion_timestamp is not None,
     )
@@ -53,8 +51,7 @@ class Describe:
 
     def __call__(self, pod: HostPod) -> AssignedPod:
         labels = pod.metadata.labels or {}
-        shared = self._shared.setdefault(tuple(labels.items()), labels)
-        return assigned_pod(pod, pod.node_name)._replace(labels=shared)
+        return assigned_pod(pod, self._shared.setdefault(tuple(labels.items()), labels))
 
 
 class DisruptionBudgets(Mirror[DisruptionBudget, DisruptionBudget]):

@@ -163,7 +163,7 @@ class Nominations(Mirror[HostPod, NominatedPod], Observer):
         more_important = [each.footprint for each in before]
         sums, without_lower = (self._ledger.sums(nominated.node, more_important) for _ in range(2))
         for uid, booking in self._ledger.on_node(nominated.node).items():
-            pod: AssignedPod | None = self._pods.details(uid)
+            pod: AssignedPod | None = self._pods.details(uid, nominated.node)
             if pod is not None and pod.priority < nominated.priority:
                 without_lower.take(uid, booking.footprint)
                 if pod.leaving:

@@ -190,10 +190,10 @@ class Preemption:
         positions: dict[tuple[str | None, str], int] = {}
         found: list[tuple[tuple[int, str], Evictable]] = []
         for uid in dict.fromkeys((*proposal.uids, *bookings)):
-            seen: AssignedPod | None = self._hosts.pods.details(uid)
+            seen: AssignedPod | None = self._hosts.pods.details(uid, node)
             if seen is None and uid in proposal.uids and (bound_just_now := self._pods.waiting.get(uid)) is not None:
-                seen = assigned_pod(bound_just_now, node)  # the watch does not show it on its node yet
-            if seen is None or seen.node != node:
+                seen = assigned_pod(bound_just_now)  # the watch does not show it on its node yet
+            if seen is None:
                 if uid in proposal.uids:
                     found.append(((-LOWEST_PRIORITY, "~"), Evictable(uid=uid, priority=LOWEST_PRIORITY, must_go=True)))
                 continue

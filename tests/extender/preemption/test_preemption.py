@@ -355,7 +355,7 @@ def test_the_pods_that_a_budget_covers(
         DisruptionBudget,
     )
     list_all(cluster.preemption.budgets, [found])
-    assert bool(cluster.preemption.budgets.of(cluster.decider.hosts.pods.details("p"))) == selected
+    assert bool(cluster.preemption.budgets.of(cluster.decider.hosts.pods.details("p", "n"))) == selected
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_a_budget_that_covers_no_pod(spec: dict[str, Any]) -> None:
     cluster = PreemptingCluster()
     cluster.add_node()
     cluster.run("p", labels={"app": "x"})
-    pod = cluster.decider.hosts.pods.details("p")
+    pod = cluster.decider.hosts.pods.details("p", "n")
     found = msgspec.convert(
         {"metadata": {"name": "b", "namespace": "default", "uid": "b"}, "spec": spec}, DisruptionBudget
     )
