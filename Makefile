@@ -9,7 +9,7 @@ IMAGE ?= gas:0.1.0
 REGISTRY ?= registry.example
 URL ?= https://$(REGISTRY)/kubectl-gas.tar.gz
 
-.PHONY: build image release demo test e2e check format bench simulate lock protos reference manifest picture screenshots clean
+.PHONY: build image release demo test e2e check format bench simulate mutants lock protos reference manifest picture screenshots clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/python -m sandbox $(ARGS)
@@ -42,6 +42,10 @@ bench: $(VENV)/.dev
 # Seeded histories of the whole system in virtual time; see docs/simulation.md.
 simulate: $(VENV)/.dev
 	@$(BIN)/python -m simulation $(ARGS)
+
+# Change the code in small ways, and show which changes the fast tests do not find; see docs/development.md.
+mutants: $(VENV)/.dev
+	@$(BIN)/python -u -m scripts.mutants $(ARGS)
 
 # Resolve the dependencies of pyproject.toml again, with hashes, for every supported Python.
 lock: $(VENV)/.dev

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -103,6 +105,49 @@ def test_every_change_of_the_bookings_is_reported_and_nothing_else() -> None:
     ledger.release("u1")
     ledger.release("u1")
     assert told == ["n1", "n1", "n1", "n1"]
+
+
+def test_separate_sums_count_further_footprints_and_do_not_change_the_ledger() -> None:
+    ledger = Ledger()
+    ledger.reserve("u1", "default/a", "n1", held(0, 300))
+    sums = ledger.sums("n1", [held(0, 200, containers=2), held(1)])
+    assert sums.usage().amounts[Card(0)] == {"i915": 2, "millicores": 500}
+    assert (sums.holders, sums.containers) == ({Card(0): 2, Card(1): 1}, {Card(0): 3, Card(1): 1})
+    sums.take("u1", held(0, 300))
+    assert ledger.usage("n1").amounts[Card(0)] == {"i915": 1, "millicores": 300}
+
+
+@pytest.mark.parametrize(
+    "difference",
+    [
+        {"amounts": {Card(1): (("millicores", 1),)}},
+        {"amounts": {Card(0): (("millicores", 2),)}},
+        {"amounts": {Card(0): (("i915", 1),)}},
+        {"tiles": {Card(0): frozenset({1})}},
+        {"tiles": {}},
+        {"containers": {Card(0): 2}},
+        {"company": Company(exclusion="x")},
+        {"company": NO_COMPANY},
+        {"named": "two"},
+        {"named": ""},
+    ],
+    ids=str,
+)
+def test_every_fact_of_a_booking_belongs_to_the_state(difference: dict[str, Any]) -> None:
+    card = Card(0)
+    footprint = Footprint(
+        containers={card: 1},
+        amounts={card: (("millicores", 1),)},
+        tiles={card: frozenset({0})},
+        company=Company(affinity="a"),
+        named="one",
+    )
+    ledger = Ledger()
+    ledger.reserve("u1", "default/a", "n1", footprint)
+    ledger.reserve("u2", "default/b", "n2", replace(footprint, **difference))
+    assert ledger.state("n1") != ledger.state("n2")
+    ledger.hold("u2", "default/b", "n2", footprint)
+    assert ledger.state("n1") == ledger.state("n2")
 
 
 UIDS = st.sampled_from(["u1", "u2", "u3", "u4"])
