@@ -117,11 +117,18 @@ class Snapshot:
     control_plane: Path = Path("/etc/kubernetes")  # directory that stands for /etc/kubernetes
     gathered: Mapping[str, Any] = field(default_factory=dict)  # by name, what a single check has gathered for itself
 
+    _running: dict[Program, list[tuple[DetailedPod, DetailedContainer]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
     def running(self, program: Program) -> list[tuple[DetailedPod, DetailedContainer]]:
         """Return the containers that run a program, in pods that are not over; none if pods could not be seen."""
-        if isinstance(self.pods, Unseen):
-            return []
-        return [(pod, container) for pod in self.pods if not pod.is_over for container in containers_with(pod, program)]
+        if program not in self._running:
+            pods = () if isinstance(self.pods, Unseen) else self.pods
+            self._running[program] = [
+                (pod, container) for pod in pods if not pod.is_over for container in containers_with(pod, program)
+            ]
+        return self._running[program]
 
     @property
     def checked_nodes(self) -> Iterator[DetailedNode]:

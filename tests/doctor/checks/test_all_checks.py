@@ -9,6 +9,7 @@ from gas.decision import names
 from gas.doctor.all_parts import TITLES, all_findings
 from gas.doctor.findings import Finding, Level
 from gas.doctor.report import as_json, as_text, exit_code
+from gas.programs import PLUGIN
 from tests.doctor.snapshots import faults, gpu_pod, intel_pod, plugin_pod, seen_node, seen_pod, snapshot
 
 
@@ -30,6 +31,12 @@ def test_a_node_without_cards_is_skipped_even_with_a_plugin() -> None:
     changes = {"nodes": (seen_node(), bare), "pods": (plugin_pod(), plugin_pod(node="cp", name="gas-plugin-cp"))}
     for check in ("node-labels", "node-resources", "device-plugins", "clocks"):
         assert faults(check, **changes) == []
+
+
+def test_the_pods_are_searched_for_a_program_once_not_for_each_node() -> None:
+    seen = snapshot(pods=(plugin_pod(), gpu_pod()))
+    assert [pod.metadata.name for pod, _ in seen.running(PLUGIN)] == ["gas-plugin-abcde"]
+    assert seen.running(PLUGIN) is seen.running(PLUGIN)
 
 
 def test_long_texts_are_cut() -> None:
