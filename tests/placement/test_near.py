@@ -161,6 +161,12 @@ LOADS = containers(3, 1, 2, 2, 0, 4, 4, 4)
             "0:0,1:0 | 4:0,5:0",
         ),
         case(
+            "of-many-cards-those-closest-to-the-first-one",
+            pod(container(5), near=True),
+            node(CARD, like=20, boards=groups((0, 5, 6, 7, 8))),
+            "0,5,6,7,8",
+        ),
+        case(
             "lists-and-numa-nodes-are-hard",
             pod(container(2), near=True, denied=cards(1), scope=Scope.NUMA),
             node(CARD, like=5, boards=groups((0, 1, 4)), numa_groups=groups((0, 1, 2), (3, 4))),
