@@ -163,6 +163,18 @@ async def test_while_the_api_server_is_away_nothing_is_decided() -> None:
     assert len(watched.learned) == 1
 
 
+async def test_pods_that_cannot_be_listed_at_first_get_another_version_later() -> None:
+    cluster = Cluster()
+    cluster.add(gpu_pod())
+    cluster.away = True
+    watched = Watched(cluster)
+    task = asyncio.create_task(watched.run())
+    await turns(5)
+    cluster.away = False
+    await task
+    assert watched.changed == ["pod"]
+
+
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [((), "reviews of bindings"), (("--leader-elect", "--lease-namespace=default"), "has just become the leader")],
