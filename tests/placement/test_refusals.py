@@ -51,6 +51,14 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             "container 'container' asks for 4 cards, but the node has 2",
         ),
         case(
+            "a-resource-that-just-enough-cards-have-is-not-named",
+            pod(container(memory=4 * GB)),
+            node(amounts(i915=1, memory=8 * GB), like=2),
+            "no-room",
+            "no card has 1 i915 free",
+            usage=booked(amounts(i915=1), amounts(i915=1, memory=6 * GB)),
+        ),
+        case(
             "only-the-resource-that-is-short-on-every-card-is-named",
             pod(container(memory=5 * GB, millicores=1)),
             node(CARD, like=2),

@@ -77,5 +77,5 @@ def test_tiles(need: PodNeed, inventory: Inventory, usage: Usage, expected: str)
 
 def test_a_closed_tile_is_not_free_and_is_not_subtracted_twice_while_it_is_used() -> None:
     inventory = node(amounts(i915=4, tiles=4), closed_tiles={Card(0): frozenset({0, 1})})
-    usage = Usage(amounts={Card(0): {"i915": 1, "tiles": 1}}, tiles={Card(0): frozenset({1})})
-    assert free_amounts(inventory, usage, Card(0)) == {"i915": 3, "tiles": 2}
+    usage = Usage(amounts={Card(0): {"tiles": 1}}, tiles={Card(0): frozenset({1})})
+    assert free_amounts(inventory, usage, Card(0)) == {"i915": 4, "tiles": 2}
