@@ -105,6 +105,9 @@ def test_every_change_of_the_bookings_is_reported_and_nothing_else() -> None:
     ledger.release("u1")
     ledger.release("u1")
     assert told == ["n1", "n1", "n1", "n1"]
+    ledger.reserve("u2", "default/b", "n2", held(0))
+    ledger.hold("u2", "default/b", "n2", held(0))
+    assert told[4:] == ["n2"]
 
 
 def test_separate_sums_count_further_footprints_and_do_not_change_the_ledger() -> None:
@@ -113,6 +116,7 @@ def test_separate_sums_count_further_footprints_and_do_not_change_the_ledger() -
     sums = ledger.sums("n1", [held(0, 200, containers=2), held(1)])
     assert sums.usage().amounts[Card(0)] == {"i915": 2, "millicores": 500}
     assert (sums.holders, sums.containers) == ({Card(0): 2, Card(1): 1}, {Card(0): 3, Card(1): 1})
+    assert len(sums.uids) == 3
     sums.take("u1", held(0, 300))
     assert ledger.usage("n1").amounts[Card(0)] == {"i915": 1, "millicores": 300}
 
@@ -120,7 +124,11 @@ def test_separate_sums_count_further_footprints_and_do_not_change_the_ledger() -
 @pytest.mark.parametrize(
     "difference",
     [
-        {"amounts": {Card(1): (("millicores", 1),)}},
+        {
+            "amounts": {Card(1): (("millicores", 1),)},
+            "tiles": {Card(1): frozenset({0})},
+            "containers": {Card(1): 1},
+        },
         {"amounts": {Card(0): (("millicores", 2),)}},
         {"amounts": {Card(0): (("i915", 1),)}},
         {"tiles": {Card(0): frozenset({1})}},
