@@ -58,7 +58,8 @@ def amounts_on(card: Amounts, plain: Mapping[str, int], ratios: Iterable[Ratio])
     """Return amounts and ratios together as amounts of one card, which has the amounts ``card``."""
     total = dict(plain)
     for ratio in ratios:
-        amount = card.get(ratio.resource, 0) * ratio.part // whole(ratio.of, card)
+        has = card.get(ratio.resource, 0) if not ratio.of or card.get(ratio.of) else 0
+        amount = has * ratio.part // whole(ratio.of, card)
         total[ratio.resource] = total.get(ratio.resource, 0) + amount
     return total
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from gas.values.errors import GasError, InvalidValue
@@ -73,7 +73,7 @@ def exchange_numbers(cards: Iterable[Card]) -> Callable[[int], int]:
     first = FIRST_BESIDE_OTHERS
     if not any(map(_is_beside_others, cards)):
         return int
-    return lambda number: (number + first) % (2 * first) if number < 2 * first else number
+    return lambda number: (number + first) % (2 * first) if number < 2 * first else int(number)
 
 
 def in_order(cards: Iterable[Card]) -> list[Card]:
@@ -84,6 +84,13 @@ def in_order(cards: Iterable[Card]) -> list[Card]:
     known = set(cards)
     whole = set(map(whole_card, known))
     return sorted(known | whole, key=lambda card: (card not in whole, not _is_beside_others(card), card))
+
+
+def numbered_like(uuids: Mapping[str, Card]) -> list[Card]:
+    """Return NVIDIA's cards up to the last one that is known: a lost one before it keeps its place among them."""
+    known = [whole_card(card) for uuid, card in uuids.items() if uuid.startswith(("GPU-", "MIG-"))]
+    last = max(known, default=Card(0))
+    return list(map(Card, range(FIRST_BESIDE_OTHERS if _is_beside_others(last) else 0, last + 1))) if known else []
 
 
 def _is_beside_others(card: Card) -> bool:

@@ -11,7 +11,7 @@ from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.order import BestFit, LeastUsed
 from gas.placement.place import place
-from gas.placement.ratio import Ratio
+from gas.placement.ratio import Ratio, amounts_on
 from gas.placement.reason import card_details
 from gas.values.amounts import sorted_amounts
 from gas.values.cards import Card
@@ -291,3 +291,8 @@ def test_ratios_that_cannot_exist(make: Any, sentence: str) -> None:
     with pytest.raises(InvalidValue) as invalid:
         make()
     assert str(invalid.value) == sentence
+
+
+def test_a_card_without_memory_gives_nothing_in_proportion_to_it() -> None:
+    ratio = Ratio("millicores", 2**30, of="memory.max")
+    assert amounts_on({"millicores": 1000}, {}, [ratio]) == {"millicores": 0}

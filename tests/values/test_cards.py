@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.values.cards import Card, MalformedCard, Tile
+from gas.values.cards import Card, MalformedCard, Tile, exchange_numbers, instance
 
 
 @given(st.integers(0, 999_999_999))
@@ -61,3 +61,8 @@ def test_a_card_stays_a_card_through_pickling() -> None:
 def test_tiles_sort_by_card_and_index() -> None:
     tiles = [Tile(Card(10), 0), Tile(Card(2), 1), Tile(Card(2), 0)]
     assert sorted(tiles) == [Tile(Card(2), 0), Tile(Card(2), 1), Tile(Card(10), 0)]
+
+
+def test_numbers_for_others_are_plain_numbers() -> None:
+    cards = [Card(0), instance(Card(1000), 10)]
+    assert [type(exchange_numbers(cards)(each)) for each in cards] == [int, int]

@@ -160,7 +160,8 @@ def with_fence(
         amounts["compute_percent"] = max(compute * 100 // gpu.millicores, 1) if compute else 0
         known = {name: amount for name, amount in amounts.items() if amount}
         port = str(places.get(gpu.card, fence.first_port))
-        cards.append({"index": str(index), "uuid": gpu.uuid, "port": port, "pod": pod.key, **_texts(known)})
+        identity = {"uuid": gpu.uuid} if gpu.uuid else {}  # without one, a path would become that of its directory
+        cards.append({"index": str(index), "port": port, "pod": pod.key, **identity, **_texts(known)})
         smallest |= {name: min(amount, smallest.get(name, amount)) for name, amount in known.items()}
     if not cards:
         return Allocation()

@@ -5,6 +5,7 @@ that it gets, and its bytes of memory: ``default/train 0.500 0.500 1073741824``.
 """
 
 import logging
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from gas.plugin.card_pods import CardPod, CardPods
 from gas.plugin.devices.allocation import Allocation
 from gas.plugin.fences.fence import Fence, shares_of
 from gas.values.card_facts import CardFacts
+
+_UUID = re.compile(r"([A-Z]{3}-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +40,8 @@ class ShareFiles:
         before, self._present = self._present, self._pods.present()
         if self._present != before and self._directory.is_dir():
             for file in self._directory.iterdir():
-                self._change(file.name, {})
+                if _UUID.fullmatch(file.name) is not None:  # other files in it are not ours
+                    self._change(file.name, {})
 
     def _change(self, uuid: str, new: Mapping[str, str]) -> None:
         """Change the lines of a card, by pod. The file is written in place, since its reader waits for that."""

@@ -56,7 +56,8 @@ def format_allocated(
     devices = []
     for card, taken in sorted(amounts.items()):
         has = capacity.get(card, {}).get(MEMORY_MAX, 0)
-        memory = taken.get(MEMORY_MAX, has)  # a whole card in the words of a vendor does not state it
+        # A whole card in the words of a vendor does not state it, and a place on a shared one takes none.
+        memory = taken.get(MEMORY_MAX, has if MILLICORES in taken else 0)
         resources = {
             names.full_name(names.CORE): taken.get(MILLICORES, 0) // _MILLICORES_OF_CORE,
             names.full_name(names.MEMORY): memory,

@@ -133,14 +133,14 @@ class Vendor(Vocabulary):
         for kind in self.kinds:
             if (count := _count(kind, allocatable, problems)) == 0:
                 continue
-            whole = [each for each in recorded if each.healthy and not each.card.is_instance]
-            own = [each.card for each in whole if kind.driver and each.driver == kind.driver][:count]
-            if own and len(own) < count:
+            of_driver = [each for each in recorded if kind.driver and each.driver == kind.driver]
+            own = [each.card for each in of_driver if each.healthy and not each.card.is_instance][:count]
+            if of_driver and len(own) < count:
                 problems.append(
                     f"allocatable {kind.resource}: expected at most {len(own)}, the healthy cards of driver"
                     f" {kind.driver} in annotation {ANNOTATION}, found {count}; the smaller number counts"
                 )
-            if not own:
+            if not of_driver:
                 own = [Card(following + number) for number in range(count)]
                 following += count
             amounts = {kind.counted: kind.places, MILLICORES: MILLICORES_OF_A_CARD}

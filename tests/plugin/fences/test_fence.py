@@ -236,3 +236,9 @@ def test_a_bad_file_is_one_sentence(fence: Any, sentence: str, tmp_path: Path) -
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(MalformedFence, match="the file cannot be read: No such file or directory"):
         read_fence(str(tmp_path / "missing"))
+
+
+def test_what_names_a_uuid_is_left_out_for_a_card_without_one(tmp_path: Path) -> None:
+    mounts = [{"hostPath": "/shares/{uuid}", "containerPath": "/share/{uuid}"}]
+    read = read_fence(written(tmp_path, {"mounts": mounts}))
+    assert with_fence(read, cards_of_node, HALF, 0, [gpu(0)]).mounts == ()

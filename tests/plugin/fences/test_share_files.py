@@ -57,6 +57,7 @@ def test_each_pod_has_a_line_until_it_is_gone(tmp_path: Path) -> None:
 def test_lines_of_before_go_when_all_pods_are_known_and_theirs_has_ended(tmp_path: Path) -> None:
     lines = "default/deleted 0.1 0.1 5\ndefault/ended 0.1 0.1 5\ndefault/old 0.1 0.1 5\n"
     (tmp_path / CARD.uuid).write_text(f"3\n{lines}")
+    (tmp_path / "of-others").write_text("first\nsecond\n")
     pods = GpuPods(ALL)
     files = share_files(tmp_path, pods)
     a = pod("a", core=50, memory=1)
@@ -68,6 +69,7 @@ def test_lines_of_before_go_when_all_pods_are_known_and_theirs_has_ended(tmp_pat
     assert shown(tmp_path) == "2\ndefault/a 0.500 0.500 1\ndefault/old 0.1 0.1 5\n"
     pods.changed(node_pod(container(), name="old", phase="Failed"))
     assert shown(tmp_path) == "1\ndefault/a 0.500 0.500 1\n"
+    assert (tmp_path / "of-others").read_text() == "first\nsecond\n"
 
 
 def test_without_a_request_for_compute_nothing_limits_it(tmp_path: Path) -> None:

@@ -399,3 +399,22 @@ def test_an_invalid_amount_of_a_node_is_a_sentence(allocatable: dict[str, Any], 
     facts = VOCABULARIES.facts(decoded(stating(**allocatable)))
     assert not any(facts.inventory.capacity.values())
     assert any(each.startswith(sentence) for each in facts.problems), facts.problems
+
+
+# contract A1.22
+@pytest.mark.parametrize("first", [0, 1000])
+async def test_pods_of_the_original_keep_their_cards_while_one_before_them_is_lost(first: int) -> None:
+    def node(*cards: int) -> dict[str, Any]:
+        records = [
+            CardRecord(card=Card(card), driver="nvidia", memory=CARD * MIB, uuid=f"GPU-{card:08}") for card in cards
+        ]
+        amounts: dict[str, Any] = {"gpu_mem": len(cards) * CARD, "gpu_count": len(cards)}
+        return stating(annotations={ANNOTATION: format_card_records(records)}, **amounts)
+
+    olds = [bound(100, 0, "lost"), bound(CARD, 1, "full")]
+    decider = following([node(first, first + 1, first + 2)], *olds, new := wanting(CARD, "new"))
+    decider.nodes.changed(decoded(node(first + 1, first + 2)))
+    assert booked_memory(decider) == {first: 100, first + 1: CARD}
+    assert booked_memory(following([node(first + 1, first + 2)], *olds)) == {first: 100, first + 1: CARD}
+    assert await decider.bind(new, "n1") == ""
+    assert booked_memory(decider)[first + 2] == CARD

@@ -11,6 +11,7 @@ import pytest
 from gas.extender.decider import Options
 from gas.placement.order import FewestContainers
 from gas.values.amounts import MEMORY_MAX
+from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
 from gas.values.cards import Card, instance
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedOptions
@@ -210,3 +211,16 @@ class TestSharedCards:
         decider = self.decider(wanting("p", dcu=1), wanting("q", dcu=1), dcu=1)
         assert await decider.bind(wanting("p", dcu=1), "n1") == ""
         assert (await decider.ask(wanting("q", dcu=1), "n1"))["FailedNodes"].keys() == {"n1"}
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        pytest.param({"card": instance(Card(0), 10)}, id="divided"),
+        pytest.param({"card": Card(0), "healthy": False}, id="unhealthy"),
+    ],
+)
+async def test_no_card_is_assumed_where_the_recorded_ones_cannot_be_given(card: dict[str, Any]) -> None:
+    records = format_card_records([CardRecord(driver="nvidia", **card)])
+    decider = following([stating(nvidia=1, annotations={ANNOTATION: records})], asked := wanting("v", nvidia=1))
+    assert "n1 no longer has room" in await decider.bind(asked, "n1")
