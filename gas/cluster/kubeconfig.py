@@ -3,8 +3,10 @@
 Import this only for a kubeconfig that is not plain: the official client takes 20 MB of memory and most of a second.
 """
 
+import os
 import ssl
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,21 @@ from gas.cluster.errors import NoCluster
 from gas.cluster.plain_kubeconfig import impersonation
 
 
+def _merged(paths: str) -> Any:
+    """Merge files as kubectl does: the first that names a current context decides, and empty ones do not count."""
+    found = {path: Path(path).expanduser() for path in paths.split(os.pathsep)}
+    files = [path for path, file in found.items() if file.exists() and file.read_bytes().strip()]
+    merged = KubeConfigMerger(os.pathsep.join(files)).config
+    if len(files) > 1:
+        currents = (KubeConfigMerger(path).config.value.get("current-context") for path in files)
+        merged.value["current-context"] = next(filter(None, currents), None)
+    return merged
+
+
 def read_contexts(paths: str) -> tuple[str, Mapping[str, Mapping[str, Any]]]:
     """Return the name of the current context, and all contexts. Raises NoCluster."""
     try:
-        merged = KubeConfigMerger(paths).config
+        merged = _merged(paths)
         contexts = {str(each["name"]): each.value["context"] or {} for each in merged.safe_get("contexts") or ()}
         return str(merged.safe_get("current-context") or ""), contexts
     except Exception as error:
@@ -41,10 +54,15 @@ async def load_kubeconfig(paths: str, existing: list[Path], context: str = "", *
         except OSError as error:
             raise NoCluster(f"kubeconfig {path}: cannot be read: {error.strerror}") from error
     try:
-        merged = KubeConfigMerger(paths).config
+        merged = _merged(paths)
         loader = KubeConfigLoader(config_dict=merged, config_base_path=None, active_context=context or None)
+        account = tuple(impersonation(loader._user.value if loader._user is not None else {}))
         if anonymous:
             loader._user = None
+        if loader._user is not None and "exec" in loader._user.value:
+            _resolve_command(loader._user)
+    except NoCluster:
+        raise
     except Exception as error:
         # For a document that is not a mapping the loader raises one of these two, with a useless text.
         found = "another document" if isinstance(error, (TypeError, AttributeError)) else describe(error)
@@ -56,10 +74,8 @@ async def load_kubeconfig(paths: str, existing: list[Path], context: str = "", *
     user = loader._user
     if user is None and not anonymous and str(loader._cluster.safe_get("server") or "").startswith("https:"):
         raise NoCluster(f"{where}: its current context names no user, or one that does not exist")
-    if user is not None and "exec" in user:
-        _resolve_command(user)
     configuration = Configuration()
-    login = await _login(where, configuration, loader)
+    login = replace(await _login(where, configuration, loader), impersonation=account)
     if user is not None and "exec" in user and not (login.authorization or configuration.cert_file):
         command = str(user["exec"].safe_get("command"))
         raise NoCluster(f"{where}: the command {command!r} returned no credentials; its error is in the log")
@@ -85,8 +101,7 @@ async def _login(where: str, configuration: Configuration, loader: KubeConfigLoa
             server_hostname=configuration.tls_server_name,
             proxy=configuration.proxy,
         )
-        account = tuple(impersonation(user.value if user is not None else {}))
-        return Login(address, _authorization(configuration), refresh, account)
+        return Login(address, _authorization(configuration), refresh)
     except NoCluster:
         raise
     except ssl.SSLError as error:

@@ -77,9 +77,10 @@ async def plain_login(files: Sequence[Path], context: str = "", *, anonymous: bo
         next((each.cluster for each in found.clusters if each.name == chosen.cluster), None), _Cluster
     )
     named = next((each.user for each in found.users if each.name == chosen.user), None)
-    of_user = {} if anonymous or named is None else named
+    of_user = {name: value for name, value in (named or {}).items() if value is not None}
     account = {name: value for name, value in of_user.items() if name == "as" or name.startswith("as-")}
-    user = msgspec.convert({name: value for name, value in of_user.items() if name not in account}, _User)
+    rest = {} if anonymous else {name: value for name, value in of_user.items() if name not in account}
+    user = msgspec.convert(rest, _User)
     url = cluster.server.rstrip("/")
     if url.startswith("https:") and named is None and not anonymous:
         raise ValueError("no user")
@@ -106,9 +107,16 @@ def impersonation(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for field, header in (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid")):
         if user.get(field):
             yield header, header_value(str(user[field]), said)
-    for group in user.get("as-groups") or ():
+    groups, extra = user.get("as-groups") or [], user.get("as-user-extra") or {}
+    if (
+        not isinstance(groups, list)
+        or not isinstance(extra, dict)
+        or any(type(each) is not list for each in extra.values())
+    ):
+        raise NoCluster(f"{said}: expected a list as-groups, and lists by name as as-user-extra, found something else")
+    for group in groups:
         yield "Impersonate-Group", header_value(str(group), said)
-    for key, values in (user.get("as-user-extra") or {}).items():
+    for key, values in extra.items():
         for value in values:
             yield f"Impersonate-Extra-{quote(key, safe='')}", header_value(str(value), said)
 

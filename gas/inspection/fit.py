@@ -45,6 +45,7 @@ class Fitted:
     places: tuple[Place, ...]  # of those that fit, and of the first that does not
     more: int | None  # how many more of it fit then, up to MOST_MORE; None for a DaemonSet, and if it needs no cards
     refusal: Diagnosis | None = None  # why the first pod that does not fit does not; None if all fit
+    faults: str = ""  # what the pods lack although they fit
 
     @property
     def fitting(self) -> int:
@@ -82,7 +83,7 @@ def _fit(cluster: Cluster, wanted: WantedPods, uid: str) -> Fitted:
         if not wanted.each_node:
             break  # the others are equal, and nothing becomes free
     more = None if wanted.each_node else more_of(cluster, wanted.pod)
-    return Fitted(wanted.name, len(targets), tuple(places), more, refusal)
+    return Fitted(wanted.name, len(targets), tuple(places), more, refusal, cluster.decider.faults(wanted.pod))
 
 
 def _numbered(pod: InspectedPod, uid: str, number: int, count: int) -> InspectedPod:
@@ -143,7 +144,7 @@ def fit_report(fitted: Sequence[Fitted]) -> Report:
                 f"{node}({count})" if count > 1 else node
                 for node, count in Counter(place.node for place in each.places if place.node).items()
             ),
-            "reason": each.refusal.line if each.refusal is not None else None,
+            "reason": (each.refusal.line if each.refusal is not None else each.faults) or None,
         }
         for each in fitted
     ]
@@ -158,7 +159,7 @@ def explained_report(fitted: Sequence[Fitted]) -> Report:
         for of_pod in each.places:
             head = {"pod": of_pod.pod, "node": of_pod.node or None, "cards": of_pod.cards}
             if of_pod.node:
-                rows.append({**head, "nodes": of_pod.passing, "note": ""})
+                rows.append({**head, "nodes": of_pod.passing, "note": each.faults})
             elif each.refusal is not None:
                 rows += [{**head, "nodes": reason.nodes, "note": str(reason)} for reason in each.refusal.reasons]
     return Report((*columns("pod", "node", "cards"), *columns("nodes", number=True), *columns("note")), rows)

@@ -15,7 +15,7 @@ from gas.values.amounts import Amounts, describe
 class Lack(NamedTuple):
     """The shortage of one node."""
 
-    gap: float  # the largest part of an asked amount that is not free, 0 to 1; 0 if no amount is short
+    gap: float  # the largest part of an asked amount that is not free, 0 to 1; 1 more where it never will be
     text: str  # the reason
     nearest: str = ""  # the card that lacks least, with what is free there; empty if no amount is short
 
@@ -24,7 +24,7 @@ def lack_of_cards(need: PodNeed, inventory: Inventory, usage: Usage, refusal: Re
     """Return what the cards of a node lack that refuses the pod."""
     text = str(refusal)
     if isinstance(refusal, FewerCardsThanWanted):
-        return Lack(1 - refusal.cards / refusal.wanted, text)
+        return Lack(2 - refusal.cards / refusal.wanted, text)
     short = getattr(refusal, "shortage", None) or getattr(refusal, "short", None) or refusal
     wanted: tuple[Wanted, ...] = getattr(short, "amounts", ())
     if not wanted:
@@ -54,9 +54,10 @@ def lack_of_cards(need: PodNeed, inventory: Inventory, usage: Usage, refusal: Re
 def _gap(wanted: Sequence[Wanted], has: Amounts, free: Amounts) -> tuple[float, str, int, int]:
     """Return the largest part of an amount that is not free, the resource, what is asked of it, and what is free.
 
-    has  what the card has, for ratios
+    ``has`` is what the card has, empty for several cards. If it is too small, the part is 1 more.
     """
     plain = dict(each for each in wanted if not isinstance(each, Ratio))
     asks = amounts_on(has, plain, [each for each in wanted if isinstance(each, Ratio)])
     gap, resource, asked = max((1 - free.get(name, 0) / asked, name, asked) for name, asked in asks.items() if asked)
-    return max(gap, 0.0), resource, asked, free.get(resource, 0)
+    never = bool(has) and any(has.get(name, 0) < amount for name, amount in asks.items())
+    return max(gap, 0.0) + never, resource, asked, free.get(resource, 0)

@@ -18,7 +18,7 @@ import pytest
 
 from gas.cluster.credentials import Credentials, Login, Overrides, find_credentials
 from gas.cluster.errors import NoCluster
-from gas.cluster.kubeconfig import load_kubeconfig
+from gas.cluster.kubeconfig import load_kubeconfig, read_contexts
 from gas.cluster.plain_kubeconfig import plain_login
 from sandbox.certificates import Authority
 from sandbox.programs import write_kubeconfig
@@ -494,3 +494,39 @@ async def test_the_proxy_comes_from_the_environment(
     monkeypatch.setenv("no_proxy", "inside.example.com")
     write_kubeconfig(machine.default, server)
     assert (await machine.find()).address.proxy == proxy
+
+
+async def test_another_token_keeps_the_account_to_act_as(machine: Machine) -> None:
+    path = write_kubeconfig(machine.default, "http://h", token="t")
+    path.write_text(json.dumps(user(token="t", **{"as": "joe"})(json.loads(path.read_text()))))
+    for read in (plain_login, partial(load_kubeconfig, str(path))):
+        assert (await read([path], anonymous=True)).impersonation == (("Impersonate-User", "joe"),)
+
+
+@pytest.mark.parametrize("plugin", [None, "s", [None]])
+async def test_a_plugin_of_another_form_is_no_failure_of_ours(machine: Machine, plugin: object) -> None:
+    path = write_kubeconfig(machine.default, "http://h", token="t")
+    path.write_text(json.dumps(user(token="t", exec=plugin)(json.loads(path.read_text()))))
+    with nullcontext() if plugin is None else pytest.raises(NoCluster):
+        assert (await machine.find()).address.url == "http://h"
+
+
+async def test_of_several_files_the_first_current_context_counts_as_for_kubectl(
+    machine: Machine, tmp_path: Path
+) -> None:
+    files = [write_kubeconfig(tmp_path / name, f"http://{name}", token=name) for name in ("one", "two")]
+    for path in files:
+        path.write_text(path.read_text().replace("sandbox", path.name))
+    (tmp_path / "empty").write_text("")
+    paths = ":".join(map(str, (tmp_path / "empty", *files)))
+    login = await load_kubeconfig(paths, [])
+    assert (login.address.url, login.authorization) == ("http://one", "Bearer one")
+    assert read_contexts(paths)[0] == "one"
+
+
+@pytest.mark.parametrize("account", [{"as-groups": "dev"}, {"as-groups": 5}, {"as-user-extra": {"k": None}}])
+async def test_an_account_of_another_form_is_refused(machine: Machine, account: dict[str, object]) -> None:
+    path = write_kubeconfig(machine.default, "http://h", token="t")
+    path.write_text(json.dumps(user(token="t", **{"as": "joe", **account})(json.loads(path.read_text()))))
+    with pytest.raises(NoCluster, match="expected a list as-groups"):
+        await machine.find()

@@ -199,3 +199,22 @@ async def test_of_a_pod_that_asks_for_memory_but_for_no_card_everything_says_wha
         assert [missing in str(row["note"]) for row in pod_report(cluster).rows if row["name"] == name] == [True]
         assert missing in str((await view.why("default", name))["reason"])
         assert missing in str((await view.pod("default", name))["note"])
+
+
+def test_nodes_that_could_never_hold_the_pod_come_after_full_ones() -> None:
+    few = [gpu_node_json(f"few-{at}", record(0)) for at in range(3)]
+    full = [running(f"r{at}", "n", f"card{at}", i915=1, memory_max=16 * GB) for at in (0, 1)]
+    nodes = [*few, gpu_node_json("n", record(0), record(1))]
+    found = diagnose(cluster_of(nodes, full), decoded_pod(waiting("p", i915=2, memory_max=8 * GB)))
+    assert found.line.startswith("needs 2 cards with 4.0 GB of memory.max free each, found none; nearest: n card")
+    big = [gpu_node_json("big", record(0), memory=32 * GB), *few]
+    taken = [running("a", "big", "card0", i915=1, memory_max=31 * GB)]
+    found = diagnose(cluster_of(big, taken), decoded_pod(waiting("p", i915=1, memory_max=20 * GB)))
+    assert found.line.endswith("nearest: big card0 with 1.0 GB of memory.max")
+
+
+def test_fit_says_what_a_pod_lacks_that_fits() -> None:
+    pod = decoded_pod(waiting("p", memory_max=100))
+    (row,) = fit_report(fit_all(cluster_of(example_nodes(), []), [WantedPods("Pod default/p", pod, 1)])).rows
+    assert row["fit"] == 1
+    assert "but for no card" in str(row["reason"])

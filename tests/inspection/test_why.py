@@ -394,7 +394,7 @@ NUMBERS = {
             {"reason": "the pod asks for no card"}, 0, "shop/a: the pod asks for no card\n", id="other-reason"
         ),
         pytest.param([], 3, "expected the document of gas-extender about a pod", id="another-document"),
-        pytest.param(None, 3, "list nodes: give its role", id="not-served"),
+        pytest.param(None, 3, "nor does the extender explain the pod", id="not-served"),
     ],
 )
 async def test_a_user_who_may_not_read_nodes_gets_the_extenders_reasons(

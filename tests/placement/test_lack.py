@@ -44,7 +44,7 @@ FULL = booked(amounts(memory=6 * GB), amounts(memory=5 * GB))
             usage=FULL,
         ),
         case("no-amount-is-short", pod(container(memory=4 * GB)), node(CARD, disabled=cards(0)), (0.0, "")),
-        case("cards-that-the-node-does-not-have", pod(container(4)), node(CARD, like=3), (0.25, "")),
+        case("cards-that-the-node-does-not-have", pod(container(4)), node(CARD, like=3), (1.25, "")),
     ],
 )
 def test_lack_of_cards(need: PodNeed, inventory: Inventory, usage: Usage, expected: tuple[float, str]) -> None:
