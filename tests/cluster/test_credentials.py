@@ -504,7 +504,7 @@ async def test_another_token_keeps_the_account_to_act_as(machine: Machine) -> No
 
 
 @pytest.mark.parametrize("plugin", [None, "s", [None]])
-async def test_a_plugin_of_another_form_is_no_failure_of_ours(machine: Machine, plugin: object) -> None:
+async def test_a_plugin_of_another_form_is_refused_in_a_sentence(machine: Machine, plugin: object) -> None:
     path = write_kubeconfig(machine.default, "http://h", token="t")
     path.write_text(json.dumps(user(token="t", exec=plugin)(json.loads(path.read_text()))))
     with nullcontext() if plugin is None else pytest.raises(NoCluster):
