@@ -34,12 +34,12 @@ def lack_of_cards(need: PodNeed, inventory: Inventory, usage: Usage, refusal: Re
         str(card): {each: max(free_amount(inventory, usage, card, each), 0) for each in resources}
         for card in usable_cards(need, inventory, usage)
     }
+    has = {str(card): amounts for card, amounts in inventory.capacity.items()}
+    places = [(card, has[card], of_card) for card, of_card in free.items()]
     if isinstance(short, NotTogether):
         sums = {each: sum(of_card[each] for of_card in free.values()) for each in resources}
-        gaps = [(*_gap(wanted, {}, sums), "on all cards together")]
-    else:
-        has = {str(card): amounts for card, amounts in inventory.capacity.items()}
-        gaps = [(*_gap(wanted, has[card], of_card), card) for card, of_card in free.items()]
+        places = [("on all cards together", {}, sums)]
+    gaps = [(*found, where) for where, of_all, is_free in places if (found := _gap(wanted, of_all, is_free))]
     gaps.sort(key=lambda each: each[0])
     at = short.wanted - 1 if isinstance(short, Shortage) else 0
     if at >= len(gaps):
@@ -51,13 +51,17 @@ def lack_of_cards(need: PodNeed, inventory: Inventory, usage: Usage, refusal: Re
     return Lack(gap, text, f"{where} with {words}" if gap else "")
 
 
-def _gap(wanted: Sequence[Wanted], has: Amounts, free: Amounts) -> tuple[float, str, int, int]:
+def _gap(wanted: Sequence[Wanted], has: Amounts, free: Amounts) -> tuple[float, str, int, int] | None:
     """Return the largest part of an amount that is not free, the resource, what is asked of it, and what is free.
 
-    ``has`` is what the card has, empty for several cards. If it is too small, the part is 1 more.
+    ``has`` is what the card has, empty for several cards. If it is too small, the part is 1 more. None if all that is
+    asked for are parts of amounts that it does not have.
     """
     plain = dict(each for each in wanted if not isinstance(each, Ratio))
     asks = amounts_on(has, plain, [each for each in wanted if isinstance(each, Ratio)])
-    gap, resource, asked = max((1 - free.get(name, 0) / asked, name, asked) for name, asked in asks.items() if asked)
+    gaps = [(1 - free.get(name, 0) / asked, name, asked) for name, asked in asks.items() if asked]
+    if not gaps:
+        return None
+    gap, resource, asked = max(gaps)
     never = bool(has) and any(has.get(name, 0) < amount for name, amount in asks.items())
     return max(gap, 0.0) + never, resource, asked, free.get(resource, 0)

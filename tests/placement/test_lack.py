@@ -19,6 +19,10 @@ CARD = amounts(i915=4, memory=8 * GB)
 FULL = booked(amounts(memory=6 * GB), amounts(memory=5 * GB))
 
 
+def part(percent: int) -> ContainerNeed:
+    return ContainerNeed("container", 1, sorted_amounts(amounts(i915=1)), Role.APP, (Ratio("memory.max", percent),))
+
+
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [
@@ -38,11 +42,12 @@ FULL = booked(amounts(memory=6 * GB), amounts(memory=5 * GB))
         ),
         case(
             "a-part-of-what-the-card-has",
-            pod(ContainerNeed("container", 1, sorted_amounts(amounts(i915=1)), Role.APP, (Ratio("memory.max", 50),))),
+            pod(part(50)),
             node(CARD),
             (0.5, "card0 with 2.0 GB of memory.max"),
             usage=FULL,
         ),
+        case("parts-that-fit-alone-only", pod(part(50), part(40), part(30)), node(CARD), (1.0, "")),
         case("no-amount-is-short", pod(container(memory=4 * GB)), node(CARD, disabled=cards(0)), (0.0, "")),
         case("cards-that-the-node-does-not-have", pod(container(4)), node(CARD, like=3), (1.25, "")),
     ],
