@@ -63,6 +63,12 @@ TABLES = {
 }
 
 
+@pytest.mark.parametrize("template", ["extender-deployment.yaml", "_page.tpl"])
+def test_extender_and_page_have_no_capabilities(template: str) -> None:
+    assert re.search(r'securityContext:\n *{{- include "gas.restricted" ', TEMPLATES[template])
+    assert re.search(r'define "gas.restricted" -}}[^{]*\ncapabilities:\n  drop: \[ALL\]\n{{', TEMPLATES["_objects.tpl"])
+
+
 def flag_schemas(component: str) -> dict[str, Schema]:
     found: dict[str, Schema] = SCHEMA["properties"][component]["properties"]["flags"]["properties"]
     return {name: resolved(each, SCHEMA) for name, each in found.items()}

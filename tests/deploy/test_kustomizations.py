@@ -139,10 +139,17 @@ def test_what_the_original_cannot_change_is_as_it_was() -> None:
 def test_the_extender_is_unprivileged_and_mounts_its_certificates() -> None:
     pod = EXTENDER["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True
-    assert container(EXTENDER)["securityContext"]["readOnlyRootFilesystem"] is True
     (volume,) = pod["volumes"]
     (mount,) = container(EXTENDER)["volumeMounts"]
     assert (mount["name"], mount["mountPath"]) == (volume["name"], "/gas/cert")
+
+
+# contract E14.2
+@pytest.mark.parametrize("directory", [BASE / "extender", COMPONENTS / "page"], ids=["extender", "page"])
+def test_extender_and_page_have_no_capabilities_and_write_no_files(directory: Path) -> None:
+    last = one(directory, "Deployment")["spec"]["template"]["spec"]["containers"][-1]
+    restricted = {"readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}, "allowPrivilegeEscalation": False}
+    assert last["securityContext"] == restricted
 
 
 @pytest.mark.parametrize(
