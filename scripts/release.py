@@ -14,7 +14,7 @@ import tarfile
 from pathlib import Path
 
 from gas.daemon.command import own_version
-from scripts import image, krew
+from scripts import image, krew, sbom
 from scripts.set_up import run
 
 CHART = image.ROOT / "deploy/chart"
@@ -53,6 +53,8 @@ def write(registry: str, url: str, directory: Path) -> list[str]:
     version = own_version()
     image_file, chart_file = directory / f"gas-{version}-image.tar", directory / f"gas-{version}.tgz"
     digest = write_image(image_file)
+    bill = sbom.bill_of_materials(image_file, digest, version)
+    (directory / f"gas-{version}-image.cdx.json").write_text(bill, encoding="utf-8")
     chart_file.write_bytes(chart_archive(registry, digest))
     krew.write(url, directory)
     wheel = ("--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", str(directory))

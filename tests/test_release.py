@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 from gas.daemon.command import own_version
+from scripts.krew import archive
 
 ROOT = Path(__file__).parents[1]
 DIGEST = f"sha256:{'a' * 64}"
@@ -21,17 +23,47 @@ URL = "https://registry.example/kubectl-gas.tar.gz"
 
 STAND_IN = """\
 #!{python}
-import io, json, pathlib, sys, tarfile
+import pathlib, shutil, sys
 with open({log!r}, "a") as log:
     print(pathlib.Path(sys.argv[0]).name, *sys.argv[1:], file=log)
 target = sys.argv[-1]
 if target.startswith("oci-archive:"):
-    with tarfile.open(target.split(":")[1], "w") as tar:
-        text = json.dumps({{"manifests": [{{"digest": {digest!r}}}]}}).encode()
-        entry = tarfile.TarInfo("index.json")
-        entry.size = len(text)
-        tar.addfile(entry, io.BytesIO(text))
+    shutil.copy({image!r}, target.split(":")[1])
 """
+
+DEBIAN = """\
+Package: libstdc++6
+Status: install ok installed
+Architecture: amd64
+Version: 1:14.2~rc1-19
+Description: its library
+ of C++
+
+Package: removed
+Status: deinstall ok config-files
+Architecture: amd64
+Version: 1
+"""
+PACKAGES = "opt/gas/lib/python3.13/site-packages"
+LAYERS = [
+    {"var/lib/dpkg/status": "Package: of-an-earlier-layer\nStatus: install ok installed\n", "etc/passwd": ""},
+    {
+        "var/lib/dpkg/status": DEBIAN,
+        f"{PACKAGES}/ruamel.yaml-0.19.dist-info/METADATA": "Name: ruamel.yaml\nVersion: 1+b",
+    },
+    {f"{PACKAGES}/gas-0.1.0.dist-info/METADATA": "Name: gas\nVersion: 0.1.0\n\nName: x", f"{PACKAGES}/x/METADATA": ""},
+]
+
+
+def oci_archive() -> bytes:
+    """Return an image of these layers, as buildah writes it."""
+    blobs = {
+        f"blobs/sha256/{n}": archive({k: (v.encode(), 0o644) for k, v in each.items()}) for n, each in enumerate(LAYERS)
+    }
+    blobs["index.json"] = json.dumps({"manifests": [{"digest": DIGEST}]}).encode()
+    manifest = {"layers": [{"digest": f"sha256:{number}"} for number in range(len(LAYERS))]}
+    blobs[f"blobs/{DIGEST.replace(':', '/')}"] = json.dumps(manifest).encode()
+    return archive({name: (content, 0o644) for name, content in blobs.items()})
 
 
 class Machine:
@@ -41,11 +73,13 @@ class Machine:
         self._log = directory / "log"
         self._programs = directory / "bin"
         self._programs.mkdir()
+        self._image = directory / "image.tar"
+        self._image.write_bytes(oci_archive())
 
     def add(self, *names: str) -> None:
         for name in names:
             program = self._programs / name
-            program.write_text(STAND_IN.format(python=sys.executable, log=str(self._log), digest=DIGEST))
+            program.write_text(STAND_IN.format(python=sys.executable, log=str(self._log), image=str(self._image)))
             program.chmod(0o755)
 
     def run(self, module: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -122,10 +156,18 @@ def test_a_release_has_image_chart_wheel_and_krews_files_and_pushes_nothing(mach
     assert done.returncode == 0, done.stderr
     files = {each.name: each.read_bytes() for each in folder.iterdir()}
     wheel = f"gas-{version}-py3-none-any.whl"
-    others = {f"gas-{version}-image.tar", f"gas-{version}.tgz", "kubectl-gas.tar.gz", "gas.yaml", wheel}
+    image, bill = f"gas-{version}-image.tar", f"gas-{version}-image.cdx.json"
+    others = {image, bill, f"gas-{version}.tgz", "kubectl-gas.tar.gz", "gas.yaml", wheel}
     assert files.keys() == others | {"SHA256SUMS"}
     sums = {name: value for value, name in (line.split() for line in files["SHA256SUMS"].decode().splitlines())}
     assert sums == {name: hashlib.sha256(files[name]).hexdigest() for name in others}
+
+    listed = json.loads(files[bill])
+    assert listed["metadata"]["component"]["purl"] == f"pkg:oci/gas@{DIGEST}"
+    assert [(each["name"], each["version"], each["purl"]) for each in listed["components"]] == [
+        ("libstdc++6", "1:14.2~rc1-19", "pkg:deb/debian/libstdc%2B%2B6@1:14.2~rc1-19?arch=amd64"),
+        ("ruamel-yaml", "1+b", "pkg:pypi/ruamel-yaml@1%2Bb"),
+    ]
 
     with tarfile.open(fileobj=io.BytesIO(files[f"gas-{version}.tgz"])) as chart:
         written = {entry.name: chart.extractfile(entry) for entry in chart}

@@ -148,6 +148,11 @@ def test_a_release_has_this_image_and_a_chart_that_names_it_by_its_digest(
     assert hashlib.sha256(blobs[name]).hexdigest() == Path(name).name
     configuration = json.loads(blobs[f"blobs/sha256/{json.loads(blobs[name])['config']['digest'][7:]}"])
     assert configuration["config"]["User"] == image.configuration["User"]
+    (bill,) = folder.glob("*.cdx.json")
+    packages = {each["purl"] for each in json.loads(bill.read_text())["components"]}
+    locked = re.findall(r"(?m)^([a-z0-9-]+)==(\S+)", (REPOSITORY / "requirements-image.lock").read_text())
+    assert {each for each in packages if "pypi" in each} == {f"pkg:pypi/{name}@{version}" for name, version in locked}
+    assert any(each.startswith("pkg:deb/debian/python3@") for each in packages)
     helm = Helm(binaries / "helm", tmp_path / "none", tmp_path)
     rendered = helm.run("template", "gas", str(chart), f"--kube-version={pinned_version()}")
     assert set(re.findall(r"image: (\S+)", rendered)) == {f"registry.example/gas@{listed['digest']}"}
