@@ -9,7 +9,7 @@ IMAGE ?= gas:0.1.0
 REGISTRY ?= registry.example
 URL ?= https://$(REGISTRY)/kubectl-gas.tar.gz
 
-.PHONY: build image release demo test e2e check format bench simulate mutants lock protos reference manifest picture screenshots clean
+.PHONY: build image release demo test e2e check format bench simulate mutants lock audit protos reference manifest picture screenshots clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/python -m sandbox $(ARGS)
@@ -56,6 +56,11 @@ lock: $(VENV)/.dev
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade \
 	    --group dev --constraint requirements.lock --output-file requirements-dev.lock
 
+# Look the locked dependencies up in PyPI's advisories; a package that cannot be looked up fails as well.
+audit: $(VENV)/.dev
+	@$(BIN)/uv tool run pip-audit==2.10.1 --strict --require-hashes --disable-pip --progress-spinner=off \
+	    --requirement=requirements.lock --requirement=requirements-image.lock --requirement=requirements-dev.lock $(ARGS)
+
 # Write docs/reference.md from the code.
 reference: $(VENV)/.runtime
 	@$(BIN)/python -m scripts.reference
@@ -81,7 +86,7 @@ build: $(VENV)/.runtime
 image:
 	@$(PYTHON) -m scripts.image $(IMAGE) $(TO)
 
-# Write image, chart, wheel and what krew needs into dist/release. Nothing is pushed.
+# Write image with its bill of materials, chart, wheel and what krew needs into dist/release. Nothing is pushed.
 release: $(VENV)/.runtime
 	@rm -rf dist/release
 	@$(BIN)/python -m scripts.release $(REGISTRY) $(URL) dist/release
