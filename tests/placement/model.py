@@ -68,7 +68,7 @@ def moments(need: PodNeed) -> list[list[int]]:
 
 def within_capacity(need: PodNeed, inventory: Inventory, usage: Usage, hands: Sequence[Hand]) -> bool:
     for together in moments(need):
-        for card in inventory.capacity:
+        for card in {card for at in together for card, _ in hands[at]}:
             total = dict(usage.amounts.get(card, {}))
             total["tiles"] = total.get("tiles", 0) + len(
                 inventory.closed_tiles.get(card, frozenset()) - usage.tiles.get(card, frozenset())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 from hypothesis import strategies as st
 
@@ -47,21 +47,57 @@ labels = st.sampled_from(["", "", "a", "b"])
 companies = st.builds(Company, affinity=labels, anti_affinity=labels, exclusion=labels)
 
 # Strategies that are drawn from again and again, made once: to make one takes as long as to draw from it.
+sampled_from = cache(st.sampled_from)
+subsets = cache(st.frozensets)
+orders_of = cache(st.permutations)
 yes_or_no = st.booleans()
 up_to = [st.integers(0, most) for most in range(5)]
 amounts = st.integers(1, 4)
+tiles_of = [st.frozensets(st.integers(0, max(count - 1, 0)), max_size=2) for count in range(5)]
+some_companies = st.frozensets(companies, min_size=1, max_size=2)
+some_names = st.frozensets(st.sampled_from("ab"), min_size=1)
+named_cards = st.integers(0, 14).map(Card) | st.sampled_from(["x", "y", "no card"])
+allowed_cards = st.none() | st.none() | st.frozensets(named_cards, max_size=15)
+denied_cards = st.just(frozenset[Card | str]()) | st.frozensets(named_cards, max_size=3)
+app_roles, all_roles = (
+    st.lists(each, min_size=1, max_size=MOST_CONTAINERS) for each in (st.just(Role.APP), st.sampled_from(Role))
+)
+
+
+@cache
+def links_of(cards: tuple[Card, ...], *, linked: bool) -> st.SearchStrategy[list[Link]]:
+    link = st.builds(
+        lambda ends, one, other: Link(Tile(ends[0], one), Tile(ends[1], other)),
+        st.permutations(cards).map(lambda order: order[:2]),
+        up_to[3],
+        up_to[3],
+    )
+    return st.lists(link, min_size=2 if linked else 0, max_size=6, unique=True)
+
+
+@cache
+def other_names_of(cards: tuple[Card, ...], most: int) -> st.SearchStrategy[dict[str, frozenset[Card]]]:
+    return st.dictionaries(st.sampled_from(["x", "y"]), subsets(sampled_from(cards), max_size=most))
+
+
+@cache
+def none_or_groups(cards: tuple[Card, ...]) -> st.SearchStrategy[tuple[tuple[Card, ...], ...] | None]:
+    return st.none() | groups(cards)
+
+
+@cache
+def preferred_of(cards: tuple[Card, ...]) -> st.SearchStrategy[Card | None]:
+    return st.none() | st.sampled_from([*cards, Card(99)])
 
 
 @st.composite
 def nodes(draw: st.DrawFn, *, linked: bool = False) -> tuple[Inventory, Usage]:
     count = draw(st.integers(2 if linked else 1, MOST_CARDS))
-    all_cards = [Card(number) for number in draw(st.sampled_from([range(count), range(8, 8 + 2 * count, 2)]))]
+    all_cards = tuple(map(Card, draw(sampled_from((range(count), range(8, 8 + 2 * count, 2))))))
     alike = {name: draw(amounts) for name in NAMES}
     capacity = {card: alike if draw(up_to[3]) else {name: draw(up_to[4]) for name in NAMES} for card in all_cards}
-    some = st.frozensets(st.sampled_from(all_cards), max_size=1 if draw(yes_or_no) else 2)
-    tiles = {
-        card: st.frozensets(st.integers(0, max(has["tiles"] - 1, 0)), max_size=2) for card, has in capacity.items()
-    }
+    most = 1 if draw(yes_or_no) else 2
+    tiles = {card: tiles_of[has["tiles"]] for card, has in capacity.items()}
     held = {card: draw(tiles[card]) if capacity[card]["tiles"] else frozenset() for card in all_cards}
     usage = Usage(
         amounts={
@@ -71,43 +107,34 @@ def nodes(draw: st.DrawFn, *, linked: bool = False) -> tuple[Inventory, Usage]:
         },
         tiles={card: indexes for card, indexes in held.items() if indexes},
         containers={card: draw(up_to[2]) for card in all_cards if draw(yes_or_no)},
-        company={card: draw(st.frozensets(companies, min_size=1, max_size=2)) for card in all_cards if draw(yes_or_no)}
-        if draw(yes_or_no)
-        else {},
-        names={card: draw(st.frozensets(st.sampled_from("ab"), min_size=1)) for card in all_cards if draw(yes_or_no)},
-    )
-    two_cards = st.permutations(all_cards).map(lambda cards: cards[:2])
-    link = st.builds(
-        lambda cards, one, other: Link(Tile(cards[0], one), Tile(cards[1], other)),
-        two_cards,
-        up_to[3],
-        up_to[3],
+        company={card: draw(some_companies) for card in all_cards if draw(yes_or_no)} if draw(yes_or_no) else {},
+        names={card: draw(some_names) for card in all_cards if draw(yes_or_no)},
     )
     has_links = linked or (count > 1 and draw(yes_or_no))
-    links = st.lists(link, min_size=2 if linked else 0, max_size=6, unique=True) if has_links else st.just([])
     inventory = Inventory(
         capacity=capacity,
-        disabled=draw(some),
+        disabled=draw(subsets(sampled_from(all_cards), max_size=most)),
         closed_tiles={card: draw(tiles[card]) for card in all_cards if capacity[card]["tiles"] and not draw(up_to[3])},
-        preferred_card=draw(st.none() | st.sampled_from([*all_cards, Card(99)])),
+        preferred_card=draw(preferred_of(all_cards)),
         preferred_tiles={
-            card: tuple(draw(st.permutations(range(has["tiles"]))))[:2]
+            card: tuple(draw(orders_of(range(has["tiles"]))))[:2]
             for card, has in capacity.items()
             if not draw(up_to[2])
         },
-        numa_groups=draw(st.none() | groups(all_cards)),
-        links=tuple(draw(links)),
+        numa_groups=draw(none_or_groups(all_cards)),
+        links=tuple(draw(links_of(all_cards, linked=linked))) if has_links else (),
         boards=draw(groups(all_cards)),
-        other_names=draw(st.dictionaries(st.sampled_from(["x", "y"]), some)),
+        other_names=draw(other_names_of(all_cards, most)),
     )
     return inventory, usage
 
 
+@cache
 @st.composite
-def groups(draw: st.DrawFn, cards: Sequence[Card]) -> tuple[tuple[Card, ...], ...]:
+def groups(draw: st.DrawFn, cards: tuple[Card, ...]) -> tuple[tuple[Card, ...], ...]:
     """Divide some of the cards into up to three groups, of which some may be empty."""
     count = draw(up_to[3])
-    group_of = {card: draw(up_to[3]) for card in draw(st.permutations(cards))}
+    group_of = {card: draw(up_to[3]) for card in draw(orders_of(cards))}
     return tuple(tuple(card for card, group in group_of.items() if group == number) for number in range(count))
 
 
@@ -124,17 +151,13 @@ def needs(
     grouped: bool = True,
 ) -> PodNeed:
     roles = sorted(
-        draw(
-            st.lists(
-                st.sampled_from(Role) if init_containers else st.just(Role.APP), min_size=1, max_size=MOST_CONTAINERS
-            )
-        ),
+        draw(all_roles if init_containers else app_roles),
         key=lambda role: role is Role.APP,
     )
-    scopes = [Scope.ANYWHERE, Scope.NUMA] if linked else [each for each in Scope if grouped or each is not Scope.BOARD]
-    scope = draw(st.sampled_from(scopes))
-    counts = [0, 2, 2, 4] if linked else [0, 1, 1, 1] if scope.is_one_card else [0, 1, 1, 1, 2, 2, 3]
-    of = draw(st.sampled_from(["", "i915"])) if ratios and draw(yes_or_no) else None
+    every = tuple(each for each in Scope if grouped or each is not Scope.BOARD)
+    scope = draw(sampled_from((Scope.ANYWHERE, Scope.NUMA) if linked else every))
+    counts = (0, 2, 2, 4) if linked else (0, 1, 1, 1) if scope.is_one_card else (0, 1, 1, 1, 2, 2, 3)
+    of = draw(sampled_from(("", "i915"))) if ratios and draw(yes_or_no) else None
     containers = tuple(draw(_containers(role, counts, linked=linked, of=of)) for role in roles)
     single = [at for at, one in enumerate(containers) if one.role is Role.APP and one.count == 1 and not one.tiles]
     share = same_card and not linked and len(single) > 1 and draw(yes_or_no)
@@ -146,32 +169,32 @@ def needs(
             for at, each in enumerate(containers)
         )
         apart = frozenset(single)
-    named = st.integers(0, 14).map(Card) | st.sampled_from(["x", "y", "no card"])
     return PodNeed(
         containers,
-        allowed=draw(st.none() | st.none() | st.frozensets(named, max_size=15)),
-        denied=draw(st.just(frozenset()) | st.frozensets(named, max_size=3)),
+        allowed=draw(allowed_cards),
+        denied=draw(denied_cards),
         same_card=frozenset(single[:2]) if share else frozenset(),
         apart=apart,
         linked=linked,
         scope=scope,
         order=draw(orders) if soft_rules else NATURAL,
         near=soft_rules and draw(yes_or_no),
-        company=draw(companies if company else st.just(NO_COMPANY)),
+        company=draw(companies) if company else NO_COMPANY,
         named=draw(labels) if company and scope.is_one_card else "",
     )
 
 
+@cache
 @st.composite
-def _containers(draw: st.DrawFn, role: Role, counts: Sequence[int], *, linked: bool, of: str | None) -> ContainerNeed:
+def _containers(draw: st.DrawFn, role: Role, counts: tuple[int, ...], *, linked: bool, of: str | None) -> ContainerNeed:
     """Return a container; ``of`` is what parts of millicores are divided by, None if amounts are absolute."""
-    count = draw(st.sampled_from(counts))
+    count = draw(sampled_from(counts))
     if not count:
         return ContainerNeed("c", 0, (), role)
     per_card = {"i915": 1}
     parts: tuple[Ratio, ...] = ()
     if of is not None and draw(yes_or_no):
-        part = draw(st.sampled_from([0, 25, 34, 50, 75, 100])) if not of else draw(up_to[2])
+        part = draw(sampled_from((0, 25, 34, 50, 75, 100))) if not of else draw(up_to[2])
         parts = (Ratio("millicores", part, of),)
     elif draw(yes_or_no):
         per_card["millicores"] = draw(up_to[3])
