@@ -114,12 +114,13 @@ class RememberedVerdicts(RuleBasedStateMachine):
 
     @invariant()
     def verdicts_are_those_of_placement(self) -> None:
-        for need in NEEDS:
-            for kept in (NO_CARDS, KEPT):
+        inventories = {name: read_node(each).inventory for name, each in self.objects.items()}
+        for kept in (NO_CARDS, KEPT):
+            usages = {name: self.ledger.sums(name, kept.get(name, ())).usage() for name in self.objects}
+            for need in NEEDS:
                 for name, verdict in zip(NAMES, at_once(self.verdicts.of(need, NAMES, kept)), strict=True):
-                    usage = self.ledger.sums(name, kept.get(name, ())).usage()
                     assert verdict is as_verdict(
-                        place(need, read_node(self.objects[name]).inventory, usage, step_limit=1000)
+                        place(need, inventories[name], usages[name], step_limit=1000)
                         if name in self.objects
                         else UnknownNode()
                     )

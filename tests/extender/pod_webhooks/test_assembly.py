@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from cachetools import LRUCache
 
 from gas.extender.admission.review import ALLOWED, ReviewResult
 from gas.extender.assembly import Extender
 from gas.extender.command_line import parse_flags
 from gas.extender.pod_webhooks.part import PodWebhookFlags
 from gas.objects.stored import Pod
-from gas.vocabularies.combined import MOST_NEEDS
 from gas.vocabularies.protocol import NeedOptions
 from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import NODES
@@ -86,8 +86,9 @@ async def test_forged_reviews_book_nothing_and_displace_no_remembered_need(serve
     async with extender(server, tmp_path, PORT) as running:
         known = msgspec.convert(pod_json(container(i915=1)), Pod)
         vocabularies = running.decider._vocabularies
+        vocabularies._needs = LRUCache(8)
         need = vocabularies.need(known, NeedOptions())
-        for millicores in range(MOST_NEEDS + 1):
+        for millicores in range(9):
             await validated(running, pod_json(container(i915=1, millicores=millicores), node="n1"))
         assert vocabularies.need(known, NeedOptions()) is need
         assert running.decider.ledger.on_node("n1") == {}
