@@ -115,12 +115,15 @@ class RememberedVerdicts(RuleBasedStateMachine):
     @invariant()
     def verdicts_are_those_of_placement(self) -> None:
         inventories = {name: read_node(each).inventory for name, each in self.objects.items()}
-        for kept in (NO_CARDS, KEPT):
-            usages = {name: self.ledger.sums(name, kept.get(name, ())).usage() for name in self.objects}
-            for need in NEEDS:
+        usages = [
+            (kept, {name: self.ledger.sums(name, kept.get(name, ())).usage() for name in self.objects})
+            for kept in (NO_CARDS, KEPT)
+        ]
+        for need in NEEDS:
+            for kept, usage in usages:
                 for name, verdict in zip(NAMES, at_once(self.verdicts.of(need, NAMES, kept)), strict=True):
                     assert verdict is as_verdict(
-                        place(need, inventories[name], usages[name], step_limit=1000)
+                        place(need, inventories[name], usage[name], step_limit=1000)
                         if name in self.objects
                         else UnknownNode()
                     )
