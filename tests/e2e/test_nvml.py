@@ -44,15 +44,16 @@ def test_a_card_has_every_fact_that_the_library_states(library: FakeNvml) -> Non
         "NVIDIA_H100",
     )
     assert (first["pci_address"], first["uuid"]) == ("0000:10:00.0", uuid(0))
-    whole, instances = found["gpus"][:4], found["gpus"][4:]
+    whole, undivided, instances = found["gpus"][:4], found["gpus"][4], found["gpus"][5:]
     assert [gpu["memory"] for gpu in whole] == [79 * GIB] * 4
     assert [gpu["memory_size"] for gpu in whole] == [80 * GIB, 79 * GIB, 80 * GIB, 80 * GIB]
     assert [gpu["links"] for gpu in whole] == [[1], [0], [3], [2]]
     assert [gpu["board"] for gpu in whole] == [0, 0, None, None]
-    assert found["broken"] == [4]
+    assert found["broken"] == []
+    assert (undivided["card"], undivided["healthy"]) == (4, False)
     assert "card4: MIG is enabled, and it has no instances" in found["problems"][0]
     assert [gpu["uuid"] for gpu in instances] == [mig_uuid(5, 1, 0), mig_uuid(5, 2, 0), mig_uuid(5, 2, 1)]
-    assert [gpu["card"] for gpu in instances] == [904, 912, 913]
+    assert [gpu["card"] for gpu in instances] == [60010, 60020, 60021]
     assert [(gpu["memory"], gpu["millicores"]) for gpu in instances] == [
         (39 * GIB, 454),
         (9 * GIB, 121),
