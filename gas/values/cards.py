@@ -65,6 +65,9 @@ def whole_card(card: Card) -> Card:
     return Card(card // INSTANCES - 1) if card.is_instance else card
 
 
+_MOST_PLACES = 256  # of NVIDIA's cards that keep their places: more than any node has
+
+
 def exchange_numbers(cards: Iterable[Card]) -> Callable[[int], int]:
     """Return what turns the number of a card on a node with these into that of another system, and back.
 
@@ -76,21 +79,18 @@ def exchange_numbers(cards: Iterable[Card]) -> Callable[[int], int]:
     return lambda number: (number + first) % (2 * first) if number < 2 * first else int(number)
 
 
-def in_order(cards: Iterable[Card]) -> list[Card]:
+def in_order(cards: Iterable[Card], uuids: Mapping[str, Card]) -> list[Card]:
     """Return a node's cards in the order in which other systems count them: NVIDIA's come before others.
 
-    A divided card keeps its place, so that no other changes its own, and instances come last.
+    A divided card keeps its place, so that no other changes its own, and so does one of NVIDIA's cards that is lost:
+    all up to the last known one have a place. Instances come last. ``uuids`` are the cards of the node by UUID.
     """
-    known = set(cards)
+    known = {*cards, *uuids.values()}
+    if of_nvidia := [whole_card(card) for uuid, card in uuids.items() if uuid.startswith(("GPU-", "MIG-"))]:
+        first = FIRST_BESIDE_OTHERS if _is_beside_others(max(of_nvidia)) else 0
+        known.update(map(Card, range(first, min(max(of_nvidia), first + _MOST_PLACES))))
     whole = set(map(whole_card, known))
     return sorted(known | whole, key=lambda card: (card not in whole, not _is_beside_others(card), card))
-
-
-def numbered_like(uuids: Mapping[str, Card]) -> list[Card]:
-    """Return NVIDIA's cards up to the last one that is known: a lost one before it keeps its place among them."""
-    known = [whole_card(card) for uuid, card in uuids.items() if uuid.startswith(("GPU-", "MIG-"))]
-    last = max(known, default=Card(0))
-    return list(map(Card, range(FIRST_BESIDE_OTHERS if _is_beside_others(last) else 0, last + 1))) if known else []
 
 
 def _is_beside_others(card: Card) -> bool:

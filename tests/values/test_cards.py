@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.values.cards import Card, MalformedCard, Tile, exchange_numbers, instance
+from gas.values.cards import Card, MalformedCard, Tile, exchange_numbers, in_order, instance
 
 
 @given(st.integers(0, 999_999_999))
@@ -66,3 +66,8 @@ def test_tiles_sort_by_card_and_index() -> None:
 def test_numbers_for_others_are_plain_numbers() -> None:
     cards = [Card(0), instance(Card(1000), 10)]
     assert [type(exchange_numbers(cards)(each)) for each in cards] == [int, int]
+
+
+def test_places_are_kept_for_as_many_lost_cards_as_a_node_may_have() -> None:
+    assert in_order([], {"GPU-a": Card(2)}) == [Card(0), Card(1), Card(2)]
+    assert len(in_order([], {"GPU-a": Card(999_999_999)})) < 1000

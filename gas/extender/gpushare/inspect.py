@@ -7,7 +7,7 @@ import msgspec
 from gas.extender.decider import Decider
 from gas.ledger.ledger import Booking
 from gas.values.amounts import MEMORY_MAX, Amounts
-from gas.values.cards import Card, in_order, numbered_like
+from gas.values.cards import Card, in_order
 
 UNITS = "gpu-mem"
 
@@ -18,7 +18,7 @@ def inspect_json(decider: Decider) -> bytes:
     for name, facts in decider.nodes:
         identified = decider.nodes.identified(name) or facts
         having = {card: has for card, has in facts.inventory.capacity.items() if has.get(UNITS)}
-        order = in_order([*having, *identified.uuids.values(), *numbered_like(identified.uuids)])
+        order = in_order(having, identified.uuids)
         cards = [(card, having[card]) for card in order if card in having]
         if cards:
             bookings = decider.ledger.on_node(name).values()

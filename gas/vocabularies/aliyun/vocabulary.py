@@ -25,7 +25,7 @@ from gas.values.amounts import (
 )
 from gas.values.card_facts import MOST_MEMORY, CardFacts
 from gas.values.card_records import MOST_RECORDS
-from gas.values.cards import Card, in_order, numbered_like
+from gas.values.cards import Card, in_order
 from gas.values.quoted import quoted
 from gas.vocabularies.aliyun import names
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_amounts
@@ -272,7 +272,7 @@ def _in_order(node: NodeFacts | None) -> list[Card]:
     capacity = node.inventory.capacity
     counted = [card for card in capacity if names.UNITS in capacity[card]]
     counted = counted or [card for card in capacity if MEMORY_MAX in capacity[card]]
-    return in_order([*counted, *node.uuids.values(), *numbered_like(node.uuids)])
+    return in_order(counted, node.uuids)
 
 
 def _units(recorded: Iterable[tuple[Card, int, int]], unit: MemoryUnit) -> int:

@@ -13,7 +13,9 @@ from gas.vocabularies.intel.node_texts import parse_card_capacity
 from gas.vocabularies.node_parts import allocatable_resources
 from gas.vocabularies.protocol import NodeFacts
 
-MOST_TILES = 256  # Far more than any card has. A larger number is a mistake; iterating over so many would take long.
+MOST_TILES = (
+    256  # Far more than any card has. A larger number is a mistake, and would make each look at its tiles slow.
+)
 
 _NOT_BOOKED = frozenset(names.MONITORING_RESOURCES)
 
