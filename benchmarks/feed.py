@@ -93,12 +93,14 @@ class Server:
             self._feeds = {"nodes": Feed(self._varied.nodes), "pods": Feed(self._varied.pods)}
         else:
             self._feeds = {"nodes": Feed(nodes(size)), "pods": Feed(_with_uids(placed_pods(size, seed)))}
+        self._feeds["poddisruptionbudgets"] = Feed(())
         self._waiting: dict[str, Object] = {}
         self._lives = 0
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=2**26)
         app.router.add_get("/api/v1/{kind:nodes|pods}", self._serve)
+        app.router.add_get("/apis/policy/v1/{kind:poddisruptionbudgets}", self._serve)
         app.router.add_patch("/{any:.*}", self._accept)
         app.router.add_get("/api/v1/namespaces/default/pods/{name}", self._get_waiting)
         app.router.add_post("/api/v1/namespaces/default/pods/{name}/binding", self._bind)

@@ -22,7 +22,7 @@ from gas.vocabularies.known import DEFAULT
 from tests.listed import list_all
 
 ROUNDS = 15
-NODES = (500, 1000, 2000, 5000, 10_000)
+NODES = (500, 1000, 2000, 5000, 10_000, 15_000)
 CARDS = (1, 2, 4, 8, 16)
 PODS = (5000, 10_000, 20_000, 40_000)
 USUAL = Size(nodes=5000, pods=20_000)
