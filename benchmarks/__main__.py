@@ -11,6 +11,7 @@ from rich.console import Console
 
 from benchmarks import performance_page
 from benchmarks.fragmentation import Others, chosen_traces, fragmentation
+from benchmarks.processes import seconds_of_others
 from benchmarks.real_cluster import ComponentsMissing
 from benchmarks.results import Results
 from benchmarks.scheduler_replay import through_scheduler
@@ -95,7 +96,7 @@ def main() -> None:
         parser.error(f"no benchmark is called {unknown[0]!r}; there are {', '.join(known)}")
     console = Console(width=150, highlight=False)
     for name in arguments.names or known:
-        started = time.monotonic()
+        started, others = time.monotonic(), seconds_of_others()
         try:
             if name == FRAGMENTATION:
                 seeds = arguments.seeds or (FULL_SEEDS if arguments.full else SEEDS)
@@ -107,7 +108,8 @@ def main() -> None:
                 )
             else:
                 all_results = [measured(name, full=arguments.full)]
-            for results in all_results:
+            for found in all_results:
+                results = found.measured_beside((seconds_of_others() - others) / (time.monotonic() - started))
                 console.print(results.table())
                 if arguments.write:
                     _write(console, results)

@@ -53,9 +53,8 @@ def _wait_until_called(running: Reviewing) -> None:
 
 
 def _results(times: Times) -> Results:
-    of = times.medians
-    figures = [Figure(f"create {kind}", 1e3 * of[kind, True], 1e3 * of[kind, False]) for kind in KINDS]
-    figures += [Figure(f"added to {kind}", 1e3 * (of[kind, True] - of[kind, False])) for kind in KINDS]
+    figures = [Figure.medians(f"create {kind}", times.of[kind, True], times.of[kind, False]) for kind in KINDS]
+    figures += [Figure(f"added to {kind}", each.added) for kind, each in zip(KINDS, figures, strict=True)]
     reviews = len(WEBHOOKS) * (len(KINDS) - 1)  # the API server asks about GPU pods only
     processor = 1e3 * times.processor / reviews
     figures.append(Figure("extender's processor time per review, with its watch of these pods", processor))

@@ -54,7 +54,7 @@ def bind() -> Results:
                 for driver in (*sides[0], *sides[1]):
                     driver.close()
                 what = f"{at_once} at once"
-                figures.append(Figure(f"`bind`, {what}", 1e3 * median(times[0]), 1e3 * median(times[1])))
+                figures.append(Figure.medians(f"`bind`, {what}", *times))
                 rates = [BINDS / median(taken) for taken in seconds]
                 figures.append(Figure(f"binds a second, {what}", rates[0], rates[1], unit="/s"))
         finally:

@@ -75,11 +75,11 @@ def _fill(running: Reviewing, pods: Iterable[tuple[str, str]]) -> None:
 
 
 def _results(times: Times) -> Results:
-    of = times.medians
-    figures = [Figure(f"bind {kind}", 1e3 * of[kind, True], 1e3 * of[kind, False]) for kind in KINDS]
-    added = {kind: 1e3 * (of[kind, True] - of[kind, False]) for kind in KINDS}
-    figures.append(Figure(f"added to {PLAIN}", added[PLAIN], goal=Goal(MOST_ADDED)))
-    figures.append(Figure(f"added to {GPU}", added[GPU]))
+    figures = [Figure.medians(f"bind {kind}", times.of[kind, True], times.of[kind, False]) for kind in KINDS]
+    figures += [
+        Figure(f"added to {kind}", each.added, goal=Goal(MOST_ADDED) if kind == PLAIN else None)
+        for kind, each in zip(KINDS, figures, strict=True)
+    ]
     figures.append(Figure("extender's processor time per Binding", 1e3 * times.processor / len(KINDS)))
     cluster = f"{SIZE.nodes:,} nodes, {SIZE.pods:,} pods"
     title = f"Bindings written one after the other on the real kube-apiserver: {cluster}; medians"

@@ -3,7 +3,6 @@
 import json
 import threading
 import time
-from statistics import median
 
 from benchmarks.clusters import Size, node_names
 from benchmarks.drivers import Driver, ask_filter
@@ -62,12 +61,8 @@ def _at_rate(running: Stage) -> list[Figure]:
     used = (cpu_seconds(running.ours.program.pid) - before) / (told - started)
     pair.close()
     return [
-        Figure(
-            "`filter` of 5,000 names at 1,000 pod events a second, against the bare extender",
-            1e3 * median(ours),
-            1e3 * median(bare),
-        ),
-        Figure("the same against ours while the watch is quiet", 1e3 * median(ours), 1e3 * median(quiet)),
+        Figure.medians("`filter` of 5,000 names at 1,000 pod events a second, against the bare extender", ours, bare),
+        Figure.medians("the same against ours while the watch is quiet", ours, quiet),
         Figure("pod events a second meanwhile", 4 * lives / took[0], None, "/s"),
         Figure("ledger complete after the last event", 1e3 * late, None),
         Figure("share of one processor, filters included", 100 * used, None, "%"),

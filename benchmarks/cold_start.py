@@ -16,7 +16,7 @@ from benchmarks.clusters import Size, nodes, other_pods, placed_pods
 from benchmarks.extenders import ALL_VERBS_FLAGS, our_extender
 from benchmarks.processes import cpu_seconds, resident_bytes
 from benchmarks.real_cluster import RealCluster, binaries
-from benchmarks.results import Figure, Goal, Results
+from benchmarks.results import Figure, Goal, Results, noise
 from gas.cluster.listing import PAGE_SIZE
 from tests.e2e.extender import Extender
 from tests.e2e.kube_api import RefusedError
@@ -66,7 +66,7 @@ def cold_start(*, full: bool) -> Results:
         f" medians of {ROUNDS}"
     )
     figures = [
-        Figure("start to ready", median(found.started), median(listed), "s", Goal(3)),
+        Figure("start to ready", median(found.started), median(listed), "s", Goal(3), noise=noise(listed)),
         Figure("our processor time in it", median(found.used), None, "s"),
         Figure("resident memory when ready", median(found.memory), None, "MB", Goal(150)),
         Figure("most resident memory until then", median(found.peak), None, "MB"),

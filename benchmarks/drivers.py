@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from statistics import median
 from typing import NamedTuple
 
 from sandbox.certificates import Authority, PemFiles
@@ -60,23 +59,26 @@ def ask_filter(driver: Driver, body: bytes, *, refused: bool = False) -> float:
     return took
 
 
-def medians(pair: Pair, bodies: Iterable[bytes], rounds: int, *, refused: bool = False) -> tuple[float, float]:
-    """Return milliseconds of a filter, ours and the bare one's, asked in turn so that a slow moment affects both."""
-    times: tuple[list[float], list[float]] = ([], [])
+Seconds = tuple[list[float], list[float]]  # of each filter, ours and the bare one's
+
+
+def in_turn(pair: Pair, bodies: Iterable[bytes], rounds: int, *, refused: bool = False) -> Seconds:
+    """Ask both extenders in turn, so that a slow moment affects both."""
+    times: Seconds = ([], [])
     for body in islice(bodies, rounds):
         times[0].append(ask_filter(pair.ours, body, refused=refused))
         times[1].append(ask_filter(pair.bare, body))
-    return 1e3 * median(times[0]), 1e3 * median(times[1])
+    return times
 
 
-def at_once(pairs: Sequence[Pair], body: bytes, rounds: int) -> tuple[float, float]:
-    """Return milliseconds of a filter while all connections ask without a pause, ours and the bare one's in turn."""
-    times: tuple[list[float], list[float]] = ([], [])
+def at_once(pairs: Sequence[Pair], body: bytes, rounds: int) -> Seconds:
+    """Ask while all connections ask without a pause, one extender after the other."""
+    times: Seconds = ([], [])
     with ThreadPoolExecutor(len(pairs)) as threads:
         for _ in range(rounds):
             for side in (0, 1):
                 times[side].extend(threads.map(lambda pair, side=side: ask_filter(pair[side], body), pairs))
-    return 1e3 * median(times[0]), 1e3 * median(times[1])
+    return times
 
 
 def _check(status: int, text: bytes) -> None:

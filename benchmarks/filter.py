@@ -4,10 +4,9 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from itertools import count, cycle, islice, repeat
-from statistics import median
 
 from benchmarks.clusters import CARDS, Object, Size, node_names, nodes, pod
-from benchmarks.drivers import Driver, Pair, ask_filter, at_once, medians
+from benchmarks.drivers import Driver, Pair, ask_filter, at_once, in_turn
 from benchmarks.feed import event
 from benchmarks.results import Figure, Goal, Results
 from benchmarks.stage import Stage, stage
@@ -41,8 +40,8 @@ def warm() -> Results:
         figures.append(_figure("5,000 names, a shape never seen", pair, unseen(all_names), Goal(100)))
         figures += [_in_churn([running], pair, changed, goal) for changed, goal in ((10, Goal(2)), (100, None))]
         pairs = [running.pair() for _ in range(CONNECTIONS)]
-        ours, bare = at_once(pairs, question(all_names), ROUNDS)
-        figures.append(Figure(f"5,000 names, {CONNECTIONS} connections at once", ours, bare))
+        times = at_once(pairs, question(all_names), ROUNDS)
+        figures.append(Figure.medians(f"5,000 names, {CONNECTIONS} connections at once", *times))
         for each in pairs:
             each.close()
         body = _whole_nodes()
@@ -90,9 +89,8 @@ def _scored(what: str, driver: Driver, bodies: Iterator[bytes], goal: Goal | Non
     times: dict[str, list[float]] = {"filter": [], "prioritize": []}
     for body in islice(bodies, ROUNDS + 1):
         for verb, taken in times.items():
-            taken.append(1e3 * driver.ask(verb, body)[0])
-    scored, filtered = (median(times[verb][1:]) for verb in ("prioritize", "filter"))
-    return Figure(what, scored, filtered, goal=goal)
+            taken.append(driver.ask(verb, body)[0])
+    return Figure.medians(what, times["prioritize"][1:], times["filter"][1:], goal)
 
 
 def shapes() -> Results:
@@ -133,8 +131,7 @@ def _figure(what: str, pair: Pair, bodies: bytes | Iterator[bytes], goal: Goal |
     if isinstance(bodies, bytes):
         pair.ours.ask("filter", bodies)  # the first filter is measured elsewhere
         bodies = repeat(bodies)
-    ours, bare = medians(pair, bodies, ROUNDS)
-    return Figure(what, ours, bare, goal=goal)
+    return Figure.medians(what, *in_turn(pair, bodies, ROUNDS), goal)
 
 
 def _warm_and_cold(what: str, pair: Pair, amounts: dict[str, int]) -> list[Figure]:
@@ -155,9 +152,9 @@ def _in_churn(stages: Sequence[Stage], pair: Pair, changed: int, goal: Goal | No
         time.sleep(SETTLE)
         # Whichever is asked first after the pause takes up to a sixth longer.
         for driver, times in ((pair.ours, ours), (pair.bare, bare))[:: 1 if turn % 2 else -1]:
-            times.append(1e3 * ask_filter(driver, body))
+            times.append(ask_filter(driver, body))
     what = f"5,000 names, after {changed} changed node{'s' * (changed > 1)}"
-    return Figure(what, median(ours), median(bare), goal=goal)
+    return Figure.medians(what, ours, bare, goal)
 
 
 def _fill_half(running: Stage) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import random
-import statistics
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -60,12 +59,7 @@ def many_ids() -> Results:
     """Measure both calls with 32,000 ids in kubelet's list, and the plugin's memory with and without them."""
     times, late, (ours, intel) = asyncio.run(_measure())
     figures = [
-        Figure(
-            f"{method}, {case.what}, median",
-            1e3 * statistics.median(each.ours),
-            1e3 * statistics.median(each.bare),
-            goal=TIME_GOAL,
-        )
+        Figure.medians(f"{method}, {case.what}, median", each.ours, each.bare, TIME_GOAL)
         for (case, method), each in times.items()
     ]
     calls = len(CASES) * ROUNDS

@@ -1,8 +1,9 @@
 """The figures of the plugin's benchmark."""
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from benchmarks.results import Figure, Goal
 
@@ -60,20 +61,16 @@ def figures(results: Sequence[Result], ours: Weight, bare: Weight) -> Iterator[F
     """Yield medians of preferences in each case, the 99th percentile of each method, and the cost of the processes."""
     for result in results:
         if result.method == PREFERENCE:
-            yield _times(f"{result.method}, {result.case.what}, median", statistics.median, [result])
+            what = f"{result.method}, {result.case.what}, median"
+            yield Figure.medians(what, result.times.ours, result.times.bare, TIME_GOAL)
     for method in dict.fromkeys(result.method for result in results):
-        yield _times(f"{method}, 99th percentile", _p99, [each for each in results if each.method == method])
+        times = [each.times for each in results if each.method == method]
+        seconds = [_p99([*chain(*of)]) for of in ([each.ours for each in times], [each.bare for each in times])]
+        yield Figure(f"{method}, 99th percentile", 1e3 * seconds[0], 1e3 * seconds[1], goal=TIME_GOAL)
     yield Figure("resident memory", ours.memory, unit="MB", goal=MEMORY_GOAL)
     yield Figure("idle, of a core", ours.idle, unit="%", goal=IDLE_GOAL)
     yield Figure("the bare plugin's memory", bare.memory, unit="MB")
     yield Figure("the bare plugin idle, of a core", bare.idle, unit="%")
-
-
-def _times(what: str, figure: Callable[[Sequence[float]], float], results: Iterable[Result]) -> Figure:
-    times = [result.times for result in results]
-    ours = figure([seconds for each in times for seconds in each.ours])
-    bare = figure([seconds for each in times for seconds in each.bare])
-    return Figure(what, 1e3 * ours, 1e3 * bare, goal=TIME_GOAL)
 
 
 def _p99(times: Sequence[float]) -> float:

@@ -1,4 +1,4 @@
-"""Processor time and memory of a process, from /proc."""
+"""Processor time and memory of processes, from /proc."""
 
 import os
 from pathlib import Path
@@ -10,6 +10,12 @@ def cpu_seconds(pid: int) -> float:
     """Return the processor time of all threads of a process so far, in user and kernel mode."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def seconds_of_others() -> float:
+    """Return the processor time of all programs but this one and those that it has started and that have ended."""
+    user, nice, system, _idle, _iowait, _irq, _softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+    return (user + nice + system + steal) / _TICKS - sum(os.times()[:4])
 
 
 def resident_bytes(pid: int, *, peak: bool = False) -> int:

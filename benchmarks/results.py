@@ -1,7 +1,8 @@
 """Figures that compare two things, and tables of them for a terminal and for a page."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from statistics import median, quantiles
 
 from rich.table import Table as RichTable
 
@@ -30,6 +31,7 @@ class Figure:
     """One row: two values in one unit. ``other`` is None if there is nothing to compare with.
 
     spread  the lowest and the highest of the values that ``ours`` is the mean of, None if they are not shown
+    noise   of the values that ``other`` is the median of, None if it is of none
     """
 
     what: str
@@ -38,10 +40,20 @@ class Figure:
     unit: str = "ms"
     goal: Goal | None = None
     spread: tuple[float, float] | None = None
+    noise: float | None = None
+
+    @classmethod
+    def medians(cls, what: str, ours: Sequence[float], other: Sequence[float], goal: Goal | None = None) -> "Figure":
+        """Return the medians, in milliseconds, of seconds that were measured in turn."""
+        return cls(what, 1e3 * median(ours), 1e3 * median(other), goal=goal, noise=noise(other))
 
     @property
     def ratio(self) -> float | None:
         return self.ours / self.other if self.other else None
+
+    @property
+    def added(self) -> float:
+        return self.ours - (self.other or 0)
 
     @property
     def compared(self) -> float:
@@ -92,6 +104,23 @@ class Results:
     def headings(self) -> tuple[str, ...]:
         return ("what", self.ours, self.other, "ratio", "goal")
 
+    @property
+    def noise(self) -> float | None:
+        """The median noise of the figures, None if no figure has any."""
+        known = [figure.noise for figure in self.figures if figure.noise is not None]
+        return median(known) if known else None
+
+    def measured_beside(self, load: float) -> "Results":
+        """Return the results with a note about how calm the machine was.
+
+        load  how many processors other programs kept busy meanwhile
+        """
+        is_calm = load <= MOST_LOAD and (self.noise or 0) <= MOST_NOISE
+        note = f"The machine was {'calm' if is_calm else '**not calm**'}: other programs used {load:.2f} processors"
+        if self.noise is not None:
+            note += f", and the middle half of the values of “{self.other}” was {self.noise:.0%} of their median wide"
+        return replace(self, notes=(*self.notes, note + "."))
+
     def table(self) -> RichTable:
         rows = RichTable(title=self.title, title_justify="left", caption="\n".join(self.notes), caption_justify="left")
         for at, heading in enumerate(self.headings):
@@ -112,6 +141,17 @@ class Results:
         lines += ["", *(f"{note}  " for note in self.notes)]
         lines += [f"![{name}]({plots}/{name}.svg)" for name in self.plots]
         return "\n".join(lines).strip()
+
+
+MOST_LOAD = 0.15
+MOST_NOISE = 0.25
+"""Processors that other programs use, and noise, above which the machine is not calm."""
+
+
+def noise(values: Sequence[float]) -> float:
+    """Return how wide the middle half of values is, as a part of their median."""
+    low, middle, high = quantiles(values, n=4, method="inclusive")
+    return (high - low) / middle
 
 
 def _value(value: float, unit: str, digits: int | None = None) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Protocol
 
@@ -58,9 +57,9 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Median seconds by kind and by whether there was a review, and the extender's processor seconds per round."""
+    """The seconds by kind and by whether there was a review, and the extender's processor seconds per round."""
 
-    medians: Mapping[tuple[str, bool], float]
+    of: Mapping[tuple[str, bool], Sequence[float]]
     processor: float
 
 
@@ -83,8 +82,7 @@ class Reviewing:
             for kind in kinds:
                 for reviewed in (number % 2 == 0, number % 2 != 0):
                     times.setdefault((kind, reviewed), []).append(write(number, kind, reviewed=reviewed))
-        medians = {key: median(of) for key, of in times.items()}
-        return Times(medians, (cpu_seconds(self.pid) - spent) / rounds)
+        return Times(times, (cpu_seconds(self.pid) - spent) / rounds)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from benchmarks.clusters import Object, Size, nodes, ordinary_pod, placed_pods, 
 from benchmarks.extenders import ALL_VERBS_FLAGS, BareExtender, our_extender
 from benchmarks.processes import cpu_seconds, resident_bytes
 from benchmarks.real_cluster import RealCluster, Scheduler, binaries
-from benchmarks.results import Figure, Goal, Results
+from benchmarks.results import Figure, Goal, Results, noise
 from gas.cluster import paths
 from gas.cluster.connection import connect
 from gas.cluster.listing import Lister
@@ -72,6 +72,7 @@ def scheduling(*, full: bool) -> Results:
             rates["bare"],
             "/s",
             Goal(0.95, at_least=True),
+            noise=noise(found["bare"].rates),
         ),
         Figure(
             "pods a second, ours with scores and preemption, against the bare extender",
@@ -122,7 +123,8 @@ def ordinary() -> Results:
     ways = {NONE: 0, "gas": 0} | ({NOT_BATCHED: 0} if batches else {})
     found = asyncio.run(_measure(ways, ordinary_pod))
     rates = {way: median(each.rates) for way, each in found.items()}
-    figures = [Figure("pods a second, our extender configured against none", rates["gas"], rates[NONE], "/s")]
+    what = "pods a second, our extender configured against none"
+    figures = [Figure(what, rates["gas"], rates[NONE], "/s", noise=noise(found[NONE].rates))]
     if batches:
         figures += [
             Figure("pods a second, none and no batching against none", rates[NOT_BATCHED], rates[NONE], "/s"),

@@ -33,6 +33,32 @@ def test_a_mean_is_shown_with_its_lowest_and_highest_value_and_the_goal_with_its
     assert figure.cells() == ["a", "96.22 % (96.19 to 96.26)", "95.23 %", "1.01", "≥ 95.9 % met"]
 
 
+@pytest.mark.parametrize(
+    ("load", "bare", "note"),
+    [
+        pytest.param(
+            0.04,
+            [9, 10, 11],
+            "The machine was calm: other programs used 0.04 processors, and the middle half"
+            " of the values of “bare extender” was 10% of their median wide.",
+            id="calm",
+        ),
+        pytest.param(0.6, [10, 10, 10], "The machine was **not calm**: other programs used 0.60", id="others-run"),
+        pytest.param(0, [5, 10, 15, 20], "**not calm**: other programs used 0.00 processors, and", id="unsteady"),
+        pytest.param(0, None, "The machine was calm: other programs used 0.00 processors.", id="compared-with-nothing"),
+    ],
+)
+def test_results_say_whether_the_machine_was_calm(load: float, bare: list[float] | None, note: str) -> None:
+    figure = Figure("a", 3) if bare is None else Figure.medians("a", [0.003, 0.004, 0.002], bare)
+    measured = Results("speed", "How fast", [figure, Figure("b", 1)]).measured_beside(load)
+    assert note in measured.markdown("performance")
+
+
+def test_figures_of_seconds_are_medians_in_milliseconds() -> None:
+    figure = Figure.medians("a", [0.001, 0.004, 0.002], [0.001, 0.003, 0.001], Goal(2))
+    assert figure.cells() == ["a", "2.00 ms", "1.00 ms", "2.00", "≤ 2 met"]
+
+
 def results(ours: float) -> Results:
     return Results("speed", "How fast", [Figure("one", ours, 2, goal=Goal(2))], plots={"by-nodes": "<svg/>"})
 
