@@ -54,11 +54,9 @@ def written(report: Report, form: str, look: Look, *, headers: bool = True) -> s
 
 def as_data(data: object, form: str) -> str:
     """Return data as JSON or YAML in ASCII, so that no text in it can control a terminal."""
+    text = msgspec.json.format(msgspec.json.encode(data), indent=2 if form == "yaml" else 1).decode()
     if form == "yaml":
-        lines: list[str] = []
-        _add_yaml(msgspec.to_builtins(data), "", lines)
-        return _NOT_PLAIN.sub(_in_yaml, "\n".join(lines)) + "\n"
-    text = msgspec.json.format(msgspec.json.encode(data), indent=1).decode()
+        return _NOT_PLAIN.sub(_in_yaml, _in_blocks(text)) + "\n"
     return _NOT_PLAIN.sub(_in_json, text) + "\n"
 
 
@@ -74,26 +72,19 @@ def _in_yaml(found: re.Match[str]) -> str:
     return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
 
 
-def _add_yaml(data: object, margin: str, lines: list[str]) -> None:
-    """Add lines in block style; every text is quoted as in JSON, which YAML reads as well."""
-    if isinstance(data, dict) and data:
-        for key, value in data.items():
-            lines.append(f"{margin}{_scalar(key)}:")
-            if isinstance(value, dict | list | tuple) and value:
-                _add_yaml(value, margin + "  ", lines)
-            else:
-                lines[-1] += f" {_scalar(value)}"
-    elif isinstance(data, list | tuple) and data:
-        for value in data:
-            first = len(lines)
-            _add_yaml(value, margin + "  ", lines)
-            lines[first] = f"{margin}- {lines[first][len(margin) + 2 :]}"
-    else:
-        lines.append(margin + _scalar(data))
+_END = re.compile(r"\n *[]}],?(?=\n|$)")
+_WITHOUT_KEY = re.compile(r'\n *(?! |"[^"\\]*(?:\\.[^"\\]*)*": )')
+_BEGIN_IN_LIST = re.compile(r"- [\[{]\n *")
 
 
-def _scalar(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+def _in_blocks(text: str) -> str:
+    """Return JSON that is indented by 2 as YAML in block style, in which quoted texts are those of JSON."""
+    begin = text.partition("\n")[0]
+    if begin == text:
+        return text
+    lines = _END.sub("", text[len(begin) :]).replace(",\n", "\n").replace("\n  ", "\n")
+    lines = _WITHOUT_KEY.sub(r"\g<0>- ", lines).replace(": {\n", ":\n").replace(": [\n", ":\n")
+    return _BEGIN_IN_LIST.sub("- ", lines)[1:]
 
 
 _FORMULA = ("=", "+", "-", "@")  # the beginnings of texts that spreadsheets take for a formula and run
