@@ -81,6 +81,7 @@ def card_rows(cluster: Cluster, node: str, names: Sequence[str]) -> list[Row]:
     booked = cluster.decider.ledger.usage(node).amounts
     holders = cluster.holders(node)
     capacity = facts.inventory.capacity if facts is not None else {}
+    named = [(name, column_of(name)) for name in names]
     rows: list[Row] = []
     for card in cluster.cards(node):
         had, taken = capacity.get(card, NOTHING), booked.get(card, NOTHING)
@@ -92,8 +93,8 @@ def card_rows(cluster: Cluster, node: str, names: Sequence[str]) -> list[Row]:
                 "node": node,
                 "card": str(card),
                 **{
-                    column_of(name): Booked(taken.get(name, 0), had.get(name, 0))
-                    for name in names
+                    column: Booked(taken.get(name, 0), had.get(name, 0))
+                    for name, column in named
                     if name in had or name in taken
                 },
                 "used": used,
