@@ -9,7 +9,7 @@ IMAGE ?= gas:0.1.0
 REGISTRY ?= registry.example
 URL ?= https://$(REGISTRY)/kubectl-gas.tar.gz
 
-.PHONY: build image release demo test e2e check format bench simulate mutants lock audit protos reference manifest picture screenshots clean
+.PHONY: build image release demo test e2e soak check format bench simulate mutants lock audit protos reference manifest picture screenshots clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/python -m sandbox $(ARGS)
@@ -25,6 +25,11 @@ test: $(VENV)/.dev
 e2e: $(VENV)/.dev
 	@tests/e2e/set-up.sh
 	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder $(if $(findstring tests/e2e/,$(ARGS)),,tests/e2e) $(ARGS)
+
+# Hours of pods and faults on a real control plane: `make soak ARGS="8 --seed 2"`; see docs/development.md.
+soak: $(VENV)/.dev
+	@tests/e2e/set-up.sh
+	@$(BIN)/python -m tests.e2e.soak $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

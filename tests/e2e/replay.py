@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -71,11 +71,12 @@ class Replay:
     by_hand   UIDs of the pods of which another client has sent a Binding
     """
 
-    def __init__(self, cluster: Cluster, plan: Plan) -> None:
+    def __init__(self, cluster: Cluster, plan: Plan, *flags: str) -> None:
         self.figures: Counter[str] = Counter()
         self.left_out: Counter[str] = Counter()
         self._cluster = cluster
         self._plan = plan
+        self._flags = flags
         self._storage = Storage()
         self._laws = Laws(self._storage, "extender")
         self.by_hand: set[str] = set()
@@ -105,7 +106,7 @@ class Replay:
         ports = {name: free_port() for name in REPLICAS}
         with ExitStack() as stack:
             for name, port in ports.items():
-                flags = ["--leader-elect", *([f"--admission-port={port}"] if self._plan.webhooks else [])]
+                flags = ["--leader-elect", *self._flags, *([f"--admission-port={port}"] if self._plan.webhooks else [])]
                 self._extenders[name] = cluster.extender(name, *flags, account=cluster.full_account)
                 self._extenders[name].program.log.unlink(missing_ok=True)
                 self._extenders[name].start()
@@ -123,22 +124,25 @@ class Replay:
             ApiClient(api.url, token=api.token, authority=api.authority) as self._api,
             asyncio.TaskGroup() as self._tasks,
         ):
+            background = [self._tasks.create_task(work) for work in self._background()]
             for index, cards in enumerate(self._plan.nodes):
                 await self._put_node(objects.node(f"n{index}", cards))
                 self._start_kubelet(f"n{index}")
-            mirror = Mirror(self._api, _WORKLOADS, self.seen)
-            works = (mirror.run(), self._watch_leaders(), self._keep_scheduler())
-            background = [self._tasks.create_task(work) for work in works]
-            await mirror.complete.wait()
-            start = asyncio.get_running_loop().time()
-            for step in self._plan.steps:
-                await asyncio.sleep(start + PACE * step.at - asyncio.get_running_loop().time())
-                await self._take(step)
-            while self._later:
-                await asyncio.wait(self._later)
-            await self._settle()
+            await self._carry_out()
             for task in (*background, *self._kubelets.values()):
                 task.cancel()
+
+    def _background(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        self._mirror = Mirror(self._api, _WORKLOADS, self.seen)
+        return self._mirror.run(), self._watch_leaders(), self._keep_scheduler()
+
+    async def _carry_out(self) -> None:
+        await self._mirror.complete.wait()
+        start = asyncio.get_running_loop().time()
+        for step in self._plan.steps:
+            await asyncio.sleep(start + PACE * step.at - asyncio.get_running_loop().time())
+            await self._take(step)
+        await self._settle()
 
     # The laws
 
@@ -176,7 +180,9 @@ class Replay:
                 self._start_scheduler()
 
     async def _settle(self) -> None:
-        """Wait until the laws of a quiet cluster hold. Raises LawBroken if they do not come to."""
+        """Finish the acts, and wait until the laws of a quiet cluster hold. Raises LawBroken if they do not come to."""
+        while self._later:
+            await asyncio.wait(self._later)
         end = asyncio.get_running_loop().time() + SETTLE
         while True:
             try:
@@ -294,7 +300,7 @@ class Replay:
     async def kill_extender(self, name: str, *more: Any) -> None:
         extender = self._extender(name)
         extender.program.kill()
-        self.figures["kills"] += 1
+        self.figures["SIGKILLs"] += 1
         self._do_later(more[-1] * PACE, _as_act(self._start_again, extender))
 
     kill_now = kill_extender
@@ -302,7 +308,7 @@ class Replay:
     async def stop_extender(self, name: str, away: float) -> None:
         extender = self._extender(name)
         if extender.program.is_running and extender.program.name not in self._paused:
-            self.figures["stops"] += 1
+            self.figures["SIGTERMs"] += 1
             await asyncio.to_thread(extender.program.terminate)
             self._do_later(away * PACE, _as_act(self._start_again, extender))
 
@@ -316,7 +322,7 @@ class Replay:
         if program.is_running and program.name not in self._paused:
             self._paused.add(program.name)
             program.pause()
-            self.figures["pauses"] += 1
+            self.figures["SIGSTOPs"] += 1
             self._do_later(min(seconds, LONGEST_PAUSE), _as_act(self._resume, program))
 
     def _resume(self, program: Program) -> None:
@@ -346,6 +352,7 @@ class Replay:
     async def restart_scheduler(self, away: float) -> None:
         self._scheduler_is_stopped = True
         self._cluster.scheduler.stop()
+        self.figures["restarts of kube-scheduler"] += 1
         self._do_later(away * PACE, _as_act(self._start_scheduler))
 
     def _start_scheduler(self) -> None:
