@@ -10,7 +10,7 @@ import re
 
 import msgspec
 
-from gas.values.errors import GasError
+from gas.values.errors import UNDECODABLE, GasError
 
 _RBAC_REFUSAL = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)"'
@@ -96,7 +96,7 @@ def response_error(code: int, body: bytes, *, request: str, is_write: bool) -> A
     """Return the error for a response that is not a success. A body that is not a Status is shown as text."""
     try:
         status = _STATUS.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         status = Status()
     if not status.message:
         text = " ".join(body[:_LONGEST_MESSAGE].decode(errors="replace").split())

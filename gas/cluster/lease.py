@@ -11,7 +11,7 @@ import msgspec
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
-from gas.values.errors import GasError
+from gas.values.errors import UNDECODABLE, GasError
 from gas.values.timing import SYSTEM_TIMING, Timing
 
 logger = logging.getLogger(__name__)
@@ -198,7 +198,7 @@ class LeaderElection:
             raise
         try:
             return _LEASE.decode(body)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise ApiUnavailable(f"expected a Lease from GET {self._path}, found something else: {error}") from error
 
     async def _write(self, method: str, path: str, lease: _Lease) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable
+from gas.values.errors import UNDECODABLE
 
 if TYPE_CHECKING:
     from gas.cluster.reader import Reads
@@ -113,21 +114,21 @@ class Lister(Generic[T]):
     def _decode(self, body: bytes) -> tuple[_ListMeta, list[T], int]:
         try:
             page = self._page.decode(body)
-        except (msgspec.DecodeError, RecursionError):
+        except UNDECODABLE:
             return self._decode_one_by_one(body)
         return page.metadata, page.items or [], 0
 
     def _decode_one_by_one(self, body: bytes) -> tuple[_ListMeta, list[T], int]:
         try:
             page = self._raw_page.decode(body)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise ApiUnavailable(f"expected a list from GET {self.path}, found something else: {error}") from error
         items: list[T] = []
         unread = 0
         for raw in page.items or []:
             try:
                 items.append(self._object.decode(raw))
-            except (msgspec.DecodeError, RecursionError) as error:
+            except UNDECODABLE as error:
                 unread += 1
                 logger.warning("an object in the list of %s cannot be decoded and is left out: %s", self.path, error)
         return page.metadata, items, unread

@@ -12,6 +12,7 @@ from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused, ApiUnavailable
 from gas.objects.stored import Node, Pod
+from gas.values.errors import UNDECODABLE
 
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -104,7 +105,7 @@ def decode_object(response: bytes, kind: type[T], *, request: str) -> T:
     """Decode the body of a response. Raises ApiUnavailable, with the request's name, if it is something else."""
     try:
         return msgspec.json.decode(response, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise ApiUnavailable(f"expected an object from {request}, found something else: {error}") from error
 
 

@@ -18,7 +18,7 @@ import msgspec
 from gas.cluster.credentials import Login, header_value, make_address
 from gas.cluster.errors import NoCluster
 
-UNUSABLE = (OSError, ValueError, AttributeError, msgspec.DecodeError, NoCluster)
+UNUSABLE = (OSError, ValueError, LookupError, AttributeError, RecursionError, NoCluster)
 """What is raised for a kubeconfig that is not plain, or that is wrong."""
 
 

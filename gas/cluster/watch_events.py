@@ -8,7 +8,7 @@ import msgspec
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden, Status, status_error
 from gas.objects.stored import ObjectMeta
-from gas.values.errors import GasError
+from gas.values.errors import UNDECODABLE, GasError
 
 LONGEST_LINE = 64 * 1024 * 1024  # Bytes. An object of Kubernetes has at most a few million; a longer line never ends.
 
@@ -99,7 +99,7 @@ class EventDecoder(Generic[T]):
         """Return the event of a line. Raises ApiRefused (usually 410), Forbidden or ApiUnavailable for an ERROR."""
         try:
             event: WatchEvent[T] = self._decoder.decode(line)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             return self._decode_partly(line, error)
         if event.type in _TYPES:
             return event
@@ -110,7 +110,7 @@ class EventDecoder(Generic[T]):
     def _decode_partly(self, line: bytes, error: Exception) -> UnreadableEvent:
         try:
             event = _ANY.decode(line)
-        except (msgspec.DecodeError, RecursionError):
+        except UNDECODABLE:
             return UnreadableEvent(why=str(error))
         if event.type == "ERROR":
             raise self._error(line)
@@ -121,6 +121,6 @@ class EventDecoder(Generic[T]):
     def _error(self, line: bytes) -> ApiRefused | Forbidden | ApiUnavailable:
         try:
             status = _ERROR.decode(line).object
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             return ApiUnavailable(f"{self._request} ended in an error that cannot be decoded: {error}")
         return status_error(status, request=self._request)

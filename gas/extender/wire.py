@@ -90,7 +90,7 @@ class _FilterResultWire(msgspec.Struct, gc=False):
     error: str = msgspec.field(name="Error")
 
 
-Wire = TypeVar("Wire", bound=msgspec.Struct)
+Wire = TypeVar("Wire")
 
 _filter_decoder = msgspec.json.Decoder(_FilterWire)
 _binding_decoder = msgspec.json.Decoder(_BindingWire)
@@ -167,7 +167,7 @@ def decoded(decoder: msgspec.json.Decoder[Wire], body: bytes, what: str) -> Wire
 def in_exact_case(body: bytes, wire: type[msgspec.Struct]) -> bytes:
     """Return the object with the names of its members spelled as in ``wire``, whatever case they were written in."""
     exact = {field.encode_name.lower(): field.encode_name for field in msgspec.structs.fields(wire)}
-    members = {exact.get(name.lower(), name): raw for name, raw in _members_decoder.decode(body).items()}
+    members = {exact.get(name.lower(), name): raw for name, raw in decoded(_members_decoder, body, "object").items()}
     return _encoder.encode(members)
 
 

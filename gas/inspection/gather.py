@@ -20,7 +20,7 @@ from gas.inspection.reasons import Diagnosis, Reason, of_numbers
 from gas.objects.stored import ObjectMeta
 from gas.programs import EXTENDER, PLUGIN, Program, containers_with, flag_value, is_on
 from gas.values.cards import Card, MalformedCard
-from gas.values.errors import GasError
+from gas.values.errors import UNDECODABLE, GasError
 from gas.values.quoted import quoted
 
 T = TypeVar("T")
@@ -267,5 +267,5 @@ def parse_decisions(document: bytes) -> list[Decision]:
 def _decoded(document: bytes, kind: type[T], name: str) -> T:
     try:
         return msgspec.json.decode(document, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise UnusableDocument(f"expected the document {name}, found something else: {error}") from error

@@ -172,15 +172,15 @@ def parse_card_records(text: str) -> tuple[tuple[CardRecord, ...], tuple[str, ..
     or UUID only the first has it.
     """
     faults: list[str] = []
+    if len(text) > MOST_BYTES:
+        return (), (f"{_PLACE}: expected at most {MOST_BYTES} characters, found {len(text)}; it is ignored",)
     try:
-        records = _RECORDS.decode(text)
+        records = _RECORDS.decode(text) if text.count("{") <= MOST_RECORDS else _valid_records(text, faults)
     except (msgspec.DecodeError, RecursionError):
         records = _valid_records(text, faults)
-    if len(records) > MOST_RECORDS:
-        faults.append(f"{_PLACE}: expected at most {MOST_RECORDS} cards, found {len(records)}; the others are ignored")
     found: dict[Card, CardRecord] = {}
     owners: dict[str, Card] = {}
-    for record in records[:MOST_RECORDS]:
+    for record in records:
         if record.card in found:
             faults.append(f"{_PLACE}: {record.card} is listed more than once; the first one is used")
         else:
@@ -189,14 +189,16 @@ def parse_card_records(text: str) -> tuple[tuple[CardRecord, ...], tuple[str, ..
 
 
 def _valid_records(text: str, faults: list[str]) -> list[CardRecord]:
-    """Return the valid records of a text that has invalid ones, and add what is wrong to ``faults``."""
+    """Return the valid ones of the first records of a text, and add what is wrong to ``faults``."""
     try:
         entries = _ENTRIES.decode(text)
     except (msgspec.DecodeError, RecursionError):
         faults.append(f"{_PLACE}: expected a JSON list of cards, found {quoted(text)}; it is ignored")
         return []
+    if len(entries) > MOST_RECORDS:
+        faults.append(f"{_PLACE}: expected at most {MOST_RECORDS} cards, found {len(entries)}; the others are ignored")
     records: list[CardRecord] = []
-    for number, entry in enumerate(entries, 1):
+    for number, entry in enumerate(entries[:MOST_RECORDS], 1):
         try:
             records.append(_RECORD.decode(entry))
         except msgspec.ValidationError as error:

@@ -21,3 +21,7 @@ class InvalidEntry(ValueError):
     def __init__(self, expected: str, entry: str) -> None:
         super().__init__(expected)
         self.entry = entry
+
+
+UNDECODABLE = (ValueError, RecursionError)
+"""What msgspec raises for bytes that it cannot decode: of another form, not UTF-8, or nested too deeply."""

@@ -406,16 +406,17 @@ def with_recorded_closeness(inventory: Inventory, recorded: Sequence[Closeness])
     linked = {card for link in inventory.links for card in (link.one.card, link.other.card)}
     pairs: Counter[tuple[Card, Card]] = Counter()
     for each in recorded:
-        others = (
-            other for other in each.links if other in inventory.capacity and linked.isdisjoint((each.card, other))
-        )
-        pairs |= Counter((min(each.card, other), max(each.card, other)) for other in others)
+        for other, number in Counter(each.links).items():
+            if other in inventory.capacity and linked.isdisjoint((each.card, other)):
+                pair = min(each.card, other), max(each.card, other)
+                pairs[pair] = max(pairs[pair], number)
     numa_groups = _with_groups(inventory.numa_groups or (), numa_nodes)
+    tiles = {card: Tile(card, 0) for card in inventory.capacity}
     return replace(
         inventory,
         numa_groups=numa_groups or inventory.numa_groups,
         boards=_with_groups(inventory.boards, boards),
-        links=(*inventory.links, *(Link(Tile(one, 0), Tile(other, 0)) for one, other in sorted(pairs.elements()))),
+        links=(*inventory.links, *(Link(tiles[one], tiles[other]) for one, other in sorted(pairs.elements()))),
     )
 
 

@@ -27,6 +27,7 @@ PREFERENCES = frozenset(row.name for row in PREFERENCE_ROWS)  # the annotations 
 T = TypeVar("T")
 
 _ALWAYS = "Always"
+_MOST_HINTS = 20  # requests of unknown resources that are compared with the known ones, which takes time
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)  # the form of a label's value
 
 
@@ -75,12 +76,17 @@ def unknown_resources(
     others  what is wrong with a resource that nodes have and pods cannot request
     """
     others, all_known = others or {}, f"known: {', '.join(known)}"
-    return [
-        f"container {quoted(container.name)} asks for {quoted(name)}, "
-        + (others.get(name) or f"which no node has; {did_you_mean(name, known, all_known)}")
+    found = [
+        (container.name, name)
         for container, _ in started_containers(pod)
         for name in container.requests
         if name.startswith(beginning) and name not in known
+    ]
+    hints = {name: did_you_mean(name, known, all_known) for _, name in found[:_MOST_HINTS]}
+    return [
+        f"container {quoted(container)} asks for {quoted(name)}, "
+        + (others.get(name) or f"which no node has; {hints.get(name, all_known)}")
+        for container, name in found
     ]
 
 

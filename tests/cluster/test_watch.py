@@ -272,6 +272,9 @@ async def test_lines_of_any_length_arrive_in_any_pieces(tmp_path: Path) -> None:
         pytest.param(event("STRANGE", pod("bad", 8)), "7", id="event-of-an-unknown-type"),
         pytest.param(b"{]\n", "7", id="no-json"),
         pytest.param(b'{"type":"ADDED","object":"\xff\xfe"}\n', "7", id="no-text"),
+        pytest.param(
+            b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"8","name":"\xff"}}}\n', "7", id="no-text-in-it"
+        ),
         pytest.param(b'{"type":"ADDED","object":' + b"[" * 100_000 + b"\n", "7", id="nested-without-end"),
         pytest.param(b"null\n", "7", id="null"),
     ],
@@ -298,11 +301,13 @@ async def test_a_deletion_that_cannot_be_decoded_leads_to_a_new_list(tmp_path: P
 
 
 async def test_an_object_of_the_list_that_cannot_be_decoded_is_left_out_and_counted(tmp_path: Path) -> None:
-    steps = (page(7, pod("a", 1), pod("bad", 2, labels=[]), pod("c", 3)),)
-    async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
-        await watch.synced.wait()
-        assert recorder.calls == [("complete", "a", "c")]
-        assert watch.undecodable == 1
+    for bad in (json.dumps(pod("bad", 2, labels=[])).encode(), b'{"metadata":{"name":"\xff"}}'):
+        items = b",".join((json.dumps(pod("a", 1)).encode(), bad, json.dumps(pod("c", 3)).encode()))
+        steps = (answer(200, b'{"metadata":{"resourceVersion":"7"},"items":[' + items + b"]}"),)
+        async with ScriptedServer(*steps) as server, watching(server, tmp_path) as (watch, recorder):
+            await watch.synced.wait()
+            assert recorder.calls == [("complete", "a", "c")]
+            assert watch.undecodable == 1
 
 
 async def test_a_response_that_is_not_a_list_is_requested_again(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ class TestDecodeFilter:
 
     @pytest.mark.parametrize(
         "body",
-        [b"", b"{", b"\xff\xfe", b'{"Pod":', b"{}x", b"nonsense", b"\x00", b'{"NodeNames":["\xff"]}'],
+        [b"", b"{", b"\xff\xfe", b'{"Pod":', b"{}x", b"nonsense", b"\x00", b'{"NodeNames":["\xff"]}', b'{"\xff":1}'],
     )
     def test_a_body_that_is_not_json_is_unreadable(self, body: bytes) -> None:
         with pytest.raises(Unreadable, match="as JSON"):

@@ -190,6 +190,11 @@ def test_very_many_faults_and_records_are_a_few_sentences() -> None:
     assert faults == (
         f"annotation gas-cards: expected at most {MOST_RECORDS} cards, found 1029; the others are ignored",
     )
+    found, faults = parse_card_records(json.dumps([{}] * (MOST_RECORDS + 5)))
+    assert (found, faults[-1]) == ((), f"annotation gas-cards: {MOST_RECORDS - 4} more records are invalid")
+    too_long = f"[{' ' * MOST_BYTES}]"
+    sentence = f"annotation gas-cards: expected at most {MOST_BYTES} characters, found {len(too_long)}; it is ignored"
+    assert parse_card_records(too_long) == ((), (sentence,))
 
 
 @given(st.text() | st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(), st.lists))

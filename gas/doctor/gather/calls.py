@@ -27,6 +27,7 @@ from gas.doctor.findings import Unseen, probe
 from gas.doctor.host_files import AS_ROOT, HostFiles
 from gas.doctor.objects import EndpointSlice, Service
 from gas.doctor.snapshot import Call, Contact, Reply, SeenScheduler, ServiceSeen
+from gas.values.errors import UNDECODABLE
 
 _SERVICE = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]+)\.svc(?:\..*)?", re.ASCII)
 _LARGEST_RESPONSE = 16 * 1024 * 1024
@@ -135,7 +136,7 @@ async def _ask(url: str, name: str, client: ClientFiles, question: bytes, timeou
         return Reply(error=f"it responded with status {status}; kube-scheduler shows nothing of the body")
     try:
         result = msgspec.json.decode(body, type=_FilterReply)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         return Reply(error=f"its response cannot be decoded: {error}")
     return Reply(
         passed=tuple(result.passed or ()),

@@ -22,6 +22,7 @@ from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import (
     add_DevicePluginServicer_to_server,
 )
 from gas.values.errors import GasError
+from gas.values.quoted import listed
 
 logger = logging.getLogger(__name__)
 
@@ -213,7 +214,7 @@ class DeviceServer:
         try:
             ids = frozenset(known_ids(asked.devices_ids))
             if len(ids) < len(asked.devices_ids) and (unknown := set(asked.devices_ids) - ids - {ALL_CARDS}):
-                logger.warning("kubelet allocates %s, which this plugin never offered", ", ".join(sorted(unknown)))
+                logger.warning("kubelet allocates %s, which this plugin never offered", listed(sorted(unknown)))
             request = AllocateRequest(resource=self.resource, ids=ids)
             try:
                 with self._calls.call():

@@ -17,6 +17,8 @@ MOST_TILES = (
     256  # Far more than any card has. A larger number is a mistake, and would make each look at its tiles slow.
 )
 
+MOST_RESOURCES = 64  # resources of one node; each is shown, and counted in metrics, for each card
+
 _NOT_BOOKED = frozenset(names.MONITORING_RESOURCES)
 
 
@@ -72,6 +74,12 @@ def _totals(allocatable: Mapping[str, Quantity], problems: list[str]) -> dict[st
             found = quoted(allocatable[full_name])
             problems.append(f"allocatable {quoted(full_name)}: {malformed.reason}, found {found}; it is ignored")
             continue
+        if total and len(totals) == MOST_RESOURCES:
+            problems.append(
+                f"allocatable {quoted(full_name)}: expected at most {MOST_RESOURCES} resources under {names.PREFIX}; it"
+                " and those after it are ignored"
+            )
+            break
         if total:
             totals[name] = total
     return totals

@@ -1,6 +1,7 @@
 """Read the node labels about cards: which there are, which belong together, which are linked, and telemetry's."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gas.placement.inventory import Link
@@ -155,6 +156,7 @@ _ABOUT_TILE = re.compile(
     rf"(?P<what>{names.DISABLE_TILE}|{names.DESCHEDULE_TILE})(?P<card>card[0-9]+)_gt(?P<tile>[0-9]{{1,9}})", re.ASCII
 )
 _TILE = re.compile(r"gt([0-9]{1,9})", re.ASCII)
+_MOST_CLOSING = 16  # labels that close one board which are read: any more change nothing, and take time for each card
 
 
 class Telemetry:
@@ -179,6 +181,7 @@ class Telemetry:
         self.closed_by: dict[Card, list[str]] = {}
         self.preferred_card: Card | None = None
         self.preferred_tiles: dict[Card, list[int]] = {}
+        self._closings: Counter[tuple[str, frozenset[Card]]] = Counter()
         self._tiles = tiles
         self._pci_groups = pci_groups
         self._problems = problems
@@ -227,6 +230,10 @@ class Telemetry:
                     preferred.append(tile)
             return
         whole_board = self._pci_groups.get(card) if value == names.WHOLE_PCI_GROUP else None
+        if whole_board is not None:
+            self._closings[what, whole_board] += 1
+            if self._closings[what, whole_board] > _MOST_CLOSING:
+                return
         closing = whole_board or (card,)
         (self.disabled if what == names.DISABLE_CARD else self.deschedule_cards).update(closing)
         for each in closing:

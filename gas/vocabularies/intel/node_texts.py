@@ -21,6 +21,7 @@ from gas.values.quoted import listed, quoted
 from gas.vocabularies.intel import names
 
 LONGEST_VALUE = 63
+MOST_PIECES = 512  # labels of one text: enough for thousands of cards
 _CONTINUED = "Z"
 _TEXT = re.compile(r"(?:[A-Za-z0-9](?:[-_.A-Za-z0-9]*[A-Za-z0-9])?)?", re.ASCII)
 _CONTINUATION = re.compile(r"[2-9]|[1-9][0-9]{1,8}", re.ASCII)
@@ -39,8 +40,8 @@ class UnsplittableText(GasError):
 def joined_label(labels: Mapping[str, str], name: str, problems: list[str]) -> str | None:
     """Return the text of a label with all its continuations, or None if there is no label of that name.
 
-    A missing continuation, or one that does not begin with ``Z``, ends the text. An empty piece is skipped. Each
-    problem adds a sentence to ``problems``.
+    A missing continuation, or one that does not begin with ``Z``, ends the text. An empty piece is skipped. A text of
+    more than MOST_PIECES labels is ignored. Each problem adds a sentence to ``problems``.
     """
     pieces: list[str] = []
     for number in count(1):
@@ -50,6 +51,9 @@ def joined_label(labels: Mapping[str, str], name: str, problems: list[str]) -> s
             if left_out := _continuations_after(number, labels, name):
                 problems.append(f"label {label} is missing, so {listed(left_out)} is ignored")
             break
+        if number > MOST_PIECES:
+            problems.append(f"label {name}: expected a text of at most {MOST_PIECES} labels, found more; it is ignored")
+            return None
         if value and not value.startswith(prefix):
             problems.append(
                 f"label {label}: expected a value that begins with Z, found {quoted(value)};"

@@ -58,7 +58,7 @@ class SharePod(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     @property
     def phase(self) -> str:
         """The phase of its pod when that was last shown."""
-        return str(((self.status or {}).get("PodStatus") or {}).get("phase", ""))
+        return _phase((self.status or {}).get("PodStatus"))
 
     def restarts_after(self, phase: str) -> bool:
         """Return whether a pod that is gone, or stopped by its node, is made again: KubeShare's rule."""
@@ -88,7 +88,7 @@ class MadePod(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
     @property
     def phase(self) -> str:
-        return str((self.status or {}).get("phase", ""))
+        return _phase(self.status)
 
     @property
     def was_disrupted(self) -> bool:
@@ -105,6 +105,11 @@ class MadePod(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     def belongs_to(self, share: SharePod) -> bool:
         """Return whether the pod was made for this SharePod, and not for an earlier one of its name."""
         return any(each.get("uid") == share.metadata.uid for each in self.metadata.owner_references or ())
+
+
+def _phase(status: object) -> str:
+    """Return the phase in the status of a pod. An older definition of the kind lets users write anything there."""
+    return str(status.get("phase", "")) if isinstance(status, dict) else ""
 
 
 def pod_of(share: SharePod) -> dict[str, Any]:

@@ -105,6 +105,11 @@ def test_an_affinity_that_is_none_is_refused_with_a_sentence(node_affinity: obje
         pod_of(as_share(broken, uid="u1"))
 
 
+@pytest.mark.parametrize("shown", ["many", 5, ["phase"], None])
+def test_a_status_that_is_not_that_of_a_pod_has_no_phase(shown: object) -> None:
+    assert as_share(sharepod() | {"status": {"PodStatus": shown}}).phase == ""
+
+
 # contract S1.1, S1.2
 @pytest.mark.parametrize(
     ("annotations", "sentence"),

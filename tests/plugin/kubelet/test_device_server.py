@@ -300,7 +300,14 @@ async def test_when_the_decision_fails_a_container_gets_what_kubelet_chose_if_th
 @pytest.mark.parametrize(
     ("ids", "warnings"),
     [
-        pytest.param(["card0-0", "GPU-1"], ["kubelet allocates GPU-1, which this plugin never offered"], id="foreign"),
+        pytest.param(
+            ["card0-0", "GPU-1"], ["kubelet allocates 'GPU-1', which this plugin never offered"], id="foreign"
+        ),
+        pytest.param(
+            ["card0-0", *"dcba"],
+            ["kubelet allocates 'a', 'b', 'c' and 1 more, which this plugin never offered"],
+            id="many-foreign",
+        ),
         pytest.param(["card0-0", "all"], [], id="that-of-monitoring"),
     ],
 )

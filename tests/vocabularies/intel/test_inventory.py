@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gas.objects.stored import Node, NodeStatus, ObjectMeta, Quantity
 from gas.placement.inventory import Inventory, Link
 from gas.values.cards import Card, Tile
-from gas.vocabularies.intel.inventory import read_node
+from gas.vocabularies.intel.inventory import MOST_RESOURCES, read_node
 from gas.vocabularies.intel.node_texts import split_value
 from gas.vocabularies.protocol import NodeFacts
 
@@ -124,6 +124,12 @@ def test_thousands_of_malformed_entries_are_one_problem() -> None:
             id="monitoring-is-not-booked",
         ),
         pytest.param({"example": "2"}, {"example": 1}, "", id="any-prefixed-resource"),
+        pytest.param(
+            {f"r{at:02}": "2" for at in range(MOST_RESOURCES + 1)},
+            {f"r{at:02}": 1 for at in range(MOST_RESOURCES)},
+            f"allocatable '{GPU}r64': expected at most 64 resources under {GPU}; it and those after it are ignored",
+            id="too-many-resources",
+        ),
         pytest.param(
             {"i915": "2", "millicores": "many"},
             {"i915": 1},

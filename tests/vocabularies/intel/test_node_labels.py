@@ -180,6 +180,12 @@ def test_disabling_and_descheduling_cards(name: str, value: str, cards: set[int]
     assert (set(telemetry.disabled), set(telemetry.deschedule_cards), problems) == (set(), cards, [])
 
 
+def test_any_number_of_labels_that_close_a_board_close_it_and_the_first_are_shown() -> None:
+    telemetry, _ = read({label("gas-disable-card0", f"p{at:02}"): "PCI_GROUP" for at in range(50)})
+    assert telemetry.disabled == {0, 1}
+    assert list(map(len, telemetry.closed_by.values())) == [16, 16]
+
+
 # contract E8.1
 def test_labels_of_several_policies_add_up() -> None:
     telemetry, _ = read({label("gas-disable-card0", "a"): "x", label("gas-disable-card2", "b.c"): "x"})

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gas.values.amounts import MAX_AMOUNT
 from gas.values.cards import Card
 from gas.vocabularies.intel.node_texts import (
+    MOST_PIECES,
     UnsplittableText,
     format_card_capacity,
     joined_label,
@@ -42,6 +43,12 @@ LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", re.ASCI
             "0.1",
             [f"label {NAME}2 is missing, so '{NAME}3', '{NAME}10' is ignored"],
             id="a-gap-ends-the-text",
+        ),
+        pytest.param(
+            {"": "0", **{str(at): f"Z.{at}" for at in range(2, MOST_PIECES + 2)}},
+            None,
+            [f"label {NAME}: expected a text of at most {MOST_PIECES} labels, found more; it is ignored"],
+            id="too-many-pieces",
         ),
         pytest.param(
             {"2": "Z1.2"},

@@ -230,6 +230,13 @@ def test_a_sum_that_kubernetes_cannot_count_is_refused() -> None:
     assert str(read(pod_json(half, {**half, "name": "b"}))).startswith("the pod's containers ask for more than 2^63-1")
 
 
+def test_only_the_first_misspelt_resources_are_compared_with_all_known_ones() -> None:
+    requests = {f"koordinator.sh/gpu-memmory{at}": "5" for at in range(21)}
+    faults = CHECKS.pod(new(pod_json({"name": "main", "resources": {"requests": requests}}))).faults
+    assert ["did you mean" in each for each in faults] == [True] * 20 + [False]
+    assert "; known: koordinator.sh/" in faults[-1]
+
+
 def test_a_misspelt_resource_is_a_fault_with_the_one_that_is_meant() -> None:
     document = new(pod_json({"name": "main", "resources": {"requests": {"koordinator.sh/gpu-memmory": "5"}}}))
     (fault,) = CHECKS.pod(document).refusals
