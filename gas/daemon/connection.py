@@ -88,7 +88,8 @@ class Connection(TCPServer):
     any more: a pod would be bound, and the scheduler would not know.
 
     Hypercorn writes the head of a response, then the body. Each packet wakes the client, which on a busy machine runs
-    in our place, only to find that it has to wait for the rest. So the head is held until what follows it, at once.
+    in our place, only to find that it has to wait for the rest. So the head is held until what follows it, at once, and
+    empty pieces are dropped.
 
     Once it is over, no part of it refers to it in a circle, so its memory is free at once.
     """
@@ -122,7 +123,7 @@ class Connection(TCPServer):
 
     # Without it fails test_the_head_of_a_response_leaves_with_its_body.
     async def protocol_send(self, event: Event) -> None:
-        if isinstance(event, RawData) and not self._head and _is_head(event.data):
+        if isinstance(event, RawData) and not self._head and (not event.data or _is_head(event.data)):
             self._head = event.data
             return
         if self._head:

@@ -3,7 +3,6 @@
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import nlargest
 
 from cachetools import LRUCache
 
@@ -62,8 +61,9 @@ class Decisions:
             self._asked[uid] = _Asked(len(passing), first, (), {"filter": _milliseconds(seconds)})
 
     def scored(self, uid: str, scores: Sequence[tuple[str, int]], seconds: float) -> None:
+        """Remember the scores of nodes, which are the best first."""
         if (asked := self._asked.get(uid)) is not None:
-            asked.scores = nlargest(_MOST_SCORES, scores, key=lambda each: each[1])
+            asked.scores = scores[:_MOST_SCORES]
             asked.milliseconds["prioritize"] = _milliseconds(seconds)
 
     def made(

@@ -7,6 +7,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import TypeVar, cast
 
+from cachetools import LRUCache
+
 from gas.extender.hooks import NO_CARDS, NominatedCards
 from gas.extender.nodes import Nodes
 from gas.ledger.ledger import Ledger, LedgerState
@@ -38,6 +40,9 @@ MOST_VERDICTS = 500_000
 """Different needs remembered, and verdicts of all of them, about 100 bytes each; beyond that the need that was asked
 about longest ago is forgotten."""
 
+MOST_CHOICES = (
+    1024  # choices of cards remembered, by need and state: pods of a template are bound to nodes that are alike
+)
 NEEDS_BY_NAME = 16  # needs whose verdicts are also remembered by names of nodes: those asked about last
 
 MOST_REFRESHED = 32
@@ -190,6 +195,7 @@ class Verdicts:
         self.states = NodeStates(nodes, ledger)
         self._remembered: OrderedDict[PodNeed, dict[int, Verdict]] = OrderedDict()
         self._by_name: OrderedDict[PodNeed, _ByName] = OrderedDict()
+        self._chosen: LRUCache[tuple[PodNeed, int], Choice | Refusal] = LRUCache(MOST_CHOICES)
 
     def forget(self, node: str) -> None:
         """Forget the state of a node that has changed, or whose bookings have."""
@@ -310,8 +316,12 @@ class Verdicts:
 
     def choose(self, need: PodNeed, node: str, nominated: Sequence[Footprint] = ()) -> Choice | Refusal:
         """Return the cards that the pod would get on a node now, or why it gets none."""
-        facts = self._nodes.facts(node)
-        return UnknownNode() if facts is None else self._place(need, node, facts, self._step_limit, nominated)
+        if (facts := self._nodes.facts(node)) is None:
+            return UnknownNode()
+        key = (need, self.states.of(node, nominated))
+        if (chosen := self._chosen.get(key)) is None:
+            chosen = self._chosen[key] = self._place(need, node, facts, self._step_limit, nominated)
+        return chosen
 
     def _known(self, need: PodNeed) -> dict[int, Verdict]:
         """Return what is remembered of a need, by state. Now and then, drop states that no node is in any more."""

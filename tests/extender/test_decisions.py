@@ -87,7 +87,7 @@ def test_what_is_kept_of_a_question_does_not_grow_with_the_cluster() -> None:
     passing = [f"n{node}" for node in range(5000)]
     for number in range(MOST_PENDING + 10):
         decisions.filtered(f"u{number}", passing, 0.001)
-        decisions.scored(f"u{number}", [(f"n{node}", node) for node in range(100)], 0.001)
+        decisions.scored(f"u{number}", [(f"n{node}", node) for node in range(99, -1, -1)], 0.001)
     decisions.made("u0", "p", "n1", "card0", verb="bind", seconds=0.001, now=0.0)
     decisions.made(f"u{MOST_PENDING}", "p", "n1", "card0", verb="bind", seconds=0.001, now=0.0)
     last, forgotten = decisions

@@ -113,7 +113,7 @@ class RememberedVerdicts(RuleBasedStateMachine):
         self.ledger.release(uid)
 
     @invariant()
-    def verdicts_are_those_of_placement(self) -> None:
+    def verdicts_and_choices_are_those_of_placement(self) -> None:
         inventories = {name: read_node(each).inventory for name, each in self.objects.items()}
         usages = [
             (kept, {name: self.ledger.sums(name, kept.get(name, ())).usage() for name in self.objects})
@@ -122,11 +122,13 @@ class RememberedVerdicts(RuleBasedStateMachine):
         for need in NEEDS:
             for kept, usage in usages:
                 for name, verdict in zip(NAMES, at_once(self.verdicts.of(need, NAMES, kept)), strict=True):
-                    assert verdict is as_verdict(
+                    fresh = (
                         place(need, inventories[name], usage[name], step_limit=1000)
                         if name in self.objects
                         else UnknownNode()
                     )
+                    assert verdict is as_verdict(fresh)
+                    assert self.verdicts.choose(need, name, kept.get(name, ())) == fresh
 
 
 TestRememberedVerdicts = RememberedVerdicts.TestCase

@@ -398,6 +398,7 @@ def test_the_head_of_a_response_leaves_with_its_body(
         assert served.ask(method, "/")[0] == 200
     (head,) = (piece for piece in pieces if piece.startswith(b"HTTP/1.1 200"))
     assert head.endswith(written)
+    assert b"" not in pieces
 
 
 def test_the_response_does_not_name_hypercorn() -> None:

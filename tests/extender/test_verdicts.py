@@ -89,6 +89,13 @@ def test_pods_of_one_template_share_a_verdict(known: Known, asked: list[str]) ->
     assert asked == ["600", "601"]
 
 
+def test_pods_of_one_template_share_a_choice_on_nodes_in_one_state(known: Known, asked: list[str]) -> None:
+    known.nodes.changed(node("n3"))
+    chosen = known.verdicts.choose(wanting(), "n1")
+    assert known.verdicts.choose(wanting(), "n3") is chosen
+    assert asked == ["600"]
+
+
 @pytest.mark.parametrize("change", ["reserve", "cancel", "release", "correction", "label", "resource", "gone"])
 def test_a_verdict_is_forgotten_only_when_its_node_changes(known: Known, change: str, asked: list[str]) -> None:
     known.ledger.reserve("u1", "default/a", "n1", taking(0))

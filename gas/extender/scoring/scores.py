@@ -5,10 +5,9 @@ The policies and their costs are in `gas.placement.node_cost`. What pods ask for
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 from cachetools import LRUCache
@@ -82,7 +81,8 @@ class Scores(Observer):
         self._pressures: Mapping[Pool, float] = {}
         self._learned: LRUCache[str, None] = LRUCache(MOST_ARRIVALS)
         self._admitted: LRUCache[Hashable, set[Pool]] = LRUCache(MOST_RESTRICTIONS)
-        self._assumed: LRUCache[str, PodNeed] = LRUCache(MOST_ASSUMED)
+        self._assumed: LRUCache[str, tuple[PodNeed, PodNeed]] = LRUCache(MOST_ASSUMED)
+        self._scored: LRUCache[PodNeed, PodNeed] = LRUCache(MOST_NEEDS)
         self._pools: dict[str, Pool] = {}
         self._of_node: dict[str, int] = {}
         self._numbers: dict[_State, int] = {}
@@ -128,14 +128,15 @@ class Scores(Observer):
 
         Its cards will be chosen as this assumes, see `chosen_need`. Cards of ``nominated``, by node, count as booked.
         """
-        self._refresh()
-        asked = self._scored(need)
-        if uid:
-            self._assumed[uid] = asked
+        asked = self._assume(uid, need)
         known = _latest(self._costs, (asked, requests))
         # One pass without a line of Python for each name; most costs are known. None is never a key.
         costs: list[int | None] = list(map(known.get, map(self._of_node.get, names)))  # type: ignore[arg-type]
-        missing = [at for at, cost in enumerate(costs) if cost is None or (nominated and names[at] in nominated)]
+        missing = (
+            [at for at, cost in enumerate(costs) if cost is None or names[at] in nominated]
+            if nominated or None in costs
+            else ()
+        )
         budget = TimeBudget(self._step_limit, self._clock)
         for at in missing:
             name = names[at]
@@ -163,10 +164,7 @@ class Scores(Observer):
         nominated: NominatedCards = NO_CARDS,
     ) -> Turns[list[int | None]]:
         """Return the same for nodes that a request describes, with what is booked under their names."""
-        self._refresh()
-        asked = self._scored(need)
-        if uid:
-            self._assumed[uid] = asked
+        asked = self._assume(uid, need)
         budget = TimeBudget(self._step_limit, self._clock)
         costs: list[int | None] = []
         for name, (facts, free) in nodes.items():
@@ -182,10 +180,10 @@ class Scores(Observer):
     def chosen_need(self, uid: str, need: PodNeed, inventory: Inventory | None) -> PodNeed:
         """Return the need with which the pod's cards are chosen: with the mix by which its nodes were scored."""
         self._refresh()
-        assumed = self._assumed.pop(uid, None)
-        if assumed is None or replace(assumed, order=need.order) != need:
-            assumed = self._scored(need)
-        return need if inventory is not None and inventory.preferred_card is not None else assumed
+        of, assumed = self._assumed.pop(uid, (None, need))
+        if inventory is not None and inventory.preferred_card is not None:
+            return need
+        return assumed if of == need else self._scored_need(need)
 
     def policy(self, need: PodNeed) -> NodeScore:
         return self._policy if need.node_score is None else need.node_score
@@ -194,23 +192,32 @@ class Scores(Observer):
         """Return the mix in use, and how much restricted pods ask for each pool."""
         return self._mix, self._pressures
 
-    def _scored(self, need: PodNeed) -> PodNeed:
+    def _assume(self, uid: str, need: PodNeed) -> PodNeed:
+        """Return the need with which a pod is scored, and remember it until its cards are chosen."""
+        self._refresh()
+        scored = self._scored_need(need)
+        if uid:
+            self._assumed[uid] = need, scored
+        return scored
+
+    def _scored_need(self, need: PodNeed) -> PodNeed:
         """Return the need with the order of cards by which waste is least, unless the pod or the cluster has another.
 
         A card that its node prefers keeps its place: such a node is judged with the need as it is. While nothing is
-        known of what pods ask for, the first card that fits is as good as any.
+        known of what pods ask for, the first card that fits is as good as any. Pods of a template share the result.
         """
-        if not self._mix.asked:
-            return need
-        if self.policy(need) is NodeScore.BALANCE and need.order == DEFAULT_ORDER and need.wants_cards:
-            return replace(need, order=LeastWaste(self._mix))
-        return need
+        if (scored := self._scored.get(need)) is None:
+            has_order = need.order != DEFAULT_ORDER or self.policy(need) is not NodeScore.BALANCE
+            as_it_is = has_order or not need.wants_cards or not self._mix.asked
+            scored = self._scored[need] = need if as_it_is else replace(need, order=LeastWaste(self._mix))
+        return scored
 
     def _refresh(self) -> None:
         mix = self.demand.mix()
         if mix is self._mix:
             return
         self._mix = mix
+        self._scored.clear()
         self._effects.clear()
         self._costs.clear()
         self._pressures = {}
@@ -322,24 +329,24 @@ def _shared_pool(cards: tuple[SortedAmounts, ...], cpu: int, memory: int) -> Poo
     return Pool(cards, cpu, memory)
 
 
-def as_scores(names: Sequence[str], costs: Sequence[int | None]) -> Iterator[tuple[str, int]]:
-    """Return (name, score) for each node: the lower the cost, the higher the score. No two scores are equal.
+def as_scores(names: Sequence[str], costs: Sequence[int | None]) -> list[tuple[str, int]]:
+    """Return (name, score) for each node, best first: the lower the cost, the higher the score. No scores are equal.
 
     Of nodes with the same cost, the first by name has the highest score: kube-scheduler chooses among equal scores at
     random, which scatters pods. A difference in cost, however small, is worth more than all of kube-scheduler's own
     plugins. Its size does not matter, so scores of n nodes differ by at most (IN_TREE + 1) * (n - 1). A node without
     room comes last.
     """
-    no_room = max((cost for cost in costs if cost is not None), default=0) + 1
-    ranked = [no_room if cost is None else cost for cost in costs]
-    worst_first = sorted(range(len(names)), key=names.__getitem__, reverse=True)
-    worst_first.sort(key=ranked.__getitem__, reverse=True)  # stable: equal costs stay in the order of names
-    scores = [0] * len(names)
-    score = 0
-    for worse, better in pairwise(worst_first):
-        score += 1 if ranked[worse] == ranked[better] else IN_TREE + 1
-        scores[better] = score
-    yield from zip(names, scores, strict=True)
+    by_cost: dict[int | None, list[str]] = {}
+    for name, cost in zip(names, costs, strict=True):
+        by_cost.setdefault(cost, []).append(name)
+    highest = len(names) - 1 + IN_TREE * (len(by_cost) - 1)
+    scores: list[tuple[str, int]] = []
+    for cost in sorted(by_cost, key=lambda cost: math.inf if cost is None else cost):
+        equal = sorted(by_cost[cost])
+        scores += zip(equal, range(highest, -1, -1), strict=False)
+        highest -= len(equal) + IN_TREE
+    return scores
 
 
 def _latest(remembered: OrderedDict[Key, dict[int, Value]], key: Key) -> dict[int, Value]:

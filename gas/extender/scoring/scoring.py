@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
+from itertools import starmap
 
 import msgspec
 
@@ -37,7 +38,7 @@ class Scoring:
         return Hooks(asked=(self._learn,), choosing=(self._need_to_choose,), observers=(self.scores,))
 
     def prioritize(self, args: FilterArgs) -> Turns[list[tuple[str, int]]]:
-        """Score nodes for a pod: (name, score) in the order of the request, the highest score best. Books nothing.
+        """Score nodes for a pod: (name, score), the highest and best score first. Books nothing.
 
         All are 0 if no node is to be preferred, also for a pod whose need cannot be read.
         """
@@ -58,7 +59,7 @@ class Scoring:
             names = list(facts)
             sent = {name: (facts[name], free[name]) for name in names}
             costs = yield from scores.as_sent(args.pod.uid, need, requests, sent, nominated)
-        return list(as_scores(names, costs))
+        return as_scores(names, costs)
 
     def demand_json(self) -> bytes:
         """Return the body of ``/debug/demand``: what nodes are scored by.
@@ -116,6 +117,11 @@ class Scoring:
         return self.scores.chosen_need(uid, need, None if facts is None else facts.inventory)
 
 
+class _HostPriority(msgspec.Struct, rename="pascal", gc=False):
+    host: str
+    score: int
+
+
 class Prioritize:
     """Score nodes on request: called with the body of a request, returns the body of the response.
 
@@ -141,4 +147,4 @@ class Prioritize:
         self._decider.decisions.scored(args.pod.uid, scores, time.perf_counter() - begun)
         self._metrics.requests.labels("prioritize", "scored").inc()
         logger.debug("%d nodes scored", len(scores), extra={"pod": args.pod.key})
-        return msgspec.json.encode([{"Host": name, "Score": score} for name, score in scores])
+        return msgspec.json.encode(list(starmap(_HostPriority, scores)))
