@@ -74,6 +74,7 @@ POD_ANNOTATIONS = (
         "the extender",
         "when earlier Bindings of the pod were ended, in nanoseconds since the epoch",
     ),
+    (decision.CHECKED, "the extender", "`true`: the pod was checked when it was completed; see admission.md"),
     (
         decision.DESCHEDULED_BY_US,
         "the extender",

@@ -29,6 +29,10 @@ EXPIRED_BINDING = "gas-expired-binding"
 """Pod annotation, nanoseconds since the epoch: when earlier bindings of the pod were ended. Writing it changes the
 pod's version, so that such a binding fails if it comes later."""
 
+CHECKED = "gas-checked"
+"""Annotation of a new pod in which the webhook that completes pods found no fault, so that no other one is asked. Users
+cannot forge it, because that webhook is asked about every pod that has it."""
+
 RELEASED = "gas-released"  # Node annotation, nanoseconds since the epoch: cards became free while pods waited for some
 DESCHEDULE_POD_LABEL = "gpu.aware.scheduling/deschedule-pod"  # label of pods that should leave their node
 DESCHEDULE_POD_VALUE = "gpu"

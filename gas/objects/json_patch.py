@@ -1,6 +1,5 @@
 """JSON Patch (RFC 6902): the operations with which an admission webhook changes an object."""
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -23,8 +22,8 @@ def pointer(*parts: str) -> str:
     return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)
 
 
-def applied(patch: Patch, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of an object with a patch applied. Every path must lead to an existing object or list entry."""
+def applied(patch: Patch, document: object) -> dict[str, Any]:
+    """Return an object as JSON with a patch applied. Every path must lead to an existing object or list entry."""
     changed: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))
     for operation in patch:
         *parents, last = (part.replace("~1", "/").replace("~0", "~") for part in operation.path.split("/")[1:])

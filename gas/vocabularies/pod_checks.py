@@ -12,6 +12,7 @@ from heapq import nsmallest
 from gas.decision.names import (
     ALLOCATED_CARDS,
     ALLOCATED_INIT_CARDS,
+    CHECKED,
     DESCHEDULED_BY_US,
     EXPIRED_BINDING,
     WRITTEN_ANNOTATIONS,
@@ -45,7 +46,7 @@ _MOST_REASONS = 2
 _MOST_UNKNOWN = 20  # unknown annotations that are reported; each is compared with all known ones
 _PREFIX = "gas-"
 _WRITTEN = frozenset({*WRITTEN_ANNOTATIONS, DESCHEDULED_BY_US})
-_OWN = _WRITTEN | {EXPIRED_BINDING}
+_OWN = _WRITTEN | {CHECKED, EXPIRED_BINDING}
 _RECEIPTS = frozenset({ALLOCATED_CARDS, ALLOCATED_INIT_CARDS})
 
 

@@ -12,6 +12,7 @@ import yaml
 from configurator.api_server import PROGRAM as API_SERVER
 from configurator.certificate_plan import WEBHOOK_SERVICES
 from configurator.flags import DEFAULT_WEBHOOKS
+from gas.decision.names import CHECKED
 from gas.extender.binding_reviews.reviews import REVIEW_TIMES
 from gas.extender.pod_webhooks.reviews import CHANGED, TEMPLATES
 from gas.objects.stored import NewPod
@@ -25,6 +26,7 @@ SERVICES = {each["metadata"]["name"]: each["spec"] for each in read(COMPONENT / 
 EXTENDER = one(BASE / "extender", "Deployment")
 BINDING = "bind.pods.gas"
 COMPLETING = "complete.pods.gas"
+MARKED = f"'{CHECKED}' in object.metadata.?annotations.orValue({{}})"  # the pod has the mark of `COMPLETING`
 PAGE = (ROOT / "docs/admission.md").read_text(encoding="utf-8")
 
 
@@ -61,12 +63,20 @@ def test_only_pods_in_words_with_defaults_are_completed() -> None:
     check_kube_system(webhook)
     (condition,) = webhook["matchConditions"]
     (checked,) = [each for each in WEBHOOKS["create.pods.gas"]["matchConditions"] if each["name"] == "asks-for-cards"]
-    assert condition["expression"].partition("]")[2] == checked["expression"].partition("]")[2]
+    assert condition["expression"].partition("]")[2] == f"{checked['expression'].partition(']')[2]} || {MARKED}"
     for vocabulary in KNOWN:
         resource = vocabulary.managed_resources[0]
         asked = {"name": "main", "resources": {"requests": {resource: "1"}, "limits": {resource: "1"}}}
         new = msgspec.convert(pod_json(asked), NewPod)
         assert not vocabulary.complete(new) or resource.startswith(vocabulary.completed.resources)
+
+
+def test_pods_that_were_checked_when_they_were_completed_are_not_checked_again_and_users_cannot_mark_them() -> None:
+    conditions = WEBHOOKS["create.pods.gas"]["matchConditions"]
+    assert {"name": "not-checked", "expression": f"!({MARKED})"} in conditions
+    assert not any(MARKED in str(WEBHOOKS[name]) for name in ("update.pods.gas", "templates.pods.gas"))
+    assert WEBHOOKS[COMPLETING]["matchConditions"][0]["expression"].endswith(f" || {MARKED}")
+    assert WEBHOOKS[COMPLETING]["reinvocationPolicy"] == "IfNeeded"
 
 
 def check_kube_system(webhook: Manifest) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster import Cluster
+from tests.e2e.extender import Extender
 from tests.e2e.helm import Helm
 from tests.e2e.kube_api import Object, write_kubeconfig
 from tests.e2e.kubectl import Kubectl
@@ -18,7 +19,7 @@ from tests.e2e.pods import PODS, asking, container
 from tests.e2e.ports import free_port
 from tests.e2e.programs import ProgramError
 from tests.e2e.waiting import wait_for
-from tests.e2e.webhooks import BUSY, chart_webhooks, register, unregister
+from tests.e2e.webhooks import BUSY, chart_webhooks, component_webhooks, later_webhook, register, unregister
 
 DENIED = 'admission webhook "create.pods.gas" denied the request: '
 CHECKS = ("create.pods.gas", "update.pods.gas", "templates.pods.gas", "complete.pods.gas")
@@ -32,6 +33,7 @@ class Admission:
 
     cluster: Cluster
     kubectl: Kubectl
+    extender: Extender
 
     def apply(self, document: Object, *flags: str) -> str:
         """Return the words of ``kubectl apply``, whether the object is refused or not."""
@@ -53,10 +55,11 @@ def admission(
     cluster.add_gpu_node("n1", millicores="2000", memory_max="16G")
     try:
         flags = ("--admission-scheduler-name=gas-scheduler", "--vocabularies=intel,aliyun")
-        cluster.extender("gas", f"--admission-port={port}", *flags).start_and_wait_until_ready()
+        extender = cluster.extender("gas", f"--admission-port={port}", *flags)
+        extender.start_and_wait_until_ready()
         shipped = chart_webhooks(Helm(binaries / "helm", kubeconfig, kubeconfig.parent), *CHECKS, settings=SETTINGS)
         register(cluster.api, shipped, port, cluster.authority.certificate, failurePolicy="Fail", timeoutSeconds=BUSY)
-        checked = Admission(cluster, Kubectl(binaries / "kubectl", kubeconfig))
+        checked = Admission(cluster, Kubectl(binaries / "kubectl", kubeconfig), extender)
         probe = pod("probe", container(i915=1, xe=1))
         wait_for("the webhook is called", lambda: DENIED in checked.apply(probe, "--dry-run=server"))
         yield checked
@@ -101,6 +104,27 @@ def test_a_pod_that_breaks_a_rule_is_refused_and_another_is_created(admission: A
     assert not admission.exists("accepted")
     assert "pod/accepted created" in admission.apply(accepted)
     assert admission.exists("accepted")
+
+
+def test_a_pod_without_fault_is_reviewed_once_and_no_mark_avoids_the_check(admission: Admission) -> None:
+    reviews = 'gas_extender_reviews_total{webhook="validate",result="allowed"}'
+    before = admission.extender.metric(reviews, 0)
+    assert (
+        "gas-checked" in admission.cluster.api.create(PODS, pod("once", container(i915=1)))["metadata"]["annotations"]
+    )
+    assert admission.extender.metric(reviews, 0) == before
+    marked = {"gas-checked": "true"}
+    assert DENIED in admission.apply(pod("forged", container(i915=1, xe=1), annotations=marked))
+
+    def ask_for_both(_: Object) -> list[Object]:
+        both = container(i915=1, xe=1)["resources"]
+        return [{"op": "add", "path": "/spec/containers/0/resources", "value": {**both, "requests": both["limits"]}}]
+
+    rules = component_webhooks("create.pods.gas")[0]["webhooks"][0]["rules"]
+    cluster = admission.cluster
+    with later_webhook(cluster.api, cluster.authority, ask_for_both, rules=rules, matchConditions=[]):
+        for asked in (container(i915=1), container()):
+            assert DENIED in admission.apply(pod("changed", asked, annotations=marked))
 
 
 def test_a_warning_is_printed_and_the_pod_is_created(admission: Admission) -> None:

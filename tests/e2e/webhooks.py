@@ -99,7 +99,7 @@ def later_webhook(
 ) -> Iterator[None]:
     """Register a webhook that runs after the extender's.
 
-    respond  Binding -> JSON patch
+    respond  Binding, or another object that its rules match -> JSON patch
     changes  replace fields of its registration
     """
 

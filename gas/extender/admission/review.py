@@ -23,26 +23,38 @@ class BadReview(GasError):
     """The body is not an AdmissionReview that can be checked (status 400); the webhook's failure policy decides."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Review:
-    """The API server's question about one request."""
+class _Resource(msgspec.Struct, frozen=True):
+    group: str = ""
+    resource: str = ""
 
-    uid: str
-    # group and plural name with a slash between them, such as ``apps/deployments``; ``pods`` has no group
-    resource: str
-    subresource: str = ""  # such as ``binding``; empty for the object itself
-    operation: str
+
+class _User(msgspec.Struct, frozen=True):
+    username: str = ""
+
+
+class Review(msgspec.Struct, rename="camel", frozen=True):
+    """The API server's question about one request. A field that is missing is empty."""
+
+    uid: str = ""
+    resource: _Resource = _Resource()
+    sub_resource: str = ""  # such as ``binding``; empty for the object itself
+    operation: str = ""
     name: str = ""  # empty while the API server has not generated it yet
     namespace: str = ""
-    user: str = ""  # the client that sent the request; its first 1024 characters
+    user_info: _User = _User()
     dry_run: bool = False  # whether nothing will be stored, so that nothing may change here either
-    new: msgspec.Raw
-    old: msgspec.Raw
+    new: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="object")
+    old: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="oldObject")
 
     @property
     def target(self) -> str:
-        """The resource with its subresource: ``pods/binding``."""
-        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+        """The resource with its group and subresource: ``pods/binding``, ``apps/deployments``; pods have no group."""
+        return "/".join(filter(None, (self.resource.group, self.resource.resource, self.sub_resource)))
+
+    @property
+    def user(self) -> str:
+        """The client that sent the request; its first 1024 characters."""
+        return self.user_info.username[:_LONGEST_USER]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,32 +69,10 @@ class ReviewResult:
 ALLOWED = ReviewResult()
 
 
-class _Resource(msgspec.Struct, frozen=True):
-    group: str = ""
-    resource: str = ""
-
-
-class _User(msgspec.Struct, frozen=True):
-    username: str = ""
-
-
-class _Request(msgspec.Struct, rename="camel", frozen=True):
-    uid: str = ""
-    resource: _Resource = _Resource()
-    sub_resource: str | None = None
-    name: str | None = None
-    namespace: str | None = None
-    operation: str = ""
-    user_info: _User | None = None
-    dry_run: bool | None = None
-    object: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-    old_object: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-
-
 class _Review(msgspec.Struct, rename="camel", frozen=True):
     api_version: str = ""
     kind: str = ""
-    request: _Request | None = None
+    request: Review | None = None
 
 
 class _Status(msgspec.Struct, frozen=True):
@@ -126,28 +116,16 @@ def decode_review(body: bytes) -> Review:
         raise BadReview(f"request.operation: expected {expected}, found {quoted(request.operation)}")
     if not request.resource.resource:
         raise BadReview("request.resource.resource: expected the name of a resource, found nothing")
-    group = request.resource.group
     for field, text in (
-        ("resource.group", group),
+        ("resource.group", request.resource.group),
         ("resource.resource", request.resource.resource),
         ("subResource", request.sub_resource),
         ("name", request.name),
         ("namespace", request.namespace),
     ):
-        if text is not None and len(text) > LONGEST_NAME:
+        if len(text) > LONGEST_NAME:
             raise BadReview(f"request.{field}: expected at most {LONGEST_NAME} characters, found {quoted(text)}")
-    return Review(
-        uid=request.uid,
-        resource=f"{group}/{request.resource.resource}" if group else request.resource.resource,
-        subresource=request.sub_resource or "",
-        operation=request.operation,
-        name=request.name or "",
-        namespace=request.namespace or "",
-        user=request.user_info.username[:_LONGEST_USER] if request.user_info is not None else "",
-        dry_run=bool(request.dry_run),
-        new=request.object,
-        old=request.old_object,
-    )
+    return request
 
 
 def decode_object(raw: msgspec.Raw, kind: type[_Object], *, where: str = "request.object") -> _Object:

@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from gas.decision.names import CHECKED
 from gas.extender.admission.review import ALLOWED, CREATE, UPDATE, Review, ReviewResult, decode_object
 from gas.extender.filter import in_turns
+from gas.objects.json_patch import Operation, applied
 from gas.objects.stored import NewContainer, NewPod, Workload
 from gas.vocabularies.pod_checks import CountedFacts, PodChecks
 
@@ -45,7 +47,7 @@ class PodReviews:
     async def validate(self, review: Review) -> ReviewResult:
         """Check an object. Every object without a rule is allowed. Raises BadReview."""
         if review.target == PODS and review.operation == CREATE:
-            return await self._new_pod(review)
+            return await self._new_pod(review, decode_object(review.new, NewPod))
         if review.target in CHANGED and review.operation == UPDATE:
             return self._changed_pod(review)
         if review.target in TEMPLATES and review.operation in (CREATE, UPDATE):
@@ -53,16 +55,27 @@ class PodReviews:
         return ALLOWED
 
     async def complete(self, review: Review) -> ReviewResult:
-        """Add to a new pod what it lacks. Raises BadReview."""
+        """Add to a new pod what it lacks, and mark it if `validate` would find no fault in it. Raises BadReview.
+
+        The API server asks here again if another webhook changes the pod afterwards. A mark is removed from every pod
+        that should not have it.
+        """
         if (review.target, review.operation) != (PODS, CREATE):
             return ALLOWED
         pod = decode_object(review.new, NewPod)
         if _is_of_the_system(review, pod):
             return ALLOWED
-        return ReviewResult(patch=self._checks.complete(pod))
+        patch = self._checks.complete(pod)
+        completed = msgspec.convert(applied(patch, pod), NewPod) if patch else pod
+        is_good = self._checks.vocabularies.is_gpu_pod(pod) and await self._new_pod(review, completed) == ALLOWED
+        annotations = {name: text for name, text in pod.annotations.items() if name != CHECKED}
+        if is_good:
+            annotations[CHECKED] = "true"
+        if annotations != pod.annotations:
+            patch = (*patch, Operation("add", "/metadata/annotations", annotations))
+        return ReviewResult(patch=patch)
 
-    async def _new_pod(self, review: Review) -> ReviewResult:
-        pod = decode_object(review.new, NewPod)
+    async def _new_pod(self, review: Review, pod: NewPod) -> ReviewResult:
         findings = self._checks.pod(pod)
         if findings.refusals and not _is_of_the_system(review, pod) and not pod.node_name:
             return ReviewResult(refusal="; ".join(_first(findings.refusals)), warnings=_first(findings.warnings))

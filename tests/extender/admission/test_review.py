@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from gas.extender.admission.review import (
     BadReview,
-    Review,
     ReviewResult,
     decode_object,
     decode_review,
@@ -27,17 +26,9 @@ def test_a_review_is_decoded() -> None:
     decoded = review(
         {"a": 1}, old={"b": 2}, group="apps", resource="deployments", operation="UPDATE", user="bob", dry_run=True
     )
-    assert decoded == Review(
-        uid=UID,
-        resource="apps/deployments",
-        operation="UPDATE",
-        name="pod",
-        namespace="default",
-        user="bob",
-        dry_run=True,
-        new=msgspec.Raw(b'{"a": 1}'),
-        old=msgspec.Raw(b'{"b": 2}'),
-    )
+    assert (decoded.uid, decoded.operation, decoded.user, decoded.dry_run) == (UID, "UPDATE", "bob", True)
+    assert (decoded.namespace, decoded.name) == ("default", "pod")
+    assert (bytes(decoded.new), bytes(decoded.old)) == (b'{"a": 1}', b'{"b": 2}')
     assert decoded.target == "apps/deployments"
     assert review(subresource="binding").target == "pods/binding"
 
@@ -113,7 +104,7 @@ BAD_BODIES = [
     pytest.param(
         changed(resource={}), "request.resource.resource: expected the name of a resource, found nothing", id="resource"
     ),
-    pytest.param(changed(dryRun="yes"), "expected AdmissionReview as JSON: Expected `bool | null`", id="type"),
+    pytest.param(changed(dryRun="yes"), "expected AdmissionReview as JSON: Expected `bool`", id="type"),
 ]
 
 

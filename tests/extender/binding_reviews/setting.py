@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import json
 from collections.abc import Mapping
 from typing import Any
-
-import msgspec
 
 from gas.extender.admission.review import Review, ReviewResult
 from gas.extender.binding_reviews.reviews import BindReviews, ReviewTimes
@@ -18,12 +15,12 @@ from gas.extender.readiness import read_bound_pods
 from gas.objects.stored import Pod
 from gas.values.timing import Timing
 from tests.builders import container, pod_json
+from tests.extender.admission.reviews import review
 from tests.extender.binding import filled
 from tests.extender.cluster import Cluster
 from tests.extender.decider import DrivenDecider
 
 Object = dict[str, Any]
-NOTHING = msgspec.Raw(b"null")
 
 
 class ReviewingDecider(DrivenDecider):
@@ -85,18 +82,8 @@ def binding(pod: Mapping[str, Any], node: str = "n1", **metadata: Any) -> Object
 
 def review_of(sent: Object, *, dry_run: bool = False, resource: str = "pods", operation: str = "CREATE") -> Review:
     """Return the review of a Binding in the namespace ``default``."""
-    return Review(
-        uid="review",
-        resource=resource,
-        subresource="binding" if resource == "pods" else "",
-        operation=operation,
-        name=sent["metadata"]["name"],
-        namespace="default",
-        user="scheduler-of-others",
-        dry_run=dry_run,
-        new=msgspec.Raw(json.dumps(sent).encode()),
-        old=NOTHING,
-    )
+    subresource = "binding" if resource == "pods" else None
+    return review(sent, resource=resource, subresource=subresource, operation=operation, name="", dry_run=dry_run)
 
 
 async def reviewed(decider: ReviewingDecider, sent: Object, **fields: Any) -> ReviewResult:

@@ -77,7 +77,7 @@ async def test_every_replica_checks_pods(server: ApiServer, tmp_path: Path) -> N
 
 async def test_the_scheduler_name_of_the_flag_is_completed(server: ApiServer, tmp_path: Path) -> None:
     async with extender(server, tmp_path, PORT, "--admission-scheduler-name=other") as running:
-        (operation,) = (await running.webhooks["complete"](review(LARGE))).patch
+        operation, _mark = (await running.webhooks["complete"](review(LARGE))).patch
     assert (operation.path, operation.value) == ("/spec/schedulerName", "other")
 
 

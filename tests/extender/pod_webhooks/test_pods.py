@@ -5,17 +5,20 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from gas.extender.admission.app import LARGEST_REVIEW
 from gas.extender.admission.review import ALLOWED, BadReview, ReviewResult, decode_review, encode_result
 from gas.extender.pod_webhooks.reviews import TEMPLATES, PodReviews
+from gas.objects.stored import Node
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.intel.vocabulary import INTEL
 from gas.vocabularies.known import DEFAULT
+from gas.vocabularies.koordinator.vocabulary import KOORDINATOR
 from gas.vocabularies.pod_checks import PodChecks, counted
 from gas.vocabularies.protocol import NeedOptions, NodeFacts
-from tests.builders import container, node, pod_json
+from tests.builders import container, described_node, node, pod_json, requesting
 from tests.extender.admission.reviews import patched, review, review_json
 
 BOTH = pod_json(container(i915=1, xe=1))
@@ -263,7 +266,34 @@ async def test_the_scheduler_of_gpu_pods_is_completed(new: dict[str, Any], prese
 
 
 async def test_without_the_flag_the_scheduler_stays() -> None:
-    assert await reviews().complete(review(GPU)) == ALLOWED
+    assert "schedulerName" not in changed(GPU, await reviews().complete(review(GPU)))["spec"]
+
+
+@pytest.mark.parametrize("is_forged", [False, True], ids=["new", "forged"])
+@pytest.mark.parametrize(
+    ("new", "is_marked"),
+    [
+        pytest.param(GPU, True, id="no-fault"),
+        pytest.param(pod_json(container(i915=1), annotations={"gas-allow": "card0"}), True, id="with-annotations"),
+        pytest.param(pod_json(requesting({"koordinator.sh/gpu": 50})), True, id="no-fault-once-completed"),
+        pytest.param(BOTH, False, id="fault"),
+        pytest.param(pod_json(container(i915=1), annotations={"gas-alow": "card0"}), False, id="warning"),
+        pytest.param(pod_json(container(i915=9)), False, id="warning-of-the-nodes"),
+        pytest.param(PLAIN, False, id="no-gpu"),
+    ],
+)
+async def test_only_pods_without_fault_are_marked_as_checked(
+    new: dict[str, Any], *, is_marked: bool, is_forged: bool
+) -> None:
+    both = Vocabularies([INTEL, KOORDINATOR])
+    shares = {f"koordinator.sh/gpu{each}": 100 for each in (".shared", "-core", "-memory-ratio", "-memory")}
+    nodes = [both.facts(node(cards=1)), both.facts(msgspec.convert(described_node("n2", shares), Node))]
+    webhook = PodReviews(PodChecks(both, NeedOptions(allowlist=True)), nodes=lambda: counted(nodes)).complete
+    mark, others = {"gas-checked": "true"}, new["metadata"].get("annotations") or {}
+    pod = {**new, "metadata": {**new["metadata"], "annotations": others | mark}} if is_forged else new
+    once = changed(pod, await webhook(review(pod)))
+    assert (once["metadata"].get("annotations") or {}) == others | (mark if is_marked else {})
+    assert await webhook(review(once)) == ALLOWED
 
 
 class TestUpdates:
