@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -29,9 +30,15 @@ class _ListMeta(msgspec.Struct, rename="camel", frozen=True):
     continue_: str | None = msgspec.field(default=None, name="continue")
 
 
-class _Page(msgspec.Struct, Generic[T], frozen=True):
+class _Head(msgspec.Struct, frozen=True):
     metadata: _ListMeta
+
+
+class _Page(_Head, Generic[T], frozen=True):
     items: list[T] | None = None
+
+
+_HEAD = msgspec.json.Decoder(_Head)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,28 +108,46 @@ class Lister(Generic[T]):
         remembered: list[K] = []
         undecodable = 0
         query = self.selection | ({"limit": str(page_size)} if page_size else {})
-        while True:
-            body = await self.api.request("GET", self.path, query=query, timeout=_PAGE_TIMEOUT)
-            metadata, items, unread = self._decode(body)
-            remembered += take(items if self.keep is None else list(filter(self.keep, items)))
-            undecodable += unread
-            if not metadata.continue_:
-                return Listing(metadata.resource_version, remembered, undecodable)
-            del body, items  # the next page takes their memory
-            query["continue"] = metadata.continue_
-
-    def _decode(self, body: bytes) -> tuple[_ListMeta, list[T], int]:
+        page = self._request(query)
         try:
-            page = self._page.decode(body)
+            while True:
+                body = await page
+                metadata = self._metadata(body)
+                if metadata.continue_:  # the API server prepares the next page while this one is processed
+                    page = self._request(query | {"continue": metadata.continue_})
+                    await asyncio.sleep(0)
+                items, unread = self._decode(body)
+                remembered += take(items if self.keep is None else list(filter(self.keep, items)))
+                undecodable += unread
+                if not metadata.continue_:
+                    return Listing(metadata.resource_version, remembered, undecodable)
+                del body, items  # the next page takes their memory
+        finally:
+            page.cancel()
+
+    def _request(self, query: Mapping[str, str]) -> asyncio.Task[bytes]:
+        return asyncio.create_task(self.api.request("GET", self.path, query=query, timeout=_PAGE_TIMEOUT))
+
+    def _metadata(self, body: bytes) -> _ListMeta:
+        """Return the metadata of a page, without reading the objects if they come last, as API servers write them."""
+        try:
+            return _HEAD.decode(body[: body.find(b',"items":[')] + b"}").metadata
         except UNDECODABLE:
-            return self._decode_one_by_one(body)
-        return page.metadata, page.items or [], 0
+            return self._checked(_HEAD, body).metadata
 
-    def _decode_one_by_one(self, body: bytes) -> tuple[_ListMeta, list[T], int]:
+    def _checked(self, decoder: msgspec.json.Decoder[K], body: bytes) -> K:
         try:
-            page = self._raw_page.decode(body)
+            return decoder.decode(body)
         except UNDECODABLE as error:
             raise ApiUnavailable(f"expected a list from GET {self.path}, found something else: {error}") from error
+
+    def _decode(self, body: bytes) -> tuple[list[T], int]:
+        try:
+            return self._page.decode(body).items or [], 0
+        except UNDECODABLE:
+            return self._decode_one_by_one(self._checked(self._raw_page, body))
+
+    def _decode_one_by_one(self, page: _Page[msgspec.Raw]) -> tuple[list[T], int]:
         items: list[T] = []
         unread = 0
         for raw in page.items or []:
@@ -131,4 +156,4 @@ class Lister(Generic[T]):
             except UNDECODABLE as error:
                 unread += 1
                 logger.warning("an object in the list of %s cannot be decoded and is left out: %s", self.path, error)
-        return page.metadata, items, unread
+        return items, unread

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -145,6 +145,26 @@ async def test_the_complete_list_comes_first_then_every_change_in_order(tmp_path
         query = server.seen[2].query
         assert (query["watch"], query["resourceVersion"], query["allowWatchBookmarks"]) == ("1", "7", "true")
         assert 300 <= int(query["timeoutSeconds"]) <= 600
+
+
+async def test_the_next_page_is_requested_before_a_page_is_processed() -> None:
+    done: list[str] = []
+    pages = iter((b'{"metadata":{"continue":"p2"},"items":[]}', b'{"items":[],"metadata":{"resourceVersion":"7"}}'))
+
+    class Pages:
+        async def request(
+            self, _method: str, _path: str, *, query: Mapping[str, str] | None = None, timeout: float = 0
+        ) -> bytes:
+            done.append((query or {}).get("continue", "p1"))
+            return next(pages)
+
+    def processed(_pods: list[Pod]) -> list[Pod]:
+        done.append("processed")
+        return []
+
+    listing = await Lister(Pages(), PATH, Pod).fetch_paged(processed)
+    assert done == ["p1", "p2", "processed", "processed"]
+    assert listing.version == "7"
 
 
 async def test_an_empty_cluster_is_a_complete_list_too(tmp_path: Path) -> None:
