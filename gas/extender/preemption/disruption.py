@@ -1,7 +1,10 @@
 """Describe pods by what evicting them costs: priority, age, and disruption budgets. No I/O."""
 
+import math
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
 
 import msgspec
 from cachetools import LRUCache
@@ -22,13 +25,13 @@ class AssignedPod(msgspec.Struct, frozen=True, gc=False):
     name: str
     priority: int
     labels: Mapping[str, str]
-    started: str  # when kubelet admitted it, as text that sorts like the times; empty before that
+    started: float  # when kubelet admitted it, in seconds since the epoch; infinite before that
     leaving: bool  # whether it is being deleted
 
     @property
-    def importance(self) -> tuple[int, str]:
+    def importance(self) -> tuple[int, float]:
         """A key that sorts the most important pod first, as kube-scheduler does: by priority, then the older one."""
-        return -self.priority, self.started or "~"  # a pod that has not started is the youngest
+        return -self.priority, self.started
 
 
 def assigned_pod(pod: Pod, labels: Mapping[str, str] | None = None) -> AssignedPod:
@@ -38,9 +41,15 @@ def assigned_pod(pod: Pod, labels: Mapping[str, str] | None = None) -> AssignedP
         name=pod.metadata.name,
         priority=pod.priority,
         labels=(pod.metadata.labels or {}) if labels is None else labels,
-        started=(pod.status.start_time if pod.status is not None else None) or "",
+        started=_seconds(pod.status.start_time if pod.status is not None else None),
         leaving=pod.metadata.deletion_timestamp is not None,
     )
+
+
+def _seconds(time: str | None) -> float:
+    with suppress(ValueError):
+        return datetime.fromisoformat(time or "").timestamp()
+    return math.inf
 
 
 class Describe:

@@ -5,6 +5,7 @@ the smallest set of pods after whose eviction the pod really fits, or the node d
 """
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -188,14 +189,16 @@ class Preemption:
         """
         bookings = self._ledger.on_node(node)
         positions: dict[tuple[str | None, str], int] = {}
-        found: list[tuple[tuple[int, str], Evictable]] = []
+        found: list[tuple[tuple[int, float], Evictable]] = []
         for uid in dict.fromkeys((*proposal.uids, *bookings)):
             seen: AssignedPod | None = self._hosts.pods.details(uid, node)
             if seen is None and uid in proposal.uids and (bound_just_now := self._pods.waiting.get(uid)) is not None:
                 seen = assigned_pod(bound_just_now)  # the watch does not show it on its node yet
             if seen is None:
                 if uid in proposal.uids:
-                    found.append(((-LOWEST_PRIORITY, "~"), Evictable(uid=uid, priority=LOWEST_PRIORITY, must_go=True)))
+                    found.append(
+                        ((-LOWEST_PRIORITY, math.inf), Evictable(uid=uid, priority=LOWEST_PRIORITY, must_go=True))
+                    )
                 continue
             has_cards = uid in bookings or self._pods.bound_pod(uid) is not None
             if has_cards and seen.priority >= pod.priority:

@@ -65,9 +65,10 @@ def test_victims_are_named_the_most_important_first(cluster: PreemptingCluster) 
     assert cluster.victims(high, "young") == "higher old young"
 
 
-def test_of_equal_pods_the_younger_one_is_evicted(cluster: PreemptingCluster) -> None:
+@pytest.mark.parametrize("started", ["2026-01-02T00:00:00Z", "", "today"])
+def test_of_equal_pods_the_younger_one_is_evicted(cluster: PreemptingCluster, started: str) -> None:
     cluster.run("old", share(600), started="2026-01-01T00:00:00Z")
-    cluster.run("young", share(600), started="2026-01-02T00:00:00Z")
+    cluster.run("young", share(600), started=started)
     assert cluster.victims(priority_pod("high", share(600), priority=1), "old") == "young"
 
 
