@@ -11,16 +11,16 @@ from statistics import linear_regression, median
 from typing import NamedTuple
 
 BOUNDS = {"MB of memory": (4.0, 12.0), "open files": (4.0, 16.0), "threads": (1.0, 4.0)}
-"""What a program may grow by: an hour, and in all, since it also goes up and down. Above both it grows without end."""
+"""What a program may grow by an hour, and in all, since it also goes up and down. Above both it grows without end."""
 
 Sample = tuple[float, dict[str, float]]
 """Hours since the start, and what was found then."""
 
 
 class Growth(NamedTuple):
-    """The slope of the line through the samples after the first tenth, and the median of the first and last of these.
+    """The slope of the line through the second half, and the medians of the second and the last tenth.
 
-    The first tenth fills what has a limit, as caches.
+    The first half fills what has a limit, such as the extender's memory of a thousand needs.
     """
 
     an_hour: float
@@ -30,17 +30,20 @@ class Growth(NamedTuple):
 
     def __str__(self) -> str:
         ends = ", **grows without end**" if self.is_endless else ""
-        return f"{self.first:.0f} after the first tenth, {self.last:.0f} at the end, {self.an_hour:+.1f} an hour{ends}"
+        slope = f"{self.an_hour:+.1f} an hour in the second half"
+        return f"{self.first:.0f} after the first tenth, {self.last:.0f} at the end, {slope}{ends}"
 
 
 def growth(samples: Sequence[Sample], what: str) -> Growth:
     start, end = samples[0][0], samples[-1][0]
-    hours, values = zip(*((at, of[what]) for at, of in samples if at >= start + (end - start) / 10), strict=True)
-    slope = linear_regression(hours, values).slope if len(values) > 2 else 0.0
+    found = [((at - start) / (end - start or 1), at, of[what]) for at, of in samples]
+    second = [value for part, _, value in found if 0.1 <= part <= 0.2] or [found[-1][2]]
+    last = [value for part, _, value in found if part >= 0.9] or second
+    half = [(at, value) for part, at, value in found if part >= 0.5]
+    slope = linear_regression(*zip(*half, strict=True)).slope if len(half) > 2 else 0.0
     an_hour, in_all = BOUNDS[what]
-    tenth = -(-len(values) // 10)
-    is_endless = slope > an_hour and slope * (hours[-1] - hours[0]) > in_all
-    return Growth(slope, median(values[:tenth]), median(values[-tenth:]), is_endless)
+    is_endless = slope > an_hour and slope * (end - start) / 2 > in_all
+    return Growth(slope, median(second), median(last), is_endless)
 
 
 def measured(pid: int) -> dict[str, float]:
