@@ -6,6 +6,7 @@ import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from configurator.yaml_document import HALF_A_CHARACTER
 from gas.values.errors import GasError
 from gas.vocabularies.known import DEFAULT
 
@@ -125,7 +126,9 @@ def parse_yaml(text: bytes) -> list[Any]:
 
     Unlike `configurator.yaml_document` this accepts all that kube-scheduler accepts, such as anchors.
     """
+    if HALF_A_CHARACTER.search(text) is not None:
+        raise InvalidYaml("it has an escape of half a character, such as \\ud83d; write the character itself")
     try:
         return list(YAML(typ="safe", pure=True).load_all(text.decode("utf-8")))
-    except (YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+    except (YAMLError, LookupError, ValueError, RecursionError) as error:
         raise InvalidYaml(f"it is not valid YAML: {' '.join(str(error).split())[:300]}") from error

@@ -25,6 +25,8 @@ from configurator.errors import NotYaml
 
 Path = tuple[str | int, ...]  # the path to a value: keys of mappings and indices of sequences
 LARGEST = 256 * 1024  # Bytes. A usual manifest has 2,000.
+HALF_A_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
+"""The escape of a character's half, as JSON has them in pairs. In YAML it is a character that no file can hold."""
 
 _TEXT = Tag(suffix="tag:yaml.org,2002:str")
 _PLAIN = re.compile(r"(--)?[A-Za-z/_][A-Za-z0-9/_.=-]*", re.ASCII)
@@ -158,6 +160,8 @@ def _decoded(name: str, content: bytes) -> str:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise NotYaml(name, f"is not text in UTF-8 (byte {error.start})") from None
+    if HALF_A_CHARACTER.search(content) is not None:
+        raise NotYaml(name, "has an escape of half a character, such as \\ud83d; write the character itself")
     if text.startswith("\ufeff"):
         raise NotYaml(name, "begins with a byte order mark; save it as UTF-8 without one")
     if re.search(r"\r(?!\n)|[\u0085\u2028\u2029]", text):

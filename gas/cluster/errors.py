@@ -18,6 +18,7 @@ _RBAC_REFUSAL = re.compile(
     r'(?: in the namespace "(?P<namespace>[^"]*)")?'
 )
 _LONGEST_MESSAGE = 1000
+_LONGEST_REASON = 100
 
 
 class NoCluster(GasError):
@@ -110,7 +111,7 @@ def response_error(code: int, body: bytes, *, request: str, is_write: bool) -> A
 def status_error(status: Status, *, request: str, is_write: bool = False) -> ApiRefused | ApiUnavailable:
     """Return the error for a Status. Without a code, and from 500 on, the server itself has failed."""
     code = status.code or 500
-    reason = status.reason or ""
+    reason = (status.reason or "")[:_LONGEST_REASON]
     message = (status.message or "no message")[:_LONGEST_MESSAGE]
     if code == 403:
         return Forbidden(reason or "Forbidden", message, request=request)

@@ -4,9 +4,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from gas.cluster import paths
 from gas.cluster.errors import Forbidden
@@ -19,6 +20,7 @@ from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.inspection.reasons import Diagnosis, Reason, of_numbers
 from gas.objects.stored import ObjectMeta
 from gas.programs import EXTENDER, PLUGIN, Program, containers_with, flag_value, is_on
+from gas.values.card_facts import MOST_MEMORY
 from gas.values.cards import Card, MalformedCard
 from gas.values.errors import UNDECODABLE, GasError
 from gas.values.quoted import quoted
@@ -113,6 +115,7 @@ async def read_use(
         return (NOT_MEASURED,)
     from gas.plugin.flags import Flags as PluginFlags
 
+    node_of = {uid: pod.node_name for uid, pod in cluster.pods.records.items()}
     gate = asyncio.Semaphore(MOST_AT_ONCE)
     reasons: dict[str, list[str]] = {}
 
@@ -123,7 +126,9 @@ async def read_use(
                 return
             path = f"{_proxy(pod, PLUGIN, PluginFlags().metrics_port)}/usage"
             try:
-                found.update(parse_use(await api.request("GET", path, timeout=USE_TIMEOUT)))
+                use = parse_use(await api.request("GET", path, timeout=USE_TIMEOUT))
+                # Any pod may look like a plugin, so it is believed about pods of its own node only.
+                found.update({key: each for key, each in use.items() if node_of.get(key[0]) == pod.node_name})
             except Forbidden as error:
                 forbidden.append(f"this account may not get pods/proxy: {error}")
                 reasons.setdefault(forbidden[0], []).append(pod.node_name)
@@ -224,11 +229,11 @@ class UnusableDocument(GasError):
 
 
 class _Engine(msgspec.Struct, frozen=True):
-    busy: float = 0.0
+    busy: Annotated[float, Meta(ge=0, le=1000)] = 0.0
 
 
 class _CardUse(msgspec.Struct, frozen=True, rename="camel"):
-    memory_used: int | None = None
+    memory_used: Annotated[int, Meta(ge=0, le=MOST_MEMORY)] | None = None
     engines: dict[str, _Engine] | None = None
 
 

@@ -1,6 +1,6 @@
 """Read the pods that manifests ask for: pods themselves, and the templates of everything that creates pods."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,13 +37,13 @@ def read_manifests(file: str, text: str, namespace: str) -> tuple[list[WantedPod
     from ruamel.yaml.error import YAMLError
 
     try:
-        documents = list(YAML(typ="safe", pure=True).load_all(text))
-    except (YAMLError, ValueError, RecursionError) as error:
+        objects = list(_objects(file, YAML(typ="safe", pure=True).load_all(text)))
+    except (YAMLError, LookupError, ValueError, RecursionError) as error:
         place = " ".join(str(error).split())
         raise UnreadableManifest(f"file {quoted(file)}: expected YAML or JSON, found {place[:300]}") from error
     wanted: list[WantedPods] = []
     others: list[str] = []
-    for built in _objects(file, documents):
+    for built in objects:
         kind = built.get("kind")
         name = _name(built, namespace)
         try:
@@ -89,7 +89,7 @@ def pod_of_requests(text: str, namespace: str) -> InspectedPod:
     )
 
 
-def _objects(file: str, documents: list[object]) -> Iterator[Mapping[str, Any]]:
+def _objects(file: str, documents: Iterable[object]) -> Iterator[Mapping[str, Any]]:
     for document in documents:
         if document is None:
             continue
@@ -163,7 +163,7 @@ def _pod(template: Mapping[str, Any], owner: Mapping[str, Any], namespace: str) 
             },
         }
         return msgspec.convert(built, InspectedPod)
-    except msgspec.ValidationError as error:
+    except ValueError as error:
         raise UnreadableManifest(f"expected a pod, found a mistake: {error}") from error
     except (TypeError, AttributeError) as error:
         raise UnreadableManifest(

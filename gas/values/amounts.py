@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gas.values.errors import GasError, InvalidValue
-from gas.values.quoted import shown
+from gas.values.quoted import quoted, shown
 
 Amounts = Mapping[str, int]  # Resource name -> amount. The amount of a missing name is 0.
 SortedAmounts = tuple[tuple[str, int], ...]  # as pairs in the order of names: hashable, fastest to iterate
@@ -65,7 +65,7 @@ class MalformedQuantity(GasError):
     """
 
     def __init__(self, text: object, reason: str) -> None:
-        super().__init__(f"{reason}, found {str(text)[:80]!r}")
+        super().__init__(f"{reason}, found {quoted(text)}")
         self.reason = reason
 
 

@@ -6,17 +6,26 @@ Also the hints at what a misspelt name was meant to be.
 import unicodedata
 from collections.abc import Collection, Iterable
 from itertools import islice
+from reprlib import Repr
 
 LONGEST_RESOURCE = 63  # characters of the longest name of a resource in Kubernetes, without its prefix
 LONGEST_KEY = 63 + 1 + 253  # characters of the longest ``namespace/name`` in Kubernetes
 
 _LONGEST = 40
 _MOST = 3
+_LONGEST_NUMBER = 1000  # bits of a number that is written in decimal: Python refuses to for very large ones
+_BRIEF = Repr()
+_BRIEF.maxlevel = 2
 
 
 def quoted(value: object) -> str:
     """Quote a value in at most 43 characters, with control characters escaped: ``'card0'``, ``'aaaa'…``."""
-    text = value if isinstance(value, str) else str(value)
+    if isinstance(value, dict | list | tuple):
+        text = _BRIEF.repr(value)  # aliases in YAML make a short text that is endless once written out
+    elif isinstance(value, int) and value.bit_length() > _LONGEST_NUMBER:
+        text = hex(value)
+    else:
+        text = str(value)
     cut = text[:_LONGEST]
     while len(repr(cut)) > _LONGEST + 2:
         cut = cut[:-1]

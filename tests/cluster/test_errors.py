@@ -71,6 +71,7 @@ def test_the_status_of_a_response_selects_the_error(status: int, is_write: bool,
         pytest.param(b"<h1>go\x1b[31m\n away</h1>", "<h1>go[31m away</h1>", id="a-page-of-a-proxy"),
         pytest.param(b"\xff\xfe" + b"[" * 5000, "[[[", id="garbage"),
         pytest.param(b"", "no message", id="nothing"),
+        pytest.param(b'{"reason":"' + b"x" * 5000 + b'","message":"no"}', f"{'x' * 100}: no", id="a-long-reason"),
         pytest.param(b'{"message":null}', "message", id="null"),
     ],
 )

@@ -125,6 +125,7 @@ def test_item_is_removed() -> None:
         pytest.param(b"\xff\xfea", "not text in UTF-8 (byte 0)", id="another encoding"),
         pytest.param(b"\xef\xbb\xbfa: 1\n", "byte order mark", id="byte order mark"),
         pytest.param(b"a: \0\n", "is not valid YAML", id="NUL"),
+        pytest.param(b'a: "\\ud83d"\n', "an escape of half a character", id="surrogate"),
         pytest.param(b"a: 1\rb: 2\r", "line ends other than", id="line ends of old Macs"),
         pytest.param(b"a: 1\na: 2\n", "has the key 'a' twice, line 2", id="a key twice"),
         pytest.param(b"a: &x [1]\nb: *x\n", "anchors and aliases (line 1)", id="alias"),

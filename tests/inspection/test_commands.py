@@ -189,6 +189,11 @@ async def test_a_cluster_that_cannot_be_reached_ends_with_3(kubectl: Kubectl) ->
         pytest.param(
             {"pods": [{"uid": "u", "cards": {"crad0": {}}}]}, "for node gpu-2: the use of pod 'u'", id="malformed-card"
         ),
+        pytest.param(
+            {"pods": [{"uid": "u", "cards": {"card0": {"memoryUsed": 10**400}}}]},
+            "for node gpu-2: expected the document /usage",
+            id="more-than-any-card-has",
+        ),
         pytest.param(None, "for node gpu-2: the API server refused GET", id="missing"),
     ],
 )
@@ -203,6 +208,13 @@ async def test_use_that_cannot_be_read_is_reported_and_the_rest_is_shown(
     assert result.code == 0
     assert f"use is not shown {words}" in result.err
     assert "93%" in result.out
+
+
+async def test_a_plugin_is_believed_about_the_pods_of_its_own_node_only(kubectl: Kubectl) -> None:
+    of_both = kubectl.beside.objects.pop(use_path("gpu-1"))["pods"] + kubectl.beside.objects[use_path("gpu-2")]["pods"]
+    kubectl.beside.objects[use_path("gpu-2")] = {"pods": of_both}
+    used = {row["name"]: row["used"] for row in await kubectl.data("pods", "-A")}
+    assert (used["train-0"], used["web-7d"]) == (None, int(1.2 * GB))
 
 
 async def test_nodes_whose_use_cannot_be_read_for_one_reason_share_a_sentence(kubectl: Kubectl) -> None:

@@ -86,6 +86,9 @@ def test_lists_empty_documents_and_other_kinds() -> None:
     ("text", "words"),
     [
         pytest.param("a: [", "expected YAML or JSON", id="not-yaml"),
+        pytest.param("a: !!bool x", "expected YAML or JSON", id="no-truth"),
+        pytest.param("&a {kind: List, items: [*a]}", "expected YAML or JSON", id="itself"),
+        pytest.param('kind: Pod\nspec: {"\\ud83d": 1}', "found a mistake", id="half-a-character"),
         pytest.param("- 1", "expected a Kubernetes object with a kind", id="no-object"),
         pytest.param(
             "kind: Deployment", "Deployment default/without-name: expected a map at spec, found nothing", id="no-spec"

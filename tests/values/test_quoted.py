@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.values.quoted import did_you_mean, listed, most_similar, quoted, shown
+
+NESTED: Any = "x"
+for _ in range(30):
+    NESTED = [NESTED] * 9
 
 
 @pytest.mark.parametrize(
@@ -19,6 +25,9 @@ from gas.values.quoted import did_you_mean, listed, most_similar, quoted, shown
         pytest.param("x" * 41, "'" + "x" * 40 + "'…", id="long-is-cut"),
         pytest.param("\x00" * 40, "'" + r"\x00" * 10 + "'…", id="long-once-escaped-is-cut"),
         pytest.param(1.5, "'1.5'", id="number"),
+        pytest.param({"a": ["b"]}, "\"{'a': ['b']}\"", id="map"),
+        pytest.param(2**40_000, f"'0x1{'0' * 37}'…", id="number-that-python-refuses-to-write"),
+        pytest.param(NESTED, "'[[[...], [...], [...], [...], [...], [..'…", id="aliases-that-multiply"),
     ],
 )
 def test_quoted(value: object, text: str) -> None:
