@@ -218,7 +218,7 @@ class Plugin:
     def _edited(self, allocate: Allocate, request: AllocateRequest) -> Allocation:
         allocation = allocate(request)
         for edit in (edit for hooks in self.hooks for edit in hooks.edits):
-            allocation = edit(allocation, request.resource, gpus_of(request.ids, self._gpus()))
+            allocation = edit(allocation, request.resource, gpus_of(request.counts, self._gpus()))
         return allocation
 
     def _all_cards(self, request: AllocateRequest) -> Allocation:

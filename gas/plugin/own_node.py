@@ -15,7 +15,7 @@ from gas.objects.stored import Node, Pod
 from gas.plugin.card_pods import AddToContainer, CardPods, NoPods
 from gas.plugin.devices.allocation import Allocation, card_allocation, gpus_of
 from gas.plugin.devices.allocation_policy import AllocationPolicy, ids_of_one_card, preferred_ids
-from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, PreferredRequest
+from gas.plugin.devices.device_ids import AllocateRequest, PreferredRequest
 from gas.plugin.flags import Flags, WriteNode
 from gas.plugin.kubelet.device_server import CallTracker, Prefer
 from gas.plugin.kubelet.pod_resources import PodResources
@@ -86,7 +86,7 @@ class OwnNode:
 
     def allocate_to_any(self, request: AllocateRequest) -> Allocation:
         """Return what a container of any pod gets with these ids. Raises NoSuchCards."""
-        return card_allocation(gpus_of(request.ids, self._gpus()), self._flags.presentation)
+        return card_allocation(gpus_of(request.counts, self._gpus()), self._flags.presentation)
 
     async def catch_up(self) -> None:
         """Learn, before kubelet calls, which pods wait and which of their containers an earlier run has served."""
@@ -96,7 +96,7 @@ class OwnNode:
     def add_to_containers(self, additions: Sequence[AddToContainer]) -> None:
         """Give these to each container that is known."""
 
-    async def _by_policy(self, request: PreferredRequest) -> Sequence[DeviceId]:
+    async def _by_policy(self, request: PreferredRequest) -> Sequence[str]:
         ids = ids_of_one_card(request) if request.resource in self._one_card else ()
         return preferred_ids(
             self._flags.allocation_policy, request, decided=ids, closeness=lambda card: closeness_to(card, self._gpus())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from gas.objects.stored import Pod
-from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Ids, PreferredRequest
+from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Ids
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
 from gas.plugin.matching.gpu_pods import GpuPods
 from gas.plugin.matching.matcher import Match, Matcher, Preference
 from gas.vocabularies.known import DEFAULT
 from tests.listed import list_all
-from tests.plugin.pods_for_plugin import I915, WITHOUT_DEVICES, ids
+from tests.plugin.pods_for_plugin import I915, WITHOUT_DEVICES, ids, question
 
 
 class Node:
@@ -31,9 +31,8 @@ class Node:
         listing: Listing | None = None,
         resource: str = I915,
     ) -> Preference:
-        offered = tuple(sorted(available | must_include))
-        request = PreferredRequest(resource=resource, offered=offered, must_include=must_include, size=size)
-        return self.matcher.prefer(request, listing=listing)
+        asked = question(available | must_include, size, must_include, resource)
+        return self.matcher.prefer(asked, listing=listing)
 
     def allocate(self, *texts: str, resource: str = I915) -> Match:
         self.now += 10

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from gas.objects.stored import Pod
 from gas.placement.need import Role
 from gas.plugin.devices.allocation_policy import AllocationPolicy, preferred_ids
-from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, Ids, PreferredRequest
+from gas.plugin.devices.device_ids import AllocateRequest, DeviceId, Ids, PreferredRequest, known_ids
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import Demand, GpuPods, gpu_pod
 from gas.plugin.matching.matcher import Match, Matcher
@@ -57,7 +57,7 @@ class Plugin:
         answer = preferred_ids(self.policy, request, decided=preference.ids, spared=preference.spared)
         assert len(answer) == request.size
         assert request.must_include <= set(answer) <= request.available | request.must_include
-        return answer
+        return known_ids(answer)
 
     def allocate(self, resource: str, ids: Ids) -> Match:
         return self.matcher.allocate(AllocateRequest(resource=resource, ids=ids), now=next(self.clock))

@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from gas.objects.stored import Pod
-from gas.plugin.devices.device_ids import DeviceId, known_ids
+from gas.plugin.devices.device_ids import NO_IDS, DeviceId, Ids, PreferredRequest, known_ids
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.gpu_pods import GpuPod, gpu_pod
 from gas.values.cards import Card
@@ -46,6 +46,11 @@ def ids(*texts: str) -> frozenset[DeviceId]:
 def slots(cards: int, shared: int = 1) -> frozenset[DeviceId]:
     """Return all ids of a node with so many cards."""
     return frozenset(DeviceId(Card(card), slot) for card in range(cards) for slot in range(shared))
+
+
+def question(offered: Ids, size: int = 1, must_include: Ids = NO_IDS, resource: str = I915) -> PreferredRequest:
+    """Return kubelet's question which of these ids a container should get, in natural order."""
+    return PreferredRequest(resource=resource, offered=sorted(offered), must_include=must_include, size=size)
 
 
 def decided(cards: str, *, init: str = "", tiles: str = "", ts: int | str = 1) -> dict[str, str]:

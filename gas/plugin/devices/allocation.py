@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePosixPath
 
-from gas.plugin.devices.device_ids import DeviceId
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
 from gas.values.errors import GasError
@@ -92,12 +91,9 @@ class Presentation:
     by_path: ByPath = ByPath.SINGLE
 
 
-def gpus_of(ids: Collection[DeviceId], gpus: Iterable[CardFacts], more: Iterable[Card] = ()) -> tuple[CardFacts, ...]:
-    """Return the cards of the ids that are there, each once, in natural order. Raises NoSuchCards if there are none.
-
-    more  other cards to return as well
-    """
-    wanted = {id_.card for id_ in ids}.union(more)
+def gpus_of(cards: Iterable[Card], gpus: Iterable[CardFacts]) -> tuple[CardFacts, ...]:
+    """Return the facts of the cards that are there, each once, in natural order. Raises NoSuchCards if none is."""
+    wanted = set(cards)
     found = tuple(sorted((gpu for gpu in gpus if gpu.card in wanted), key=lambda gpu: gpu.card))
     if not found:
         raise NoSuchCards(map(str, sorted(wanted)))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from operator import attrgetter
 from types import MappingProxyType
 
-from gas.plugin.devices.device_ids import NO_IDS, DeviceId, Ids, PreferredRequest, in_order
+from gas.plugin.devices.device_ids import DeviceId, PreferredRequest, in_order, known_ids
 from gas.values.cards import Card
 
 
@@ -26,10 +26,10 @@ def preferred_ids(
     policy: AllocationPolicy,
     request: PreferredRequest,
     *,
-    decided: Iterable[DeviceId] = (),
-    spared: Collection[DeviceId] = (),
+    decided: Iterable[str] = (),
+    spared: Collection[str] = (),
     closeness: Callable[[Card], Mapping[Card, int]] = lambda _card: {},
-) -> tuple[DeviceId, ...]:
+) -> tuple[str, ...]:
     """Return ``size`` ids, or all if fewer are offered: first ``must_include``, then ``decided``, then the policy's.
 
     Ids in ``spared`` are promised to other containers and taken only when no others are left. Every id is of a
@@ -38,11 +38,12 @@ def preferred_ids(
 
     closeness  returns how close other cards are to one, for the policy ``near``
     """
-    chosen = [*dict.fromkeys([*sorted(request.must_include, key=in_order), *decided])][: request.size]
-    if len(chosen) == request.size:
-        return tuple(chosen)
+    begun = [*dict.fromkeys([*sorted(request.must_include, key=in_order), *decided])][: request.size]
+    if len(begun) == request.size:
+        return tuple(begun)
+    chosen = [*known_ids(begun)]
     taken = set(chosen)  # a container may want thousands of ids
-    left = [id_ for id_ in dict.fromkeys(request.offered) if id_ not in taken]
+    left = [id_ for id_ in dict.fromkeys(known_ids(request.offered)) if id_ not in taken]
 
     close = cache(closeness)
 
@@ -56,11 +57,12 @@ def preferred_ids(
     return tuple(chosen)
 
 
-def ids_for_cards(cards: Iterable[Card], per_card: int, request: PreferredRequest) -> tuple[DeviceId, ...]:
+def ids_for_cards(cards: Iterable[Card], per_card: int, request: PreferredRequest) -> tuple[str, ...]:
     """Return the ids kubelet insists on, then free ids of these cards, ``per_card`` of each; at most ``size``."""
-    ids = sorted(request.must_include, key=in_order)
+    must_include = sorted(request.must_include, key=in_order)
+    ids: list[str] = [*must_include]
     wanted = dict.fromkeys(cards, per_card)
-    for id_ in ids:
+    for id_ in must_include:
         if id_.card in wanted:
             wanted[id_.card] -= 1
     for card, number in wanted.items():
@@ -74,7 +76,7 @@ def ids_of_one_card(
     promised: Mapping[Card, int] = MappingProxyType({}),  # how many ids of each card other containers were promised
     held: Collection[Card] = (),  # the cards that other containers of the pod got: these first
     to_come: int = 0,  # how many ids the pod's containers need, this one and those that follow
-) -> tuple[DeviceId, ...]:
+) -> tuple[str, ...]:
     """Return ``size`` ids of one card, of the fullest with room; of several only if none has as many free ids."""
     first = {id_.card for id_ in request.must_include} | set(held)
     free = {card: number - promised.get(card, 0) for card, number in request.counts.items()}
@@ -86,21 +88,17 @@ def ids_of_one_card(
     return ids_for_cards(sorted(free, key=order), request.size, request)
 
 
-def spared_ids(promised: Mapping[Card, int], request: PreferredRequest) -> Ids:
+def spared_ids(promised: Mapping[Card, int], request: PreferredRequest) -> frozenset[str]:
     """Return as many free ids of each card as are promised to other containers, or all that there are."""
-    return NO_IDS.union(*(_free_ids(card, number, request) for card, number in promised.items()))
+    return frozenset[str]().union(*(_free_ids(card, number, request) for card, number in promised.items()))
 
 
-def _free_ids(card: Card, number: int, request: PreferredRequest) -> Iterable[DeviceId]:
-    """Return up to ``number`` offered ids of a card, lowest slots first, without those that kubelet insists on."""
-    if number <= 0:
-        return ()
-    ids = request.by_card.get(card, [])
-    ids.sort(key=_slot)  # in place: a call may ask twice
-    return [id_ for id_ in ids if id_ not in request.must_include][:number] if request.must_include else ids[:number]
-
-
-_slot = attrgetter("slot")
+def _free_ids(card: Card, number: int, request: PreferredRequest) -> Sequence[str]:
+    """Return up to ``number`` offered ids of a card, without those that kubelet insists on."""
+    if not request.must_include:
+        return request.first_of(card, number)
+    ids = request.first_of(card, number + len(request.must_include))
+    return [id_ for id_ in ids if id_ not in request.must_include][: max(number, 0)]
 
 
 def _fill_up(chosen: list[DeviceId], ids: Iterable[DeviceId], size: int, order: _Order) -> None:
@@ -109,7 +107,7 @@ def _fill_up(chosen: list[DeviceId], ids: Iterable[DeviceId], size: int, order: 
     for id_ in ids:
         free.setdefault(id_.card, []).append(id_)
     for of_card in free.values():
-        of_card.sort(key=_slot, reverse=True)
+        of_card.sort(key=attrgetter("slot"), reverse=True)
     given = Counter(id_.card for id_ in chosen)
     while len(chosen) < size and free:
         # Of equal cards the first wins; `free` has them in kubelet's order.

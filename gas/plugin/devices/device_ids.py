@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import islice
 from operator import attrgetter
 
 from gas.values.cards import Card
@@ -31,6 +32,7 @@ class DeviceId(str):
 
 
 in_order = attrgetter("card", "slot")  # sort key of ids: by card, in natural order, then by slot
+card_of = attrgetter("card")
 
 Ids = frozenset[DeviceId]
 NO_IDS: Ids = frozenset()
@@ -46,7 +48,9 @@ def is_known(text: str) -> bool:
     return text == ALL_CARDS or _known_id(text) is not None
 
 
-@cache  # kubelet names the same ids in every call: those that were offered, up to 170,000 if they are memory
+# Kubelet names the same ids in every call: those that were offered, up to 170,000 if they are memory. The cache finds
+# plain texts only: a `DeviceId` would be parsed and kept a second time.
+@cache
 def _known_id(text: str) -> DeviceId | None:
     match = _DEVICE_ID.fullmatch(text)
     return None if match is None else DeviceId(_card(match[1]), int(match[2]))
@@ -72,11 +76,15 @@ class AllocateRequest:
 
     @cached_property
     def counts(self) -> Mapping[Card, int]:
-        return Counter(map(_card_of, self.ids))
+        return Counter(map(card_of, self.ids))
 
     @property
     def size(self) -> int:
         return len(self.ids)
+
+    def has(self, card: Card, number: int) -> bool:
+        """Return whether there are as many ids of a card."""
+        return self.counts.get(card, 0) >= number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,46 +92,52 @@ class PreferredRequest:
     """GetPreferredAllocation: kubelet asks which ids one container should get.
 
     resource      full name: ``gpu.intel.com/i915``
-    offered       the ids to choose from, each once, in kubelet's order
+    offered       the ids to choose from, each once, in kubelet's order, which is random
     must_include  ids that the container gets in any case: those that the pod's init containers had
     size          number of ids that the container gets, including ``must_include``
     available     ``offered`` as a set
-    by_card       ``offered`` by card, in no order; may be sorted in place
     counts        number of offered ids of each card
     """
 
     resource: str
-    offered: tuple[DeviceId, ...]
+    offered: Sequence[str]
     must_include: Ids
     size: int
 
-    # Each is made once, because a call may be compared with every pod that waits, and may offer 170,000 ids.
+    # Each is made once, because a call may be compared with every pod that waits. It may offer 170,000 ids, so that to
+    # read them all takes longer than everything else: only containers without a decision need that.
 
     @cached_property
-    def available(self) -> Ids:
+    def available(self) -> frozenset[str]:
         return frozenset(self.offered)
 
     @cached_property
-    def by_card(self) -> Mapping[Card, list[DeviceId]]:
-        by_card: defaultdict[Card, list[DeviceId]] = defaultdict(list)
-        for id_ in self.offered:
-            by_card[id_.card].append(id_)
-        return dict(by_card)
+    def counts(self) -> Mapping[Card, int]:
+        return Counter(map(card_of, known_ids(self.offered)))
 
     @cached_property
-    def counts(self) -> Mapping[Card, int]:
-        return {card: len(ids) for card, ids in self.by_card.items()}
+    def _read(self) -> dict[Card, tuple[list[str], Iterator[str]]]:
+        """Hold, by card, the ids that `first_of` has found so far, and those that it has not read yet."""
+        return {}
 
-    def can_lead_to(self, call: AllocateRequest) -> bool:
-        """Return whether this Allocate can follow the question."""
-        return (
-            self.resource == call.resource
-            and self.size == call.size
-            and self.must_include <= call.ids <= self.available
-        )
+    def first_of(self, card: Card, number: int) -> Sequence[str]:
+        """Return the first offered ids of a card in kubelet's order, up to ``number``. Reads no more than it needs."""
+        if card not in self._read:
+            prefix = f"{card}-"
+            self._read[card] = [], (text for text in self.offered if text.startswith(prefix))
+        found, rest = self._read[card]
+        found += islice(rest, max(number - len(found), 0))
+        return found[: max(number, 0)]
 
+    def has(self, card: Card, number: int) -> bool:
+        """Return whether as many ids of a card are offered."""
+        return len(self.first_of(card, number)) >= number
 
-_card_of = attrgetter("card")
+    def can_lead_to(self, call: AllocateRequest, preferred: Collection[str]) -> bool:
+        """Return whether this Allocate can follow the question and the preference that was returned."""
+        is_alike = self.resource == call.resource and self.size == call.size
+        return is_alike and (call.ids == preferred or self.must_include <= call.ids <= self.available)
+
 
 Call = PreferredRequest | AllocateRequest
 

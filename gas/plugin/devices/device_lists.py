@@ -5,7 +5,7 @@ from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gas.plugin.devices.device_ids import ALL_CARDS, DeviceId
+from gas.plugin.devices.device_ids import ALL_CARDS, DeviceId, known_ids
 from gas.values.card_facts import CardFacts
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.protocol import DeviceOptions
@@ -56,13 +56,10 @@ def device_lists(
         for resource, ids in vocabularies.ids_per_card(gpu, options).items():
             if resource in without:
                 continue
+            hint = gpu.numa_node if topology_hints else None
             lists[resource] = lists.get(resource, ()) + tuple(
-                Device(
-                    id=DeviceId(gpu.card, slot),
-                    healthy=gpu.healthy,
-                    numa_node=gpu.numa_node if topology_hints else None,
-                )
-                for slot in range(ids)
+                Device(id=id_, healthy=gpu.healthy, numa_node=hint)
+                for id_ in known_ids(f"{gpu.card}-{slot}" for slot in range(ids))
             )
     for resource, watched in monitored(gpus, vocabularies, monitoring).items():
         lists[resource] = (Device(id=ALL_CARDS, healthy=any(gpu.healthy for gpu in watched)),)

@@ -13,7 +13,7 @@ import grpc
 from grpc import aio
 
 from gas.plugin.devices.allocation import Allocation
-from gas.plugin.devices.device_ids import ALL_CARDS, AllocateRequest, DeviceId, PreferredRequest, known_ids
+from gas.plugin.devices.device_ids import ALL_CARDS, AllocateRequest, PreferredRequest, known_ids
 from gas.plugin.devices.device_lists import Device
 from gas.plugin.kubelet.plugin_socket import PluginSocket
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
@@ -47,7 +47,7 @@ class Outcome(StrEnum):
     REFUSED = "refused"  # nothing could be given; kubelet ends the pod
 
 
-Prefer = Callable[[PreferredRequest], Awaitable[Sequence[DeviceId]]]
+Prefer = Callable[[PreferredRequest], Awaitable[Sequence[str]]]
 Allocate = Callable[[AllocateRequest], Allocation]
 PreStart = Callable[[AllocateRequest], Awaitable[None]]
 OnReply = Callable[[str, Outcome, float], None]
@@ -60,7 +60,7 @@ class CallTracker:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self._in_progress = 0
-        self._last_end = float("-inf")
+        self.last_end = float("-inf")  # when the last call ended
 
     @contextmanager
     def call(self) -> Iterator[None]:
@@ -69,13 +69,13 @@ class CallTracker:
             yield
         finally:
             self._in_progress -= 1
-            self._last_end = self.clock()
+            self.last_end = self.clock()
 
     async def pause(self, *, lasting: float, within: float = float("inf")) -> None:
         """Wait until there was no call for ``lasting`` seconds, which may be now; at most ``within`` seconds."""
         end = self.clock() + within
         while (now := self.clock()) < end:
-            rest = _POLL if self._in_progress else self._last_end + lasting - now
+            rest = _POLL if self._in_progress else self.last_end + lasting - now
             if rest <= 0:
                 return
             await asyncio.sleep(min(rest, end - now))
@@ -104,6 +104,7 @@ class DeviceServer:
     ) -> None:
         self.resource = resource
         self.devices: tuple[Device, ...] | None = None  # the devices that kubelet is shown; None before the first card
+        self.healthy_ids: frozenset[str] = frozenset()  # those of them that kubelet may give to containers
         self.streams = 0  # how many watches kubelet has open: 1, and rarely 2 for a moment
         self._prefer = prefer
         self._before_start = before_start
@@ -123,17 +124,12 @@ class DeviceServer:
             get_preferred_allocation_available=self._prefer is not None, pre_start_required=bool(self._before_start)
         )
 
-    @property
-    def healthy_ids(self) -> frozenset[str]:
-        """The ids that kubelet may give to containers."""
-        return frozenset(device.id for device in self.devices or () if device.healthy)
-
     def show(self, devices: Sequence[Device]) -> None:
         """Show kubelet these devices from now on. An empty list before the first card is ignored."""
         if self.devices == tuple(devices) or (self.devices is None and not devices):
             return
         self.devices = tuple(devices)
-        known_ids(device.id for device in self.devices)  # parsed now, not while kubelet waits for the first pod
+        self.healthy_ids = frozenset(device.id for device in self.devices if device.healthy)
         self._notify()
 
     async def news(self) -> None:
@@ -195,7 +191,7 @@ class DeviceServer:
             if self._prefer is not None:
                 request = PreferredRequest(
                     resource=self.resource,
-                    offered=known_ids(asked.available_deviceIDs),
+                    offered=asked.available_deviceIDs,
                     must_include=frozenset(known_ids(asked.must_include_deviceIDs)),
                     size=asked.allocation_size,
                 )
@@ -319,7 +315,7 @@ def _allocate_message(answer: Allocation) -> api.ContainerAllocateResponse:
     )
 
 
-async def _in_time(preference: Awaitable[Sequence[DeviceId]]) -> Sequence[DeviceId]:
+async def _in_time(preference: Awaitable[Sequence[str]]) -> Sequence[str]:
     """Return the preference, or raise its error. Raises TimeoutError if it is late."""
     asked = asyncio.ensure_future(preference)
     try:

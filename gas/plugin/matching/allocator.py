@@ -14,7 +14,17 @@ from gas.placement.need import Role
 from gas.plugin.card_pods import AddToContainer
 from gas.plugin.devices.allocation import Allocation, card_allocation, gpus_of
 from gas.plugin.devices.allocation_policy import preferred_ids
-from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, DeviceId, Ids, PreferredRequest, in_order, short_name
+from gas.plugin.devices.device_ids import (
+    NO_IDS,
+    AllocateRequest,
+    DeviceId,
+    Ids,
+    PreferredRequest,
+    card_of,
+    in_order,
+    known_ids,
+    short_name,
+)
 from gas.plugin.flags import Flags
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import Demand, GpuPod
@@ -53,7 +63,7 @@ class Allocator:
         self._gpus = gpus
         self._clock = clock
 
-    async def prefer(self, request: PreferredRequest) -> Sequence[DeviceId]:
+    async def prefer(self, request: PreferredRequest) -> Sequence[str]:
         """Return the offered ids of the container's decided cards, followed by ids that the policy chooses."""
         preference = await self._resolver.resolve(request)
         ids = preferred_ids(
@@ -64,11 +74,14 @@ class Allocator:
             closeness=lambda card: closeness_to(card, self._gpus()),
         )
         match = preference.match
-        fields = {"ids": _joined(ids), "container": _name(match), "confidence": match.confidence.value}
-        if match.doubt:
-            logger.info("guessed which container kubelet asks for", extra={**fields, "because": match.doubt})
-        else:
-            logger.debug("preferred devices for a container", extra=fields)
+        if match.doubt or logger.isEnabledFor(logging.DEBUG):
+            known = known_ids(ids)
+            joined = _joined(known, Counter(map(card_of, known)))
+            fields = {"ids": joined, "container": _name(match), "confidence": match.confidence.value}
+            if match.doubt:
+                logger.info("guessed which container kubelet asks for", extra={**fields, "because": match.doubt})
+            else:
+                logger.debug("preferred devices for a container", extra=fields)
         return ids
 
     def allocate(self, request: AllocateRequest) -> Allocation:
@@ -76,7 +89,7 @@ class Allocator:
         now = self._clock()
         match = self._matcher.allocate(request, now=now)
         self._report(request, match)
-        gpus = gpus_of(request.ids, self._gpus(), self._shared_cards(request, match.target))
+        gpus = gpus_of([*request.counts, *self._shared_cards(request, match.target)], self._gpus())
         added = self._environments.issue(request, gpus, match.target, at=now)
         return added.plus(card_allocation(gpus, self._flags.presentation))
 
@@ -106,7 +119,7 @@ class Allocator:
             level, reason = logging.WARNING, reason or match.target.pod.trouble
         self._metrics.allocations.labels(resource, outcome).inc()
         self._metrics.matches.labels(match.confidence.value).inc()
-        fields = {"resource": resource, "ids": _joined(request.ids), "container": _name(match)}
+        fields = {"resource": resource, "ids": _joined(request.ids, request.counts), "container": _name(match)}
         if match.confidence is not Confidence.NONE:
             fields["confidence"] = match.confidence.value
         if decided is not None:
@@ -131,11 +144,11 @@ def _name(match: Match) -> str:
 _MOST_IDS_LOGGED = 64
 
 
-def _joined(ids: Collection[DeviceId]) -> str:
+def _joined(ids: Collection[DeviceId], counts: Mapping[Card, int]) -> str:
     """List the ids; if there are very many, which stand for memory, only their number for each card."""
     if len(ids) <= _MOST_IDS_LOGGED:
         return ",".join(sorted(ids, key=in_order))
-    return ",".join(f"{number} of {card}" for card, number in sorted(Counter(id_.card for id_ in ids).items()))
+    return ",".join(f"{number} of {card}" for card, number in sorted(counts.items()))
 
 
 def why_other_cards(match: Match) -> str:
@@ -151,7 +164,7 @@ def why_other_cards(match: Match) -> str:
         return "kubelet did not ask for a preference"
     if kept := {id_.card for id_ in question.must_include} - decided:
         return f"kubelet keeps {_listed(kept)}, which an init container of the pod had"
-    if missing := decided - {id_.card for id_ in question.available}:
+    if missing := {card for card in decided if not question.has(card, 1)}:
         return f"kubelet did not offer {_listed(missing)}: its devices are in use, or on another NUMA node"
     return "kubelet did not follow the preference"
 
@@ -190,7 +203,10 @@ class IssuedEnvironments:
     def __init__(self, vocabularies: Vocabularies) -> None:
         self.additions: Sequence[AddToContainer] = ()
         self._vocabularies = vocabularies
-        self._issued: dict[tuple[str, DeviceId], IssuedEnvironment] = {}
+        self._issued: dict[tuple[str, Ids], IssuedEnvironment] = {}
+
+    def __len__(self) -> int:
+        return len(self._issued)
 
     def issue(
         self, request: AllocateRequest, cards: Sequence[CardFacts], target: Target | None, *, at: float
@@ -208,23 +224,24 @@ class IssuedEnvironments:
 
     def add(self, resource: str, issued: IssuedEnvironment) -> None:
         """Remember a reply in place of those that had its ids, whose pods were refused, are gone, or passed them on."""
-        self._issued |= {(resource, id_): issued for id_ in issued.ids}
+        self._issued = {
+            key: each for key, each in self._issued.items() if key[0] != resource or each.ids.isdisjoint(issued.ids)
+        }
+        self._issued[resource, issued.ids] = issued
 
     def compare(self, pods: Iterable[GpuPod], listing: Listing, *, asked: float) -> Iterator[tuple[GpuPod, str]]:
         """Yield each watched pod that has a container with wrong variables, with a sentence about them.
 
         ``asked`` is when kubelet was asked for the listing; later replies appear in a later listing.
         """
-        if not self._issued:
-            return
         for pod in pods:
             containers = listing.get(pod.key, {})
             for demand in pod.demands:
-                ids = containers.get(demand.container, {}).get(demand.resource, NO_IDS)
-                issued = self._issued.get((demand.resource, next(iter(ids)))) if ids else None
-                if issued is None or issued.ids != ids or issued.at >= asked:
+                key = demand.resource, containers.get(demand.container, {}).get(demand.resource, NO_IDS)
+                issued = self._issued.get(key)
+                if issued is None or issued.at >= asked:
                     continue
-                self._issued = {key: each for key, each in self._issued.items() if each is not issued}
+                del self._issued[key]
                 if sentence := self._difference(pod, demand, issued):
                     yield pod, sentence
 

@@ -8,7 +8,7 @@ from gas.placement.choice import ContainerChoice
 from gas.placement.need import Role
 from gas.plugin.card_pods import Holder
 from gas.plugin.devices.allocation_policy import ids_for_cards, ids_of_one_card, spared_ids
-from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Call, DeviceId, Ids, PreferredRequest
+from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Call, Ids, PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import Demand, GpuPod, GpuPods
 from gas.plugin.matching.progress import Confidence, Progress, asks_as_much, can_get
@@ -71,8 +71,8 @@ class Preference:
 
     # offered ids, ``size`` at most: those that kubelet insists on, then those of decided cards that are free or, when
     # nothing is decided, of one card if the resource demands it
-    ids: tuple[DeviceId, ...]
-    spared: Ids  # offered ids that containers yet to come were promised; the policy takes them last
+    ids: tuple[str, ...]
+    spared: frozenset[str]  # offered ids that containers yet to come were promised; the policy takes them last
     match: Match
 
 
@@ -124,6 +124,7 @@ class Matcher:
         self._progress: dict[str, Progress] = {}
         self._current: Progress | None = None
         self._asked: Match | None = None  # what GetPreferredAllocation was matched with, until the next Allocate
+        self._preferred: frozenset[str] = NO_IDS  # what it was answered, as far as it was decided
         self._refresh()
         pods.subscribe(self._refresh)
 
@@ -141,7 +142,7 @@ class Matcher:
             self._reconcile(listing, waiting, settled_before=float("inf"))
         self._asked = match = self._find(request, listing or None, doubt)
         target = match.target
-        ids: tuple[DeviceId, ...] = ()
+        ids: tuple[str, ...] = ()
         if target and target.decided:
             ids = ids_for_cards(target.decided.cards, target.demand.per_card, request)
         elif request.resource in self._one_card:
@@ -152,12 +153,13 @@ class Matcher:
                 to_come=target.progress.ids_to_come(request.resource) if target else 0,
             )
         spared = spared_ids(self._promised(), request) if len(ids) < request.size else NO_IDS
-        return Preference(ids, spared.difference(ids), match)
+        self._preferred = frozenset(ids)
+        return Preference(ids, spared - self._preferred, match)
 
     def allocate(self, request: AllocateRequest, *, now: float) -> Match:
         """Record that kubelet gives these ids to a container, and return which one. ``now`` is in monotonic seconds."""
         match, self._asked = self._asked, None
-        if match is None or match.question is None or not match.question.can_lead_to(request):
+        if match is None or match.question is None or not match.question.can_lead_to(request, self._preferred):
             match = self._find(request, None, NOT_ASKED)
         self._record(match, request.ids, now=now)
         return match
@@ -184,7 +186,7 @@ class Matcher:
         Nothing else keeps them: kubelet does not list ordinary init containers.
         """
         progress = self._progress.get(uid)
-        if progress is None or progress.confidence is Confidence.GUESSED:
+        if progress is None or Role.INIT not in progress.pod.roles or progress.confidence is Confidence.GUESSED:
             return {}
         return {index: frozenset(id_.card for id_ in ids) for index, ids in progress.init_container_ids().items()}
 

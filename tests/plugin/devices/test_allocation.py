@@ -15,28 +15,28 @@ from gas.plugin.devices.allocation import (
     gpus_of,
     monitoring_allocation,
 )
-from gas.plugin.devices.device_ids import known_ids
+from gas.values.cards import Card
 from tests.plugin.gpus import linked_gpu as gpu
 from tests.plugin.gpus import nvidia_gpu
 
 
-def test_ids_give_their_cards_once_in_natural_order() -> None:
+def test_cards_are_found_once_in_natural_order() -> None:
     gpus = [gpu(10), gpu(2), gpu(0)]
-    assert [each.card for each in gpus_of(known_ids(["card10-0", "card2-1", "card2-0"]), gpus)] == [2, 10]
+    assert [each.card for each in gpus_of([Card(10), Card(2), Card(2)], gpus)] == [2, 10]
 
 
 def test_a_card_that_is_gone_is_left_out() -> None:
-    assert [each.card for each in gpus_of(known_ids(["card0-0", "card1-0"]), [gpu(1)])] == [1]
+    assert [each.card for each in gpus_of([Card(0), Card(1)], [gpu(1)])] == [1]
 
 
 def test_no_card_left_is_an_error_that_names_the_cards() -> None:
     with pytest.raises(NoSuchCards, match="none of the cards card2, card10 is on this node any more"):
-        gpus_of(known_ids(["card10-0", "card2-0"]), [gpu(1)])
+        gpus_of([Card(10), Card(2)], [gpu(1)])
 
 
 def test_an_error_without_cards_is_a_sentence_too() -> None:
     with pytest.raises(NoSuchCards, match="kubelet named no device of a card; nothing can be allocated"):
-        gpus_of(known_ids(["all"]), [gpu(1)])
+        gpus_of([], [gpu(1)])
 
 
 # contract P1.4, P3.6

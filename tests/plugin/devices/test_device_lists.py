@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gas.plugin.devices.device_ids import known_ids
 from gas.plugin.devices.device_lists import (
     Device,
     DeviceLists,
@@ -40,6 +41,11 @@ def test_each_card_has_as_many_ids_as_containers_may_share_it() -> None:
     assert {resource: [device.id for device in devices] for resource, devices in lists.items()} == {
         I915: ["card2-0", "card2-1", "card10-0", "card10-1"]
     }
+
+
+def test_the_ids_that_kubelet_names_later_are_known_by_then() -> None:
+    (device,) = lists_of([gpu(0)], shared_dev_num=1, monitoring=Monitoring.NONE)[I915]
+    assert known_ids([str(device.id)])[0] is device.id
 
 
 # contract P2.1

@@ -10,7 +10,7 @@ import pytest
 
 from gas.objects.stored import Pod
 from gas.plugin.devices.allocation import Allocation
-from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Ids, PreferredRequest
+from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, Ids
 from gas.plugin.flags import parse_flags
 from gas.plugin.matching.allocator import Allocator, IssuedEnvironments, why_other_cards
 from gas.plugin.matching.gpu_pods import GpuPods
@@ -23,7 +23,7 @@ from tests.listed import list_all
 from tests.plugin.called_by_hand import Kubelet
 from tests.plugin.called_by_hand import Node as ByHand
 from tests.plugin.gpus import gpu
-from tests.plugin.pods_for_plugin import I915, decided, ids, node_pod, slots
+from tests.plugin.pods_for_plugin import I915, decided, ids, node_pod, question, slots
 
 ONE = container("c", i915=1)
 
@@ -46,9 +46,7 @@ class Node:
         )
 
     async def prefer(self, offered: Ids) -> None:
-        await self.allocator.prefer(
-            PreferredRequest(resource=I915, offered=tuple(sorted(offered)), must_include=NO_IDS, size=1)
-        )
+        await self.allocator.prefer(question(offered))
 
     def allocate(self, *texts: str) -> Allocation:
         return self.allocator.allocate(AllocateRequest(resource=I915, ids=ids(*texts)))

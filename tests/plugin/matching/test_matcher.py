@@ -6,7 +6,6 @@ import pytest
 
 from gas.objects.stored import Pod
 from gas.placement.choice import ContainerChoice
-from gas.plugin.devices.device_ids import NO_IDS, PreferredRequest
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import GpuPods
 from gas.plugin.matching.matcher import Matcher
@@ -15,7 +14,7 @@ from gas.values.cards import Card
 from gas.vocabularies.known import DEFAULT
 from tests.builders import container
 from tests.plugin.called_by_hand import Node, named
-from tests.plugin.pods_for_plugin import I915, XE, decided, ids, node_pod, slots
+from tests.plugin.pods_for_plugin import I915, XE, decided, ids, node_pod, question, slots
 
 ONE = container("c", i915=1)
 
@@ -48,10 +47,8 @@ class TestPrefer:
     # contract A1.16
     def test_a_call_for_no_known_pod_gets_units_of_one_card_if_the_resource_demands_it(self) -> None:
         matcher = Matcher(GpuPods(DEFAULT), one_card={I915})
-        request = PreferredRequest(
-            resource=I915, offered=tuple(sorted(slots(2, 2) | ids("card1-2"))), must_include=NO_IDS, size=2
-        )
-        assert matcher.prefer(request).ids == tuple(sorted(ids("card0-0", "card0-1")))
+        asked = question(slots(2, 2) | ids("card1-2"), 2)
+        assert matcher.prefer(asked).ids == tuple(sorted(ids("card0-0", "card0-1")))
 
     def test_a_pod_without_decision_spares_the_cards_of_those_that_wait(self) -> None:
         both = container("c", i915=2)

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from gas.objects.stored import Pod
-from gas.plugin.devices.device_ids import NO_IDS, PreferredRequest
 from gas.plugin.kubelet.device_server import REPLY_WITHIN, SETTLE_WITHIN
 from gas.plugin.matching import pod_resolver
 from gas.plugin.matching.gpu_pods import GpuPods
@@ -18,7 +17,7 @@ from tests.background import PATIENCE
 from tests.builders import container
 from tests.listed import list_all
 from tests.plugin.called_by_hand import Kubelet
-from tests.plugin.pods_for_plugin import I915, decided, node_pod, slots
+from tests.plugin.pods_for_plugin import decided, node_pod, question, slots
 
 ONE = container("c", i915=1)
 A = node_pod(ONE, name="a", annotations=decided("card2", ts=1))
@@ -35,8 +34,7 @@ class Node:
         list_all(self.pods, list(pods))
 
     async def match(self) -> Match:
-        request = PreferredRequest(resource=I915, offered=tuple(sorted(slots(4))), must_include=NO_IDS, size=1)
-        preference = await asyncio.wait_for(self.resolver.resolve(request), PATIENCE)
+        preference = await asyncio.wait_for(self.resolver.resolve(question(slots(4))), PATIENCE)
         return preference.match
 
     async def resolved_after(self, *shown: Pod) -> tuple[str, str]:
