@@ -85,11 +85,11 @@ class MemoryReader:
         """
         failures: list[str] = []
         reasons: list[str] = []
-        directory = self._root / "sys/class/drm" / str(gpu.card)
+        directory = f"{self._root}/sys/class/drm/{gpu.card}"
         sources: tuple[tuple[MemorySource, Callable[[], int | None]], ...] = (
             (MemorySource.SYSFS, lambda: _from_sysfs(directory, gpu.tiles, tile_names)),
             (MemorySource.QUERY, lambda: self._from_driver(gpu)),
-            (MemorySource.BAR, lambda: _from_window(directory / "device", gpu.device_id)),
+            (MemorySource.BAR, lambda: _from_window(f"{directory}/device", gpu.device_id)),
         )
         for source, read in sources:
             try:
@@ -148,7 +148,7 @@ class MemoryReader:
         override = self._rules.memory_override
         if not failures and (override is not None or is_integrated(gpu.device_id)):
             return self._of_integrated(gpu)
-        is_part = is_there(self._root / "sys/class/drm" / str(gpu.card) / "device/physfn")
+        is_part = is_there(f"{self._root}/sys/class/drm/{gpu.card}/device/physfn")
         if not failures and not is_part and (known := MEMORY_OF_MODELS.get(gpu.device_id)):
             return replace(gpu, memory=self._rules.usable(known, report), memory_source=MemorySource.TABLE)
         instead = "is unknown" if override is None else f"counts as {override} bytes"
@@ -167,14 +167,14 @@ class MemoryReader:
         return replace(gpu, memory_source=MemorySource.UNKNOWN, memory_fault=fault)
 
 
-def _from_sysfs(directory: Path, tiles: int, tile_names: Collection[str]) -> int | None:
+def _from_sysfs(directory: str, tiles: int, tile_names: Collection[str]) -> int | None:
     """Return the bytes of all tiles as Intel's out-of-tree drivers state them. Raises UnreadableFile."""
-    if (per_tile := read_number(directory / "lmem_total_bytes", "lmem_total_bytes")) is not None:
+    if (per_tile := read_number(f"{directory}/lmem_total_bytes", "lmem_total_bytes")) is not None:
         return _checked(per_tile * tiles, "lmem_total_bytes")
     amounts: list[int | None] = []
     for name in tile_names:
         place = f"device/{name}/physical_vram_size_bytes"
-        amount = read_number(directory / place, place)
+        amount = read_number(f"{directory}/{place}", place)
         amounts.append(None if amount is None else _checked(amount, place))
     known = [amount for amount in amounts if amount is not None]
     if not known:
@@ -184,16 +184,16 @@ def _from_sysfs(directory: Path, tiles: int, tile_names: Collection[str]) -> int
     return _checked(sum(known), "physical_vram_size_bytes")
 
 
-def _from_window(device: Path, device_id: str) -> int | None:
+def _from_window(device: str, device_id: str) -> int | None:
     """Return the bytes of the PCI window if it shows all of the card's memory; else None. Raises UnreadableFile.
 
     ``resource2_resize`` (Linux 6.1 and later) lists the sizes that the card's window can have, as a mask in which bit 0
     stands for 1 MiB. The largest one shows all of the memory. The window of a virtual function says nothing.
     """
-    if device_id != FULL_WINDOW_MODEL or is_there(device / "physfn"):
+    if device_id != FULL_WINDOW_MODEL or is_there(f"{device}/physfn"):
         return None
-    windows = read_text(device / "resource", "device/resource")
-    sizes = read_text(device / "resource2_resize", "device/resource2_resize")
+    windows = read_text(f"{device}/resource", "device/resource")
+    sizes = read_text(f"{device}/resource2_resize", "device/resource2_resize")
     if windows is None or sizes is None:
         return None
     line = windows.splitlines()[2:3]

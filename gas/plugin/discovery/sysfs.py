@@ -5,9 +5,11 @@ functions), the card is left out. If only its description cannot be read (NUMA n
 are left out and named in `CardFacts.unread`.
 """
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import dropwhile
 from pathlib import Path, PurePosixPath
 from uuid import UUID, uuid5
 
@@ -54,7 +56,7 @@ FAKE_TREE_MARKER = "gas-fake-gpus"  # name of the file that marks the root of a 
 
 def fake_tree_warning(root: Path) -> str | None:
     """Return a warning if ``root`` is a generated tree, whose devices are not GPUs; else None."""
-    if not is_there(root / FAKE_TREE_MARKER):
+    if not is_there(f"{root}/{FAKE_TREE_MARKER}"):
         return None
     return f"THE GPUS OF THIS NODE ARE FAKE: {root} is a generated tree, for demonstrations and tests only"
 
@@ -73,7 +75,7 @@ class SysfsCards:
         within: float = REPLY_WITHIN,  # seconds to wait for a driver
     ) -> None:
         self.drivers = vendor.drivers
-        self._root = root
+        self._root = str(root.resolve()).rstrip("/")
         self._rules = rules
         self._vendor = vendor
         self._memory = MemoryReader(root, rules, query, within=within)
@@ -81,7 +83,7 @@ class SysfsCards:
     def read(self) -> Scan:
         """Scan the whole node once. Never raises, whatever the tree contains."""
         try:
-            names = entries(self._root / "sys/class/drm", "/sys/class/drm")
+            names = entries(f"{self._root}/sys/class/drm", "/sys/class/drm")
         except UnreadableFile as error:
             return Scan(problems=(str(error),))
         if names is None:
@@ -123,9 +125,9 @@ def _cards(names: Iterable[str]) -> Iterable[Card]:
             continue
 
 
-def _by_path_names(root: Path, problems: list[str]) -> tuple[str, ...]:
+def _by_path_names(root: str, problems: list[str]) -> tuple[str, ...]:
     try:
-        return entries(root / "dev/dri/by-path", "/dev/dri/by-path") or ()
+        return entries(f"{root}/dev/dri/by-path", "/dev/dri/by-path") or ()
     except UnreadableFile as error:
         problems.append(f"{error}; no card gets links there")
         return ()
@@ -134,13 +136,13 @@ def _by_path_names(root: Path, problems: list[str]) -> tuple[str, ...]:
 class _CardReader:
     """Read one card, and report optional fields that cannot be read in ``problems``."""
 
-    def __init__(self, root: Path, card: Card, vendor: Vendor, memory: MemoryReader, problems: list[str]) -> None:
+    def __init__(self, root: str, card: Card, vendor: Vendor, memory: MemoryReader, problems: list[str]) -> None:
         self._root = root
         self._vendor = vendor
         self._card = card
         self._memory = memory
-        self._directory = root / "sys/class/drm" / str(card)
-        self._device = self._directory / "device"
+        self._directory = f"{root}/sys/class/drm/{card}"
+        self._device = f"{self._directory}/device"
         self._problems = problems
         self._unread: set[str] = set()
 
@@ -184,9 +186,9 @@ class _CardReader:
     def _is_of_vendor(self) -> bool:
         if not is_there(self._directory):
             raise UnreadableFile("its directory is a dangling link")
-        vendor = read_text(self._device / "vendor", "device/vendor")
+        vendor = read_text(f"{self._device}/vendor", "device/vendor")
         if vendor is None:
-            if self._device.is_symlink() and not is_there(self._device):
+            if Path(self._device).is_symlink() and not is_there(self._device):
                 raise UnreadableFile("device is a dangling link")
             return False  # not a PCI device: a virtual display or the firmware's frame buffer
         if (pci_id := parse_pci_id(vendor)) is None:
@@ -194,7 +196,7 @@ class _CardReader:
         return pci_id == self._vendor.pci_id
 
     def _device_id(self) -> str:
-        text = read_text(self._device / "device", "device/device")
+        text = read_text(f"{self._device}/device", "device/device")
         if text is None:
             raise UnreadableFile("device/device is missing")
         if (pci_id := parse_pci_id(text)) is None:
@@ -203,7 +205,7 @@ class _CardReader:
 
     def _driver(self) -> str | None:
         """Return the card's driver; None if it is not one of the vendor's."""
-        if (target := link_target(self._device / "driver")) is None:
+        if (target := link_target(f"{self._device}/driver")) is None:
             raise UnreadableFile("device/driver is not a link: the card has no driver")
         if (driver := PurePosixPath(target).name) in self._vendor.drivers:
             return driver
@@ -214,14 +216,14 @@ class _CardReader:
 
     def _is_left_to_the_host(self) -> bool:
         """Return whether this is a physical function, whose virtual functions are the cards."""
-        return (read_number(self._device / "sriov_numvfs", "device/sriov_numvfs") or 0) > 0
+        return (read_number(f"{self._device}/sriov_numvfs", "device/sriov_numvfs") or 0) > 0
 
     def _device_nodes(self) -> tuple[str, ...]:
-        names = entries(self._device / "drm", "device/drm")
+        names = entries(f"{self._device}/drm", "device/drm")
         if names is None:
             raise UnreadableFile("device/drm is missing")
         wanted = [name for name in names if _CONTROL_NODE.fullmatch(name) is None]
-        found = tuple(name for name in wanted if is_there(self._root / "dev/dri" / name))
+        found = tuple(name for name in wanted if is_there(f"{self._root}/dev/dri/{name}"))
         if not found:
             self.report(
                 f"none of its device nodes is under /dev/dri ({listed(wanted) or 'it has none'}); it is unhealthy"
@@ -230,14 +232,14 @@ class _CardReader:
 
     def _tiles(self, in_device: tuple[str, ...]) -> int:
         """Count the tiles: i915 lists them in the card's directory, xe in the device's."""
-        in_card = self._names(self._directory / "gt", "gt", "tiles", *MEMORY_FIELDS)
+        in_card = self._names(f"{self._directory}/gt", "gt", "tiles", *MEMORY_FIELDS)
         count = sum(_TILE_OF_CARD.fullmatch(name) is not None for name in in_card)
         count += sum(_TILE_OF_DEVICE.fullmatch(name) is not None for name in in_device)
         return count or 1
 
     def _numa_node(self) -> int | None:
         try:
-            return read_numa_node(self._device / "numa_node", "device/numa_node")
+            return read_numa_node(f"{self._device}/numa_node", "device/numa_node")
         except UnreadableFile as error:
             self.report(f"{error}; unless it was read before, the card has no NUMA node", "numa_node")
             return None
@@ -248,7 +250,7 @@ class _CardReader:
         Only administrators may read serial numbers, so the number itself is not published.
         """
         try:
-            serial = read_text(self._device / "serial_number", "device/serial_number")
+            serial = read_text(f"{self._device}/serial_number", "device/serial_number")
             if serial is not None and _SERIAL.fullmatch(serial) is None:
                 raise UnreadableFile(f"device/serial_number: expected 8 bytes in hexadecimal, found {quoted(serial)}")
         except UnreadableFile as error:
@@ -271,18 +273,15 @@ class _CardReader:
         """Return the card's links that resolve: a runtime mounts what they point to, or fails the container."""
         if not address:
             return ()
-        directory = self._root / "dev/dri/by-path"
-        return tuple(name for name in names if name.startswith(f"pci-{address}") and is_there(directory / name))
+        directory = f"{self._root}/dev/dri/by-path"
+        return tuple(name for name in names if name.startswith(f"pci-{address}") and is_there(f"{directory}/{name}"))
 
     def _pci_path(self) -> tuple[str, ...]:
-        try:
-            path = self._device.resolve().relative_to(self._root.resolve())
-        except (OSError, RuntimeError, ValueError):
+        path = os.path.realpath(self._device)
+        if not path.startswith(f"{self._root}/"):
             return ()
-        for index, name in enumerate(path.parts):
-            if name.startswith("pci"):
-                return path.parts[index:]
-        return ()
+        names = path.removeprefix(self._root).split("/")
+        return tuple(dropwhile(lambda name: not name.startswith("pci"), names))
 
     def _mei(self, in_device: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names of the management engine's device nodes, as sysfs has them.
@@ -294,11 +293,11 @@ class _CardReader:
             name
             for engine in in_device
             if ".mei-" in engine
-            for name in self._names(self._device / engine / "mei", f"device/{engine}/mei", "mei")
+            for name in self._names(f"{self._device}/{engine}/mei", f"device/{engine}/mei", "mei")
             if _MEI_NODE.fullmatch(name) is not None
         )
 
-    def _names(self, path: Path, place: str, *unread: str) -> tuple[str, ...]:
+    def _names(self, path: str, place: str, *unread: str) -> tuple[str, ...]:
         """Return the entries of an optional directory. Without it, the fields ``unread`` are unknown."""
         try:
             return entries(path, place) or ()

@@ -257,7 +257,7 @@ class NvmlCards:
         nodes: tuple[str, ...] = ()
         if self._access is Access.NODES:
             needed = (f"nvidia{described.minor}", *self._capabilities(described))
-            nodes = tuple(name for name in (*needed, *_CONTROL_NODES) if is_there(self._root / "dev" / name))
+            nodes = tuple(name for name in (*needed, *_CONTROL_NODES) if is_there(f"{self._root}/dev/{name}"))
             faults += [f"/dev/{name} is missing" for name in needed if name not in nodes]
         problems += [f"{card}: {fault}; it is unhealthy" for fault in faults]
         others = [(other, each) for other, each in found.items() if other != card and not each.card_uuid]
@@ -322,7 +322,7 @@ class NvmlCards:
         """Return the card with the NUMA node that sysfs states for its PCI device."""
         place = f"/sys/bus/pci/devices/{facts.pci_address}/numa_node"
         try:
-            return replace(facts, numa_node=read_numa_node(self._root / place.removeprefix("/"), place))
+            return replace(facts, numa_node=read_numa_node(f"{self._root}{place}", place))
         except UnreadableFile as error:
             problems.append(f"{facts.card}: {error}; unless it was read before, the card has no NUMA node")
             return replace(facts, unread=facts.unread | {"numa_node"})
