@@ -19,6 +19,7 @@ from benchmarks.processes import cpu_seconds, resident_bytes
 from benchmarks.results import Results
 from gas.cluster.credentials import HOST, PORT
 from gas.plugin.devices.device_ids import known_ids
+from gas.plugin.receipts.receipt_writer import RECENT
 from gas.values.cards import Card
 from sandbox.api.kinds import NODES, PODS
 from sandbox.api.server import ApiServer
@@ -156,7 +157,7 @@ async def _measure() -> tuple[list[Result], list[Weight]]:
                 log = (directory / "plugin.log").read_text(encoding="utf-8")
                 raise RuntimeError(f"the plugin has not registered after {PATIENCE:g} s. It wrote:\n{log}")
             results = [result for case in CASES for result in await bench.measure(case)]
-            await asyncio.sleep(5)  # what comes after the last call is not idle yet
+            await asyncio.sleep(RECENT + 5)  # until then, the plugin is not idle yet
             both = plugin.pid, bare_process.pid
             idle = await _idle(both, IDLE)
             return results, [Weight(resident_bytes(pid) / MB, each) for pid, each in zip(both, idle, strict=True)]

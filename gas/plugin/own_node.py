@@ -144,7 +144,6 @@ class WatchedNode(OwnNode):
             self._environments,
             partial(patch_pod_metadata, api),
             calls=calls,
-            vocabularies=vocabularies,
             metrics=metrics,
             events=self.events,
         )

@@ -53,7 +53,10 @@ class Times:
     # for kubelet's reply; within it kubelet connects to the plugin, for which it allows itself 10
     register: float = 12.0
     watch: float = 3.0  # until kubelet has asked for the devices
-    count: float = 3.0  # between two checks of the devices that kubelet counts
+    # between two checks of the devices that kubelet counts: while the watch of an older plugin may end, and later
+    count: float = 3.0
+    count_later: float = 15.0
+    first: float = 60.0  # from a registration until then
     recount: float = 0.5  # from a check that lacks devices to the next
     # from the end of an old watch to the next registration: otherwise kubelet notices the end after the new
     # registration, and drops that instead; also the most for kubelet's list of devices before a registration
@@ -193,8 +196,11 @@ class Registration:
     async def _devices_are_missing(self) -> str:
         """Return a sentence once kubelet counts too few devices twice in a row: it follows changes with a delay."""
         lacking_before: frozenset[str] = frozenset()
+        clock = asyncio.get_running_loop().time
+        first_until = clock() + self._times.first
         while True:
-            await asyncio.sleep(self._times.recount if lacking_before else self._times.count)
+            count = self._times.count if clock() < first_until else self._times.count_later
+            await asyncio.sleep(self._times.recount if lacking_before else count)
             counted = await self._allocatable()
             lacking = frozenset[str]()
             if counted is not None and self.state is Phase.WATCHED:

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -63,6 +63,8 @@ class GpuPod:
     timestamp: int | None  # when the cards were decided, by gas or another system, in nanoseconds since the epoch
     created: str  # RFC 3339, UTC: sorts as text
     is_admitted: bool  # kubelet has written the pod's status, so all calls for it are over
+    # annotations that its vocabulary expects once all containers have their cards, as far as they are missing
+    unmarked: Mapping[str, str]
     raw: Pod
 
     @cached_property
@@ -254,6 +256,7 @@ def gpu_pod(pod: Pod, vocabularies: Vocabularies, gpus: Iterable[CardFacts] = ()
         trouble=trouble,
         timestamp=_timestamp(pod, vocabularies),
         created=pod.metadata.creation_timestamp or "",
+        unmarked=dict(vocabularies.after_allocate(pod).items() - pod.annotations.items()),
         is_admitted=pod.status is not None and (pod.status.start_time is not None or pod.status.phase == "Running"),
         raw=pod,
     )

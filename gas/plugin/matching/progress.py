@@ -42,6 +42,8 @@ class Progress:
         self.abandoned = False  # kubelet turned to another pod in the middle of this one, so it has refused this one
         self.served_at = float("-inf")  # when a demand was last served
         self._served: dict[Demand, Ids | None] = {}
+        # the pod and its entry in kubelet's list that agree with all of this, as those of most pods do for hours
+        self._agreed: tuple[GpuPod, ContainerIds] | None = None
 
     def __repr__(self) -> str:
         return f"Progress({self.pod.key}, {len(self._served)} of {len(self.pod.demands)})"
@@ -99,7 +101,9 @@ class Progress:
 
     def can_explain(self, call: Call, demand: Demand) -> bool:
         """Return whether kubelet can have made this call for this demand of the pod."""
-        if not asks_as_much(demand, call) or self._held(call.resource) & free_ids(call):
+        if not asks_as_much(demand, call):
+            return False
+        if (held := self._held(call.resource)) and held & free_ids(call):
             return False
         pool = self._pool(call.resource)
         if pool is None:
@@ -121,12 +125,16 @@ class Progress:
             if earlier.index < demand.index:
                 self._served.setdefault(earlier, None)
         self._served[demand] = ids
+        self._agreed = None
 
     def reconcile(self, containers: ContainerIds, *, is_settled: bool) -> None:
         """Drop everything recorded, as a wrong guess, where it contradicts kubelet's list, and record the list.
 
         ``is_settled`` states that the recorded ids had the time to appear in kubelet's list.
         """
+        compared = self.pod, containers
+        if self._agreed == compared:
+            return
         staying = [d for d in self.pod.demands if d.role is not Role.INIT and d.container in containers]
         listed = {demand: containers[demand.container].get(demand.resource, NO_IDS) for demand in staying}
         if any(self._contradicts(demand, ids, is_settled=is_settled) for demand, ids in listed.items()):
@@ -136,6 +144,7 @@ class Progress:
             if ids:
                 self.serve(demand, ids)
                 self.confidence = Confidence.KNOWN
+        self._agreed = compared if all(listed.values()) else None
 
     def _contradicts(self, demand: Demand, listed: Ids, *, is_settled: bool) -> bool:
         if demand not in self._served:
@@ -172,12 +181,12 @@ def asks_as_much(demand: Demand, call: Call) -> bool:
 
 def can_get(cards: tuple[Card, ...], per_card: int, call: Call) -> bool:
     """Return whether the container of this call can get, or gets, exactly these cards with ``per_card`` ids of each."""
-    if not all(call.counts.get(card, 0) >= per_card for card in cards):
+    if not all(call.has(card, per_card) for card in cards):
         return False
     chosen = {id_.card for id_ in call.must_include} if isinstance(call, PreferredRequest) else call.counts.keys()
     return chosen <= set(cards)
 
 
-def free_ids(call: Call) -> Ids:
+def free_ids(call: Call) -> frozenset[str]:
     """Return the ids that are free, or reusable for this container, at the time of the call."""
     return call.available if isinstance(call, PreferredRequest) else call.ids

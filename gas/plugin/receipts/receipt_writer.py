@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 
 from gas.cluster.errors import Forbidden
@@ -16,11 +16,12 @@ from gas.plugin.node_writer import FORBIDDEN_PAUSE, Events
 from gas.plugin.receipts.receipts import Receipt, ReceiptKind, given_cards, receipt
 from gas.values.cards import Card
 from gas.values.errors import GasError
-from gas.vocabularies.combined import Vocabularies
 
 logger = logging.getLogger(__name__)
 
-INTERVAL = 3.0  # seconds between two comparisons while kubelet allocates nothing
+INTERVAL = 3.0  # seconds between two comparisons
+LATER = 15.0  # the same once kubelet has not called for `RECENT` seconds since the start of the plugin
+RECENT = 30.0
 QUIET = 1.0  # seconds without a call of kubelet before its list is asked for: see `gas.plugin.matching.matcher.Matcher`
 WRITE_AGAIN = 10.0  # seconds after which annotations are written again if the watch has not shown them
 
@@ -41,8 +42,9 @@ _REASONS = {
 class ReceiptWriter:
     """Ask kubelet which containers have which cards, correct matching, and write receipts.
 
-    It asks every few seconds, soon after each Allocate, and never between kubelet's calls. A receipt that is missing on
-    a pod is counted, logged and posted as an event once, before it is written; so are wrong variables of a container.
+    It asks soon after each Allocate, then every few seconds and later less often, and never between kubelet's calls. A
+    receipt that is missing on a pod is counted, logged and posted as an event once, before it is written; so are wrong
+    variables of a container.
     """
 
     def __init__(
@@ -53,7 +55,6 @@ class ReceiptWriter:
         patch_pod: PatchPod,
         *,
         calls: CallTracker,  # those of kubelet; their clock is that of the matcher
-        vocabularies: Vocabularies,
         metrics: Metrics,
         events: Events,
     ) -> None:
@@ -66,7 +67,6 @@ class ReceiptWriter:
         self._environments = environments
         self._patch_pod = patch_pod
         self._calls = calls
-        self._vocabularies = vocabularies
         self._metrics = metrics
         self._events = events
         self._reported: dict[str, Receipt] = {}
@@ -80,6 +80,7 @@ class ReceiptWriter:
         self._compare_now.set()
 
     async def run(self) -> None:
+        started = self._calls.clock()
         while True:
             await self._calls.pause(lasting=QUIET)
             self._compare_now.clear()
@@ -87,8 +88,9 @@ class ReceiptWriter:
                 await self.compare()
             except Exception:
                 logger.exception("kubelet's list could not be compared with the decisions")
+            is_recent = self._calls.clock() - max(started, self._calls.last_end) < RECENT
             with suppress(TimeoutError):
-                async with asyncio.timeout(INTERVAL):
+                async with asyncio.timeout(INTERVAL if is_recent else LATER):
                     await self._compare_now.wait()
 
     async def compare(self) -> None:
@@ -107,8 +109,10 @@ class ReceiptWriter:
                 self._report(pod, found)
             annotations = {annotation: text or None for annotation, text in found.annotations.items()}
             self.written += await self._write(pod, annotations)
-        for pod, own in self._unmarked(seen, listing):
-            await self._write(pod, own)
+        for uid, pod in seen.items():
+            is_marked = not pod.unmarked or self._pods.get(uid) is not pod
+            if not is_marked and given_cards(pod, listing.get(pod.key, {}), {}) is not None:
+                await self._write(pod, pod.unmarked)
         self.finished += 1
 
     def _report(self, pod: GpuPod, found: Receipt) -> None:
@@ -143,6 +147,8 @@ class ReceiptWriter:
         return True
 
     def _check_environments(self, seen: Mapping[str, GpuPod], listing: Listing, *, asked: float) -> None:
+        if not self._environments:
+            return
         pods = [pod for uid in seen if (pod := self._pods.get(uid)) is not None]
         for pod, sentence in self._environments.compare(pods, listing, asked=asked):
             self._metrics.tile_mismatches.inc()
@@ -174,11 +180,3 @@ class ReceiptWriter:
             else:
                 self._correct[uid] = compared
         return missing
-
-    def _unmarked(self, seen: Mapping[str, GpuPod], listing: Listing) -> Iterator[tuple[GpuPod, dict[str, str]]]:
-        """Yield pods whose containers have got their cards, with the annotations that their vocabulary now expects."""
-        for uid, pod in seen.items():
-            annotations = self._vocabularies.after_allocate(pod.raw)
-            absent = {name: text for name, text in annotations.items() if pod.raw.annotations.get(name) != text}
-            if absent and self._pods.get(uid) is pod and given_cards(pod, listing.get(pod.key, {}), {}) is not None:
-                yield pod, absent

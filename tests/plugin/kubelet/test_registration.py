@@ -279,6 +279,18 @@ async def test_a_single_wrong_count_does_not_matter(socket_directory: Path) -> N
         assert len(kubelet.registrations) == 1
 
 
+async def test_devices_are_counted_less_often_later(socket_directory: Path) -> None:
+    books = Books("card0-0", "card1-0")
+    times = replace(QUICK, count=0.05, first=0.2, count_later=3600.0)
+    registration = plugin(socket_directory, *CARDS, times=times, books=books)
+    async with kubelet_in(socket_directory), running(registration):
+        await eventually(lambda: books.asked >= 2)
+        await asyncio.sleep(2 * times.first)
+        asked = books.asked
+        await asyncio.sleep(5 * times.count)
+        assert books.asked == asked
+
+
 async def test_a_newer_plugin_takes_over_and_the_older_returns_after_it_stops(
     socket_directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gas.plugin.kubelet.pod_resources import ContainerIds
-from gas.plugin.matching.progress import Progress
+from gas.plugin.matching.progress import Confidence, Progress
 from gas.values.cards import Card
 from tests.builders import container
 from tests.plugin.pods_for_plugin import I915, decided, ids, seen
@@ -31,6 +35,36 @@ def test_a_pod_that_the_watch_shows_anew_is_compared_with_the_same_list() -> Non
     progress.pod = seen(container("c", i915=1), container("e", i915=1))
     progress.reconcile(listed, is_settled=True)
     assert progress.is_complete
+
+
+LISTS: tuple[ContainerIds, ...] = (
+    NOTHING_YET,
+    {"c": {I915: ids("card0-0")}, "d": {}},
+    {"c": {I915: ids("card0-0")}, "d": {I915: ids("card1-0")}},
+    {"c": {I915: ids("card2-0")}, "d": {I915: ids("card1-0")}},
+)
+STEPS = st.one_of(
+    st.tuples(st.just("list"), st.sampled_from(LISTS), st.booleans()),
+    st.tuples(st.just("serve"), st.sampled_from(POD.demands), st.sampled_from(["card0-0", "card1-0", "card3-0"])),
+)
+
+
+@given(st.lists(STEPS, max_size=12))
+def test_a_list_that_agreed_before_changes_nothing(steps: list[Any]) -> None:
+    """The other one is shown another pod each time, so that it compares every list."""
+    progress, comparing = Progress(POD), Progress(POD)
+    for step, what, how in steps:
+        for each in (progress, comparing):
+            if step == "serve":
+                each.serve(what, ids(how))
+                each.confidence = Confidence.GUESSED
+            else:
+                each.reconcile(what, is_settled=how)
+        comparing.pod = seen(container("c", i915=1), container("d", i915=1), name=f"{comparing.pod.key[-3:]}x")
+        assert (progress.unserved(), progress.confidence) == (comparing.unserved(), comparing.confidence)
+        assert [progress.has_served(I915, ids(f"card{n}-0")) for n in range(4)] == [
+            comparing.has_served(I915, ids(f"card{n}-0")) for n in range(4)
+        ]
 
 
 def test_ids_that_an_init_container_leaves_are_promised_once() -> None:

@@ -14,7 +14,7 @@ import pytest
 from gas.cluster.errors import Forbidden
 from gas.objects.stored import Pod
 from gas.plugin.card_pods import CardPod
-from gas.plugin.devices.device_ids import NO_IDS, AllocateRequest, PreferredRequest
+from gas.plugin.devices.device_ids import AllocateRequest
 from gas.plugin.kubelet.device_server import CallTracker
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
 from gas.plugin.matching.allocator import IssuedEnvironment, IssuedEnvironments
@@ -35,7 +35,7 @@ from tests.builders import container
 from tests.listed import list_all
 from tests.made_up import ASSIGNED, MADE_UP, SLICE
 from tests.plugin.gpus import gpu
-from tests.plugin.pods_for_plugin import I915, decided, ids, node_pod, slots
+from tests.plugin.pods_for_plugin import I915, decided, ids, node_pod, question, slots
 
 ONE = container("c", i915=1)
 A = node_pod(ONE, name="a", started=True, annotations=decided("card0"))
@@ -95,7 +95,6 @@ class Node(Events):
             self.environments,
             self.patch,
             calls=self.calls,
-            vocabularies=vocabularies,
             metrics=Metrics("1"),
             events=self,
         )
@@ -211,9 +210,7 @@ async def test_a_pod_in_the_middle_waits() -> None:
     init = (container("i", i915=1), container("j", i915=1))
     pod = node_pod(container("c"), name="a", init=init, started=True, annotations=decided("", init="card0|card0"))
     node = Node(Kubelet(a=""), pod)
-    offered = tuple(sorted(slots(2)))
-    request = PreferredRequest(resource=I915, offered=offered, must_include=NO_IDS, size=1)
-    node.matcher.prefer(request, listing={"default/a": {"c": {}}})
+    node.matcher.prefer(question(slots(2)), listing={"default/a": {"c": {}}})
     node.matcher.allocate(AllocateRequest(resource=I915, ids=ids("card1-0")), now=node.now)
     await node.writer.compare()
     assert node.reported == []
@@ -226,8 +223,7 @@ async def test_the_matcher_learns_kubelets_list() -> None:
     waiting = node_pod(ONE, name="a", annotations=decided("card0"))
     node = Node(Kubelet(a="card1-0"), waiting)
     await node.writer.compare()
-    request = PreferredRequest(resource=I915, offered=tuple(sorted(slots(2))), must_include=NO_IDS, size=1)
-    assert node.matcher.prefer(request).match.target is None
+    assert node.matcher.prefer(question(slots(2))).match.target is None
 
 
 async def test_a_write_that_fails_is_retried_and_its_reason_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -341,10 +337,15 @@ async def test_after_an_allocate_it_compares_soon(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("often")
-async def test_it_compares_every_few_seconds() -> None:
+async def test_it_compares_every_few_seconds_and_later_less_often() -> None:
     node = Node(Kubelet(a="card0-0"), A)
     async with node.running():
         await eventually(lambda: node.writer.finished >= 3)
+        node.now += receipt_writer.RECENT
+        await asyncio.sleep(0.1)
+        finished = node.writer.finished
+        await asyncio.sleep(0.1)
+        assert node.writer.finished == finished
 
 
 async def test_kubelet_is_not_asked_while_it_allocates(monkeypatch: pytest.MonkeyPatch) -> None:
