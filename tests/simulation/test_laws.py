@@ -511,6 +511,7 @@ def test_webhooks_leave_complete_pods_alone() -> None:
     laws = Cluster().laws
     sent, other = (objects.pod("p0", [asks], [], {}) for asks in (HALF, {}))
     laws.check_new_pod(sent, sent, "")
+    laws.check_new_pod(sent, sent | {"metadata": {"name": "p0", "annotations": {"gas-checked": "true"}}}, "")
     assert broken(laws.check_new_pod, sent, other, "").startswith("new pods: pod p0 is changed")
     assert broken(laws.check_new_pod, sent, sent, "no") == "new pods: pod p0 is refused: no"
 
