@@ -146,7 +146,7 @@ class Laws:
         found = {field: {name: int(quantity(text)) for name, text in part.items()} for field, part in resources.items()}
         if (stated := objects.stated_share(sent)) is None:
             annotations = {**annotations_of(sent), "gas-checked": "true"}
-            if pod not in (sent, sent | {"metadata": sent["metadata"] | {"annotations": annotations}}):
+            if pod not in (sent, {**sent, "metadata": {**sent["metadata"], "annotations": annotations}}):
                 raise LawBroken("new pods", f"pod {name} is changed: {sent} became {pod}")
         elif found != {"limits": stated, "requests": stated}:
             raise LawBroken("new pods", f"pod {name} states {found}, expected limits and requests {stated}")
