@@ -23,6 +23,7 @@ from configurator.certificates import (
 from configurator.errors import BadCertificate
 from gas.cluster.connection import ApiServer
 from gas.cluster.listing import Lister
+from gas.decision.names import CHECKED
 from gas.doctor import fix
 from gas.doctor.check import Check, Sources
 from gas.doctor.checks.accounts import ACCOUNTS, Account
@@ -195,6 +196,7 @@ def check_admission(snapshot: Snapshot) -> Iterator[Finding]:
         yield from _one(webhook, snapshot)
     yield from _server_certificates(seen, snapshot)
     yield from _scheduler_names(seen, snapshot)
+    yield from _avoidable(seen)
     if any(flag_value(container, "admission-client-ca") for _, container in serving):
         yield from _api_servers(snapshot)
 
@@ -414,7 +416,7 @@ def _scheduler_names(webhooks: Iterable[Webhook], snapshot: Snapshot) -> Iterato
                 " completes all GPU pods",
                 "docs/admission.md, completed pods   # extend the webhook complete.pods.gas, or remove the flag",
                 where=f"pod {pod.key}",
-                expected=f"a webhook with the path {COMPLETE} and the condition of create.pods.gas",
+                expected=f"a webhook with the path {COMPLETE} that lists the beginnings of create.pods.gas",
                 found="; ".join(condition for each in completing for condition in each.conditions) or "none",
             )
             return
@@ -424,6 +426,22 @@ def _asks_about(webhook: Webhook, resources: Iterable[str]) -> bool:
     """Return whether the conditions name the beginnings of all these resources, or of none."""
     beginnings = tuple(each for condition in webhook.conditions for each in _QUOTED.findall(condition))
     return not beginnings or all(resource.startswith(beginnings) for resource in resources)
+
+
+def _avoidable(webhooks: Sequence[Webhook]) -> Iterator[Finding]:
+    """Check that a webhook that is not asked about marked pods can rely on the one that marks them."""
+    for webhook in webhooks:
+        if webhook.path == COMPLETE or not any(CHECKED in each for each in webhook.conditions):
+            continue
+        policy = webhook.registered.failure_policy
+        marking = (each for each in webhooks if each.path == COMPLETE and each.registered.failure_policy == policy)
+        if not any(all(CHECKED in each and each[0] != "!" for each in marks.conditions) for marks in marking):
+            yield warning(
+                f"users can avoid this check with the annotation {CHECKED}",
+                INSTALL_WEBHOOKS,
+                where=webhook.where,
+                expected=f"a webhook with the path {COMPLETE} that marks pods, with failurePolicy: {policy}",
+            )
 
 
 def _api_servers(snapshot: Snapshot) -> Iterator[Finding]:

@@ -75,35 +75,12 @@ class _Review(msgspec.Struct, rename="camel", frozen=True):
     request: Review | None = None
 
 
-class _Status(msgspec.Struct, frozen=True):
-    message: str
-    code: int
-
-
-class _Response(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
-    uid: str
-    allowed: bool
-    status: _Status | None = None
-    warnings: tuple[str, ...] = ()
-    patch: bytes = b""
-    patch_type: str = ""
-
-
-class _Reply(msgspec.Struct, rename="camel", frozen=True):
-    response: _Response
-    api_version: str = API_VERSION
-    kind: str = KIND
-
-
-_decoder = msgspec.json.Decoder(_Review)
-_encoder = msgspec.json.Encoder()
-
 _Object = TypeVar("_Object", bound=msgspec.Struct)
 
 
 def decode_review(body: bytes) -> Review:
     """Decode an AdmissionReview. Raises BadReview with a sentence if it is not one or lacks what every review has."""
-    wire = _decoded(body)
+    wire = _decoded(body, _Review, "the AdmissionReview")
     if (found := (wire.api_version, wire.kind)) != (API_VERSION, KIND):
         raise BadReview(f"expected kind {KIND} of {API_VERSION}, found {quoted(found[1])} of {quoted(found[0])}")
     request = wire.request
@@ -132,30 +109,24 @@ def decode_object(raw: msgspec.Raw, kind: type[_Object], *, where: str = "reques
     """Decode the object of a review. Raises BadReview if it is missing or not of this kind."""
     if bytes(raw) in (b"", b"null"):
         raise BadReview(f"{where}: expected an object, found nothing")
+    return _decoded(raw, kind, where)
+
+
+def encode_result(review: Review, result: ReviewResult) -> bytes:
+    response: dict[str, object] = {"uid": review.uid, "allowed": not result.refusal}
+    if result.refusal:
+        response["status"] = {"message": result.refusal, "code": _REFUSED}
+    if result.warnings:
+        response["warnings"] = result.warnings
+    if result.patch:
+        response |= {"patch": msgspec.json.encode(result.patch), "patchType": "JSONPatch"}
+    return msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+
+
+def _decoded(raw: bytes | msgspec.Raw, kind: type[_Object], where: str) -> _Object:
     try:
         return msgspec.json.decode(raw, type=kind)
     except RecursionError:
         raise BadReview(f"{where} is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadReview(f"{where} cannot be read: {error}") from None
-
-
-def encode_result(review: Review, result: ReviewResult) -> bytes:
-    response = _Response(
-        uid=review.uid,
-        allowed=not result.refusal,
-        status=_Status(result.refusal, _REFUSED) if result.refusal else None,
-        warnings=result.warnings,
-        patch=_encoder.encode(result.patch) if result.patch else b"",
-        patch_type="JSONPatch" if result.patch else "",
-    )
-    return _encoder.encode(_Reply(response))
-
-
-def _decoded(body: bytes) -> _Review:
-    try:
-        return _decoder.decode(body)
-    except RecursionError:
-        raise BadReview(f"expected {KIND} as JSON, found one that is nested too deeply") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadReview(f"expected {KIND} as JSON: {error}") from None

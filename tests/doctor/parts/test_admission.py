@@ -59,7 +59,7 @@ def api_server(*flags: str) -> DetailedPod:
 
 
 def webhook(
-    name: str = "create.pods.gas",
+    name: str = "update.pods.gas",
     *,
     bundle: bytes = AUTHORITY.chain,
     conditions: Sequence[str] | None = None,
@@ -92,7 +92,7 @@ def webhook(
 
 
 ALL = tuple(map(webhook, WEBHOOKS))
-NOT_COMPLETING = tuple(each for each in ALL if each.name != "complete.pods.gas")
+NOT_COMPLETING = tuple(each for each in ALL if each.name not in ("create.pods.gas", "complete.pods.gas"))
 SERVED = serving()
 DEMANDING = serving("--admission-client-ca=/ca.crt")
 NAMING = (serving("--admission-scheduler-name=gas"), serving("--admission-scheduler-name=gas", name="gas-1"))
@@ -136,7 +136,7 @@ TURNED_AWAY = "none of the names in --admission-client-names, so every call fail
             pods=NAMING,
         ),
         fine("it-asks-about-all-pods", webhooks=completing(), pods=NAMING),
-        fine("it-asks-as-the-checks-do", webhooks=completing(*webhook("create.pods.gas").conditions), pods=NAMING),
+        fine("it-asks-as-the-checks-do", webhooks=completing(webhook("create.pods.gas").conditions[0]), pods=NAMING),
         case("no-webhook-and-none-served", "warning", NO_EFFECT, pods=(extender("--admission-scheduler-name=gas"),)),
         fine("no-scheduler-to-set", webhooks=NOT_COMPLETING, pods=(serving("--admission-scheduler-name="),)),
         fine("no-certificate-demanded", webhooks=ALL, pods=(SERVED, api_server())),
@@ -204,18 +204,18 @@ USER = "request.userInfo.username"
 
 @pytest.mark.parametrize("name", [name for name in WEBHOOKS if name != "bind.pods.gas"])
 def test_every_resource_that_the_manifests_match_is_demanded(name: str) -> None:
-    registered = WEBHOOKS[name]["rules"]
+    registered, others = WEBHOOKS[name]["rules"], [each for each in ALL if each.name != name]
     for number, each in enumerate(registered):
         for field in ("operations", "resources"):
             for left_out in each[field]:
                 fewer = {**each, field: [value for value in each[field] if value != left_out]}
                 changed = [*registered[:number], fewer, *registered[number + 1 :]]
-                ((level, text),) = faults(webhook(name, registered={"rules": changed}))
+                ((level, text),) = faults(*others, webhook(name, registered={"rules": changed}))
                 assert level == "warning"
                 assert (
                     left_out in text.partition("its rules do not match ")[2].partition(", so these are not checked")[0]
                 )
-    ((_, text),) = faults(webhook(name, registered={"rules": []}))
+    ((_, text),) = faults(*others, webhook(name, registered={"rules": []}))
     assert " | no rules | " in text
 
 
@@ -341,6 +341,28 @@ def test_a_webhook_that_reviews_the_extenders_own_bindings_is_reported() -> None
     exact = webhook("bind.pods.gas", conditions=(f"request.userInfo.username != '{account.user}'", "x.matches('(')"))
     assert faults(exact, accounts=(account,)) == []
     assert len(faults(exact, accounts=(usual,))) == 1
+
+
+@pytest.mark.parametrize(
+    ("completing", "is_avoidable"),
+    [
+        pytest.param((), True, id="none"),
+        pytest.param((webhook("complete.pods.gas"),), False, id="as-shipped"),
+        pytest.param((webhook("complete.pods.gas", conditions=()),), False, id="for-all-pods"),
+        pytest.param((webhook("complete.pods.gas", conditions=["'x' in y"]),), True, id="not-for-marked-pods"),
+        pytest.param(
+            (webhook("complete.pods.gas", conditions=webhook("create.pods.gas").conditions),), True, id="as-the-checks"
+        ),
+        pytest.param(
+            (webhook("complete.pods.gas", registered={"failurePolicy": "Fail"}),), True, id="with-another-policy"
+        ),
+    ],
+)
+def test_a_check_that_leaves_out_marked_pods_needs_a_webhook_that_marks_them(
+    completing: tuple[Webhook, ...], *, is_avoidable: bool
+) -> None:
+    found = [text for _, text in faults(webhook("create.pods.gas"), *completing) if "can avoid this check" in text]
+    assert len(found) == is_avoidable
 
 
 def presenting(life: timedelta) -> Webhook:

@@ -117,7 +117,7 @@ def test_a_bug_is_logged_without_detail_for_the_caller(admission: Admission, cap
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
-        (b"x", "the webhook /validate: expected AdmissionReview as JSON"),
+        (b"x", "the webhook /validate: the AdmissionReview cannot be read"),
         (b'{"kind": "Pod"}', "the webhook /validate: expected kind AdmissionReview"),
         (b" " * (LARGEST + 1), f"the webhook /validate: the request body is larger than {LARGEST} bytes"),
         (body_of("not-ready"), "the webhook /validate: another replica leads"),

@@ -54,15 +54,15 @@ def changed(**fields: Any) -> bytes:
 
 
 BAD_BODIES = [
-    pytest.param(b"", "expected AdmissionReview as JSON: ", id="empty"),
-    pytest.param(b"hello", "expected AdmissionReview as JSON: ", id="not-json"),
-    pytest.param(b"[]", "expected AdmissionReview as JSON: Expected `object`, got `array`", id="array"),
-    pytest.param(changed()[:-30], "expected AdmissionReview as JSON: Input data was truncated", id="truncated"),
-    pytest.param(changed() + b"{}", "expected AdmissionReview as JSON: ", id="two-documents"),
-    pytest.param(b"\xff" + changed(), "expected AdmissionReview as JSON: ", id="not-utf-8"),
+    pytest.param(b"", "the AdmissionReview cannot be read: ", id="empty"),
+    pytest.param(b"hello", "the AdmissionReview cannot be read: ", id="not-json"),
+    pytest.param(b"[]", "the AdmissionReview cannot be read: Expected `object`, got `array`", id="array"),
+    pytest.param(changed()[:-30], "the AdmissionReview cannot be read: Input data was truncated", id="truncated"),
+    pytest.param(changed() + b"{}", "the AdmissionReview cannot be read: ", id="two-documents"),
+    pytest.param(b"\xff" + changed(), "the AdmissionReview cannot be read: ", id="not-utf-8"),
     pytest.param(
         b'{"request": {"object":' + b"[" * 100_000 + b"]" * 100_000 + b"}}",
-        "expected AdmissionReview as JSON, found one that is nested too deeply",
+        "the AdmissionReview is nested too deeply",
         id="nested",
     ),
     pytest.param(
@@ -104,7 +104,7 @@ BAD_BODIES = [
     pytest.param(
         changed(resource={}), "request.resource.resource: expected the name of a resource, found nothing", id="resource"
     ),
-    pytest.param(changed(dryRun="yes"), "expected AdmissionReview as JSON: Expected `bool`", id="type"),
+    pytest.param(changed(dryRun="yes"), "the AdmissionReview cannot be read: Expected `bool`", id="type"),
 ]
 
 
