@@ -31,6 +31,7 @@ LARGEST = 64 * 1024  # bytes of the largest file
 _MIB = 2**20
 _MOST = 64
 _LONGEST = 4096
+_LONGEST_FOUND = 200  # characters of what is wrong with a file, which may have a name of any length
 _PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
 _CDI_NAME = re.compile(r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9_.-]+=[A-Za-z0-9_.:-]+", re.ASCII)
@@ -77,7 +78,8 @@ def read_fence(preset_or_file: str) -> Fence:
     try:
         fence = msgspec.json.decode(content, type=Fence)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise MalformedFence(file, f"expected JSON with driver, variables, mounts and cdiDevices: {error}") from None
+        found = str(error)[:_LONGEST_FOUND]
+        raise MalformedFence(file, f"expected JSON with driver, variables, mounts and cdiDevices: {found}") from None
     if (fault := next(_faults(fence), None)) is not None:
         raise MalformedFence(file, fault)
     return fence

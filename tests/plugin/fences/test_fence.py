@@ -185,6 +185,7 @@ def test_without_the_name_of_a_card_the_smallest_amount_counts(tmp_path: Path) -
         pytest.param(b"[" * 50_000, "expected JSON with driver, ", id="deep"),
         pytest.param(b" " * (LARGEST + 1), f"expected at most {LARGEST} bytes, found more", id="long"),
         pytest.param({"variable": {}}, "Object contains unknown field `variable`", id="unknown-field"),
+        pytest.param({"x" * 5000: 1}, f"Object contains unknown field `{'x' * 50}", id="long-unknown-field"),
         pytest.param({"variables": {"A": 1}}, "Expected `str`, got `int` - at `$.variables[...]`", id="not-a-text"),
         pytest.param({}, "expected variables, mounts or cdiDevices, found none of them", id="empty"),
         pytest.param({"variables": {f"A{n}": "" for n in range(65)}}, "expected at most 64 variables,", id="many"),
@@ -231,6 +232,7 @@ def test_a_bad_file_is_one_sentence(fence: Any, sentence: str, tmp_path: Path) -
     assert str(refused.value).startswith(f"--fence: {file}: ")
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 1000
 
 
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
