@@ -72,12 +72,15 @@ class Acts:
     # What users do
 
     def _create(self, pod: dict[str, Any]) -> None:
+        pod["metadata"] |= self._metadata(pod["metadata"]["name"])
         if self._world.plan.preemption:
             pod["spec"]["priority"] = self._priorities.one_of((0, 0, 0, 100, 1000))
+        if "budgets" in self._world.plan.features:
+            pod["metadata"]["labels"] = {"app": self._priorities.one_of(objects.APPS)}
         if self._world.plan.webhooks:
             self._world.start("user", lambda process: self._send(process, pod))
         else:
-            self._api.api.create(PODS, "default", pod)
+            self._api.api.create(PODS, pod["metadata"]["namespace"], pod)
             self._world.figures["pods"] += 1
 
     async def _send(self, process: Process, pod: dict[str, Any]) -> None:
@@ -85,7 +88,7 @@ class Acts:
         client = Client(self._network, process, self._api.server)
         for _ in range(3):
             try:
-                await client.post("/api/v1/namespaces/default/pods", pod)
+                await client.post(f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod)
             except RefusedByApi as refusal:
                 self._world.trace("user", f"pod refused: {refusal}")
                 if refusal.code == 409:
@@ -98,9 +101,14 @@ class Acts:
             await asyncio.sleep(1.5)
 
     def create_pod(
-        self, name: str, containers: list[dict[str, int]], init: list[dict[str, int]], run: float | None
+        self,
+        name: str,
+        containers: list[dict[str, int]],
+        init: list[dict[str, int]],
+        run: float | None,
+        annotations: dict[str, str] | None = None,
     ) -> None:
-        self._create(objects.pod(name, containers, init, _running(run)))
+        self._create(objects.pod(name, containers, init, _running(run, annotations)))
 
     def create_copy(self, name: str, containers: list[dict[str, int]], annotations: dict[str, str]) -> None:
         """Create a pod with the annotations of another one."""
@@ -117,13 +125,13 @@ class Acts:
         self._create(objects.pod(name, containers, [], _running(run), prefix=""))
 
     def delete_pod(self, name: str, at_once: bool) -> None:
-        self._api.api.delete(PODS, "default", name, {"gracePeriodSeconds": 0} if at_once else {})
+        self._api.api.delete(PODS, *self._key(name), {"gracePeriodSeconds": 0} if at_once else {})
 
     def touch_pod(self, name: str) -> None:
         self._annotate(name, {"example.com/touched": str(self._world.loop.time())})
 
     def edit_pod(self, name: str) -> None:
-        pod = self._api.api.get(PODS, "default", name).value
+        pod = self._api.api.get(PODS, *self._key(name)).value
         if pod["spec"].get("nodeName"):
             self._world.laws.edit(pod["metadata"]["uid"])
         self._annotate(name, {objects.CARDS: "card0"})
@@ -134,17 +142,19 @@ class Acts:
     def create_for_others(self, name: str, containers: list[dict[str, int]], node: str, attempts: int) -> None:
         """Create a pod that another client binds, once its review is passed or without one."""
         pod = objects.pod(name, containers, [], {})
+        pod["metadata"] |= self._metadata(name)
         pod["spec"]["schedulerName"] = objects.OTHER_SCHEDULER
-        self._api.api.create(PODS, "default", pod)
+        self._api.api.create(PODS, pod["metadata"]["namespace"], pod)
         self._world.figures["pods"] += 1
         self._world.later(0.05, self.bind_by_hand, name, node, attempts)
 
     async def _bind_by_hand(self, process: Process, name: str, node: str, attempts: int) -> None:
         client = Client(self._network, process, self._api.server, patience=40.0)
+        namespace, name = self._key(name)
         binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
         for _ in range(attempts):
             try:
-                await client.post(f"/api/v1/namespaces/default/pods/{name}/binding", binding)
+                await client.post(f"/api/v1/namespaces/{namespace}/pods/{name}/binding", binding)
             except API_FAILURES as error:
                 self._world.trace("user", f"binding refused: {error}")
             else:
@@ -152,7 +162,16 @@ class Acts:
             await asyncio.sleep(1.5)
 
     def _annotate(self, name: str, annotations: dict[str, str]) -> None:
-        self._patch(PODS, "default", name, {"annotations": annotations})
+        self._patch(PODS, *self._key(name), {"annotations": annotations})
+
+    def _key(self, name: str) -> tuple[str, str]:
+        """Return namespace and name of a pod of the plan. With several namespaces, two pods each share a name."""
+        if "namespaces" not in self._world.plan.features or name[-1] not in "13579":
+            return "default", name
+        return objects.NAMESPACE, f"{name[:-1]}{int(name[-1]) - 1}"
+
+    def _metadata(self, name: str) -> dict[str, str]:
+        return dict(zip(("namespace", "name"), self._key(name), strict=True))
 
     def _patch(self, kind: Kind, namespace: str | None, name: str, metadata: dict[str, Any]) -> None:
         self._api.api.patch(kind, namespace, name, (MERGE_PATCH, msgspec.json.encode({"metadata": metadata})))
@@ -304,14 +323,13 @@ class Acts:
         except ApiFailure:
             return
         self._world.hosts[node].cards = cards
-        labels = found["metadata"]["labels"] | objects.card_labels(cards)
-        amounts = objects.card_amounts(cards)
-        annotations = (found["metadata"].get("annotations") or {}) | objects.card_records(cards)
-        changed = {
-            **found,
-            "metadata": {**found["metadata"], "labels": labels, "annotations": annotations},
-            "status": {"capacity": amounts, "allocatable": amounts},
+        now = objects.node(node, cards)
+        merged = {
+            field: (found["metadata"].get(field) or {}) | some
+            for field, some in now["metadata"].items()
+            if field != "name"
         }
+        changed = {**found, "metadata": {**found["metadata"], **merged}, "status": now["status"]}
         del changed["metadata"]["resourceVersion"]
         self._api.api.update(NODES, None, node, changed, "status")
 
@@ -326,8 +344,13 @@ class Acts:
             return
 
     def relabel_node(self, node: str) -> None:
-        self._patch(NODES, None, node, {"labels": {"example.com/zone": f"z{int(self._world.loop.time())}"}})
+        self.label_node(node, {"example.com/zone": f"z{int(self._world.loop.time())}"})
+
+    def label_node(self, node: str, labels: dict[str, str | None]) -> None:
+        self._patch(NODES, None, node, {"labels": labels})
 
 
-def _running(seconds: float | None) -> dict[str, Any]:
-    return {"annotations": {RUN_SECONDS: str(seconds)}} if seconds is not None else {}
+def _running(seconds: float | None, annotations: dict[str, str] | None = None) -> dict[str, Any]:
+    found = {RUN_SECONDS: str(seconds)} if seconds is not None else {}
+    found |= annotations or {}
+    return {"annotations": found} if found else {}

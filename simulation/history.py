@@ -179,7 +179,9 @@ class History:
                 world.laws.check_books(replica.name, books, sums)
                 world.laws.check_waiting(replica.name, replica.extender.decider.pods.waiting.keys())
             for host in world.hosts.values():
-                world.laws.check_devices({uid: host.given_cards(uid) for uid in host.state.allocations})
+                uids = host.state.allocations
+                given = {uid: host.given_cards(uid) for uid in uids}
+                world.laws.check_devices(given, {uid: host.tile_variables(uid) for uid in uids})
         except LawBroken as broken:
             return broken
         return None

@@ -5,7 +5,7 @@ are not encoded.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -19,14 +19,14 @@ from gas.values.card_facts import CardFacts, MemorySource, Scan
 from gas.values.cards import Card
 from sandbox.api.client import ApiRequests
 from sandbox.api.kinds import system_time
-from sandbox.kubelet.containers import Containers, KubeletPace, container_devices
+from sandbox.kubelet.containers import ContainerDevices, Containers, KubeletPace, container_devices
 from sandbox.kubelet.device_manager import DeviceManager, DeviceState, PluginFailed
 from sandbox.kubelet.pod_resources import shown_containers
 from sandbox.kubelet.sync_loop import SyncLoop
 from simulation.chance import Chance
 from simulation.loop import Process, VirtualLoop
 from simulation.network import Network
-from simulation.objects import COUNT, MEMORY, PREFIX
+from simulation.objects import COUNT, MEMORY, PREFIX, TILE_VARIABLE, TILES_OF_A_CARD
 
 RESOURCE = PREFIX + COUNT
 
@@ -113,13 +113,19 @@ class Host:
         """Return kubelet's list: the pods that it has admitted, without their ordinary init containers."""
         if self.kubelet is None:
             return None
-        return {f"default/{pod['metadata']['name']}": self._entry(pod) for pod in self.kubelet.active_pods()}
+        pods = self.kubelet.active_pods()
+        return {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": self._entry(pod) for pod in pods}
 
     def given_cards(self, uid: str) -> dict[str, set[str]]:
-        return {
-            name: {_card_at(path) for path in container_devices(each.response for each in has.values()).device_nodes}
-            for name, has in self.state.allocations.get(uid, {}).items()
-        }
+        return {name: {_card_at(path) for path in has.device_nodes} for name, has in self._given(uid)}
+
+    def tile_variables(self, uid: str) -> dict[str, str]:
+        """Return by container the variable that limits it to tiles; empty if it has none."""
+        return {name: has.env.get(TILE_VARIABLE, "") for name, has in self._given(uid)}
+
+    def _given(self, uid: str) -> Iterator[tuple[str, ContainerDevices]]:
+        for name, has in self.state.allocations.get(uid, {}).items():
+            yield name, container_devices(each.response for each in has.values())
 
     def _entry(self, pod: dict[str, Any]) -> ContainerIds:
         return {
@@ -303,6 +309,7 @@ class Cards:
                     device_id="0x56c0",
                     pci_address=f"0000:{number:02x}:00.0",
                     memory=MEMORY,
+                    tiles=TILES_OF_A_CARD,
                     memory_source=MemorySource.SYSFS,
                     device_nodes=(f"card{number}", f"renderD{128 + number}"),
                 )

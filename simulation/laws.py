@@ -6,6 +6,7 @@ nothing changes any more, are here; those of Bindings and evictions are in `simu
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from itertools import zip_longest
 from typing import Any
 
 from sandbox.api.kinds import NODES, PODS
@@ -52,7 +53,8 @@ class Laws:
         self._bindings = Bindings(self.observed)
         self._evictions = Evictions(self.observed)
         self._copies: set[str] = set()  # UIDs of the pods that were created with the receipt of another one
-        self.calm = False  # nothing fails, so that containers get the cards that were decided
+        self.calm = False  # nothing fails
+        self.calm_devices = False  # nothing fails on nodes, so that containers get the cards that were decided
         self.bindings = 0
         self.receipts = 0
 
@@ -95,6 +97,9 @@ class Laws:
             return
         # Pods that ask for cards by annotations alone get none from kubelet; a ledger may book anything for them.
         gets_cards = (binds_now.startswith(self._by_us) or binds_now == "reviewed") and requests_cards(value)
+        if binds_now == "scheduler" and self.calm and requests_cards(value):
+            name = value["metadata"]["name"]
+            raise LawBroken("cards written", f"pod {name} was bound without the extender, although nothing failed")
         use = use_of(value, annotations_of(value)) if gets_cards else None
         pod = BoundPod(uid, node, value, change.after.version, use, use)
         self.observed.bind(pod)
@@ -112,26 +117,32 @@ class Laws:
     def _see_receipt(self, pod: BoundPod, value: Object) -> None:
         """Record an update of a bound pod. Once kubelet gave other cards than decided, its decision does not count."""
         before, pod.value = pod.annotations, value
-        text = pod.annotations.get(objects.RECEIPT, "")
-        if text and text != before.get(objects.RECEIPT):
-            self._check_receipt(pod, text)
+        for name, kind in objects.RECEIPTS.items():
+            if (text := pod.annotations.get(name, "")) and text != before.get(name):
+                self._check_receipt(pod, kind, text)
         if pod.uid in self.edited or pod.annotations.keys().isdisjoint(objects.RECEIPTS):
             return
         pod.booked = use_of(value, pod.annotations)
         if pod.booked != pod.use:
             self.receipts += 1
-            if self.calm and pod.use is not None and not value["spec"].get("initContainers"):
-                raise LawBroken("devices", f"{pod.name} got {text!r} instead of {pod.use}, although nothing failed")
+            if self.calm_devices and pod.use is not None and not value["spec"].get("initContainers"):
+                found = pod.annotations.get(objects.RECEIPT)
+                raise LawBroken("devices", f"{pod.name} got {found!r} instead of {pod.use}, although nothing failed")
             pod.use = None
         pod.keeps_more = pod.keeps_more or _lacks_cards(pod)  # it also keeps decided cards, see docs/simulation.md
 
-    def _check_receipt(self, pod: BoundPod, text: str) -> None:
-        """Check that a new receipt says what kubelet has given to the containers of this pod."""
+    def _check_receipt(self, pod: BoundPod, kind: str, text: str) -> None:
+        """Check that a new receipt says what kubelet has given to the containers of this pod.
+
+        It may repeat the decision about init containers, which kubelet does not list.
+        """
         if (given := self._given(pod.uid)) is None:
             return
-        found = [given.get(each["name"], set()) for each in pod.value["spec"]["containers"]]
-        if [set(cards) for cards in objects.cards_of(text)] != found:
-            raise LawBroken("devices", f"the containers of {pod.name} have {found}, its receipt says {text!r}")
+        found, stated = _cards_given(pod, kind, given), _sets(text)
+        decided = _sets(pod.annotations.get(objects.INIT_CARDS, "")) if kind == "initContainers" else []
+        either = zip_longest(found, decided)
+        if len(stated) != len(found) or any(one not in others for one, others in zip(stated, either, strict=False)):
+            raise LawBroken("devices", f"the {kind} of {pod.name} have {found}, its receipt says {text!r}")
 
     def check_new_pod(self, sent: Object, pod: Object, refusal: str) -> None:
         """Check how the webhooks changed a new pod. Users ask for nothing that is wrong, so it must not be refused.
@@ -161,19 +172,35 @@ class Laws:
         """
         self._evictions.check(pod, node, victims, asked, now=self._seen, calm=self.calm and not binding)
 
-    def check_devices(self, given: Mapping[str, Mapping[str, set[str]]]) -> None:
-        """Check that each running pod's annotations state the cards that kubelet has given, by UID and container."""
+    def check_devices(self, given: Mapping[str, Given], variables: Mapping[str, Mapping[str, str]]) -> None:
+        """Check that each running pod's annotations state the cards that kubelet has given, by UID and container.
+
+        If nothing fails, they are also true of init containers, and the containers' variables name the pod's tiles.
+        """
         for uid, containers in given.items():
             pod = self.observed.bound.get(uid)
             if pod is None or uid in self.edited:
                 continue
-            text = pod.annotations.get(objects.RECEIPT) or pod.annotations.get(objects.CARDS)
             if "deletionTimestamp" in pod.value["metadata"] or pod.value.get("status", {}).get("phase") != "Running":
                 continue
-            stated = objects.cards_of(text) if text else []
-            found = [containers.get(each["name"], set()) for each in pod.value["spec"]["containers"]]
-            if [set(cards) for cards in stated] != found:
-                raise LawBroken("devices", f"the containers of {pod.name} have {found}, the pod says {text!r}")
+            for receipt, kind in objects.RECEIPTS.items():
+                text = pod.annotations.get(receipt) or pod.annotations.get(objects.DECISIONS[kind]) or ""
+                found = _cards_given(pod, kind, containers)
+                stated = _sets(text) if text else [set[str]()] * len(found)
+                if stated != found and (kind == "containers" or self.calm_devices):
+                    raise LawBroken("devices", f"the {kind} of {pod.name} have {found}, the pod says {text!r}")
+            if self.calm_devices and pod.annotations.keys().isdisjoint(objects.RECEIPTS):
+                self._check_variables(pod, variables[uid])
+
+    def _check_variables(self, pod: BoundPod, variables: Mapping[str, str]) -> None:
+        """Check the variables of a pod whose containers have the cards that were decided."""
+        places = objects.cards_of(pod.annotations.get(objects.CARDS, ""))
+        for each, cards, tiles in zip(
+            pod.value["spec"]["containers"], places, objects.tiles_of_containers(pod.value), strict=False
+        ):
+            found, wanted = variables.get(each["name"], ""), objects.tile_variable(cards, tiles)
+            if found != wanted:
+                raise LawBroken("tiles", f"{each['name']} of {pod.name} was given {found!r}, expected {wanted!r}")
 
     def check_books(self, replica: str, books: Books, sums: Mapping[str, Use] = NO_SUMS) -> None:
         """Compare a ledger with the objects, and its sums by node with its bookings."""
@@ -220,17 +247,25 @@ class Laws:
             if spec.get("schedulerName") == objects.OTHER_SCHEDULER:
                 continue
             for node in self.observed.nodes:
-                pods = self.observed.on(node)
-                # Cards may stay reserved for pods that another client bound without any, see `check_books`.
+                # What is booked for pods that another client bound, or that were edited, is not known, see `most_of`.
+                pods = [self.observed.most_of(pod) for pod in self.observed.on(node)]
                 if all(pod.use is not None for pod in pods) and self.observed.fits(value, node, pods):
                     raise LawBroken("progress", f"pod {value['metadata']['name']} waits, but fits node {node}")
+
+
+def _sets(text: str) -> list[set[str]]:
+    return [set(cards) for cards in objects.cards_of(text)]
+
+
+def _cards_given(pod: BoundPod, kind: str, given: Given) -> list[set[str]]:
+    return [given.get(each["name"], set()) for each in pod.value["spec"].get(kind) or []]
 
 
 def _lacks_cards(pod: BoundPod) -> bool:
     """Return whether a receipt says that a container has fewer cards than it asks for: two devices of the same card."""
     return any(
         len(cards) < objects.demand(each)[0]
-        for kind, receipt in (("containers", objects.RECEIPT), ("initContainers", objects.INIT_RECEIPT))
+        for receipt, kind in objects.RECEIPTS.items()
         for each, cards in zip(
             pod.value["spec"].get(kind) or [], objects.cards_of(pod.annotations.get(receipt, "")), strict=False
         )

@@ -1,6 +1,9 @@
 """Check the laws of a new Binding: the cards and tiles of the pod, and with whom it shares them."""
 
-from collections.abc import Iterator
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain, combinations
 
 from simulation import objects
 from simulation.objects import Object
@@ -21,6 +24,7 @@ class Bindings:
         self._check_time(pod)
         self._check_tiles(pod)
         self._check_company(pod, calm=calm)
+        self._check_rules(pod, calm=calm)
 
     def _check_complete(self, pod: BoundPod) -> None:
         if pod.use is None:
@@ -67,6 +71,17 @@ class Bindings:
         given = [tile for tiles in (*of_containers, *of_others) for tile in tiles]
         if repeated := sorted({tile for tile in set().union(*of_containers) if given.count(tile) > 1}):
             raise LawBroken("tiles", f"pod {pod.name} has {repeated} of node {pod.node}, which another container has")
+
+    def _check_rules(self, pod: BoundPod, *, calm: bool) -> None:
+        """Check the pod's lists of cards, its NUMA node, and the labels that disable cards."""
+        if denied := [card for card in pod.cards if not objects.may_have(pod.value, card)]:
+            raise LawBroken("lists", f"pod {pod.name} has {denied}, which its lists of cards leave out")
+        if not any(group.issuperset(pod.cards) for group in objects.numa_groups(pod.value, pod.cards)):
+            raise LawBroken("NUMA", f"pod {pod.name} has {sorted(pod.cards)}, which are not of one NUMA node")
+        disabled = self._observed.disabled.get(pod.node, {})
+        for card in pod.cards:
+            if calm and self._observed.clock() - disabled.get(card, math.inf) > KNOWN_AFTER:
+                raise LawBroken("disabled cards", f"pod {pod.name} was given {card}, which a label disables")
 
     def _check_company(self, pod: BoundPod, *, calm: bool) -> None:
         """Check the affinity labels on the cards of a pod, and the name of its card."""
@@ -115,6 +130,8 @@ MOST_ROUNDS = 2
 The first eviction counts; another may follow because the leader has not seen the nomination yet.
 """
 
+MOST_TRIED = 8  # most pods of which every set is tried as victims
+
 KNOWN_AFTER = 1.0  # seconds after which the extender has seen a change, if nothing fails
 
 
@@ -133,21 +150,35 @@ class Evictions:
 
         ``now`` is the version now. ``calm``: nothing fails, and nothing else happens on the node.
         """
-        name, priority = pod["metadata"]["name"], pod["spec"].get("priority") or 0
+        name, priority = pod["metadata"]["name"], _priority(pod)
         victims = [self._observed.bound[uid] for uid in uids if uid in self._observed.bound]  # others have ended
         for each in victims:
-            if each.node != node or (each.value["spec"].get("priority") or 0) >= priority:
+            if each.node != node or _priority(each.value) >= priority:
                 raise LawBroken("preemption", f"{each.name} on {each.node} is evicted for {name} on {node}")
         self._check_room_is_kept(pod, node, priority, victims, now=now)
         if pod["spec"].get("initContainers") or objects.company_of(pod)[0] or objects.card_name_of(pod):
             return
         stay = [each for each in self._observed.on(node) if each.version <= asked and each not in victims]
-        if not fits_with(pod, self._observed.most.get(node, {}), stay):
+        if not fits_with(pod, self._observed.most.get(node, {}), stay) or (
+            calm and not self._observed.fits(pod, node, stay)
+        ):
             raise LawBroken("preemption", f"{len(uids)} pods of {node} are too few for {name}")
         if calm and self._is_known(node):
-            for each in victims:
-                if self._observed.fits(pod, node, [*stay, each]):
-                    raise LawBroken("preemption", f"{each.name} is evicted for {name} without need")
+            self._check_cost(pod, node, victims)
+
+    def _check_cost(self, pod: Object, node: str, victims: Collection[BoundPod]) -> None:
+        """Check that no set of less important pods would cost less, trying every one that is not too large."""
+        on_node, cost = self._observed.on(node), _cost(victims)
+        may_go = [each for each in on_node if _priority(each.value) < _priority(pod)]
+        sizes: Iterable[int] = range(len(may_go) + 1)
+        if len(may_go) > MOST_TRIED:
+            may_go, sizes = list(victims), [len(victims) - 1]
+        for others in chain.from_iterable(combinations(may_go, size) for size in sizes):
+            stay = [each for each in on_node if each not in others]
+            if _cost(others) < cost and self._observed.fits(pod, node, stay):
+                names, instead = (sorted(each.name for each in some) for some in (victims, others))
+                why = f"{names} of {node} are evicted for {pod['metadata']['name']}"
+                raise LawBroken("preemption", f"{why}, {instead} would do and cost less")
 
     def _is_known(self, node: str) -> bool:
         """Return whether the extender must know what the objects say about a node."""
@@ -183,4 +214,20 @@ class Evictions:
     def _claims(self, node: str) -> Iterator[tuple[int, int]]:
         """Yield versions at which pods were bound to a node, or others evicted for them there, and their priorities."""
         yield from self._evictions.get(node, ())
-        yield from ((pod.version, pod.value["spec"].get("priority") or 0) for pod in self._observed.on(node))
+        yield from ((pod.version, _priority(pod.value)) for pod in self._observed.on(node))
+
+
+def _priority(pod: Object) -> int:
+    return pod["spec"].get("priority") or 0
+
+
+def _cost(victims: Collection[BoundPod]) -> tuple[object, ...]:
+    """Return what evicting pods costs: disruptions that no budget allows, then pods by priority, then all of them.
+
+    Pods that are leaving already count only in the last.
+    """
+    staying = [each.value for each in victims if "deletionTimestamp" not in each.value["metadata"]]
+    apps = Counter(objects.budget_of(value) for value in staying)
+    violations = sum(max(apps[app] - allowed, 0) for allowed, app in enumerate(objects.APPS[:2]))
+    priorities = Counter(map(_priority, staying))
+    return violations, [priorities[each] for each in objects.PRIORITIES[::-1]], len(victims)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
@@ -13,6 +14,7 @@ Use = dict[str, dict[str, int]]  # amounts by card and by resource
 
 PREFIX = "gpu.intel.com/"
 COUNT = "i915"
+CPU = "cpu"
 ALIYUN = "aliyun.com/"
 ALIYUN_ANNOTATIONS = tuple("ALIYUN_" + name for name in ("COM_GPU_MEM_IDX", "GPU_ID", "COM_GPU_MEM_POD"))
 KOORDINATOR = "koordinator.sh/"
@@ -29,13 +31,21 @@ CARDS = "gas-container-cards"
 INIT_CARDS = "gas-init-container-cards"
 RECEIPT = "gas-allocated-cards"
 INIT_RECEIPT = "gas-allocated-init-cards"
-RECEIPTS = (RECEIPT, INIT_RECEIPT)
+RECEIPTS = {RECEIPT: "containers", INIT_RECEIPT: "initContainers"}  # the containers that each is about
+DECISIONS = {"containers": CARDS, "initContainers": INIT_CARDS}
 TILES = "gas-container-tiles"
+TILE_VARIABLE = "ZE_AFFINITY_MASK"
 TIMESTAMP = "gas-ts"
 SHARE = "kubeshare/"
 COMPANY = tuple(SHARE + name for name in ("sched_affinity", "sched_anti-affinity", "sched_exclusion"))
 CARD_NAME = SHARE + "GPUID"
+ALLOW, DENY = "gas-allow", "gas-deny"
+SINGLE_NUMA = "gas-allocate-single-numa"
+DISABLED = "telemetry.aware.scheduling.p/gas-disable-"
 
+NAMESPACE = "other"  # of some pods, if there are several
+APPS = ("a", "b", "")  # labels of pods; disruption budgets are about the first two
+PRIORITIES = (0, 100, 1000)
 SLOTS = 10  # number of containers that may share a card
 OTHER_SCHEDULER = "other"  # ``schedulerName`` of pods that another client binds
 
@@ -102,13 +112,25 @@ def card_amounts(cards: tuple[int, ...]) -> dict[str, str]:
     }
 
 
+def budget(app: str, allowed: int) -> dict[str, Any]:
+    """Return a disruption budget of pods with a label, which allows a number of disruptions."""
+    spec = {"selector": {"matchLabels": {"app": app}}}
+    return {"metadata": {"name": f"of-{app}"}, "spec": spec, "status": {"disruptionsAllowed": allowed}}
+
+
+def budget_of(value: Object) -> str:
+    """Return the label of the disruption budget that counts a pod; empty if there is none."""
+    metadata = value["metadata"]
+    return (metadata.get("labels") or {}).get("app", "") if metadata["namespace"] == "default" else ""
+
+
 def pod(
     name: str, containers: list[dict[str, int]], init: list[dict[str, int]], fields: Object, *, prefix: str = PREFIX
 ) -> dict[str, Any]:
-    """Return a pod whose containers request these amounts, by resource without its prefix."""
+    """Return a pod whose containers request these amounts, by resource without its prefix; ``cpu`` has none."""
 
     def built(kind: str, index: int, asks: dict[str, int]) -> dict[str, Any]:
-        amounts = {prefix + resource: str(amount) for resource, amount in asks.items()}
+        amounts = {name if name == CPU else prefix + name: str(amount) for name, amount in asks.items()}
         resources = {"limits": amounts, "requests": amounts}
         return {"name": f"{kind}{index}", "image": "example/gpu:1", "resources": resources if amounts else {}}
 
@@ -140,7 +162,7 @@ def annotations_of(value: Object) -> Mapping[str, str]:
 
 def share_of(value: Object) -> dict[str, int] | None:
     """Return what a pod of KubeShare's or Aliyun's vocabulary takes of its card; None for other pods."""
-    if units := sum(_limits(each).get(ALIYUN + "gpu-mem", 0) for each in value["spec"]["containers"]):
+    if units := limits_of(value)[ALIYUN + "gpu-mem"]:
         return {"gpu-mem": units, "memory.max": units * MIB, "millicores": units * MIB * 1000 // MEMORY}
     annotations = annotations_of(value)
     if SHARE + "gpu_request" not in annotations:
@@ -162,7 +184,7 @@ def stated_share(value: Object) -> dict[str, int] | None:
 
 def company_of(value: Object) -> tuple[str, str, str]:
     """Return the labels of affinity, anti-affinity and exclusion of a pod. Whole cards have a label of their own."""
-    if _asks_anywhere(value, VENDOR):
+    if VENDOR in limits_of(value):
         return "", "", VENDOR
     annotations = annotations_of(value)
     affinity, anti_affinity, exclusion = (annotations.get(name, "") for name in COMPANY)
@@ -171,6 +193,35 @@ def company_of(value: Object) -> tuple[str, str, str]:
 
 def card_name_of(value: Object) -> str:
     return annotations_of(value).get(CARD_NAME, "")
+
+
+def may_have(value: Object, card: str) -> bool:
+    """Return whether a pod's lists of allowed and denied cards leave it a card."""
+    annotations = annotations_of(value)
+    return card in annotations.get(ALLOW, card).split(",") and card not in annotations.get(DENY, "").split(",")
+
+
+def numa_groups(value: Object, cards: Iterable[str]) -> list[set[str]]:
+    """Return sets of cards of which one must serve a pod: odd and even numbers if it asks for a single NUMA node."""
+    if SINGLE_NUMA not in annotations_of(value):
+        return [set(cards)]
+    return [{card for card in cards if int(card.removeprefix("card")) % 2 == node} for node in (0, 1)]
+
+
+def numa_label(cards: Iterable[int]) -> dict[str, str]:
+    groups = (".".join(str(card) for card in cards if card % 2 == node) for node in (0, 1))
+    return {PREFIX + "numa-gpu-map": "_".join(f"{node}-{group}" for node, group in enumerate(groups) if group)}
+
+
+def disabled_cards(node: Object) -> set[str]:
+    labels = node["metadata"].get("labels") or {}
+    return {name.removeprefix(DISABLED) for name in labels if name.startswith(DISABLED)}
+
+
+def tile_variable(cards: Iterable[str], tiles: Iterable[tuple[str, str]]) -> str:
+    """Return the variable that limits a container to its tiles, which count through its cards; empty without tiles."""
+    first = {card: at * TILES_OF_A_CARD for at, card in enumerate(cards)}
+    return ",".join(map(str, sorted(first[card] + int(tile.removeprefix("gt")) for card, tile in tiles)))
 
 
 def decided_at(value: Object) -> int:
@@ -186,7 +237,7 @@ def demand(container: Object) -> tuple[int, dict[str, int]]:
     """Return the number of cards of a container, and what it takes of each of them. Parts are rounded up."""
     limits = _limits(container)
     if count := limits.get(PREFIX + COUNT, 0):
-        amounts = {name.removeprefix(PREFIX): amount for name, amount in limits.items()}
+        amounts = {name.removeprefix(PREFIX): amount for name, amount in limits.items() if name != CPU}
     elif count := limits.get(KOORDINATOR + "gpu.shared", 0):
         ratio = limits.get(KOORDINATOR + "gpu-memory-ratio", 0)
         amounts = {
@@ -206,9 +257,9 @@ def _limits(container: Object) -> dict[str, int]:
     return {name: int(quantity(text)) for name, text in limits.items()}
 
 
-def _asks_anywhere(value: Object, name: str) -> bool:
-    """Return whether an app container requests a resource, by its full name."""
-    return any(name in _limits(each) for each in value["spec"]["containers"])
+def limits_of(value: Object) -> Counter[str]:
+    """Return the sums of what app containers request, by full name."""
+    return sum((Counter(_limits(each)) for each in value["spec"]["containers"]), Counter[str]())
 
 
 def asks_for_cards(value: Object) -> bool:
@@ -251,7 +302,7 @@ def in_own_words(value: Object) -> Use | None:
         }
         for each in json.loads(annotations[ALLOCATED])["gpu"]
     }
-    if not _asks_anywhere(value, VENDOR):
+    if VENDOR not in limits_of(value):
         return found
     # A pod with whole cards says that it has all of their memory, of which it asked for nothing.
     return {card: {"millicores": of["millicores"]} for card, of in found.items() if of["memory.max"] == MEMORY}
@@ -322,7 +373,7 @@ def fits(value: Object, capacity: Use, used: Mapping[str, Mapping[str, int]]) ->
     if (part := share_of(value)) is not None:
         return any(all(amounts.get(name, 0) >= part[name] for name in part) for amounts in free.values())
     demands = [demand(each) for each in value["spec"]["containers"]]
-    if _asks_anywhere(value, KOORDINATOR + "gpu.shared"):  # the containers divide the pod's cards, in equal shares
+    if KOORDINATOR + "gpu.shared" in limits_of(value):  # the containers divide the pod's cards, in equal shares
         demands = [(sum(count for count, _ in demands), demands[0][1])]
     return _fits(demands, free)
 

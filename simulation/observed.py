@@ -1,8 +1,7 @@
 """Record the state that the laws are about: nodes, and the pods that wait or are bound, as the objects say now."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from simulation import objects
 from simulation.objects import Object, Use, quantity
@@ -57,6 +56,7 @@ class Observed:
         self.bound: dict[str, BoundPod] = {}  # by UID
         self.created: dict[str, int] = {}  # by UID, the version of the API server's storage then
         self.changed: dict[str, float] = {}  # by node, when it or its pods changed
+        self.disabled: dict[str, dict[str, float]] = {}  # by node, the cards that a label disables, and since when
         self._by_node: dict[str, dict[str, BoundPod]] = {}
 
     def see_node(self, name: str, value: Object | None) -> None:
@@ -66,6 +66,8 @@ class Observed:
             self.nodes.pop(name, None)
             return
         self.nodes[name] = value
+        before = self.disabled.get(name, {})
+        self.disabled[name] = {card: before.get(card, self.clock()) for card in objects.disabled_cards(value)}
         objects.join(self.most.setdefault(name, {}), objects.capacity_of(value), max)
 
     def bind(self, pod: BoundPod) -> None:
@@ -92,17 +94,27 @@ class Observed:
 
     def fits(self, value: Object, node: str, pods: Iterable[BoundPod]) -> bool:
         """Return whether a pod fits on a node with these pods, by its cards and by the sums of all requests."""
-        pods = list(pods)
-        return self._room_by_sums(value, node, pods) and fits_with(value, self.capacity(node), pods)
+        pods, disabled = list(pods), self.disabled[node]
+        capacity = {card: amounts for card, amounts in self.capacity(node).items() if card not in disabled}
+        return self._room_by_sums(value, node, pods) and fits_with(value, capacity, pods)
+
+    def most_of(self, pod: BoundPod) -> BoundPod:
+        """Return a pod with the most that may be booked for it if that is not known: all it asks for, on each card.
+
+        If it has labels that close cards to others, it stays unknown.
+        """
+        if pod.use is not None or any(objects.company_of(pod.value)) or objects.card_name_of(pod.value):
+            return pod
+        spec = pod.value["spec"]
+        asked = [objects.demand(each)[1] for each in (*spec["containers"], *(spec.get("initContainers") or ()))]
+        asked.append(objects.share_of(pod.value) or {})
+        return replace(pod, use=objects.added({card: each} for each in asked for card in self.most[pod.node]))
 
     def _room_by_sums(self, value: Object, node: str, pods: Iterable[BoundPod]) -> bool:
-        total: dict[str, Any] = {}
-        for each in (value, *(pod.value for pod in pods)):
-            for container in each["spec"]["containers"]:
-                for name, text in ((container.get("resources") or {}).get("limits") or {}).items():
-                    total[name] = total.get(name, 0) + quantity(text)
+        asked = objects.limits_of(value)
+        total = sum((objects.limits_of(pod.value) for pod in pods), asked)
         allocatable = self.nodes[node]["status"]["allocatable"]
-        return all(amount <= quantity(allocatable.get(name, "0")) for name, amount in total.items())
+        return all(total[name] <= quantity(allocatable.get(name, "0")) for name in asked)
 
 
 def used_by(pods: Iterable[BoundPod]) -> Use:
@@ -112,7 +124,9 @@ def used_by(pods: Iterable[BoundPod]) -> Use:
 
 def fits_with(value: Object, capacity: Use, pods: Iterable[BoundPod]) -> bool:
     pods = list(pods)
-    return objects.fits(value, _open_cards(value, capacity, pods), used_by(pods))
+    cards, used = _open_cards(value, capacity, pods), used_by(pods)
+    groups = objects.numa_groups(value, cards)
+    return any(objects.fits(value, {card: cards[card] for card in sorted(group)}, used) for group in groups)
 
 
 def _open_cards(value: Object, capacity: Use, pods: Iterable[BoundPod]) -> Use:
@@ -131,6 +145,6 @@ def _open_cards(value: Object, capacity: Use, pods: Iterable[BoundPod]) -> Use:
         alone = anti_affinity and any(its == anti_affinity for _, its, _ in company)
         apart = any(its != exclusion for _, _, its in company)
         may_name = not own_name or (card in named if named else not company)
-        if likes and not alone and not apart and may_name:
+        if likes and not alone and not apart and may_name and objects.may_have(value, card):
             found[card] = amounts
     return found

@@ -19,6 +19,18 @@ class Step:
     def __str__(self) -> str:
         return f"{self.at:.3f} {self.act}({', '.join(map(repr, self.args))})"
 
+    @property
+    def is_by_users(self) -> bool:
+        return self.act in _BY_USERS
+
+    @property
+    def is_about_extenders(self) -> bool:
+        """Return whether something fails that kubelets and device plugins do not notice."""
+        first = self.args[0] if self.args else ""
+        client = first.get("clients", "") if isinstance(first, dict) else first
+        named = str(client).startswith(("extender", "leader", "standby", "scheduler"))
+        return named or self.act in _ABOUT_EXTENDERS
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -35,11 +47,21 @@ class Plan:
     preemption: bool = False  # pods have priorities, and more important ones evict others
     page: int = 0  # most objects that the API server puts on a page of a list; 0: as many as clients ask for
     scenario: str = ""  # faults that belong together; empty if there are none
+    features: frozenset[str] = frozenset()  # what few histories have, see `simulation.plans`
 
     @property
     def has_faults(self) -> bool:
         """True if anything fails, apart from what users do."""
-        return any(step.act not in _BY_USERS for step in self.steps)
+        return not all(step.is_by_users for step in self.steps)
+
+    @property
+    def disturbs_nodes(self) -> bool:
+        """True if anything fails between API server, kubelets and device plugins."""
+        return not all(step.is_by_users or step.is_about_extenders for step in self.steps)
 
 
-_BY_USERS = ("create_pod", "create_share", "create_in_words", "delete_pod", "touch_pod", "edit_pod", "bind_by_hand")
+_BY_USERS = (
+    *("create_pod", "create_share", "create_in_words", "delete_pod", "touch_pod", "edit_pod", "bind_by_hand"),
+    "label_node",
+)
+_ABOUT_EXTENDERS = ("late_bindings", "slow_reviews", "stale_endpoints", "throttle", "restart_scheduler", "relabel_node")

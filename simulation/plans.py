@@ -1,11 +1,11 @@
 """Make the plan of a seed: nodes, pods, and faults one by one or as scenarios."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from simulation import objects
 from simulation.chance import Chance
-from simulation.objects import ALIYUN, CARD_NAME, COMPANY, KOORDINATOR, MEMORY, MIB, TILES_OF_A_CARD, VENDOR
 from simulation.plan import REPLICAS, Plan, Step
 from simulation.scenarios import QUIET, SCENARIOS, company, devices, refused_and_forgotten, reviewed
 
@@ -58,7 +58,7 @@ def make_plan(seed: int) -> Plan:
         _make_finer(fine, steps)
     preemption = chance.stream("preemption").happens(0.2)
     pages = chance.stream("limits")
-    return Plan(
+    plan = Plan(
         seed,
         nodes,
         webhooks,
@@ -70,6 +70,68 @@ def make_plan(seed: int) -> Plan:
         preemption,
         pages.whole(1, 4) if pages.happens(0.15) else 0,
         scenario.__name__ if scenario is not None else "",
+    )
+    return _with_features(plan, chance.stream("features")) if scenario is None else plan
+
+
+FEATURES = (
+    *("namespaces", "one replica", "ignorable", "lists", "host resources"),
+    *("budgets", "NUMA nodes", "disabled cards", "plugins", "pods bound by others", "calm"),
+)
+"""What few histories have. With budgets and NUMA nodes nothing fails, as in calm ones."""
+
+
+def _with_features(plan: Plan, chance: Chance) -> Plan:
+    features = frozenset(name for name in FEATURES if chance.happens(0.25))
+    steps = list(plan.steps)
+    if not features.isdisjoint(("budgets", "NUMA nodes", "calm")):
+        steps = [step for step in steps if step.is_by_users]
+    active = plan.active
+    if "budgets" in features:  # pods that need others to leave, while nothing else happens
+        for index in range(10):
+            asks = {"i915": 1, "millicores": chance.one_of((500, 500, 1000))}
+            steps.append(Step(active + 1.5 * index, "create_pod", (f"b{index}", [asks], [], None)))
+        active += 15.0
+    plugins = plan.plugins or ("plugins" in features and not plan.mixed)
+    if plugins:
+        _make_finer(chance, steps)
+    steps = [_with_more(step, features, chance) if step.act == "create_pod" else step for step in steps]
+    if "pods bound by others" in features:
+        by_others = [step for step in steps if step.act == "create_pod" and chance.happens(0.25)]
+        node = f"n{chance.whole(0, len(plan.nodes) - 1)}"
+        steps += [Step(step.at + 0.001, "bind_by_hand", (step.args[0], node)) for step in by_others]
+    for index, cards in enumerate(plan.nodes):
+        node = f"n{index}"
+        if "NUMA nodes" in features:
+            steps.append(Step(-1.0, "label_node", (node, objects.numa_label(cards))))
+        if "disabled cards" in features:
+            at = chance.between(0.0, plan.active)
+            label = f"{objects.DISABLED}card{chance.one_of(cards)}"
+            steps += [Step(at, "label_node", (node, {label: "true"}))]
+            steps += [Step(chance.between(at, plan.active), "label_node", (node, {label: None}))]
+    steps.sort(key=lambda step: step.at)
+    preemption = plan.preemption or "budgets" in features
+    changed = replace(plan, steps=tuple(steps), plugins=plugins, preemption=preemption)
+    return replace(changed, active=active, features=features)
+
+
+def _with_more(step: Step, features: Collection[str], chance: Chance) -> Step:
+    """Return the creation of a pod, with what features add to it."""
+    name, containers, init, run = step.args
+    cards = [f"card{number}" for number in range(4) if chance.happens(0.6)]
+    rules = {objects.ALLOW: ",".join(cards) or "card0", objects.DENY: ",".join(cards[:2])}
+    if "lists" not in features:
+        rules = {}
+    if "NUMA nodes" in features:
+        rules[objects.SINGLE_NUMA] = "true"
+    if "host resources" in features:
+        containers = [each | {objects.CPU: chance.one_of((100, 250, 400))} for each in containers]
+    if "plugins" in features and chance.happens(0.4):
+        init, run = [{"i915": 1, "millicores": chance.one_of((100, 600))} for _ in range(2)], None
+    elif "plugins" in features and chance.happens(0.4):
+        containers = [{"i915": 2, "tiles": chance.whole(2, 2 * objects.TILES_OF_A_CARD)}]
+    return replace(
+        step, args=(name, containers, init, run, {rule: rules[rule] for rule in rules if chance.happens(0.5)})
     )
 
 
@@ -88,7 +150,9 @@ def _shape(chance: Chance) -> dict[str, int]:
     if chance.happens(0.8):
         asks["millicores"] = cards * chance.one_of((100, 250, 334, 500, 600, 1000))
     if chance.happens(0.6):
-        asks["memory.max"] = cards * chance.one_of((MEMORY // 8, MEMORY // 4, MEMORY // 2, MEMORY // 3, MEMORY))
+        asks["memory.max"] = cards * chance.one_of(
+            (objects.MEMORY // 8, objects.MEMORY // 4, objects.MEMORY // 2, objects.MEMORY // 3, objects.MEMORY)
+        )
     return asks
 
 
@@ -122,11 +186,11 @@ def _pod(chance: Chance, index: int, names: list[str], nodes: int, active: float
 def _share(chance: Chance, index: int, active: float, *, finer: bool) -> list[Step]:
     """Return the life of one pod of KubeShare's, which asks for a part of a thousandth if it is ``finer``."""
     at = chance.between(0.0, active - 5.0)
-    labels = {name: chance.one_of(("a", "b")) for name in COMPANY if chance.happens(0.3)}
+    labels = {name: chance.one_of(("a", "b")) for name in objects.COMPANY if chance.happens(0.3)}
     if chance.happens(0.3):
-        labels[CARD_NAME] = chance.one_of(("x", "y"))
+        labels[objects.CARD_NAME] = chance.one_of(("x", "y"))
     part = chance.one_of((250, 250, 333, 500, 1000)) - (0.4 if finer else 0)
-    memory = chance.one_of((0, 0, MEMORY // 4))
+    memory = chance.one_of((0, 0, objects.MEMORY // 4))
     run = round(chance.between(1.0, active), 3) if chance.happens(0.5) else None
     steps = [Step(at, "create_share", (f"s{index}", part, memory, labels, run))]
     if chance.happens(0.4):
@@ -151,17 +215,17 @@ def _other_shape(chance: Chance, words: str) -> dict[str, int]:
     """Return the amounts of one container in another vocabulary than Intel's, by full names."""
     cards = chance.one_of((1, 1, 2))
     if words == "vendor":
-        return {VENDOR: cards}
+        return {objects.VENDOR: cards}
     if words == "aliyun":
-        return {ALIYUN + "gpu-mem": MEMORY // MIB // chance.one_of((1, 2, 3, 5, 8))}
+        return {objects.ALIYUN + "gpu-mem": objects.MEMORY // objects.MIB // chance.one_of((1, 2, 3, 5, 8))}
     asks = {"gpu.shared": cards}
     if chance.happens(0.5):
         asks["gpu-memory-ratio"] = cards * chance.one_of((10, 33, 50, 100))
     else:
-        asks["gpu-memory"] = cards * MEMORY // chance.one_of((2, 3, 8)) - chance.whole(0, 1)
+        asks["gpu-memory"] = cards * objects.MEMORY // chance.one_of((2, 3, 8)) - chance.whole(0, 1)
     if chance.happens(0.7):
         asks["gpu-core"] = cards * chance.one_of((7, 25, 50, 60, 100))
-    return {KOORDINATOR + name: amount for name, amount in asks.items()}
+    return {objects.KOORDINATOR + name: amount for name, amount in asks.items()}
 
 
 def _make_finer(chance: Chance, steps: list[Step]) -> None:
@@ -169,7 +233,7 @@ def _make_finer(chance: Chance, steps: list[Step]) -> None:
     for containers in (each for step in steps if step.act == "create_pod" for each in step.args[1:3]):
         for asks in containers:
             if (cards := asks.get("i915", 0)) and chance.happens(0.4):
-                asks["tiles"] = chance.whole(1, TILES_OF_A_CARD * cards)
+                asks["tiles"] = chance.whole(1, objects.TILES_OF_A_CARD * cards)
             if "memory.max" in asks and chance.happens(0.4):
                 asks["memory.max"] -= 1
     # These containers share a card, and must not share a tile.

@@ -190,7 +190,7 @@ _FAULTS = (
         220,
         part="leadership",
     ),
-    PlantedFault("the devices that were decided are not preferred", "Matcher.prefer", "ids_for_cards(*A)", "()", 240),
+    PlantedFault("the devices that were decided are not preferred", "Matcher.prefer", "ids_for_cards(*A)", "()"),
     PlantedFault("anti-affinity is ignored", "Company.has_no_anti_affinity", "return X", "return True", 60),
     PlantedFault("a lost race for the Lease counts as won", "LeaderElection._take", "L.debug(M)\nreturn", "L.debug(M)"),
     PlantedFault(
@@ -301,6 +301,42 @@ _FAULTS = (
         "Pods.deleted",
         "if X:\n    Y._forget(P.uid)",
         "if P.node_name:\n    Y._forget(P.uid)",
+    ),
+    PlantedFault(
+        "pods of all namespaces are read in one",
+        "Binder._read",
+        "R.get(A.pod_namespace, A.pod_name)",
+        'R.get("default", A.pod_name)',
+        60,
+    ),
+    PlantedFault("a filter does not wait for the bind before it", "Filter.__call__", "await X.wait(U)", within=180),
+    PlantedFault("denied cards are given", "CARD_RULES", "I.resolve(N.denied)", "NO_CARDS"),
+    PlantedFault(
+        "disabled cards are given", "CARD_RULES", "lambda N, J, U: I.disabled", "lambda N, J, U: NO_CARDS", 40
+    ),
+    PlantedFault("NUMA nodes do not matter", "candidates._groups", "N.scope is Scope.NUMA and G is not None", "False"),
+    PlantedFault("tiles are counted from each card on", "affinity_mask", "first += count", "pass", 160),
+    PlantedFault(
+        "receipts leave out init containers",
+        "given_cards",
+        "if D.index in I:\n    G[D.index] = I[D.index]",
+        "pass",
+        440,
+    ),
+    PlantedFault("victims free only cards", "_Search._is_short", "return X", "return False", 170),
+    PlantedFault(
+        "the first victims found are the best", "_Search.note", "X.best is None or F < Y", "X.best is None", 40
+    ),
+    PlantedFault("disruption budgets do not count", "Preemption._evictable", "tuple(B)", "()", 40, "preemption"),
+    PlantedFault(
+        "a pod bound without cards gets all of its node's",
+        "Pods._follow",
+        "if B is None:\n    return Trouble(S, unannotated=True)",
+        "if B is None:\n"
+        "    has = self._facts(pod.node_name).inventory.capacity\n"
+        "    self._hold(uid, pod, written, Footprint({card: tuple(sorted(of.items())) for card, of in has.items()}))\n"
+        "    return Trouble(S, unannotated=True)",
+        120,
     ),
 )
 

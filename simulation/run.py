@@ -102,6 +102,7 @@ def readable(plan: Plan, trace: Sequence[str]) -> Iterator[str]:
         f"pages of {plan.page} objects": plan.page,
         "a scheduler that tries refused pods again and again": plan.eager,
         f"the scenario {plan.scenario}": plan.scenario,
+        **dict.fromkeys(sorted(plan.features), True),
     }
     yield f"with: {', '.join(kind for kind, holds in kinds.items() if holds) or 'nothing special'}"
     last: dict[str, float] = {}

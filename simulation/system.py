@@ -26,7 +26,7 @@ from gas.plugin.metrics import Metrics as PluginMetrics
 from gas.values.card_facts import Scan
 from gas.values.timing import Timing
 from sandbox.api.client import API_FAILURES
-from sandbox.api.kinds import NODES
+from sandbox.api.kinds import DISRUPTION_BUDGETS, NAMESPACES, NODES
 from sandbox.scheduler.extender_client import ExtenderClient, ExtenderFailed
 from sandbox.scheduler.queue import SchedulingQueue
 from sandbox.scheduler.scheduler import Scheduler
@@ -43,16 +43,18 @@ FINISH = 5.0  # an extender's ``--shutdown-timeout`` in seconds
 
 
 @cache
-def extender_flags(*, webhooks: bool, mixed: bool, preemption: bool) -> Flags:
+def extender_flags(*, webhooks: bool, mixed: bool, preemption: bool, features: frozenset[str] = frozenset()) -> Flags:
     """Return the flags of the extenders. A part that has been removed from the product is not switched on."""
-    arguments = ["--leader-elect", "--lease-namespace=kube-system"]
-    if mixed:
-        arguments.append("--vocabularies=intel,aliyun,koordinator,kubeshare,vendor")
-    if preemption and any(flag.name == "preemption" for flag in flags_of(COMMAND_LINE)):
-        arguments.append("--preemption")
-    if webhooks:
-        arguments.append("--admission-port=9443")
-    return parse_flags(arguments)
+    arguments = {
+        "--leader-elect": "one replica" not in features,
+        "--lease-namespace=kube-system": "one replica" not in features,
+        "--vocabularies=intel,aliyun,koordinator,kubeshare,vendor": mixed,
+        "--preemption": preemption and any(flag.name == "preemption" for flag in flags_of(COMMAND_LINE)),
+        "--admission-port=9443": webhooks,
+        "--enableAllowlist": "lists" in features,
+        "--enableDenylist": "lists" in features,
+    }
+    return parse_flags([argument for argument, is_on in arguments.items() if is_on])
 
 
 @cache
@@ -81,7 +83,9 @@ class Replica:
         self._world = world
         self._chance = world.chance.stream(name)
         plan = world.plan
-        self._flags = extender_flags(webhooks=plan.webhooks, mixed=plan.mixed, preemption=plan.preemption)
+        self._flags = extender_flags(
+            webhooks=plan.webhooks, mixed=plan.mixed, preemption=plan.preemption, features=plan.features
+        )
         self._starts = 0
         self.skew = 0.0
         self.kill_at_send: tuple[int, bool, float] | None = None
@@ -202,7 +206,8 @@ class System:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.replicas = [Replica(world, name) for name in REPLICAS]
+        names = REPLICAS[:1] if "one replica" in world.plan.features else REPLICAS
+        self.replicas = [Replica(world, name) for name in names]
         self.kubelets: dict[str, Process] = {}  # by node, the process of its kubelet
         self.plugins: dict[str, PluginProcess] = {}  # by node; empty if device plugins are left out
         self.scheduler: Process
@@ -220,6 +225,10 @@ class System:
 
     def start(self) -> None:
         world = self.world
+        if "namespaces" in world.plan.features:
+            world.api.api.create(NAMESPACES, None, {"metadata": {"name": objects.NAMESPACE}})
+        for allowed, app in enumerate(objects.APPS[:2]) if "budgets" in world.plan.features else ():
+            world.api.api.create(DISRUPTION_BUDGETS, "default", objects.budget(app, allowed))
         for index, cards in enumerate(world.plan.nodes):
             node = f"n{index}"
             world.api.api.create(NODES, None, objects.node(node, cards))
@@ -243,8 +252,9 @@ class System:
         """Return a replica by its name, or the one that leads or does not lead now."""
         if name in ("leader", "standby"):
             leader = next((each for each in self.replicas if each.decides()), self.replicas[0])
-            return leader if name == "leader" else next(each for each in self.replicas if each is not leader)
-        return next(each for each in self.replicas if each.name == name)
+            others = [each for each in self.replicas if each is not leader]
+            return others[0] if name == "standby" and others else leader
+        return next((each for each in self.replicas if each.name == name), self.replicas[0])
 
     def start_kubelet(self, node: str) -> None:
         world = self.world
@@ -264,7 +274,7 @@ class System:
             service = _Service(world, process, self._endpoints, chance)
             await Scheduler(
                 Client(world.network, process, world.api.server),
-                ExtenderClient(service.post, objects.MANAGED),
+                ExtenderClient(service.post, objects.MANAGED, ignorable="ignorable" in world.plan.features),
                 queue=SchedulingQueue(first=0.1, longest=0.4, forgotten=0.5) if world.plan.eager else None,
                 reports=_Traced(world),
                 choose=lambda nodes, _score: chance.one_of(nodes),

@@ -39,7 +39,7 @@ class World:
         self.api = ApiServer(self.loop, users)
         self.api.page = plan.page
         self.laws = Laws(self.api.storage, "extender", self._given, self.loop.time)
-        self.laws.calm = not plan.has_faults
+        self.laws.calm, self.laws.calm_devices = not plan.has_faults, not plan.disturbs_nodes
         self.outside = self.new_process("users")
 
     def new_process(self, name: str) -> Process:

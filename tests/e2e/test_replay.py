@@ -22,11 +22,14 @@ LEAST_FAULTS = 2
 def sample() -> Iterator[int]:
     """Yield the seeds whose histories have several faults that can be carried out here.
 
-    Pods have no priorities here, since the API server takes them from objects that the simulation does not have.
+    Pods have no priorities here, since the API server takes them from objects that the simulation does not have, and no
+    features.
     """
     for seed in count(1):
         plan = make_plan(seed)
-        if len(FAULTS & {step.act for step in plan.steps}) >= LEAST_FAULTS and not (plan.preemption or plan.mixed):
+        if len(FAULTS & {step.act for step in plan.steps}) >= LEAST_FAULTS and not (
+            plan.preemption or plan.mixed or plan.features
+        ):
             yield seed
 
 

@@ -56,7 +56,7 @@ def test_plans_have_every_act_of_the_world() -> None:
     acts = {step.act for seed in range(300) for step in make_plan(seed).steps}
     assert all(callable(getattr(Acts, act)) for act in acts)
     users = {"create_pod", "delete_pod", "touch_pod", "edit_pod", "bind_by_hand", "create_for_others"}
-    users |= {"act_at_binding", "swap_at_receipt", "create_share", "create_in_words", "create_copy"}
+    users |= {"act_at_binding", "swap_at_receipt", "create_share", "create_in_words", "create_copy", "label_node"}
     extender = {"kill_extender", "kill_now", "stop_extender", "pause_extender", "jump_clock", "delay_watches"}
     extender |= {"repeat_events", "omit_bookmarks"}
     server = {

@@ -61,11 +61,12 @@ class Cluster:
         *,
         decided: int | None = None,
         more: dict[str, str] | None = None,
+        node: str = "n0",
     ) -> None:
         self._decisions += 1
         annotations = {objects.CARDS: cards, objects.TIMESTAMP: str(decided or self._decisions)} if cards else {}
         annotations |= more or {}
-        binding = {"metadata": {"name": name, "annotations": annotations}, "target": {"kind": "Node", "name": "n0"}}
+        binding = {"metadata": {"name": name, "annotations": annotations}, "target": {"kind": "Node", "name": node}}
         self.api.bind("default", name, binding)
         self.laws.check_writes(by)
 
@@ -213,11 +214,12 @@ def test_a_pod_that_fits_must_not_wait() -> None:
     cluster.laws.check_bound()
 
 
-def test_a_pod_may_wait_for_cards_that_are_reserved_for_one_bound_without_any() -> None:
+@pytest.mark.parametrize(("millicores", "holds"), [(501, True), (500, False)])
+def test_a_pod_may_wait_for_cards_that_may_be_reserved_for_one_bound_without_any(millicores: int, holds: bool) -> None:
     cluster = Cluster()
     uid = cluster.add_bound("p0", "", HALF)
-    cluster.add("p1", HALF)
-    cluster.laws.check_bound()
+    cluster.add("p1", {"i915": 1, "millicores": millicores})
+    expect("" if holds else "progress: pod p1 waits", cluster.laws.check_bound)
     cluster.laws.check_books("a", {uid: ("n0", {"card0": HALF})})
 
 
@@ -235,6 +237,75 @@ def test_edited_pods_do_not_count() -> None:
     uid = cluster.add_bound("p0", "card0", WHOLE)
     cluster.laws.edit(uid)
     cluster.add_bound("p1", "card0", HALF)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "cards", "found"),
+    [
+        pytest.param({objects.ALLOW: "card1,card2"}, "card1", "", id="allowed"),
+        pytest.param({objects.ALLOW: "card1,card2"}, "card0", "lists: pod p0 has ['card0']", id="not-allowed"),
+        pytest.param({objects.DENY: "card1"}, "card1", "lists: pod p0 has ['card1']", id="denied"),
+        pytest.param({}, "card0,card1", "", id="two-numa-nodes"),
+        pytest.param({objects.SINGLE_NUMA: ""}, "card0,card1", "NUMA: pod p0 has ['card0', 'card1']", id="numa"),
+    ],
+)
+def test_rules_of_pods_about_cards_hold(annotations: dict[str, str], cards: str, found: str) -> None:
+    cluster = Cluster()
+    pod = objects.pod("p0", [{"i915": cards.count(",") + 1}], [], {"annotations": annotations})
+    cluster.api.create(PODS, "default", pod)
+    cluster.laws.check_writes("")
+    expect("progress: pod p0 waits" if objects.SINGLE_NUMA not in annotations else "", cluster.laws.check_bound)
+    expect(found, cluster.bind, "p0", cards)
+
+
+@pytest.mark.parametrize(("seconds", "card", "holds"), [(0.5, "card0", True), (2, "card1", True), (2, "card0", False)])
+def test_disabled_cards_are_not_given_once_that_is_known(seconds: float, card: str, holds: bool) -> None:
+    cluster = Cluster()
+    cluster.laws.calm = True
+    labels = msgspec.json.encode({"metadata": {"labels": {f"{objects.DISABLED}card0": "true"}}})
+    cluster.api.patch(NODES, None, "n0", ("application/merge-patch+json", labels))
+    cluster.add("p0", WHOLE, WHOLE)
+    cluster.laws.check_bound()
+    cluster.add("p1", WHOLE)
+    cluster.now = seconds
+    expect("" if holds else "disabled cards: pod p1 was given card0", cluster.bind, "p1", card)
+
+
+@pytest.mark.parametrize("calm", [True, False])
+def test_the_scheduler_binds_no_pod_itself_unless_something_fails(calm: bool) -> None:
+    cluster = Cluster()
+    cluster.laws.calm = calm
+    cluster.add("p0", HALF)
+    expect("cards written: pod p0 was bound without" if calm else "", cluster.bind, "p0", "", "scheduler")
+
+
+def test_victims_free_what_a_node_has_besides_its_cards() -> None:
+    cluster = Cluster()
+    cluster.laws.calm = True
+    cluster.now = 5.0
+    uids = [cluster.add_bound(name, "card0", HALF | {objects.CPU: 500}) for name in ("p0", "p1")]
+    pod = objects.pod("p2", [HALF | {objects.CPU: 600}], [], {"uid": "2", "namespace": "default"})
+    pod["spec"]["priority"] = 1
+    cluster.laws.check_victims(pod, "n0", uids, LATER)
+    assert "too few for p2" in broken(cluster.laws.check_victims, pod, "n0", uids[:1], LATER)
+
+
+@pytest.mark.parametrize(("victim", "holds"), [(0, True), (1, False), (2, False)])
+def test_budgets_then_priorities_say_which_pod_is_evicted(victim: int, holds: bool) -> None:
+    cluster = Cluster()
+    cluster.laws.calm = True
+    cluster.api.create(NODES, None, objects.node("n1", (0, 1, 2)))
+    uids = []
+    for index, (app, priority) in enumerate((("b", 100), ("", 1000), ("a", 0))):
+        pod = objects.pod(f"p{index}", [WHOLE], [], {"labels": {"app": app}})
+        pod["spec"]["priority"] = priority
+        uids.append(str(cluster.api.create(PODS, "default", pod).value["metadata"]["uid"]))
+        cluster.laws.check_writes("")
+        cluster.bind(f"p{index}", f"card{index}", node="n1")
+    cluster.now = 5.0
+    one = objects.pod("p9", [WHOLE], [], {"uid": "9", "namespace": "default"})
+    one["spec"]["priority"] = 2000
+    expect("" if holds else "preemption: ['p", cluster.laws.check_victims, one, "n1", [uids[victim]], LATER)
 
 
 @pytest.mark.parametrize(("priority", "node", "holds"), [(1, "n0", True), (0, "n0", False), (1, "n1", False)])
@@ -297,7 +368,7 @@ def test_no_pod_is_evicted_without_need(why: str) -> None:
     pod = objects.pod("p2", [HALF], [], {"uid": "2"})
     pod["spec"]["priority"] = 1
     cluster.laws.check_victims(pod, "n0", uids[:1], LATER)
-    found = "" if why else "preemption: p0 is evicted for p2 without need"
+    found = "" if why else "preemption: ['p0', 'p1'] of n0 are evicted for p2, ['p0'] would do and cost less"
     expect(found, cluster.laws.check_victims, pod, "n0", uids, LATER, binding=why == "a binding")
 
 
@@ -468,7 +539,32 @@ def test_a_pod_says_which_cards_its_containers_have(written: dict[str, str], hol
     cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", patch), "status")
     cluster.laws.check_writes("")
     given = {uid: {"main0": {"card0"}}}
-    expect("" if holds else "devices: the containers of p0 have", cluster.laws.check_devices, given)
+    expect("" if holds else "devices: the containers of p0 have", cluster.laws.check_devices, given, {uid: {}})
+
+
+@pytest.mark.parametrize(
+    ("variable", "init", "found"),
+    [
+        pytest.param("1,2", "card1", "", id="as-decided"),
+        pytest.param("1,0", "card1", "tiles: main0 of p0 was given '1,0', expected '1,2'", id="other-tiles"),
+        pytest.param("", "card1", "tiles: main0 of p0 was given ''", id="all-tiles"),
+        pytest.param("1,2", "card0", "devices: the initContainers of p0 have", id="another-card-before"),
+    ],
+)
+def test_if_nothing_fails_on_nodes_tiles_and_init_containers_are_as_stated(
+    variable: str, init: str, found: str
+) -> None:
+    cluster = Cluster()
+    cluster.laws.calm_devices = True
+    pod = objects.pod("p0", [{"i915": 2, "tiles": 2}], [{"i915": 1}], {})
+    uid = str(cluster.api.create(PODS, "default", pod).value["metadata"]["uid"])
+    cluster.laws.check_writes("")
+    cluster.bind("p0", "card0,card1", more={objects.TILES: "card0:gt1,card1:gt0", objects.INIT_CARDS: "card1"})
+    running = msgspec.json.encode({"status": {"phase": "Running"}})
+    cluster.api.patch(PODS, "default", "p0", ("application/merge-patch+json", running), "status")
+    cluster.laws.check_writes("")
+    given = {uid: {"main0": {"card0", "card1"}, "init0": {init}}}
+    expect(found, cluster.laws.check_devices, given, {uid: {"main0": variable}})
 
 
 @pytest.mark.parametrize(
@@ -518,7 +614,7 @@ def test_webhooks_leave_complete_pods_alone() -> None:
 
 def test_containers_get_the_decided_cards_if_nothing_fails() -> None:
     cluster = Cluster()
-    cluster.laws.calm = True
+    cluster.laws.calm_devices = True
     cluster.add_bound("p0", "card0", HALF)
     assert broken(cluster.annotate, "p0", {objects.RECEIPT: "card1"}).startswith("devices: p0 got 'card1' instead of")
 
