@@ -18,7 +18,6 @@ from hypercorn.asyncio.tcp_server import MAX_RECV, TCPServer
 from hypercorn.asyncio.worker_context import AsyncioSingleTask, WorkerContext
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gas.daemon.listening import ListeningSocket
 
@@ -28,19 +27,9 @@ _serving: ContextVar[Connection] = ContextVar("_serving")  # the connection of t
 
 
 # Without it fails test_a_request_in_progress_keeps_its_connection.
-def notice_complete_requests(app: ASGIApp) -> ASGIApp:
-    """Wrap an application so that each request's connection learns when all of the request has arrived."""
-
-    async def noticing(scope: Scope, receive: Receive, send: Send) -> None:
-        async def received() -> Message:
-            message = await receive()
-            if message["type"] == "http.request" and not message.get("more_body", False):
-                _serving.get().request_is_complete()
-            return message
-
-        await app(scope, received, send)
-
-    return noticing
+def note_complete_request() -> None:
+    """Tell the connection of the present task that all of its request has arrived."""
+    _serving.get().request_is_complete()
 
 
 # Without it fail test_an_idle_connection_has_a_single_task and test_a_client_that_leaves_before_its_request_is_read_….

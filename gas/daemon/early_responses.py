@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import MutableMapping
-from typing import Any
+from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LINGER = 1.0  # seconds that an HTTP/1.1 client which is still sending gets to notice its response
+PATIENCE = 5.0  # most seconds to wait for the rest of a body on HTTP/2, from the start of the response
 
 
 class EarlyResponses:
@@ -23,27 +23,25 @@ class EarlyResponses:
     request that has its response. So the rest of the body is awaited first, and dropped. Hypercorn speaks HTTP/2 with
     every client that begins with it, even if it was not offered.
 
-    patience  most seconds to wait for the rest of a body on HTTP/2, from the start of the response
+    on_complete  is called when all of a request has arrived
     """
 
-    def __init__(self, app: ASGIApp, *, patience: float) -> None:
+    def __init__(self, app: ASGIApp, on_complete: Callable[[], None]) -> None:
         self._app = app
-        self._patience = patience
+        self._on_complete = on_complete
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close"})
-        elif scope["http_version"] == "2":
-            exchange = _Exchange(scope, receive)
-            await self._app(scope, exchange.receive, self._send_after_body(exchange, send))
-        else:
-            exchange = _Exchange(scope, receive)
-            await self._app(scope, exchange.receive, self._send_then_close(exchange, send))
+            return
+        exchange = _Exchange(scope, receive, self._on_complete)
+        respond = self._send_after_body if scope["http_version"] == "2" else self._send_then_close
+        await self._app(scope, exchange.receive, respond(exchange, send))
 
     def _send_after_body(self, exchange: _Exchange, send: Send) -> Send:
         async def respond(message: Message) -> None:
             if message["type"] == "http.response.start":
-                await exchange.drop_rest(self._patience)
+                await exchange.drop_rest(PATIENCE)
             await send(message)
 
         return respond
@@ -69,8 +67,9 @@ class EarlyResponses:
 
 
 class _Exchange:
-    def __init__(self, scope: MutableMapping[str, Any], receive: Receive) -> None:
+    def __init__(self, scope: Scope, receive: Receive, on_complete: Callable[[], None]) -> None:
         self._receive = receive
+        self._on_complete = on_complete
         self.is_read = not any(
             (name == b"content-length" and value != b"0") or name == b"transfer-encoding"
             for name, value in scope["headers"]
@@ -80,8 +79,11 @@ class _Exchange:
 
     async def receive(self) -> Message:
         message = await self._receive()
-        if message["type"] != "http.request" or not message.get("more_body", False):
+        if message["type"] != "http.request":
             self.is_read = True
+        elif not message.get("more_body", False):
+            self.is_read = True
+            self._on_complete()
         return message
 
     async def drop_rest(self, patience: float) -> None:

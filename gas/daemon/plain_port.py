@@ -9,10 +9,6 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
-from gas.daemon.early_responses import EarlyResponses
-
-BODY_PATIENCE = 5.0  # seconds to wait for the rest of a request's body, which is never used
-
 
 async def _no_series() -> AsyncIterator[str]:
     return
@@ -53,15 +49,12 @@ def plain_app(
 
         return Route(path, respond)
 
-    return EarlyResponses(
-        Router(
-            [
-                Route("/healthz", healthz),
-                Route("/readyz", readyz),
-                Route("/metrics", metrics),
-                *(document(path, content) for path, content in (documents or {}).items()),
-            ],
-            redirect_slashes=False,
-        ),
-        patience=BODY_PATIENCE,
+    return Router(
+        [
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/metrics", metrics),
+            *(document(path, content) for path, content in (documents or {}).items()),
+        ],
+        redirect_slashes=False,
     )

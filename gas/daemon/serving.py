@@ -17,7 +17,8 @@ from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.typing import ASGIFramework, LifespanState
 from starlette.types import ASGIApp
 
-from gas.daemon.connection import Accepted, Connection, PortConfig, notice_complete_requests
+from gas.daemon.connection import Accepted, Connection, PortConfig, note_complete_request
+from gas.daemon.early_responses import EarlyResponses
 from gas.daemon.listening import ListeningSocket
 from gas.daemon.logs import LimitedLog
 
@@ -146,7 +147,7 @@ class _PortServer:
         self._listening = port.socket
         self._tls = port.tls
         self._timeout = handshake_timeout
-        self._app = ASGIWrapper(cast(ASGIFramework, notice_complete_requests(port.app)))
+        self._app = ASGIWrapper(cast(ASGIFramework, EarlyResponses(port.app, note_complete_request)))
         self._config = PortConfig()
         self._config.keep_alive_timeout = port.keep_alive
         self._context = WorkerContext(None)

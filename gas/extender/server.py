@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gas.daemon.early_responses import EarlyResponses
 from gas.extender.endpoint import JsonEndpoint, Problem, by_path, to_its_end
 from gas.extender.metrics import Metrics
 from gas.extender.wire import BadRequest, Unreadable, encode_error
@@ -50,7 +49,7 @@ def extender_app(verbs: Mapping[str, ServedVerb], metrics: Metrics, *, max_body:
         )
         for name, verb in verbs.items()
     }
-    return EarlyResponses(by_path(paths, _unknown_path), patience=body_timeout)
+    return by_path(paths, _unknown_path)
 
 
 class _Json(Response):

@@ -351,7 +351,8 @@ class TestHttp2:
         assert client.answer(client.begin("/scheduler/filter", b"x")).status == 200
         client.close()
 
-    def test_a_body_that_does_not_end_is_408(self, authority: Authority) -> None:
+    def test_a_body_that_does_not_end_is_408(self, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gas.daemon.early_responses.PATIENCE", 0.3)
         with serving(authority, body_timeout=0.3) as extender:
             client = extender.http2()
             assert client.answer(client.begin("/scheduler/filter", b"x", end=False)).status == 408

@@ -8,7 +8,6 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive
 
-from gas.daemon.early_responses import EarlyResponses
 from gas.daemon.logs import LimitedLog
 from gas.extender.admission.review import BadReview, Review, ReviewResult, decode_review, encode_result
 from gas.extender.endpoint import JsonEndpoint, Problem, by_path
@@ -67,7 +66,7 @@ def admission_app(
         for name, reviewer in webhooks.items()
     }
     unknown = PlainTextResponse(f"unknown path: expected {' or '.join(endpoints)}\n", 404)
-    return EarlyResponses(by_path(endpoints, unknown), patience=timeout)
+    return by_path(endpoints, unknown)
 
 
 class _Webhook(JsonEndpoint):

@@ -21,7 +21,6 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gas.daemon.early_responses import EarlyResponses
 from gas.inspection.cluster import Missing
 from gas.inspection.page.view import NotRead, View
 from gas.inspection.report import BadExpression
@@ -56,7 +55,6 @@ MOST_STREAMS = 64  # most browsers that follow the changes at the same time
 INTERVAL = 1.0  # seconds between two parts of the changes for one browser
 HEARTBEAT = 15.0  # seconds after which a stream without changes shows that it still lives
 
-_BODY_PATIENCE = 5.0
 _COMPRESSION = 6
 
 
@@ -81,7 +79,7 @@ def page_app(
         "namespaces": (view.namespaces, ()),
         "history": (view.history, ()),
     }
-    app = Starlette(
+    return Starlette(
         routes=[
             Route("/data/cluster", cluster),
             *(Route(f"/data/{name}", _document(*of)) for name, of in documents.items()),
@@ -94,7 +92,6 @@ def page_app(
         ],
         exception_handlers={BadExpression: _sentence(400), Missing: _sentence(404), NotRead: _sentence(503)},
     )
-    return EarlyResponses(app, patience=_BODY_PATIENCE)
 
 
 def _parameter(request: Request, name: str) -> str:
