@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 from gas.placement.waste import Mix, share_left
@@ -18,6 +19,10 @@ from gas.values.quoted import quoted
 
 if TYPE_CHECKING:
     from gas.placement.candidates import UseAtStart
+
+MOST_WASTES = 4096  # states of cards whose waste is remembered
+
+Pairs = tuple[tuple[str, int], ...]  # amounts by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +120,17 @@ class LeastWaste(CardOrder):
     mix: Mix
 
     def key(self, card: Card, use: UseAtStart) -> tuple[int, ...]:
-        capacity = use.capacity(card)
-        free = use.all_left(card)
-        before, after = share_left(capacity, free), share_left(capacity, free, use.wanted(card))
-        seen = self.mix.on(capacity)
-        return (seen.wasted(after) - seen.wasted(before), before)
+        amounts = use.capacity(card), use.all_left(card), use.wanted(card)
+        return _waste(self.mix, *(tuple(each.items()) for each in amounts))
+
+
+@lru_cache(MOST_WASTES)
+def _waste(mix: Mix, capacity: Pairs, free: Pairs, wanted: Pairs) -> tuple[int, int]:
+    """Return how much more of a card will stay unused, and its share that is left: most cards of a node are alike."""
+    has, left = dict(capacity), dict(free)
+    before, after = share_left(has, left), share_left(has, left, dict(wanted))
+    seen = mix.on(has)
+    return seen.wasted(after) - seen.wasted(before), before
 
 
 NATURAL = Natural()
