@@ -30,15 +30,9 @@ class _ListMeta(msgspec.Struct, rename="camel", frozen=True):
     continue_: str | None = msgspec.field(default=None, name="continue")
 
 
-class _Head(msgspec.Struct, frozen=True):
+class _Page(msgspec.Struct, Generic[T], frozen=True):
     metadata: _ListMeta
-
-
-class _Page(_Head, Generic[T], frozen=True):
     items: list[T] | None = None
-
-
-_HEAD = msgspec.json.Decoder(_Head)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +74,6 @@ class Lister(Generic[T]):
         self._page_size = page_size
         self._page = msgspec.json.Decoder(_Page[object_type])  # type: ignore[valid-type]  # a type of run time
         self._raw_page = msgspec.json.Decoder(_Page[msgspec.Raw])
-        self._object = msgspec.json.Decoder(object_type)
 
     async def fetch(self) -> Listing[T]:
         """Return one consistent list. Raises ApiRefused, Forbidden, ApiUnavailable."""
@@ -131,13 +124,13 @@ class Lister(Generic[T]):
     def _metadata(self, body: bytes) -> _ListMeta:
         """Return the metadata of a page, without reading the objects if they come last, as API servers write them."""
         try:
-            return _HEAD.decode(body[: body.find(b',"items":[')] + b"}").metadata
+            return self._raw_page.decode(body[: body.find(b',"items":[')] + b"}").metadata
         except UNDECODABLE:
-            return self._checked(_HEAD, body).metadata
+            return self._raw(body).metadata
 
-    def _checked(self, decoder: msgspec.json.Decoder[K], body: bytes) -> K:
+    def _raw(self, body: bytes) -> _Page[msgspec.Raw]:
         try:
-            return decoder.decode(body)
+            return self._raw_page.decode(body)
         except UNDECODABLE as error:
             raise ApiUnavailable(f"expected a list from GET {self.path}, found something else: {error}") from error
 
@@ -145,14 +138,11 @@ class Lister(Generic[T]):
         try:
             return self._page.decode(body).items or [], 0
         except UNDECODABLE:
-            return self._decode_one_by_one(self._checked(self._raw_page, body))
-
-    def _decode_one_by_one(self, page: _Page[msgspec.Raw]) -> tuple[list[T], int]:
-        items: list[T] = []
+            items: list[T] = []
         unread = 0
-        for raw in page.items or []:
+        for raw in self._raw(body).items or []:
             try:
-                items.append(self._object.decode(raw))
+                items.append(msgspec.json.decode(raw, type=self.object_type))
             except UNDECODABLE as error:
                 unread += 1
                 logger.warning("an object in the list of %s cannot be decoded and is left out: %s", self.path, error)

@@ -18,7 +18,6 @@ from gas.inspection.objects import InspectedNode, InspectedPod, exclusion, node_
 from gas.ledger.ledger import Booking
 from gas.objects.handler import Handlers, Mirror, MirrorByName
 from gas.programs import EXTENDER, PLUGIN, containers_with, flag_values
-from gas.values import card_records
 from gas.values.amounts import SortedAmounts, describe
 from gas.values.card_records import CardRecord
 from gas.values.cards import Card
@@ -26,6 +25,7 @@ from gas.values.errors import GasError
 from gas.values.quoted import LONGEST_KEY, did_you_mean, listed, quoted, shown
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.known import DEFAULT, KNOWN
+from gas.vocabularies.node_parts import recorded_cards
 from gas.vocabularies.protocol import BadNeed
 
 T = TypeVar("T", InspectedNode, InspectedPod)
@@ -168,7 +168,7 @@ class Cluster:
 
     def records(self, node: str) -> Mapping[Card, CardRecord]:
         """Return the records of a node's cards."""
-        return _records(self.nodes.records[node].annotations.get(card_records.ANNOTATION, ""))
+        return {record.card: record for record in recorded_cards(self.nodes.records[node])}
 
     def cards(self, node: str) -> list[Card]:
         """Return the cards that a node has, is recorded to have, or on which anything is booked."""
@@ -301,23 +301,14 @@ def not_offered(requests: SortedAmounts, free: Mapping[str, int]) -> tuple[str, 
     return tuple(name for name, _ in requests if free and name not in free and name not in _OF_EVERY_NODE)
 
 
-@lru_cache(maxsize=4096)
-def _records(text: str) -> Mapping[Card, CardRecord]:
-    return {record.card: record for record in card_records.parse_card_records(text)[0]} if text else {}
-
-
 def matters(pod: InspectedPod) -> bool:
     """Return whether a pod asks for GPUs or runs the extender or the plugin."""
     return _ALL_VOCABULARIES.is_gpu_pod(pod) or any(containers_with(pod, each) for each in (EXTENDER, PLUGIN))
 
 
+@lru_cache(maxsize=65536)
 def natural(text: str) -> tuple[tuple[str, int], ...]:
     """Return a key that sorts numbers in names by value: gpu-2 before gpu-10."""
-    return _natural(text)
-
-
-@lru_cache(maxsize=65536)
-def _natural(text: str) -> tuple[tuple[str, int], ...]:
     words = _DIGITS.split(text)
     return tuple(zip(words[::2], [*map(int, words[1::2]), -1], strict=True))
 

@@ -24,7 +24,6 @@ from gas.values.quoted import quoted
 ANNOTATION = "gas-cards"
 
 MOST_RECORDS = 1024  # Cards of one node. Far more than any node has, also with virtual functions.
-MOST_REMEMBERED = 64  # texts whose records are remembered
 MOST_BYTES = 128 * 1024  # half of what Kubernetes allows for all annotations of an object together
 
 _LAST_CARD = Card(999_999_999)
@@ -164,7 +163,7 @@ _RECORDS = msgspec.json.Decoder(list[CardRecord], dec_hook=_card_of)
 _ENTRIES = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-@lru_cache(maxsize=MOST_REMEMBERED)  # nodes of one model have the same text
+@lru_cache(maxsize=64)  # texts: nodes of one model have the same
 def parse_card_records(text: str) -> tuple[tuple[CardRecord, ...], tuple[str, ...]]:
     """Return the records in natural order of the cards, and one sentence about each fault.
 

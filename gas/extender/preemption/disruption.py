@@ -5,17 +5,12 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
+from functools import lru_cache
 
 import msgspec
-from cachetools import LRUCache
 
 from gas.objects.handler import Mirror
-from gas.objects.stored import DisruptionBudget, HostPod, LabelSelector, Pod, Requirement
-
-Labels = tuple[tuple[str, str], ...]
-
-MOST_SHARED_LABELS = 4096
-"""Pods of one template share their labels, for as many templates as this: half of the memory that a pod takes here."""
+from gas.objects.stored import DisruptionBudget, LabelSelector, Pod, Requirement
 
 
 class AssignedPod(msgspec.Struct, frozen=True, gc=False):
@@ -34,33 +29,27 @@ class AssignedPod(msgspec.Struct, frozen=True, gc=False):
         return -self.priority, self.started
 
 
-def assigned_pod(pod: Pod, labels: Mapping[str, str] | None = None) -> AssignedPod:
-    """Return the facts about a pod that is on a node, or about to be bound to it; ``labels`` are equal to the pod's."""
+def assigned_pod(pod: Pod) -> AssignedPod:
+    """Return the facts about a pod that is on a node, or about to be bound to it."""
     return AssignedPod(
         namespace=sys.intern(pod.metadata.namespace or "default"),
         name=pod.metadata.name,
         priority=pod.priority,
-        labels=(pod.metadata.labels or {}) if labels is None else labels,
+        labels=_shared(tuple((pod.metadata.labels or {}).items())),
         started=_seconds(pod.status.start_time if pod.status is not None else None),
         leaving=pod.metadata.deletion_timestamp is not None,
     )
+
+
+@lru_cache(4096)  # templates, whose pods share their labels: half of the memory that a pod takes here
+def _shared(labels: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    return dict(labels)
 
 
 def _seconds(time: str | None) -> float:
     with suppress(ValueError):
         return datetime.fromisoformat(time or "").timestamp()
     return math.inf
-
-
-class Describe:
-    """The function that returns what `gas.extender.host_resources.HostPods` retains of a pod."""
-
-    def __init__(self) -> None:
-        self._shared: LRUCache[Labels, Mapping[str, str]] = LRUCache(MOST_SHARED_LABELS)
-
-    def __call__(self, pod: HostPod) -> AssignedPod:
-        labels = pod.metadata.labels or {}
-        return assigned_pod(pod, self._shared.setdefault(tuple(labels.items()), labels))
 
 
 class DisruptionBudgets(Mirror[DisruptionBudget, DisruptionBudget]):

@@ -18,7 +18,6 @@ from gas.extender.host_resources import pod_requests
 from gas.extender.metrics import Metrics
 from gas.extender.preemption.disruption import (
     AssignedPod,
-    Describe,
     DisruptionBudgets,
     allowed_disruptions,
     assigned_pod,
@@ -49,7 +48,7 @@ class Preemption:
     """
 
     def __init__(self, decider: Decider) -> None:
-        decider.count_hosts(describe=Describe())
+        decider.count_hosts(describe=assigned_pod)
         self.budgets = DisruptionBudgets()
         self.nominations = Nominations(decider)
         self._decider = decider
