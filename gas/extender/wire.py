@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from gas.objects.stored import AskedPod, Node, Pod
-from gas.values.errors import GasError
+from gas.values.errors import UNDECODABLE, GasError
 
 LONGEST_NAME = 253  # characters of the longest name of a Kubernetes object
 
@@ -156,11 +156,9 @@ def decoded(decoder: msgspec.json.Decoder[Wire], body: bytes, what: str) -> Wire
     """Decode a request. Raises BadRequest, or Unreadable if it is not JSON."""
     try:
         return decoder.decode(body)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, RecursionError) as error:
         raise BadRequest(f"the request is not a valid {what}: {error}") from None
-    except RecursionError:
-        raise BadRequest(f"the request is not a valid {what}: it is nested too deeply") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise Unreadable(f"expected {what} as JSON: {error}") from None
 
 
@@ -178,10 +176,8 @@ def _sent_nodes(items: list[msgspec.Raw]) -> list[SentNode]:
     for place, raw in enumerate(items):
         try:
             nodes.append(SentNode(_node_decoder.decode(raw), raw))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             raise BadRequest(f"Nodes.items[{place}] is not a valid node: {error}") from None
-        except RecursionError:
-            raise BadRequest(f"Nodes.items[{place}] is not a valid node: it is nested too deeply") from None
     return nodes
 
 

@@ -13,6 +13,7 @@ LONGEST_KEY = 63 + 1 + 253  # characters of the longest ``namespace/name`` in Ku
 
 _LONGEST = 40
 _MOST = 3
+_MOST_KNOWN = 500  # names that one is compared with, which takes 20 µs each: nodes may state any number of resources
 _LONGEST_NUMBER = 1000  # bits of a number that is written in decimal: Python refuses to for very large ones
 _BRIEF = Repr()
 _BRIEF.maxlevel = 2
@@ -66,7 +67,7 @@ def most_similar(name: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     by_end: dict[str, list[str]] = {}
-    for each in sorted(known):
+    for each in sorted(known)[:_MOST_KNOWN]:
         by_end.setdefault(each.rpartition("/")[2], []).append(each)
     similar = get_close_matches(name.rpartition("/")[2][:LONGEST_RESOURCE], by_end, n=1)
     return get_close_matches(name[:LONGEST_KEY], by_end[similar[0]], n=1, cutoff=0)[0] if similar else ""

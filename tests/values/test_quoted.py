@@ -48,6 +48,11 @@ def test_shown(name: str, longest: int, text: str) -> None:
     assert shown(name, longest) == text
 
 
+def test_a_name_is_compared_with_the_first_known_ones_only() -> None:
+    known = {f"r{at:04}" for at in range(1000)}
+    assert [most_similar(name, known) for name in ("r0499x", "r0999x")] == ["r0499", "r0499"]
+
+
 @given(st.text(st.characters(), max_size=100))
 def test_quoted_is_short_and_printable(text: str) -> None:
     assert len(quoted(text)) <= 43
