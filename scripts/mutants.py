@@ -36,7 +36,7 @@ PACKAGES = {
     " tests/extender/test_pods.py tests/extender/test_verdicts.py"
     " tests/extender/test_company.py tests/extender/test_ratios.py tests/extender/test_decisions.py",
     "reviews": "gas/extender/binding_reviews gas/extender/late_bindings.py"
-    " tests/extender/binding_reviews tests/extender/test_late_bindings.py",
+    " tests/extender/binding_reviews tests/extender/test_late_bindings.py tests/extender/preemption/test_verb.py",
     "preemption": "gas/ledger/victims.py gas/ledger/eviction_cost.py gas/extender/preemption"
     " tests/ledger/test_victims.py tests/extender/preemption",
     "matching": "gas/plugin/matching tests/plugin/matching",

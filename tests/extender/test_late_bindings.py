@@ -116,7 +116,7 @@ async def test_only_pods_that_wait_get_another_version() -> None:
     assert len(watched.learned) == 1
 
 
-async def test_a_change_that_fails_is_tried_again_and_the_others_are_not() -> None:
+async def test_a_change_that_fails_is_tried_again_and_the_others_are_not(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster()
     for number in range(100):
         cluster.add(gpu_pod(name=f"p{number}", uid=str(number)))
@@ -126,6 +126,7 @@ async def test_a_change_that_fails_is_tried_again_and_the_others_are_not() -> No
     await turns(50)
     assert not task.done()
     assert sorted(watched.changed) == sorted(f"p{number}" for number in range(100) if number != 7)
+    assert "cannot end earlier bindings of 1 pods yet: no response" in caplog.text
     watched.refuse.clear()
     await task
     assert watched.changed.count("p7") == 1

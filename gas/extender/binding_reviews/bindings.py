@@ -9,7 +9,7 @@ longer succeed, however late it comes, and the reservation can be cancelled.
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cachetools import LRUCache
 
@@ -41,10 +41,10 @@ class Binding:
     name: str
     namespace: str
     node: str
-    uid: str = ""
-    version: str = ""
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
+    uid: str
+    version: str
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str]
 
     @property
     def key(self) -> str:

@@ -289,7 +289,7 @@ class _BindingWire(msgspec.Struct, frozen=True):
     def to_binding(self, review: Review) -> Binding:
         return Binding(
             name=self.metadata.name or review.name,
-            namespace=review.namespace or "default",
+            namespace=review.namespace,
             node=self.target.name,
             uid=self.metadata.uid,
             version=self.metadata.resource_version,

@@ -13,6 +13,7 @@ from gas.extender.binding_reviews.reviews import MOST_READS
 from gas.extender.readiness import NotReady
 from gas.objects.stored import Pod
 from tests.background import turns
+from tests.builders import container, pod_json
 from tests.extender.binding import gpu_pod
 from tests.extender.binding_reviews.setting import (
     allowed,
@@ -33,19 +34,21 @@ GIVEN_A_MOMENT_AGO = (
 @pytest.mark.parametrize("resource", ["pods", "bindings"])
 async def test_a_binding_of_a_gpu_pod_gets_its_cards_and_demands_the_pod_as_it_was_read(resource: str) -> None:
     decider = following(gpu_pod())
-    sent = binding(gpu_pod(), annotations={"note": "kept"})
+    sent = binding(gpu_pod(), annotations={"note": "kept"}, labels={"note": "kept"})
     written = patched(sent, await reviewed(decider, sent, resource=resource))
     metadata = written["metadata"]
     assert metadata["annotations"]["gas-container-cards"] == "card0"
     assert metadata["annotations"]["gas-ts"].isdigit()
-    assert metadata["annotations"]["note"] == "kept"
+    assert metadata["annotations"]["note"] == metadata["labels"]["note"] == "kept"
     assert metadata["uid"] == "u1"
     assert metadata["resourceVersion"] == decider.cluster.pods["default/pod"]["metadata"]["resourceVersion"]
     assert booked_cards(decider, "u1") == "card0 on n1, reserved"
     (decision,) = decider.decisions
     assert (decision.verb, decision.pod, decision.node, decision.cards) == ("review", "default/pod", "n1", "card0")
+    assert decider.bind_reviews.open_nodes() == {"n1"}
     decider.cluster.write_binding("default", written)
     assert booked_cards(decider, "u1") == "card0 on n1, held"
+    assert not decider.bind_reviews.open_nodes()
     await decider.settle()
     assert booked_cards(decider, "u1") == "card0 on n1, held"
     assert (outcomes(decider, "chosen"), outcomes(decider, "settled"), outcomes(decider, "expired")) == (1, 1, 0)
@@ -76,12 +79,19 @@ class TestPodsWithoutGpus:
         assert (await allowed(decider, plain_pod()))["metadata"] == {"name": "plain", "uid": "p1"}
         assert decider.cluster.asked == ["default/plain"]
 
+    async def test_one_that_asks_for_a_part_of_no_card_books_nothing(self) -> None:
+        pod = pod_json(container(millicores=100), uid="u1")
+        decider = following(pod)
+        assert (await allowed(decider, pod))["metadata"]["uid"] == "u1"
+        assert booked_cards(decider, "u1") == "nothing"
+        assert outcomes(decider, "none") == 1
+
     async def test_the_watch_gets_a_moment_to_show_it(self) -> None:
         decider = following(watch_patience=30.0)
         asking = asyncio.create_task(reviewed(decider, binding(plain_pod(), uid="p1")))
         await turns()
         assert not asking.done()
-        decider.cluster.add(gpu_pod())
+        decider.cluster.add(gpu_pod(name="plain", uid="p0"))
         await turns()
         assert not asking.done()
         decider.cluster.add(plain_pod())
@@ -129,6 +139,7 @@ class TestUnknownPods:
         await turns()
         assert len(asked) == MOST_READS
         assert not (await reviewed(decider, binding(gpu_pod()))).refusal
+        assert not any(each.done() for each in flood)
         results = await asyncio.gather(*flood, return_exceptions=True)
         assert all(isinstance(result, NotReady) and "no response in 0.2 s" in str(result) for result in results)
 
@@ -159,6 +170,8 @@ async def test_a_review_after_a_change_of_the_pod_demands_the_new_version_with_t
     decider.cluster.annotate("default/pod", note="changed")
     second = patched(sent, await reviewed(decider, sent))
     assert second["metadata"]["annotations"] == first["metadata"]["annotations"]
+    assert patched(sent, await reviewed(decider, sent)) == second
+    assert decider.cluster.asked == ["default/pod"] * 2, "each version is read once"
     with pytest.raises(ApiRefused):
         decider.cluster.write_binding("default", first)
     decider.cluster.write_binding("default", second)

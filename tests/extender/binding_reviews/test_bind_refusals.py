@@ -182,10 +182,10 @@ async def test_a_sender_of_reviews_who_never_binds_is_refused_for_a_while() -> N
     for _ in range(MOST_EXPIRED):
         assert not (await reviewed(decider, binding(gpu_pod()))).refusal
         await decider.settle()
-    decider.seconds = 20.0
+        decider.seconds += 10.0
     asked = len(decider.cluster.asked)
     refusal = (await reviewed(decider, binding(gpu_pod()))).refusal
-    assert refusal == "pod default/pod was given cards 3 times within 60 s and was not bound; retry in 40 s"
+    assert refusal == "pod default/pod was given cards 3 times within 60 s and was not bound; retry in 30 s"
     assert booked_cards(decider, "u1") == "nothing"
     assert len(decider.cluster.asked) == asked
     decider.seconds = EXPIRY_WINDOW

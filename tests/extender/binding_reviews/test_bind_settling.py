@@ -28,7 +28,7 @@ from tests.extender.decider import booked_cards
 # Reviews without a binding
 
 
-async def test_a_review_that_no_binding_follows_books_cards_for_a_moment_only() -> None:
+async def test_a_review_that_no_binding_follows_books_cards_for_a_moment_only(caplog: pytest.LogCaptureFixture) -> None:
     decider = following(gpu_pod(), binding=0.01)
     written = await allowed(decider, gpu_pod())
     assert booked_cards(decider, "u1") == "card0 on n1, reserved"
@@ -38,6 +38,7 @@ async def test_a_review_that_no_binding_follows_books_cards_for_a_moment_only() 
     assert booked_cards(decider, "u1") == "nothing"
     assert decider.reports.freed == ["n1"]
     assert (outcomes(decider, "settled"), outcomes(decider, "expired")) == (0, 1)
+    assert caplog.messages == ["a binding that was given cards did not follow; they are free again"]
     with pytest.raises(ApiRefused):  # the write comes too late, and must not use cards that others may have by now
         decider.cluster.write_binding("default", written)
 
@@ -52,17 +53,21 @@ async def test_a_binding_that_was_written_without_news_from_the_watch_keeps_its_
     assert not decider.reports.freed
 
 
-async def test_a_pod_that_is_gone_holds_nothing() -> None:
+@pytest.mark.parametrize("is_watched", [True, False])
+async def test_a_pod_that_is_gone_holds_nothing(*, is_watched: bool) -> None:
     decider = following(gpu_pod())
     await reviewed(decider, binding(gpu_pod()))
-    decider.cluster.on_change = lambda _type, _pod: None
+    if not is_watched:
+        decider.cluster.on_change = lambda _type, _pod: None
     decider.cluster.remove("default/pod")
     await decider.settle()
     assert booked_cards(decider, "u1") == "nothing"
     assert (outcomes(decider, "settled"), outcomes(decider, "expired")) == (1, 0)
 
 
-async def test_without_permission_to_change_pods_the_cards_come_back_when_no_write_can_come() -> None:
+async def test_without_permission_to_change_pods_the_cards_come_back_when_no_write_can_come(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     decider = following(gpu_pod())
 
     async def forbidden(_namespace: str, _name: str, _uid: str) -> bool:
@@ -74,6 +79,7 @@ async def test_without_permission_to_change_pods_the_cards_come_back_when_no_wri
     await decider.settle()
     assert booked_cards(decider, "u1") == "nothing"
     assert decider.seconds >= LATEST_WRITE
+    assert "it is not known yet whether a pod was bound: forbidden" in caplog.text
 
 
 async def test_a_review_during_the_settling_of_the_one_before_waits_for_its_end() -> None:
@@ -257,14 +263,15 @@ async def test_a_review_that_books_nothing_ends_no_wait_for_a_bind(
     assert (await asking)["NodeNames"] == ["n1"]
 
 
-async def test_a_dry_run_of_a_pod_without_gpus_ends_no_wait_for_a_bind() -> None:
-    decider = following(plain_pod(), gpu_pod(), patience=30.0)
-    decider.pending_binds.passed("p1")
-    asking = asyncio.create_task(decider.ask(gpu_pod(), "n1"))
-    await reviewed(decider, binding(plain_pod()), dry_run=True)
+@pytest.mark.parametrize("pod", [plain_pod(), gpu_pod()], ids=["without-gpus", "gpu-pod"])
+async def test_a_review_ends_the_wait_for_a_bind_and_a_dry_run_does_not(pod: dict[str, Any]) -> None:
+    decider = following(pod, gpu_pod(name="other", uid="u2"), patience=30.0)
+    decider.pending_binds.passed(pod["metadata"]["uid"])
+    asking = asyncio.create_task(decider.ask(gpu_pod(name="other", uid="u2"), "n1"))
+    await reviewed(decider, binding(pod), dry_run=True)
     await turns()
     assert not asking.done()
-    await reviewed(decider, binding(plain_pod()))
+    await reviewed(decider, binding(pod))
     assert (await asking)["NodeNames"] == ["n1"]
 
 
