@@ -259,9 +259,8 @@ class Pods:
             doubt = (
                 doubt or "its company labels or its card's name were changed after binding; its booking is unchanged"
             )
-        lacked_tiles = booked is not None and uid in self._lacks_tiles
-        same_cards = (
-            lacked_tiles
+        same_cards = (  # of a pod that is booked without its tiles
+            uid in self._lacks_tiles
             and booked is not None
             and footprint is not None
             and replace(footprint, tiles={}) == booked.footprint

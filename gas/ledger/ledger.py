@@ -189,8 +189,6 @@ class Ledger:
         """Book the cards of a bound pod, in place of any earlier booking of the pod."""
         booking = Booking(pod, node, footprint, State.HELD)
         booked = self._bookings.get(uid)
-        if booked == booking:
-            return
         if booked is not None and replace(booked, state=State.HELD) == booking:
             self._bookings[uid] = booking
             return

@@ -89,8 +89,10 @@ async def test_a_change_of_the_cards_changes_what_is_booked() -> None:
     decider.cluster.annotate("default/half", unrelated="x")
     assert not decider.pods.in_trouble
     assert differences(decider.pods, decider.ledger) == []
+    decider.cluster.annotate("default/half", gas_allocated_cards="card1")
+    assert (memory_of(decider, 0), memory_of(decider, 1)) == (0, 8 * GB)
     decider.cluster.end("default/half")
-    assert memory_of(decider) == 0
+    assert memory_of(decider, 1) == 0
     list_all(decider.nodes, of_memory(8))
     assert memory_of(decider) == 0
 
@@ -103,6 +105,18 @@ async def test_a_node_that_appears_after_its_pods_completes_their_bookings() -> 
     assert memory_of(after) == 0
     list_all(after.nodes, of_memory(8))
     assert dict(after.ledger.bookings()) == dict(before.ledger.bookings())
+
+
+async def test_a_card_that_comes_back_completes_the_booking_on_it() -> None:
+    before = knowing()
+    for name in ("on-card0", "on-card1"):
+        await bind(before, percent(name, 75))
+    after = DrivenDecider(before.cluster, options=OPTIONS)
+    after.follow([node("n1", cards=1, i915=10, memory_max=8 * GB)])
+    assert (memory_of(after, 0), memory_of(after, 1)) == (6 * GB, 0)
+    list_all(after.nodes, of_memory(8))
+    assert dict(after.ledger.bookings()) == dict(before.ledger.bookings())
+    assert not after.pods.in_trouble
 
 
 async def test_cards_of_edited_annotations_are_not_booked_when_the_node_changes() -> None:
