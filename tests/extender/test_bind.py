@@ -343,6 +343,7 @@ async def test_filters_that_wait_go_on_after_every_failure(error: Exception) -> 
     await turns()
     assert not asking.done()
     assert await decider.bind(gpu_pod(), "n1") == str(error)
+    assert decider.counted("requests_total", verb="bind", result="error") == 1
     assert (await asking)["NodeNames"] == ["n1"]
     await decider.binder.settle()
 

@@ -177,6 +177,7 @@ async def test_an_invalid_need_is_refused_on_every_node(asking: dict[str, Any], 
         assert answer["FailedNodes"]["n1"].isprintable()
         assert len(answer["FailedNodes"]["n1"]) <= 200
     assert decider.counted("refusals_total", reason="unreadable-need") == 2
+    assert [(refusal.kind, refusal.is_final) for _, refusal in decider.refused] == [("unreadable-need", True)] * 2
 
 
 @pytest.mark.parametrize("annotation", ["gas-allow", "gas-deny"])

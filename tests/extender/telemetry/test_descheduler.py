@@ -256,6 +256,9 @@ async def test_a_pod_that_is_gone_is_forgotten() -> None:
         await turns()
     assert sum(name == "a" for name, _, _ in ground.patches) <= 2
     assert all(uid == name for name, uid, _ in ground.patches)
+    assert ground.descheduler.labelled == {"b"}
+    ground.pods.deleted(ground.shown["b"]({}, {}))
+    assert not ground.descheduler.labelled
 
 
 async def test_a_replica_that_does_not_decide_patches_nothing_until_it_does() -> None:
