@@ -284,6 +284,13 @@ def test_equal_nodes_as_sent_share_a_verdict_within_one_filter_only(known: Known
     assert len(asked) == 4
 
 
+def test_what_fits_beside_nominated_cards_depends_on_which_they_are(known: Known) -> None:
+    for cards, fits in (((0,), True), ((0, 1), False), ((1,), True)):
+        (verdict,) = at_once(known.verdicts.of(wanting(600), ["n1"], {"n1": [taking(*cards)]}))
+        assert (verdict is FITS) is fits
+    assert known.judge("n1") == [FITS]
+
+
 def test_the_need_asked_about_longest_ago_is_forgotten_first(known: Known, asked: list[str]) -> None:
     for millicores in [*range(1, MOST_NEEDS + 1), 1, MOST_NEEDS + 1]:
         known.judge("n1", millicores=millicores)

@@ -55,7 +55,7 @@ def receipt(pod: GpuPod, listed: ContainerIds, init_containers: Mapping[int, Car
     annotations = {
         name: _text(group, given, decided)
         for name, group in groups.items()
-        if is_damaged or _differs(given, group, pod.raw.annotations.get(name, ""), decided)
+        if is_damaged or _differs(given, group, pod.raw.annotations.get(name), decided)
     }
     if not annotations:
         return None
@@ -91,7 +91,7 @@ def _is_damaged(pod: GpuPod, groups: Mapping[str, range]) -> bool:
         return True
 
 
-def _differs(given: Mapping[int, Cards], group: range, text: str, decided: Choice | None) -> bool:
+def _differs(given: Mapping[int, Cards], group: range, text: str | None, decided: Choice | None) -> bool:
     """Return whether a container of the group got other cards than its receipt states, or without one its decision.
 
     The text is compared, not the extender's reading of it: for a container with fewer cards than it requests that

@@ -103,11 +103,14 @@ class Node(Events):
         self.tries += 1
         if self.refuses is not None:
             raise self.refuses
-        assert namespace == "default"
+        pod = self.pods.get(uid)
+        assert pod is not None
+        assert pod.key == f"{namespace}/{name}"
         self.patched.append((name, annotations))
         return True
 
     def on_pod(self, pod: CardPod, reason: str, message: str, *, is_warning: bool = True) -> None:
+        assert reason.startswith("GPU")
         self.reported.append((pod.key, message))
 
     def given(self, id_: str, mask: str) -> None:
@@ -120,7 +123,8 @@ class Node(Events):
 
 
 async def test_a_difference_is_reported_and_written_on_its_pod_alone() -> None:
-    node = Node(Kubelet(a="card1-0", b="card0-0"), A, B)
+    unlisted = node_pod(ONE, name="unlisted", uid="unlisted", started=True, annotations=decided("card0"))
+    node = Node(Kubelet(a="card1-0", b="card0-0"), unlisted, A, B)
     await node.writer.compare()
     assert node.patched == [("a", RECEIPT)]
     assert [key for key, _ in node.reported] == ["default/a"]
