@@ -197,6 +197,7 @@ async def test_a_second_bind_while_one_is_in_progress_is_refused(decider: Driven
     first = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
     await turns()
     assert await decider.bind(gpu_pod(), "n2") == IN_PROGRESS
+    assert decider.counted("requests_total", verb="bind", result="error") == 1
     held.let_go()
     assert await first == ""
     assert booked_cards(decider, "u1") == "card0 on n1, held"

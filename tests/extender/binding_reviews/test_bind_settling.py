@@ -272,7 +272,7 @@ async def test_a_review_ends_the_wait_for_a_bind_and_a_dry_run_does_not(pod: dic
     await turns()
     assert not asking.done()
     await reviewed(decider, binding(pod))
-    assert (await asking)["NodeNames"] == ["n1"]
+    assert (await asyncio.wait_for(asking, 10.0))["NodeNames"] == ["n1"]
 
 
 async def test_a_pod_that_is_bound_without_the_cards_that_were_reserved_is_counted_as_one_without() -> None:

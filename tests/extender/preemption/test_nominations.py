@@ -78,6 +78,14 @@ def test_it_is_kept_card_by_card(freed: PreemptingCluster) -> None:
     assert freed.pods["high"]["metadata"]["annotations"]["gas-container-cards"] == "card0"
 
 
+def test_of_two_nominated_pods_the_more_important_one_gets_the_card(cluster: PreemptingCluster) -> None:
+    cluster.delete("low")
+    for name, priority in (("a", 40), ("z", 60)):
+        cluster.see(priority_pod(name, share(1000), priority=priority, nominated="n"))
+    assert [room.nominated.uid for room in cluster.preemption.nominations.on("n")] == ["z", "a"]
+    assert kept_cards(cluster) == [["card0"], []]
+
+
 def test_a_pod_of_higher_priority_may_have_it(freed: PreemptingCluster) -> None:
     assert freed.fits(priority_pod("higher", share(600), priority=51))
     assert freed.can_bind(priority_pod("higher", share(600), priority=51))
