@@ -7,11 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from gas.extender.decider import Decider
+from gas.extender.hooks import Observer
 from gas.extender.nodes import Nodes
 from gas.objects.stored import Node
 from gas.values.cards import Card
 from gas.vocabularies.known import DEFAULT
 from tests.builders import node, node_json
+from tests.extender.decider import OPTIONS
 from tests.listed import list_all
 
 TELEMETRY = "telemetry.aware.scheduling.p/"
@@ -33,6 +36,19 @@ def with_status(labels: dict[str, str] | None = None, **status: Any) -> Node:
     changed = node_json("n1", labels=labels)
     changed["status"] |= status
     return msgspec.convert(changed, Node)
+
+
+def test_the_problems_of_a_node_are_reported_when_it_changes() -> None:
+    reported: list[tuple[str, int]] = []
+
+    class Problems(Observer):
+        def node_is_invalid(self, node: str, problems: tuple[str, ...]) -> None:
+            reported.append((node, len(problems)))
+
+    decider = Decider(OPTIONS, Problems())
+    for labels in (None, {"gpu.intel.com/gpu-numbers": "0.x"}):
+        decider.nodes.changed(node("n1", labels=labels))
+    assert reported == [("n1", 1)]
 
 
 def test_a_node_is_known_from_its_first_event_until_it_is_deleted() -> None:

@@ -106,6 +106,7 @@ def test_a_pod_waits_then_is_bound_then_ends() -> None:
     assert followed.booked() == "nothing"
     assert followed.freed == ["n1"]
     assert followed.pods.bound_pod("u1") is None
+    assert not followed.pods.knows("u1")
 
 
 @pytest.mark.parametrize(

@@ -289,6 +289,11 @@ def test_what_fits_beside_nominated_cards_depends_on_which_they_are(known: Known
         (verdict,) = at_once(known.verdicts.of(wanting(600), ["n1"], {"n1": [taking(*cards)]}))
         assert (verdict is FITS) is fits
     assert known.judge("n1") == [FITS]
+    facts = known.nodes.facts("n1")
+    assert facts is not None
+    full, free = at_once(known.verdicts.as_sent(wanting(600), {"n1": facts, "n2": facts}, {"n1": [taking(0, 1)]}))
+    assert full.refusal is not None
+    assert free is FITS
 
 
 def test_the_need_asked_about_longest_ago_is_forgotten_first(known: Known, asked: list[str]) -> None:
