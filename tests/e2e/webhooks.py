@@ -104,6 +104,9 @@ def later_webhook(
     """
 
     class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"  # keeps connections
+        disable_nagle_algorithm = True
+
         def do_POST(self) -> None:
             review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             patch = base64.b64encode(json.dumps(respond(review["request"]["object"])).encode()).decode()
