@@ -79,8 +79,11 @@ class JsonEndpoint(abc.ABC):
 
         declared  Content-Length, None if there is none; a body that is declared too large is not read at all
         """
+        too_large = Problem(
+            413, "too-large", f"the request body is larger than {self._largest} bytes{self.when_too_large}"
+        )
         if declared is not None and declared > self._largest:
-            raise self._too_large()
+            raise too_large
         pieces: list[bytes] = []
         size = 0
         try:
@@ -92,17 +95,13 @@ class JsonEndpoint(abc.ABC):
                     piece = message.get("body", b"")
                     size += len(piece)
                     if size > self._largest:
-                        raise self._too_large()
+                        raise too_large
                     pieces.append(piece)
                     if not message.get("more_body", False):
                         return b"".join(pieces)
         except TimeoutError:
             sentence = f"the request body was not complete after {self._timeout:g} s"
             raise Problem(408, "too-slow", sentence) from None
-
-    def _too_large(self) -> Problem:
-        sentence = f"the request body is larger than {self._largest} bytes{self.when_too_large}"
-        return Problem(413, "too-large", sentence)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = perf_counter()

@@ -126,10 +126,8 @@ class Filter:
 
 
 def _response(args: FilterArgs, decision: FilterDecision) -> bytes:
-    failed, hopeless = decision.failed, decision.hopeless
-    unresolvable = {name: failed[name] for name in hopeless}
-    if unresolvable:
-        failed = {name: sentence for name, sentence in failed.items() if name not in unresolvable}
+    failed = dict(decision.failed)
+    unresolvable = {name: failed.pop(name) for name in decision.hopeless}
     if args.nodes is None:
         return encode_filter_result(node_names=decision.passing, failed=failed, unresolvable=unresolvable)
     passing = set(decision.passing)

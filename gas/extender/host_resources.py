@@ -167,15 +167,15 @@ class HostResources(Observer):
 
     def free(self, node: str) -> HostFree | None:
         offered = self.nodes.records.get(node)
-        if offered is None:
-            return None
-        there, taken = dict(offered), self.pods.sums(node)
-        return HostFree(*(there.get(name, 0) - taken.get(name, 0) for name in (CPU, MEMORY, PODS)))
+        return None if offered is None else self._free(node, dict(offered))
 
     def free_of(self, node: Node) -> HostFree:
         """Return the free resources of a node as a request describes it, known or not."""
-        there, taken = node_allocatable(node), self.pods.sums(node.name)
-        return HostFree(*(there.get(name, 0) - taken.get(name, 0) for name in (CPU, MEMORY, PODS)))
+        return self._free(node.name, node_allocatable(node))
+
+    def _free(self, node: str, offered: Amounts) -> HostFree:
+        taken = self.pods.sums(node)
+        return HostFree(*(offered.get(name, 0) - taken.get(name, 0) for name in (CPU, MEMORY, PODS)))
 
     def free_amounts(self, node: str) -> dict[str, int] | None:
         """Return the free amount of every resource that a node offers, None if the node is not known."""
@@ -202,7 +202,7 @@ def pod_requests(pod: Pod) -> SortedAmounts:
     total = _container_requests(pod, status)
     if isinstance(pod, HostPod):
         _set_pod_level_requests(total, pod)
-        _add(total, _amounts(pod.spec.overhead))
+        add(total, _amounts(pod.spec.overhead).items())
     total[PODS] = 1
     return tuple(sorted((name, amount) for name, amount in total.items() if amount))
 
@@ -219,14 +219,14 @@ def _container_requests(pod: Pod, status: HostPodStatus | None) -> dict[str, int
     for container in pod.spec.init_containers or ():
         wanted = _effective(container, statuses.get(container.name), infeasible=infeasible)
         if container.restart_policy == "Always":
-            _add(staying, wanted)
+            add(staying, wanted.items())
             _raise_to(peak, staying)
         else:
             moment = dict(staying)
-            _add(moment, wanted)
+            add(moment, wanted.items())
             _raise_to(peak, moment)
     for container in pod.spec.containers or ():
-        _add(staying, _effective(container, statuses.get(container.name), infeasible=infeasible))
+        add(staying, _effective(container, statuses.get(container.name), infeasible=infeasible).items())
     _raise_to(peak, staying)
     return peak
 
@@ -284,11 +284,6 @@ def _amounts(written: Mapping[str, Quantity] | None) -> dict[str, int]:
         except MalformedQuantity:  # the API server accepts none
             continue
     return amounts
-
-
-def _add(amounts: dict[str, int], more: Amounts) -> None:
-    for name, amount in more.items():
-        amounts[name] = amounts.get(name, 0) + amount
 
 
 def _raise_to(amounts: dict[str, int], others: Amounts | Iterable[tuple[str, int]]) -> None:

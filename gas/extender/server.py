@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from gas.extender.endpoint import JsonEndpoint, Problem, by_path, to_its_end
 from gas.extender.metrics import Metrics
@@ -49,7 +49,7 @@ def extender_app(verbs: Mapping[str, ServedVerb], metrics: Metrics, *, max_body:
         )
         for name, verb in verbs.items()
     }
-    return by_path(paths, _unknown_path)
+    return by_path(paths, _Json(encode_error("unknown path: expected /scheduler/filter or /scheduler/bind"), 404))
 
 
 class _Json(Response):
@@ -87,8 +87,3 @@ class _VerbEndpoint(JsonEndpoint):
             logger.warning("%s: nothing was decided: %s", self._what, problem)
             return _Json(self._undecided)
         return _Json(encode_error(str(problem)), problem.status)
-
-
-async def _unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
-    sentence = "unknown path: expected /scheduler/filter or /scheduler/bind"
-    await _Json(encode_error(sentence), 404)(scope, receive, send)

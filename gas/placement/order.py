@@ -13,16 +13,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 from gas.placement.waste import Mix, share_left
+from gas.values.amounts import SortedAmounts
 from gas.values.cards import Card
 from gas.values.errors import InvalidValue
 from gas.values.quoted import quoted
 
 if TYPE_CHECKING:
     from gas.placement.candidates import UseAtStart
-
-MOST_WASTES = 4096  # states of cards whose waste is remembered
-
-Pairs = tuple[tuple[str, int], ...]  # amounts by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +121,8 @@ class LeastWaste(CardOrder):
         return _waste(self.mix, *(tuple(each.items()) for each in amounts))
 
 
-@lru_cache(MOST_WASTES)
-def _waste(mix: Mix, capacity: Pairs, free: Pairs, wanted: Pairs) -> tuple[int, int]:
+@lru_cache(4096)
+def _waste(mix: Mix, capacity: SortedAmounts, free: SortedAmounts, wanted: SortedAmounts) -> tuple[int, int]:
     """Return how much more of a card will stay unused, and its share that is left: most cards of a node are alike."""
     has, left = dict(capacity), dict(free)
     before, after = share_left(has, left), share_left(has, left, dict(wanted))

@@ -157,7 +157,7 @@ def check_sorted(amounts: SortedAmounts, owner: object) -> None:
         last = name
 
 
-def add(amounts: dict[str, int], more: SortedAmounts) -> None:
+def add(amounts: dict[str, int], more: Iterable[tuple[str, int]]) -> None:
     """Add ``more`` to ``amounts`` in place; `take_away` with the same ``more`` undoes it exactly.
 
     Amounts of 0 are left out, so equal amounts are equal dictionaries.

@@ -128,15 +128,15 @@ class Scores(Observer):
 
         Its cards will be chosen as this assumes, see `chosen_need`. Cards of ``nominated``, by node, count as booked.
         """
-        asked = self._assume(uid, need)
+        self._refresh()
+        asked = self._scored_need(need)
+        if uid:
+            self._assumed[uid] = need, asked
         known = _latest(self._costs, (asked, requests))
         # One pass without a line of Python for each name; most costs are known. None is never a key.
         costs: list[int | None] = list(map(known.get, map(self._of_node.get, names)))  # type: ignore[arg-type]
-        missing = (
-            [at for at, cost in enumerate(costs) if cost is None or names[at] in nominated]
-            if nominated or None in costs
-            else ()
-        )
+        is_any = nominated or None in costs
+        missing = [at for at, cost in enumerate(costs) if cost is None or names[at] in nominated] if is_any else []
         budget = TimeBudget(self._step_limit, self._clock)
         for at in missing:
             name = names[at]
@@ -164,7 +164,10 @@ class Scores(Observer):
         nominated: NominatedCards = NO_CARDS,
     ) -> Turns[list[int | None]]:
         """Return the same for nodes that a request describes, with what is booked under their names."""
-        asked = self._assume(uid, need)
+        self._refresh()
+        asked = self._scored_need(need)
+        if uid:
+            self._assumed[uid] = need, asked
         budget = TimeBudget(self._step_limit, self._clock)
         costs: list[int | None] = []
         for name, (facts, free) in nodes.items():
@@ -191,14 +194,6 @@ class Scores(Observer):
     def mix(self) -> tuple[Mix, Mapping[Pool, float]]:
         """Return the mix in use, and how much restricted pods ask for each pool."""
         return self._mix, self._pressures
-
-    def _assume(self, uid: str, need: PodNeed) -> PodNeed:
-        """Return the need with which a pod is scored, and remember it until its cards are chosen."""
-        self._refresh()
-        scored = self._scored_need(need)
-        if uid:
-            self._assumed[uid] = need, scored
-        return scored
 
     def _scored_need(self, need: PodNeed) -> PodNeed:
         """Return the need with the order of cards by which waste is least, unless the pod or the cluster has another.
