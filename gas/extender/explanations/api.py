@@ -24,7 +24,7 @@ from gas.daemon.listening import ListeningSocket
 from gas.daemon.serving import PLAIN_KEEP_ALIVE, Port, serve
 from gas.extender.filter import in_turns
 from gas.extender.part import Core
-from gas.extender.tls import CertificateFiles, CertificateFlags, ServingCertificates
+from gas.extender.tls import BadCertificate, CertificateFiles, CertificateFlags, ServingCertificates
 from gas.objects.stored import Pod
 from gas.values.errors import GasError
 from gas.vocabularies.protocol import BadNeed
@@ -34,6 +34,10 @@ logger = logging.getLogger(__name__)
 GROUP, VERSION = "explain.gas", "v1alpha1"
 KIND = "PodExplanation"
 _AUTHENTICATION = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+_AUTHORITY = "requestheader-client-ca-file"
+_NAMES = "requestheader-allowed-names"
+_PREFIXES = "requestheader-extra-headers-prefix"
+_LISTS = {_NAMES, _PREFIXES, *(f"requestheader-{kind}-headers" for kind in ("username", "group", "uid"))}
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 CHECK_INTERVAL = 60.0  # seconds between two looks at which certificates the API server presents
@@ -73,26 +77,30 @@ class ExplanationApi:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        while not self._front.get("requestheader-client-ca-file"):
-            await self._learn()
-            if not self._front.get("requestheader-client-ca-file"):
-                logger.error("--explain-port is not served yet: %s names no authority", _AUTHENTICATION)
-                await asyncio.sleep(CHECK_INTERVAL)
-        flags = self._core.flags
-        files = CertificateFiles(
-            flags.cert,
-            flags.key,
-            Path(_AUTHENTICATION),
-            CertificateFlags(cacert="requestheader-client-ca-file", names="requestheader-allowed-names"),
-            lambda: self._front["requestheader-client-ca-file"],
-        )
-        names = frozenset(self._listed("requestheader-allowed-names"))
-        tls = ServingCertificates(files, self._core.metrics, allowed_names=names)
+        tls = await self._certificates()
         port = Port(app=self, socket=self._socket, tls=tls, keep_alive=PLAIN_KEEP_ALIVE)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(tls.watch())
             tasks.create_task(self._keep_learning())
             tasks.create_task(serve([port], asyncio.Event(), graceful_timeout=GRACE))
+
+    async def _certificates(self) -> ServingCertificates:
+        """Return the certificates to serve with, as soon as the API server's authority can be used."""
+        flags = self._core.flags
+        files = CertificateFiles(
+            flags.cert,
+            flags.key,
+            Path(_AUTHENTICATION),
+            CertificateFlags(cacert=_AUTHORITY, names=_NAMES),
+            lambda: self._front.get(_AUTHORITY, ""),
+        )
+        while True:
+            await self._learn()
+            try:
+                return ServingCertificates(files, self._core.metrics, allowed_names=frozenset(self._listed(_NAMES)))
+            except BadCertificate as bad:
+                logger.error("--explain-port is not served yet: %s", bad)
+            await asyncio.sleep(CHECK_INTERVAL)
 
     async def _keep_learning(self) -> None:
         while True:
@@ -103,8 +111,11 @@ class ExplanationApi:
         """Read which certificates the API server presents, and in which headers it names the user."""
         try:
             body = await self._core.api.request("GET", _AUTHENTICATION)
-            self._front = decode_object(body, _Data, request=f"GET {_AUTHENTICATION}").data
-        except (ApiRefused, ApiUnavailable) as error:
+            front = decode_object(body, _Data, request=f"GET {_AUTHENTICATION}").data
+            for name in front.keys() & _LISTS:
+                msgspec.json.decode(front[name], type=list[str])
+            self._front = front
+        except (ApiRefused, ApiUnavailable, msgspec.DecodeError) as error:
             logger.warning("cannot read how the API server proves who it is: %s", error)
 
     def _listed(self, name: str) -> list[str]:
@@ -163,7 +174,7 @@ class ExplanationApi:
         if not (names := values("username")):
             raise Refused(401, "Unauthorized", "the request names no user")
         extra: dict[str, list[str]] = {}
-        for prefix in self._listed("requestheader-extra-headers-prefix"):
+        for prefix in self._listed(_PREFIXES):
             for name, text in headers.items():
                 if name.startswith(prefix.lower()):
                     extra.setdefault(unquote(name[len(prefix) :]), []).append(_utf8(text))

@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
+from gas.extender.explanations import api as explanation_api
 from sandbox.api.kinds import NODES, PODS
 from sandbox.certificates import Authority, PemFiles
+from tests.background import eventually
 from tests.builders import container, node_json, pod_json
 from tests.doctor.sandbox_cluster import Beside, doctor_server
 from tests.extender.assembled import extender
@@ -60,14 +62,17 @@ def _ask(port: int, tls: ssl.SSLContext, method: str, path: str, headers: Mappin
 
 
 @pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
+async def served(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Served]:
+    monkeypatch.setattr(explanation_api, "CHECK_INTERVAL", 0.1)
     own, front = Authority(tmp_path, "own"), Authority(tmp_path, "front")
     pair, proxy = own.server("extender"), front.client("front-proxy-client")
     data = {f"requestheader-{kind}-headers": json.dumps(names) for kind, names in HEADERS.items()}
     data["requestheader-extra-headers-prefix"] = '["X-Remote-Extra-"]'
     data["requestheader-client-ca-file"] = front.certificate.read_text()
     data["requestheader-allowed-names"] = '["front-proxy-client"]'
-    beside = Beside(objects={AUTHENTICATION: {"data": data}})
+    beside = Beside(objects={AUTHENTICATION: {"data": data | getattr(request, "param", {})}})
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
     async with doctor_server(beside) as server:
@@ -206,4 +211,29 @@ async def test_a_new_certificate_is_served_without_a_restart(served: Served) -> 
             time.sleep(0.2)
 
     await asyncio.wait_for(asyncio.to_thread(wait_for_new), 30)
+    assert (await served.ask(PATH.format("small")))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("served", "expected"),
+    [
+        pytest.param(
+            {"requestheader-client-ca-file": "none"}, f"{AUTHENTICATION} has no PEM certificate in it", id="authority"
+        ),
+        pytest.param({"requestheader-allowed-names": '["a"'}, "cannot read how the API server proves", id="names"),
+        pytest.param({"requestheader-uid-headers": "5"}, "Expected `array`, got `int`", id="headers"),
+    ],
+    indirect=["served"],
+)
+async def test_a_broken_statement_of_the_api_servers_certificate_ends_nothing(
+    served: Served, expected: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The extender goes on without this port, and serves it when the statement is right."""
+    await eventually(lambda: expected in caplog.text)
+    data = served.beside.objects[AUTHENTICATION]["data"]
+    data |= {
+        "requestheader-client-ca-file": served.front.certificate.read_text(),
+        "requestheader-allowed-names": '["front-proxy-client"]',
+        "requestheader-uid-headers": "[]",
+    }
     assert (await served.ask(PATH.format("small")))[0] == 200
