@@ -100,6 +100,12 @@ def test_spared_ids_are_taken_last() -> None:
     assert preferred_ids(AllocationPolicy.PACKED, everything, spared=spared)[-1:] == spared
 
 
+def test_a_card_is_not_taken_for_one_whose_number_begins_alike() -> None:
+    request = asked("card10-0 card1-0 card1-1", 2)
+    assert ids_for_cards([Card(1)], 2, request) == known_ids(["card1-0", "card1-1"])
+    assert not request.has(Card(1), 3)
+
+
 device_ids = st.builds(DeviceId, st.integers(0, 5).map(Card), st.integers(0, 3))
 
 

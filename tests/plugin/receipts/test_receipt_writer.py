@@ -325,6 +325,15 @@ class TestEnvironments:
         await node.writer.compare()
         assert node.reported == []
 
+    async def test_ids_that_are_passed_on_while_kubelet_lists_them_are_compared_later(self, node: Node) -> None:
+        def pass_on() -> None:
+            node.given("card0-0", "1")
+            node.now += 1
+
+        node.kubelet.before_answer = pass_on
+        await node.writer.compare()
+        assert node.reported == []
+
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,6 +346,19 @@ async def test_after_an_allocate_it_compares_soon(monkeypatch: pytest.MonkeyPatc
     async with node.running():
         await eventually(lambda: node.writer.finished == 1)
         node.writer.compare_soon()
+        await eventually(lambda: node.writer.finished == 2)
+
+
+async def test_after_an_allocate_during_a_comparison_it_compares_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receipt_writer, "INTERVAL", 3600.0)
+    node = Node(Kubelet(a="card0-0"), A)
+
+    def allocate_once() -> None:
+        node.kubelet.before_answer = lambda: None
+        node.writer.compare_soon()
+
+    node.kubelet.before_answer = allocate_once
+    async with node.running():
         await eventually(lambda: node.writer.finished == 2)
 
 
