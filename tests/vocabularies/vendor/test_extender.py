@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from gas.extender.decider import Options
+from gas.placement.inventory import NO_COMPANY
 from gas.placement.order import FewestContainers
 from gas.values.amounts import MEMORY_MAX
 from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
 from gas.values.cards import Card, instance
 from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.koordinator.hints import EXCLUSIVE
 from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedOptions
 from gas.vocabularies.selection import parse_vocabularies, select
 from tests.builders import container, pod, pod_json
@@ -206,6 +208,13 @@ class TestSharedCards:
         (shared,) = select(["--vocabularies=vendor", "--vendor-shared-dev-num=4"])
         assert shared.ids_per_card(nvidia_gpu(0), DeviceOptions()) == {"nvidia.com/gpu": 4}
         assert shared.ids_per_card(nvidia_gpu(instance(Card(0), 0)), DeviceOptions()) == {}
+
+    def test_a_hint_in_the_words_of_koordinator_is_booked_with_the_place(self) -> None:
+        (shared,) = select(["--vocabularies=vendor", "--vendor-shared-dev-num=4"])
+        both = Vocabularies([shared, *parse_vocabularies("koordinator")])
+        hint = {"scheduling.koordinator.sh/device-allocate-hint": '{"gpu":{"exclusivePolicy":"DeviceLevel"}}'}
+        needs = [both.booked_need(pod(asking(nvidia=1), annotations=each)) for each in ({}, hint)]
+        assert [need.company for need in needs] == [NO_COMPANY, EXCLUSIVE]
 
     async def test_the_other_vendors_cards_stay_whole(self) -> None:
         decider = self.decider(wanting("p", dcu=1), wanting("q", dcu=1), dcu=1)
