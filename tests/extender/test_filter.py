@@ -11,7 +11,8 @@ import pytest
 
 from gas.extender.decisions import MOST_NODES
 from gas.extender.readiness import NotReady
-from gas.extender.wire import Unreadable
+from gas.extender.verdicts import Turns, Verdict, Verdicts
+from gas.extender.wire import FilterArgs, Unreadable
 from gas.objects.stored import Node
 from gas.placement.order import LeastUsed
 from tests.builders import container, node, node_json, pod_json
@@ -51,6 +52,20 @@ def hold(decider: DrivenDecider, where: str, *cards: str, gigabytes: int = 5, **
     for card in cards:
         bound = wants(gigabytes, node=where, annotations={"gas-container-cards": card}, **fields)
         decider.pods.changed(as_pod(bound))
+
+
+def test_a_filter_that_is_given_up_is_in_progress_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def waiting(*_args: object) -> Turns[list[Verdict]]:
+        yield
+        return []
+
+    monkeypatch.setattr(Verdicts, "of", waiting)
+    decider = knowing()
+    asked = decider.filter(FilterArgs(as_pod(wants()), ["n1"], None), now=0.0)
+    next(asked)
+    assert decider.filtering == 1
+    asked.close()
+    assert decider.filtering == 0
 
 
 # contract E10.2

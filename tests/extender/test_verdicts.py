@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -202,6 +203,18 @@ class TestByName:
         assert verdict.refusal is not None
         assert asked == ["600"]
 
+    def test_a_node_that_changes_while_others_get_their_turn_is_judged_again(self) -> None:
+        ticks = itertools.count(step=2 * TURN)
+        known = Known(clock=lambda: next(ticks))
+        for _ in range(3):
+            known.judge("n1", "n2")
+        known.ledger.hold("u1", "default/a", "n1", taking(0))
+        asking = known.verdicts.of(wanting(), ["n1", "n2"])
+        next(asking)
+        known.ledger.hold("u2", "default/b", "n1", taking(1))
+        for verdicts in (at_once(asking), known.judge("n1", "n2")):
+            assert [verdict.refusal is None for verdict in verdicts] == [False, True]
+
     def test_of_many_nodes_that_changed_some_are_judged_at_once(self, known: Known, asked: list[str]) -> None:
         for number in range(MOST_REFRESHED + 5):
             known.nodes.changed(node(f"more-{number}"))
@@ -296,6 +309,12 @@ def test_what_fits_beside_nominated_cards_depends_on_which_they_are(known: Known
     assert free is FITS
 
 
+def test_what_never_fits_a_node_as_it_is_sent_may_fit_the_known_one(known: Known) -> None:
+    small = known.nodes.as_sent([node("n1", i915=2, millicores=200)])
+    assert at_once(known.verdicts.hopeless(wanting(), ["n1"], small.get)) == {"n1"}
+    assert known.judge("n1") == [FITS]
+
+
 def test_the_need_asked_about_longest_ago_is_forgotten_first(known: Known, asked: list[str]) -> None:
     for millicores in [*range(1, MOST_NEEDS + 1), 1, MOST_NEEDS + 1]:
         known.judge("n1", millicores=millicores)
@@ -356,6 +375,13 @@ class TestHardSearches:
         time_goes_by.clear()
         known.judge(*self.NAMES)
         assert not time_goes_by
+
+    def test_a_search_that_was_cut_short_is_made_again_with_all_steps(self, time_goes_by: list[int]) -> None:
+        known = self.hard(time_goes_by)
+        known.judge(*self.NAMES[:2])
+        time_goes_by.clear()
+        known.judge(self.NAMES[1])
+        assert time_goes_by == [STEPS]
 
     def test_nodes_as_sent_get_no_more_steps(self, time_goes_by: list[int]) -> None:
         known = self.hard(time_goes_by)
