@@ -380,6 +380,12 @@ class TestOlderNews:
         assert not followed.books()
         assert not followed.pods.waiting
 
+    def test_a_pod_whose_end_is_all_that_the_watch_has_shown_does_not_come_back(self) -> None:
+        followed = Followed()
+        followed.pods.deleted(gpu_pod("card0"))
+        followed.pods.changed(gpu_pod("card0"))
+        assert not followed.books()
+
     def test_a_pod_that_a_side_list_does_not_have_stays(self) -> None:
         followed = seen(gpu_pod("card0"), waiting_pod(uid="u2"))
         reserve(followed, card=1, uid="u3")

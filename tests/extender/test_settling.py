@@ -85,6 +85,10 @@ class TestUnknownOutcome:
             pytest.param(
                 lambda cluster: (cluster.remove("default/pod"), cluster.add(gpu_pod(uid="u2"))), id="recreated"
             ),
+            pytest.param(
+                lambda cluster: (cluster.remove("default/pod"), cluster.add(gpu_pod(uid="u2", node="n2"))),
+                id="recreated-and-bound",
+            ),
             pytest.param(lambda cluster: cluster.end("default/pod"), id="ended"),
         ],
     )

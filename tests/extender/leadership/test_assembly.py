@@ -16,7 +16,7 @@ from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import LEASES, PODS
 from sandbox.api.routes import Access
 from sandbox.api.server import ApiServer
-from tests.background import eventually
+from tests.background import eventually, turns
 from tests.extender.assembled import add_node, add_pod, bind, extender, state
 
 
@@ -76,6 +76,26 @@ class TestLeaders:
             held.set()
             await eventually(running.readiness.may_act)
             assert state(running, pod) is State.HELD
+
+    async def test_to_have_caught_up_in_an_earlier_lead_is_not_enough(self, server: ApiServer, tmp_path: Path) -> None:
+        add_node(server)
+        async with extender(server, tmp_path, "--leader-elect") as running:
+            caught_up = [asyncio.Event(), asyncio.Event()]
+            begun = iter(caught_up)
+
+            async def catch_up() -> None:
+                await next(begun).wait()
+
+            leadership = leadership_of(running)
+            leadership._catch_up_with_others = catch_up
+            for leads in (True, False, True):
+                leadership.changed(leads=leads)
+                await turns()
+            caught_up[0].set()
+            await turns()
+            assert not running.readiness.may_act()
+            caught_up[1].set()
+            await eventually(running.readiness.may_act)
 
     async def test_a_leader_first_settles_the_binds_of_its_earlier_lead(
         self, server: ApiServer, tmp_path: Path

@@ -15,6 +15,7 @@ from gas.extender.readiness import NotReady
 from gas.extender.verdicts import Turns
 from gas.extender.wire import BadRequest
 from gas.objects.stored import HostPod, Node, Pod
+from tests.background import turns
 from tests.builders import node_json
 from tests.extender.binding_reviews.setting import ReviewingDecider, allowed, binding, reviewed
 from tests.extender.preemption.setting import PREEMPTING, priority_pod
@@ -25,8 +26,8 @@ LOW, HIGH, WAITS = priority_pod("low", priority=1), priority_pod("high", priorit
 class Preempting(ReviewingDecider):
     """A decider that preempts, with a node ``n`` of two cards and what its watches show."""
 
-    def __init__(self) -> None:
-        super().__init__(options=PREEMPTING)
+    def __init__(self, *, patience: float = 0.0) -> None:
+        super().__init__(options=PREEMPTING, patience=patience)
         self.preemption = Preemption(self)
         self.add(self.preemption.hooks)
         sent = node_json("n", cards=2)
@@ -77,6 +78,17 @@ async def test_nothing_is_decided_while_not_ready_and_for_an_invalid_request(dec
     decider.not_ready = "another replica leads"
     with pytest.raises(NotReady, match="another replica leads"):
         await decider.victims()
+
+
+async def test_the_bind_of_the_pod_before_is_waited_for() -> None:
+    decider = Preempting(patience=30.0)
+    for pod in (LOW, WAITS):
+        await decider.ask(pod, "n")
+        asking = asyncio.create_task(decider.victims())
+        await turns()
+        assert not asking.done()
+        assert await decider.bind(pod, "n") == ""
+        assert bool(await asking) == (pod is WAITS), "the node is full only with both"
 
 
 async def test_no_pod_is_evicted_for_a_review_that_no_binding_follows(decider: Preempting) -> None:
