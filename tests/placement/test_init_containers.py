@@ -75,6 +75,12 @@ CARD = amounts(i915=10, millicores=1000)
             "1 | 1",
         ),
         case(
+            "and-so-do-containers-that-share-a-card",
+            pod(init(millicores=1000), *[container(millicores=200)] * 3, same_card=frozenset({1, 2, 3})),
+            node(amounts(i915=10, millicores=700), CARD),
+            "1 | 1 | 1 | 1",
+        ),
+        case(
             "a-pod-that-cannot-follow-the-reuse-is-placed-anyway",
             pod(init(millicores=1000), container(memory=5)),
             node(amounts(i915=10, millicores=500, memory=5), CARD),
