@@ -111,15 +111,14 @@ class Results:
         return median(known) if known else None
 
     def measured_beside(self, load: float) -> "Results":
-        """Return the results with a note about how calm the machine was.
+        """Return the results, with a note if the machine was not calm.
 
         load  how many processors other programs kept busy meanwhile
         """
-        is_calm = load <= MOST_LOAD and (self.noise or 0) <= MOST_NOISE
-        note = f"The machine was {'calm' if is_calm else '**not calm**'}: other programs used {load:.2f} processors"
-        if self.noise is not None:
-            note += f", and the middle half of the values of “{self.other}” was {self.noise:.0%} of their median wide"
-        return replace(self, notes=(*self.notes, note + "."))
+        if load <= MOST_LOAD and (self.noise or 0) <= MOST_NOISE:
+            return self
+        varied = "" if self.noise is None else f"; “{self.other}” varied by {self.noise:.0%}"
+        return replace(self, notes=(*self.notes, f"**Not calm**: others used {max(load, 0):.2f} processors{varied}."))
 
     def table(self) -> RichTable:
         rows = RichTable(title=self.title, title_justify="left", caption="\n".join(self.notes), caption_justify="left")
