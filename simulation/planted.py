@@ -62,7 +62,7 @@ _FAULTS = (
         part="leadership",
     ),
     PlantedFault(
-        "pods that are missing in a list are kept", "Pods.complete", "for U in X:\n    Y._forget(U)", within=40
+        "pods that are missing in a list are kept", "Pods.complete", "for U in X:\n    Y._forget(U)", within=50
     ),
     PlantedFault(
         "a deletion taken for a change", "Watch._take", 'X.deleted if Y.type == "DELETED" else X.changed', "X.changed"
