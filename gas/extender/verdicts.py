@@ -40,9 +40,9 @@ MOST_VERDICTS = 500_000
 """Different needs remembered, and verdicts of all of them, about 100 bytes each; beyond that the need that was asked
 about longest ago is forgotten."""
 
-MOST_CHOICES = (
-    1024  # choices of cards remembered, by need and state: pods of a template are bound to nodes that are alike
-)
+MOST_CHOICES = 1024
+"""Choices of cards remembered, by need and state: pods of a template are bound to nodes that are alike."""
+
 NEEDS_BY_NAME = 16  # needs whose verdicts are also remembered by names of nodes: those asked about last
 
 MOST_REFRESHED = 32
@@ -216,8 +216,9 @@ class Verdicts:
         known = self._known(need)
         by_name = self._known_by_name(need)
         budget = TimeBudget(self._step_limit, self._clock)
+        judged = False
         if by_name is not None and by_name.changed:
-            yield from self._refresh(by_name, known, need, budget)
+            judged = yield from self._refresh(by_name, known, need, budget)
         if by_name is not None and by_name.verdicts:
             verdicts = list(map(by_name.verdicts.get, names))
         else:
@@ -229,6 +230,8 @@ class Verdicts:
         if nominated:
             verdicts = [None if name in nominated else verdict for name, verdict in zip(names, verdicts, strict=True)]
         if all_fit(verdicts):
+            if judged:
+                self._forget_the_oldest()
             return cast(list[Verdict], verdicts)
         for at in [at for at, verdict in enumerate(verdicts) if verdict is None]:
             name = names[at]
@@ -238,21 +241,27 @@ class Verdicts:
                     by_name.verdicts[name] = verdict
             else:
                 verdict = self._judge(known, need, name, budget.steps(), nominated_here)
+                judged = True
                 yield from budget.pause()
             verdicts[at] = verdict
+        if judged:
+            self._forget_the_oldest()
         return cast(list[Verdict], verdicts)
 
-    def _refresh(self, by_name: _ByName, known: dict[int, Verdict], need: PodNeed, budget: TimeBudget) -> Turns[None]:
-        """Find the verdicts of some nodes that have changed."""
+    def _refresh(self, by_name: _ByName, known: dict[int, Verdict], need: PodNeed, budget: TimeBudget) -> Turns[bool]:
+        """Find the verdicts of some nodes that have changed; return whether any was not remembered."""
+        judged = False
         for name in list(islice(by_name.changed, MOST_REFRESHED)):
             by_name.changed.discard(name)
             if self._nodes.facts(name) is None:
                 continue
             if known.get(self.states.of(name)) is None:
                 self._judge(known, need, name, budget.steps(), ())
+                judged = True
             if (verdict := known.get(self.states.of(name))) is not None:
                 by_name.verdicts[name] = verdict
             yield from budget.pause()
+        return judged
 
     def hopeless(
         self, need: PodNeed, names: Iterable[str], facts: Callable[[str], NodeFacts | None]
@@ -279,6 +288,7 @@ class Verdicts:
                 never = alike[id(node)] = refusal is not None and not isinstance(refusal, SearchLimitHit)
             if never:
                 found.add(name)
+        self._forget_the_oldest()
         return found
 
     def as_sent(
@@ -314,17 +324,12 @@ class Verdicts:
         return chosen
 
     def _known(self, need: PodNeed) -> dict[int, Verdict]:
-        """Return what is remembered of a need, by state, after keeping what is remembered of all within the limits.
-
-        Now and then, drop states that no node is in any more.
-        """
+        """Return what is remembered of a need, by state. Now and then, drop states that no node is in any more."""
         known = self._remembered.pop(need, {})
         if len(known) > self.states.most:
             in_use = self.states.in_use()
             known = {state: verdict for state, verdict in known.items() if state in in_use}
         self._remembered[need] = known
-        while len(self._remembered) > MOST_NEEDS or sum(map(len, self._remembered.values())) > MOST_VERDICTS:
-            self._remembered.popitem(last=False)
         return known
 
     def _known_by_name(self, need: PodNeed) -> _ByName | None:
@@ -337,6 +342,11 @@ class Verdicts:
         if len(self._by_name) > NEEDS_BY_NAME:
             self._by_name.popitem(last=False)
         return by_name
+
+    def _forget_the_oldest(self) -> None:
+        """Keep within the limits; due after every request that added something."""
+        while len(self._remembered) > MOST_NEEDS or sum(map(len, self._remembered.values())) > MOST_VERDICTS:
+            self._remembered.popitem(last=False)
 
     def _judge(
         self, known: dict[int, Verdict], need: PodNeed, node: str, steps: int, nominated: Sequence[Footprint]
