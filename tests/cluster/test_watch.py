@@ -149,7 +149,9 @@ async def test_the_complete_list_comes_first_then_every_change_in_order(tmp_path
 
 async def test_the_next_page_is_requested_before_a_page_is_processed() -> None:
     done: list[str] = []
-    pages = iter((b'{"metadata":{"continue":"p2"},"items":[]}', b'{"items":[],"metadata":{"resourceVersion":"7"}}'))
+    of_custom_resources = b'{"apiVersion":"v1","items":[],"metadata":{"continue":"p3"}}'  # keys in alphabetical order
+    last = b'{"items":[],"metadata":{"resourceVersion":"7"}}'
+    pages = iter((b'{"metadata":{"continue":"p2"},"items":[]}', of_custom_resources, last))
 
     class Pages:
         async def request(
@@ -163,7 +165,7 @@ async def test_the_next_page_is_requested_before_a_page_is_processed() -> None:
         return []
 
     listing = await Lister(Pages(), PATH, Pod).fetch_paged(processed)
-    assert done == ["p1", "p2", "processed", "processed"]
+    assert done == ["p1", "p2", "processed", "p3", "processed", "processed"]
     assert listing.version == "7"
 
 
