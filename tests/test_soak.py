@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from simulation import objects
 from simulation.observed import LawBroken
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.growth import BOUNDS, Outcome, Sample, growth
-from tests.e2e.soak import Soak
+from tests.e2e.soak import Soak, endless_pods
 
 MEMORY = "MB of memory"
 FLAT = dict.fromkeys(BOUNDS, 50.0)
@@ -103,3 +104,9 @@ def test_a_revision_that_is_missing_is_found(soak: Soak) -> None:
     soak.see_event(event(2, "/registry/leases/b", {}))
     with pytest.raises(LawBroken, match="revision 4 comes after 2"):
         soak.see_event(event(4, "/registry/leases/a", {}))
+
+
+def test_pods_never_end_and_some_select_their_cards() -> None:
+    found = list(islice(endless_pods(31), 2000))
+    assert {words for words, _ in found} == {"Intel's", "KubeShare's", "other"}
+    assert any(words == "Intel's" and objects.annotations_of(pod) for words, pod in found)

@@ -242,9 +242,15 @@ class Replay:
         task.add_done_callback(self._later.discard)
 
     async def create_pod(
-        self, name: str, containers: list[dict[str, int]], init: list[dict[str, int]], run: float | None
+        self,
+        name: str,
+        containers: list[dict[str, int]],
+        init: list[dict[str, int]],
+        run: float | None,
+        annotations: dict[str, str] | None = None,
     ) -> None:
-        fields = {"annotations": {RUN_SECONDS: str(run * PACE)}} if run is not None else {}
+        found = {RUN_SECONDS: str(run * PACE)} if run is not None else {}
+        fields = {"annotations": {**found, **(annotations or {})}}
         await self._api.post(_WORKLOADS, objects.pod(name, containers, init, fields))
         self.figures["pods"] += 1
 

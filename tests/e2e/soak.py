@@ -57,8 +57,8 @@ def endless_pods(seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
     for plan in map(make_plan, count(seed * 1_000_000)):
         for step in plan.steps if plan.mixed else ():
             if step.act == "create_pod":
-                name, containers, init, _ = step.args
-                yield "Intel's", objects.pod(name, containers, init, {})
+                name, containers, init, _, *annotations = step.args
+                yield "Intel's", objects.pod(name, containers, init, {"annotations": dict(*annotations)})
             elif step.act == "create_share":
                 name, thousandths, memory, labels, _ = step.args
                 yield "KubeShare's", objects.share(name, thousandths, memory, labels, {})
