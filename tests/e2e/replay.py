@@ -242,15 +242,9 @@ class Replay:
         task.add_done_callback(self._later.discard)
 
     async def create_pod(
-        self,
-        name: str,
-        containers: list[dict[str, int]],
-        init: list[dict[str, int]],
-        run: float | None,
-        annotations: dict[str, str] | None = None,
+        self, name: str, containers: list[dict[str, int]], init: list[dict[str, int]], run: float | None
     ) -> None:
-        found = {RUN_SECONDS: str(run * PACE)} if run is not None else {}
-        fields = {"annotations": {**found, **(annotations or {})}}
+        fields = {"annotations": {RUN_SECONDS: str(run * PACE)}} if run is not None else {}
         await self._api.post(_WORKLOADS, objects.pod(name, containers, init, fields))
         self.figures["pods"] += 1
 

@@ -48,7 +48,11 @@ LIVES, ENDS = REPLICAS
 """The replica that lives through the whole run, so that its growth shows, and the one that is killed."""
 NODES_WITHOUT_MACHINE = ((0, 1, 2, 3), (0, 1), (0,))
 CARDS = fake_gpus(Model(device_id="0x56c0", driver="i915", memory=objects.MEMORY), 2)
-EXTENDER_FLAGS = ("--vocabularies=intel,aliyun,koordinator,vendor,kubeshare",)
+EXTENDER_FLAGS = (
+    "--vocabularies=intel,aliyun,koordinator,vendor,kubeshare",
+    "--enableAllowlist",
+    "--enableDenylist",
+)
 PLUGIN_FLAGS = ("--shared-dev-num=10", "--vocabularies=intel,koordinator,kubeshare")
 
 
