@@ -53,13 +53,15 @@ EXTENDER_FLAGS = (
     "--enableAllowlist",
     "--enableDenylist",
 )
+OTHER_NODES = frozenset({"NUMA nodes", "host resources", "plugins"})
+"""Features of plans whose pods need other nodes than these."""
 PLUGIN_FLAGS = ("--shared-dev-num=10", "--vocabularies=intel,koordinator,kubeshare")
 
 
 def endless_pods(seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the pods of the simulation's plans in which several vocabularies meet, and in whose words each is."""
     for plan in map(make_plan, count(seed * 1_000_000)):
-        for step in plan.steps if plan.mixed else ():
+        for step in plan.steps if plan.mixed and OTHER_NODES.isdisjoint(plan.features) else ():
             if step.act == "create_pod":
                 name, containers, init, _, *annotations = step.args
                 yield "Intel's", objects.pod(name, containers, init, {"annotations": dict(*annotations)})
