@@ -43,6 +43,8 @@ class Look:
 
 def written(report: Report, form: str, look: Look, *, headers: bool = True) -> str:
     """Return a report in one of `FORMATS`, with a line end. ``headers`` are those of tables."""
+    if form == "yaml" and report.rows:
+        return _rows_in_yaml(report)
     if form in ("json", "yaml"):
         names = [column.name for column in report.columns]
         return as_data([{name: row.get(name) for name in names} for row in report.rows], form)
@@ -85,6 +87,18 @@ def _in_blocks(text: str) -> str:
     lines = _END.sub("", text[len(begin) :]).replace(",\n", "\n").replace("\n  ", "\n")
     lines = _WITHOUT_KEY.sub(r"\g<0>- ", lines).replace(": {\n", ":\n").replace(": [\n", ":\n")
     return _BEGIN_IN_LIST.sub("- ", lines)[1:]
+
+
+def _rows_in_yaml(report: Report) -> str:
+    """Return what `as_data` returns for rows, written column by column."""
+    drawn: list[list[str]] = []
+    for column in report.columns:
+        keys = _keys(report.rows, column)
+        known = dict.fromkeys(keys)
+        texts = as_data([{column.name: value} for _, value in known], "yaml")[2:-1].split("\n- ")
+        of_key = dict(zip(known, texts, strict=True))
+        drawn.append([of_key[key] for key in keys])
+    return "".join(f"- {text}\n" for text in map("\n  ".join, zip(*drawn, strict=True)))
 
 
 _FORMULA = ("=", "+", "-", "@")  # the beginnings of texts that spreadsheets take for a formula and run

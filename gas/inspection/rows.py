@@ -139,7 +139,8 @@ def node_report(cluster: Cluster, selector: Selector | None = None) -> Report:
     names = resources(cluster)
     rows: list[Row] = []
     for node in _selected(cluster, selector, ""):
-        of_cards = card_rows(cluster, node, names)
+        if not (of_cards := card_rows(cluster, node, names)):
+            continue
         on_node = cluster.decider.ledger.on_node(node)
         used, busy = _use(cluster, [(uid, card) for uid in on_node for card in cluster.cards(node)])
         row: dict[str, Value] = {"node": node, "cards": len(of_cards), "pods": len(on_node)}
@@ -244,11 +245,7 @@ def _state(pod: InspectedPod) -> str:
 
 def _selected(cluster: Cluster, selector: Selector | None, only_node: str) -> list[str]:
     names = [cluster.node(only_node).name] if only_node else cluster.node_names
-    return [
-        name
-        for name in names
-        if cluster.cards(name) and (selector is None or selector.matches(cluster.nodes.records[name].labels))
-    ]
+    return [name for name in names if selector is None or selector.matches(cluster.nodes.records[name].labels)]
 
 
 def _use(cluster: Cluster, places: Iterable[tuple[str, Card]]) -> tuple[int | None, float | None]:
