@@ -182,8 +182,9 @@ async def test_with_an_overlays_flags_its_words_and_native_pods_get_the_decided_
     vocabularies = parse_extender_flags(arguments(overlay, "gpu-aware-scheduling")).vocabularies
     async with sandbox_node(*intels_cards) as node, node.running_plugin(*plugin_flags, watched=False):
         await soon(lambda: (allocatable(node)[NVIDIA], len(records(node))) == ("2", 2 + len(intels_cards)))
+        half = completed(HALF_A_CARD[overlay], vocabularies)
+        await soon(lambda: half["spec"]["containers"][0]["resources"]["limits"].keys() <= allocatable(node).keys())
         async with running_extender(node, vocabularies) as extender:
-            half = completed(HALF_A_CARD[overlay], vocabularies)
             pods = [
                 await schedule(node, extender, pod)
                 for pod in (half, pod_json(asking(nvidia=1), name="native"), pod_json(asking(nvidia=1), name="late"))
