@@ -1,30 +1,34 @@
-"""Change the code in small ways and run its fast tests: ``python -m scripts.mutants --help``; see docs/development.md.
+"""Change functions in small ways and run their fast tests: ``python -m scripts.mutants --help``.
 
-mutmut makes the mutants. Each is planted while its module is imported, in a process of its own, so no file changes.
+mutmut makes the mutants. A fork plants each one and runs the tests that enter its function; see docs/development.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import difflib
+import gc
 import hashlib
-import math
+import importlib
+import inspect
 import multiprocessing
 import os
-import resource
 import signal
 import sys
+import threading
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from importlib.machinery import SourceFileLoader
-from itertools import chain, zip_longest
-from multiprocessing.sharedctypes import Synchronized
+from itertools import islice
+from multiprocessing.connection import Connection
 from pathlib import Path
-from types import CodeType
-from typing import Any
+from types import CodeType, FrameType, FunctionType
+
+import libcst
+import pytest
+from hypothesis import Phase, settings
+from mutmut.mutation.file_mutation import create_mutations
 
 EQUIVALENT = Path("tests/equivalent_mutants.txt")
 PACKAGES = {
@@ -32,13 +36,7 @@ PACKAGES = {
     "placement": "gas/placement tests/placement"
     " --ignore=tests/placement/test_laws.py --ignore=tests/placement/test_pairs_of_rules.py",  # they take minutes
     "decider": "gas/extender/decider.py gas/extender/verdicts.py gas/extender/pods.py gas/extender/bind.py"
-    " tests/extender/test_filter.py tests/extender/test_bind.py tests/extender/test_settling.py"
-    " tests/extender/test_pods.py tests/extender/test_verdicts.py"
-    " tests/extender/test_company.py tests/extender/test_ratios.py tests/extender/test_decisions.py"
-    " tests/extender/binding_reviews tests/extender/preemption tests/extender/test_host_resources.py"
-    " tests/extender/test_unknown_memory.py tests/extender/test_nodes.py tests/extender/scoring"
-    " tests/extender/telemetry/test_descheduler.py"
-    " tests/extender/test_assembly.py tests/vocabularies/kubeshare/test_extender.py",
+    " tests/extender tests/vocabularies/kubeshare/test_extender.py",
     "reviews": "gas/extender/binding_reviews gas/extender/late_bindings.py"
     " tests/extender/binding_reviews tests/extender/test_late_bindings.py tests/extender/preemption/test_verb.py",
     "preemption": "gas/ledger/victims.py gas/ledger/eviction_cost.py gas/extender/preemption"
@@ -49,30 +47,14 @@ PACKAGES = {
 }
 """The code that is changed, and the tests that must find it."""
 
-Mutant = tuple[str, Path, Callable[[], Any]]  # the package, the file, and a function that returns its changed module
-
-
-def words_of(package: str, *, tests: bool) -> list[str]:
-    """Return the files and folders of a package, or the arguments that run its tests."""
-    return [word for word in PACKAGES[package].split() if word.startswith("gas/") != tests]
-
-
-def mutants_of(package: str, seed: int) -> list[Mutant]:
-    """Return all mutants of a package in the order of a seed."""
-    import libcst
-    from mutmut.mutation.file_mutation import create_mutations
-
-    found: dict[str, Mutant] = {}
-    for top in map(Path, words_of(package, tests=False)):
-        for path in sorted(top.rglob("*.py")) or [top]:
-            module, mutations, *_ = create_mutations(str(path), path.read_text())
-            for at, each in enumerate(mutations):
-                # Texts are tested with the documents, and `zip` is strict to find mistakes early.
-                is_text = isinstance(each.original_node, libcst.BaseString | libcst.FormattedStringText)
-                if not is_text and "strict=True" not in module.code_for_node(each.original_node):
-                    order = hashlib.sha256(f"{seed} {path} {at}".encode()).hexdigest()
-                    found[order] = package, path, partial(module.deep_replace, each.original_node, each.mutated_node)
-    return [found[order] for order in sorted(found)]
+OPTIONS = (
+    "-n0 --assert=plain -p no:cacheprovider -p no:terminal -o addopts=--import-mode=importlib"
+    " --hypothesis-profile=mutants"
+)
+Place = tuple[str, int]  # the file and first line of a function
+Run = tuple[float, set[Place]]  # processor time, and the functions that were entered
+Mutant = tuple[str, set[Place], list[tuple[FunctionType, CodeType]]]  # the change, its places, and functions' new code
+FORK = multiprocessing.get_context("fork")
 
 
 def change_of(before: str, after: str) -> str:
@@ -81,73 +63,121 @@ def change_of(before: str, after: str) -> str:
     return " -> ".join(" ".join(line[1:].strip() for line in lines if line[0] == side) for side in "-+")
 
 
-def seconds_to_pass(package: str, path: Path, code: str, most: float = 600.0) -> float:
-    """Return the processor time in which the tests of a package pass with this code in the place of a file, else 0."""
-    context = multiprocessing.get_context("forkserver")
-    used = context.Value("d", 0.0)
-    given = (str(path.resolve()), code, words_of(package, tests=True), math.ceil(most), used)
-    run = context.Process(target=_test, args=given, daemon=True)
-    run.start()
-    run.join(20 * most)
-    run.kill()
-    return float(used.value)
+def pairs_of(before: CodeType, after: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
+    """Yield a module and each function in it, with its changed form."""
+    yield before, after
+    inside = [[each for each in code.co_consts if isinstance(each, CodeType)] for code in (before, after)]
+    if len(inside[0]) == len(inside[1]):
+        for pair in zip(*inside, strict=True):
+            yield from pairs_of(*pair)
 
 
-def _test(path: str, code: str, tests: list[str], most: int, used: Synchronized[float]) -> None:
-    import pytest
+class Trials:
+    """A plugin for pytest that tries mutants where pytest would run the tests once."""
 
-    get_code = SourceFileLoader.get_code
+    def __init__(self, files: list[Path], seed: int, most: int) -> None:
+        self.files, self.seed, self.most = files, seed, most
+        self.results = defaultdict[str, list[str]](list)
 
-    def with_mutant(loader: SourceFileLoader, name: str) -> CodeType | None:
-        return compile(code, path, "exec") if loader.path == path else get_code(loader, name)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        for path in self.files:
+            importlib.import_module(".".join(path.with_suffix("").parts))
+        self.functions = defaultdict[CodeType, list[FunctionType]](list)
+        for each in gc.get_objects():
+            if isinstance(each, FunctionType) and str(each.__module__).startswith("gas."):
+                self.functions[each.__code__].append(each)
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            runs = zip(session.items, pool.map(lambda item: self.run([item]), session.items), strict=True)
+            self.runs = {item: run or sys.exit(f"{item.nodeid} fails without a mutant") for item, run in runs}
+            list(pool.map(self.attempt, islice(self.mutants(), self.most)))
+        return True
 
-    SourceFileLoader.get_code = with_mutant  # type: ignore[method-assign, assignment]
-    resource.setrlimit(resource.RLIMIT_CPU, (most, most))
-    os.environ["CI"] = "1"  # the same examples each time
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    os.dup2(1, 2)
-    if pytest.main(["-x", "-n0", "--assert=plain", "-p", "no:cacheprovider", *tests]) == 0:
-        used.value = time.process_time()
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[object]) -> None:
+        if call.excinfo and not call.excinfo.errisinstance(pytest.skip.Exception):
+            os._exit(1)
+
+    def mutants(self) -> Iterator[Mutant]:
+        """Yield mutants of functions, unless known as equivalent, in the order of the seed."""
+        found = {}
+        for path in self.files:
+            module, mutations, *_ = create_mutations(str(path), path.read_text())
+            for at, each in enumerate(mutations):
+                found[hashlib.sha256(f"{self.seed} {path} {at}".encode()).digest()] = path, module, each
+        for _, (path, module, each) in sorted(found.items()):
+            # Texts are tested with the documents, and `zip` is strict to find mistakes early.
+            is_text = isinstance(each.original_node, libcst.BaseString | libcst.FormattedStringText)
+            if is_text or "strict=True" in module.code_for_node(each.original_node):
+                continue
+            texts = path.read_text(), module.code_for_node(module.deep_replace(each.original_node, each.mutated_node))
+            pairs = list(pairs_of(*(compile(text, path.resolve(), "exec", dont_inherit=True) for text in texts)))
+            changed = [old for old, new in pairs if old != new and old.co_flags & inspect.CO_OPTIMIZED]
+            codes = [(function, new) for old, new in pairs for function in self.functions[old]]
+            can_plant = all(len(function.__code__.co_freevars) == len(new.co_freevars) for function, new in codes)
+            if (change := f"{path}: {change_of(*texts)}") in EQUIVALENT.read_text().splitlines():
+                self.results["equivalent"].append(change)
+            elif each.contained_by_top_level_function and changed and can_plant:
+                yield change, {(old.co_filename, old.co_firstlineno) for old in changed}, codes
+            else:
+                self.results["outside functions"].append(change)
+
+    def attempt(self, mutant: Mutant) -> None:
+        items = [item for item, (_, entered) in self.runs.items() if entered & mutant[1]]
+        passed = self.run(sorted(items, key=lambda item: self.runs[item][0]), mutant)
+        self.results["survived" if passed else "killed"].append(mutant[0])
+
+    def run(self, items: list[pytest.Item], mutant: Mutant | None = None) -> Run | None:
+        """Run tests in a fork until one fails or takes much longer than without a mutant: then return None."""
+        receiver, sender = FORK.Pipe(duplex=False)
+        process = FORK.Process(target=self._run, args=(items, mutant, sender))
+        process.start()
+        sender.close()
+        try:
+            return receiver.recv()  # type: ignore[no-any-return]
+        except EOFError:
+            return None
+        finally:
+            process.kill()
+            process.join()
+
+    def _run(self, items: list[pytest.Item], mutant: Mutant | None, sender: Connection) -> None:
+        entered: set[Place] = set()
+
+        def enter(frame: FrameType, _event: str, _argument: object) -> None:
+            entered.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+
+        if mutant:
+            for function, code in mutant[2]:
+                function.__code__ = code
+        else:
+            threading.settrace(enter)
+            sys.settrace(enter)
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            seconds = 5 + 5 * self.runs[item][0] if mutant else 600.0
+            signal.setitimer(signal.ITIMER_PROF, seconds)
+            signal.setitimer(signal.ITIMER_REAL, 20 * seconds)
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        sender.send((time.process_time(), entered))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m scripts.mutants", description="Run tests on changed code.")
+    parser = argparse.ArgumentParser(prog="python -m scripts.mutants", description="Run tests on changed functions.")
     parser.add_argument("--package", action="append", choices=PACKAGES, help="all by default")
     parser.add_argument("--seed", type=int, default=1, help="of the order in which mutants are tried; 1 by default")
-    parser.add_argument("--minutes", type=float, default=10.0, help="10 by default; inf tries all, for hours")
+    parser.add_argument("--most", type=int, default=25, help="mutants of each package; 25 by default")
     arguments = parser.parse_args()
-    packages = arguments.package or list(PACKAGES)
-    # Pytest is imported once. The code under test is not, because each mutant is another.
-    multiprocessing.set_forkserver_preload(["pytest", "hypothesis.stateful", "pytest_asyncio.plugin", "xdist.plugin"])
-    seconds = {package: seconds_to_pass(package, Path(), "") for package in packages}
-    if not all(seconds.values()):
-        sys.exit(f"tests fail without a mutant; seconds of each package: {seconds}")
-    until = time.monotonic() + 60 * arguments.minutes
-    equivalent = {line for line in EQUIVALENT.read_text().splitlines() if line.startswith("gas/")}
-    counts = Counter[tuple[str, str]]()
+    phases = [Phase.explicit, Phase.generate]  # a failing example is not made smaller
+    settings.register_profile("mutants", deadline=None, derandomize=True, phases=phases)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # all threads end at once
-
-    def attempt(mutant: Mutant) -> None:
-        if time.monotonic() >= until:
-            return
-        package, path, make = mutant
-        change = f"{path}: {change_of(path.read_text(), code := make().code)}"
-        if change in equivalent:
-            counts[package, "equivalent"] += 1
-        elif seconds_to_pass(package, path, code, 10.0 + 3 * seconds[package]):
-            counts[package, "survived"] += 1
-            sys.stdout.write(f"{change}\n")
-        else:
-            counts[package, "killed"] += 1
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        mutants = chain.from_iterable(zip_longest(*(mutants_of(each, arguments.seed) for each in packages)))
-        list(pool.map(attempt, filter(None, mutants)))
-    sys.stdout.write("| package | killed | survived | equivalent | score |\n|---|---:|---:|---:|---:|\n")
-    for package in packages:
-        killed, survived, same = (counts[package, each] for each in ("killed", "survived", "equivalent"))
-        score = killed / max(killed + survived, 1)
-        sys.stdout.write(f"| {package} | {killed} | {survived} | {same} | {score:.0%} |\n")
+    for package in arguments.package or PACKAGES:
+        words = PACKAGES[package].split()
+        tops = [Path(word) for word in words if word.startswith("gas/")]
+        files = [path for top in tops for path in sorted(top.rglob("*.py")) or [top]]
+        trials = Trials(files, arguments.seed, arguments.most)
+        if code := pytest.main([*OPTIONS.split(), *words[len(tops) :]], plugins=[trials]):
+            sys.exit(code)
+        kinds = ("killed", "survived", "equivalent", "outside functions")
+        sys.stdout.write(f"{package}: {', '.join(f'{len(trials.results[kind])} {kind}' for kind in kinds)}\n")
+        sys.stdout.writelines(f"  {change}\n" for change in trials.results["survived"])
 
 
 if __name__ == "__main__":
