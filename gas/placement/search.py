@@ -45,9 +45,9 @@ class SymmetryClasses:
     """A number for each card; cards with equal numbers can be swapped in any result.
 
     The number combines what the card had free at first with how often this pod has put each kind of load on it. Loads
-    are added, so their order does not matter. Requests with the same takes are one kind of load. A request that the
-    search does not place itself, and one whose containers share a card, is a kind of its own, because the search looks
-    up its cards again later.
+    are added, so their order does not matter. Requests that take the same at the same moments are one kind of load, so
+    the number also says whether a card is in kubelet's reuse pool. A request that the search does not place itself is a
+    kind of its own, because the search looks up its cards again later.
     """
 
     __slots__ = ("_kinds", "_load", "_tiles")
@@ -57,9 +57,8 @@ class SymmetryClasses:
         kinds: dict[Hashable, int] = {}
         self._kinds: list[int] = []
         for request in plan.requests:
-            alone = request.index in fixed or len(request.positions) > 1
-            load = request.takes, request.parts
-            kind = (request.index, load) if alone else load
+            alone = request.index if request.index in fixed else None
+            kind = alone, request.moments, request.per_card, request.ratios
             self._kinds.append(kinds.setdefault(kind, len(kinds)))
         among = links and [link for link in links if link.one.card in cards and link.other.card in cards]
         indexes = sorted({end.index for link in among or () for end in link})
@@ -69,19 +68,15 @@ class SymmetryClasses:
             for pick in fixed.get(request.index, ()):
                 self.take(request, pick)
 
-    def of(self, pick: Pick, pool: Pool) -> Hashable:
-        """Return the class of a pick; picks of one class are interchangeable for a container with this reuse pool."""
+    def of(self, pick: Pick) -> Hashable:
+        """Return the class of a pick; picks of one class are interchangeable."""
         if not pick.tiles:
-            (card,) = pick.cards
-            return self._load[card], card in pool
-        ends = ((self._load[card], card in pool, tile) for card, tile in zip(pick.cards, pick.tiles, strict=True))
-        return tuple(sorted(ends))
+            return self._load[pick.cards[0]]
+        return tuple(sorted((self._load[card], tile) for card, tile in zip(pick.cards, pick.tiles, strict=True)))
 
-    def state(self, pool: Pool) -> Hashable:
+    def state(self) -> Hashable:
         """Return the state of all cards; it is equal for states that differ only by swapping interchangeable cards."""
-        if not pool:
-            return tuple(sorted(self._load.values()))
-        return tuple(sorted((load, card in pool) for card, load in self._load.items()))
+        return tuple(sorted(self._load.values()))
 
     def take(self, request: Request, pick: Pick) -> None:
         for card, unit in self._units(request, pick):
@@ -268,7 +263,7 @@ class Search:
                 at, pool = ahead
                 if at == len(self._sequence):
                     return self._picks
-                state = at, self._classes.state(pool)
+                state = at, self._classes.state()
                 if state not in self._failed and self._bound.allows(at, self._cards, self._free):
                     request = self._sequence[at]
                     stack.append(_Level(at, request, pool, state, self._sets(request, pool)))
@@ -313,23 +308,23 @@ class Search:
         """
         order = self._candidates.of_sets(request, self._cards, self._picks)
         if (links := self._candidates.links) is not None:
-            return self._combinations(pairs(request, order, links, self._free), request.count // 2, pool)
+            return self._combinations(pairs(request, order, links, self._free), request.count // 2)
         options = [Pick((card,)) for card in order if self._free.has(request, card)]
         if not pool:
-            return self._combinations(options, request.count, pool)
+            return self._combinations(options, request.count)
         reused = [pick for pick in options if pick.cards[0] in pool]
         if len(pool) > request.count:
-            return self._combinations(reused, request.count, pool)
+            return self._combinations(reused, request.count)
         if len(reused) < len(pool):
             return iter(())
         others = [pick for pick in options if pick.cards[0] not in pool]
         return (
             tuple(pick for pick in options if pick in reused or pick in more)
-            for more in self._combinations(others, request.count - len(reused), pool)
+            for more in self._combinations(others, request.count - len(reused))
         )
 
-    def _combinations(self, options: list[Pick], count: int, pool: Pool) -> Iterator[tuple[Pick, ...]]:
+    def _combinations(self, options: list[Pick], count: int) -> Iterator[tuple[Pick, ...]]:
         if len(options) < count:
             return iter(())
-        classes = [self._classes.of(pick, pool) for pick in options]
+        classes = [self._classes.of(pick) for pick in options]
         return combinations(options, classes, count, self._steps)
