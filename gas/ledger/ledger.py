@@ -49,7 +49,6 @@ class AlreadyBooked(GasError):
 
 
 _NO_COMPANIES: Mapping[Card, frozenset[Company]] = MappingProxyType({})
-_NO_NAMES: Mapping[Card, frozenset[str]] = MappingProxyType({})
 
 
 class NodeSums:
@@ -110,7 +109,7 @@ class NodeSums:
             tiles={card: frozenset(counts) for card, counts in self.tiles.items()},
             containers=self.containers,
             company=self.company(),
-            names={card: frozenset(counts) for card, counts in self.names.items()} if self.names else _NO_NAMES,
+            names={card: frozenset(counts) for card, counts in self.names.items()},
         )
 
     def state(self) -> LedgerState:

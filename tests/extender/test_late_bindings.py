@@ -100,19 +100,23 @@ class Watched:
     async def change_version(self, namespace: str, name: str, uid: str) -> bool:
         if name in self.refuse:
             raise ApiUnavailable("no response")
-        self.changed.append(name)
+        self.changed.append(f"{namespace}/{name}")
         return await self.cluster.change_version(namespace, name, uid)
 
 
 async def test_only_pods_that_wait_get_another_version() -> None:
     cluster = Cluster()
-    for each in (gpu_pod(name="waits", uid="1"), gpu_pod(name="over", uid="2"), gpu_pod(name="bound", uid="3")):
+    for each in (
+        gpu_pod(name="waits", uid="1", namespace="team"),
+        gpu_pod(name="over", uid="2"),
+        gpu_pod(name="bound", uid="3"),
+    ):
         cluster.add(each)
     cluster.end("default/over")
     cluster.edit("default/bound", lambda pod: pod["spec"].update(nodeName="n1"))
     watched = Watched(cluster)
     await watched.run()
-    assert watched.changed == ["waits"]
+    assert watched.changed == ["team/waits"]
     assert len(watched.learned) == 1
 
 
@@ -125,11 +129,11 @@ async def test_a_change_that_fails_is_tried_again_and_the_others_are_not(caplog:
     task = asyncio.create_task(watched.run())
     await turns(50)
     assert not task.done()
-    assert sorted(watched.changed) == sorted(f"p{number}" for number in range(100) if number != 7)
+    assert sorted(watched.changed) == sorted(f"default/p{number}" for number in range(100) if number != 7)
     assert "cannot end earlier bindings of 1 pods yet: no response" in caplog.text
     watched.refuse.clear()
     await task
-    assert watched.changed.count("p7") == 1
+    assert watched.changed.count("default/p7") == 1
     assert len(watched.changed) == 100
 
 
@@ -173,7 +177,7 @@ async def test_pods_that_cannot_be_listed_at_first_get_another_version_later() -
     await turns(5)
     cluster.away = False
     await task
-    assert watched.changed == ["pod"]
+    assert watched.changed == ["default/pod"]
 
 
 @pytest.mark.parametrize(

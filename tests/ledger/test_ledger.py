@@ -49,7 +49,7 @@ def test_the_containers_of_each_card_are_counted_and_belong_to_the_state() -> No
 def test_a_second_reservation_of_a_pod_is_refused_and_changes_nothing() -> None:
     ledger = Ledger()
     ledger.reserve("u1", "default/a", "n1", held(0))
-    with pytest.raises(AlreadyBooked, match=r"default/a .* reserved on node n1"):
+    with pytest.raises(AlreadyBooked, match=r"pod default/a \(u1\) is already reserved on node n1"):
         ledger.reserve("u1", "default/a", "n2", held(1))
     assert ledger.nodes() == ("n1",)
 

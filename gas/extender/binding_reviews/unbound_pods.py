@@ -51,12 +51,9 @@ class UnboundPods(Mirror[Pod, UnboundPod]):
     def record(self, pod: Pod) -> UnboundPod | None:
         return None if pod.node_name or pod.is_over else UnboundPod(pod.key, pod.uid, self._is_gpu_pod(pod))
 
-    def replaced(self, uid: str, old: UnboundPod | None, new: UnboundPod | None) -> None:
+    def replaced(self, _uid: str, old: UnboundPod | None, new: UnboundPod | None) -> None:
         if new is not None:
-            before = self._by_key.get(new.key)
             self._by_key[new.key] = new
-            if before is not None and before.uid != uid:
-                self.put(before.uid, None)
             self._arrived.set()
-        elif old is not None and self._by_key[old.key].uid == uid:
+        elif old is not None and self._by_key.get(old.key) == old:
             del self._by_key[old.key]

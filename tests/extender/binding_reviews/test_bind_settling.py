@@ -79,7 +79,8 @@ async def test_without_permission_to_change_pods_the_cards_come_back_when_no_wri
     await decider.settle()
     assert booked_cards(decider, "u1") == "nothing"
     assert decider.seconds >= LATEST_WRITE
-    assert "it is not known yet whether a pod was bound: forbidden" in caplog.text
+    log = caplog.records[0]
+    assert (log.message, vars(log)["pod"]) == ("it is not known yet whether a pod was bound: forbidden", "default/pod")
 
 
 async def test_a_review_during_the_settling_of_the_one_before_waits_for_its_end() -> None:
@@ -92,6 +93,13 @@ async def test_a_review_during_the_settling_of_the_one_before_waits_for_its_end(
     assert outcomes(decider, "chosen") == 2
     decider.cluster.write_binding("default", written)
     assert booked_cards(decider, "u1") == "card0 on n1, held"
+
+
+async def test_of_two_reviews_at_once_the_later_one_ends_the_earlier() -> None:
+    decider = following(gpu_pod())
+    await asyncio.gather(*(reviewed(decider, binding(gpu_pod(), each)) for each in ("n1", "n2")))
+    assert booked_cards(decider, "u1") == "card0 on n2, reserved"
+    assert outcomes(decider, "expired") == 1
 
 
 # The extender's own Binding, repeated

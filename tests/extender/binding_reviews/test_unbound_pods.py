@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from gas.extender.binding_reviews.unbound_pods import UnboundPod, UnboundPods
@@ -37,12 +38,15 @@ def test_a_pod_is_known_by_name_until_it_is_bound() -> None:
     assert not known.needs(made(node="n1"))
 
 
-def test_late_news_of_an_earlier_pod_of_the_name_does_not_hide_the_later_one() -> None:
+@pytest.mark.parametrize(("gone", "left"), [("u1", "u2"), ("u2", "")])
+def test_late_news_of_an_earlier_pod_of_the_name_does_not_hide_the_later_one(gone: str, left: str) -> None:
     known = pods()
     known.changed(made(uid="u1"))
     known.changed(made(uid="u2", gpus=1))
-    known.deleted(made(uid="u1"))
-    assert known.find("default/a") == UnboundPod("default/a", "u2", wants_cards=True)
+    known.deleted(made(uid=gone))
+    assert known.find("default/a") == (UnboundPod("default/a", left, wants_cards=True) if left else None)
+    list_all(known, [])
+    assert known.find("default/a") is None
 
 
 def test_a_complete_list_forgets_the_others() -> None:
