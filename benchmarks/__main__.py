@@ -81,11 +81,6 @@ def main() -> None:
         help=f"how {FRAGMENTATION} places pods without GPUs where the extender is asked about GPU pods only",
     )
     parser.add_argument(
-        "--in-process",
-        action="store_true",
-        help=f"let {FRAGMENTATION} call the extender's decider without HTTP: the same decisions in a third of the time",
-    )
-    parser.add_argument(
         "--scheduler",
         action="store_true",
         help=f"let the real kube-scheduler place the pods of {FRAGMENTATION}, in a small cluster of the same mix",
@@ -103,7 +98,7 @@ def main() -> None:
                 all_results: Iterable[Results] = (
                     through_scheduler(trace, seeds=seeds)
                     if arguments.scheduler
-                    else fragmentation(trace, seeds=seeds, others=arguments.others, in_process=arguments.in_process)
+                    else fragmentation(trace, seeds=seeds, others=arguments.others)
                     for trace in chosen_traces(arguments.traces, arguments.trace)
                 )
             else:

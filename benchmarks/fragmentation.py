@@ -1,29 +1,23 @@
 """GPUs that can be given out of a cluster until it is full, compared with published policies.
 
-Pods of a trace arrive one after the other, and a replayed scheduler places each through the real extender process:
-filter, prioritize, bind; the node with the highest score wins. The other policies are replayed in this process.
+Pods of a trace arrive one after the other, and a replayed scheduler asks the extender's decider about each: filter,
+prioritize, bind; the node with the highest score wins. The other policies are replayed as well.
 """
 
 from __future__ import annotations
 
 import random
-import time
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from statistics import mean
-from typing import Any, Self
 
 import msgspec
 
-from benchmarks.clusters import Object, Size
-from benchmarks.feed import event
+from benchmarks.clusters import Object
 from benchmarks.plot import Line, plot
 from benchmarks.replay import BestFit, Curve, Fgd, replay, replay_at_random
 from benchmarks.results import Figure, Goal, Results
-from benchmarks.stage import stage
 from benchmarks.traces import WHOLE, Run, Trace, TraceNode, TracePod, generated_trace, read_traces, run_of
 from gas.extender.decider import Decider, Options
 from gas.extender.scoring.scoring import Scoring
@@ -38,9 +32,6 @@ from gas.vocabularies.known import DEFAULT
 FIRST_SEED = 42
 SHARES = 20
 """Containers that may share one card: the smallest pods of the traces ask for a twentieth."""
-
-SETTLE = 60
-"""Seconds in which the extender takes in all nodes."""
 
 MODEL = "example.com/model"
 PERCENT = 100
@@ -79,31 +70,28 @@ def chosen_traces(directory: Path | None, only: Sequence[str]) -> list[Trace]:
     return [trace for trace in traces if not only or trace.name in only]
 
 
-def fragmentation(trace: Trace, *, seeds: int, others: Others = Others.RANDOM, in_process: bool = False) -> Results:
+def fragmentation(trace: Trace, *, seeds: int, others: Others = Others.RANDOM) -> Results:
     """Measure a trace with so many orders of arrival.
 
-    others      how pods without GPUs are placed where the extender is asked about GPU pods only
-    in_process  as in `through_extender`
+    others  how pods without GPUs are placed where the extender is asked about GPU pods only
     """
     runs = [run_of(trace, FIRST_SEED + number) for number in range(seeds)]
-    curves = [curves_of(run, others, in_process=in_process) for run in runs]
-    return results_of(trace, curves, others, in_process=in_process)
+    curves = [curves_of(run, others) for run in runs]
+    return results_of(trace, curves, others)
 
 
-def curves_of(run: Run, others: Others, *, in_process: bool) -> dict[str, Curve]:
+def curves_of(run: Run, others: Others) -> dict[str, Curve]:
     """Replay one order of arrival under every policy."""
     return {
-        GAS: through_extender(run, others=None, in_process=in_process),
-        GAS_GPU_PODS: through_extender(run, others=others, in_process=in_process),
+        GAS: through_extender(run, others=None),
+        GAS_GPU_PODS: through_extender(run, others=others),
         FGD: replay(run, Fgd(run.trace)),
         BEST_FIT: replay(run, BestFit()),
         RANDOM: replay_at_random(run),
     }
 
 
-def results_of(
-    trace: Trace, runs: Sequence[Mapping[str, Curve]], others: Others, *, in_process: bool = False
-) -> Results:
+def results_of(trace: Trace, runs: Sequence[Mapping[str, Curve]], others: Others) -> Results:
     """Return the figures of all orders of arrival of one trace, and their plot.
 
     runs  by policy
@@ -135,7 +123,6 @@ def results_of(
         notes=(
             f"`gas` is asked about every pod. With GPU pods only, pods without GPUs are placed: {others}.",
             "FGD, best fit and random place every pod.",
-            *(["The extender's decider was called without HTTP."] if in_process else []),
         ),
         plots={
             f"fragmentation-{trace.name}": plot(
@@ -153,37 +140,36 @@ def _goal(trace: Trace, policy: str, others: Others) -> Goal | None:
     return AHEAD_OF_FGD if policy == GAS else None
 
 
-def through_extender(run: Run, *, others: Others | None, in_process: bool = False) -> Curve:
+def through_extender(run: Run, *, others: Others | None) -> Curve:
     """Replay a run through the extender. Raises RuntimeError if it allocates anything else than it was asked for.
 
-    others      how pods without GPUs are placed; None if the extender is asked about them as well
-    in_process  whether the extender's decider is called in this process: the same decisions, without HTTP and watches
+    others  how pods without GPUs are placed; None if the extender is asked about them as well
     """
     cluster = Cluster(run)
     curve = Curve(run.trace.capacity)
     allocated = 0
-    with (_InProcess if in_process else _Process)() as extender:
-        extender.add_nodes([node_object(name, node) for name, node in cluster.nodes.items()])
-        for number, pod in enumerate(run.pods):
-            nodes = cluster.with_room(pod)
-            waiting = pod_object(f"p-{number}", pod)
-            node = None
-            if nodes and (pod.cards or others is None):
-                node = _choose(extender, waiting, nodes)
-            elif nodes and others is not None:
-                node = cluster.choose(pod, nodes, others)
-                extender.add_pod(waiting | {"spec": waiting["spec"] | {"nodeName": node}})
-            if node is not None:
-                cluster.take(pod, node)
-                allocated += pod.gpu
-            curve.arrived(pod, placed=node is not None)
-        booked = extender.booked()
+    extender = _Extender()
+    extender.add_nodes([node_object(name, node) for name, node in cluster.nodes.items()])
+    for number, pod in enumerate(run.pods):
+        nodes = cluster.with_room(pod)
+        waiting = pod_object(f"p-{number}", pod)
+        node = None
+        if nodes and (pod.cards or others is None):
+            node = _choose(extender, waiting, nodes)
+        elif nodes and others is not None:
+            node = cluster.choose(pod, nodes, others)
+            extender.add_pod(waiting | {"spec": waiting["spec"] | {"nodeName": node}})
+        if node is not None:
+            cluster.take(pod, node)
+            allocated += pod.gpu
+        curve.arrived(pod, placed=node is not None)
+    booked = extender.booked()
     if booked != allocated:
         raise RuntimeError(f"expected {allocated} thousandths of cards to be booked, found {booked}")
     return curve
 
 
-def _choose(extender: _Asked, waiting: Object, nodes: list[str]) -> str | None:
+def _choose(extender: _Extender, waiting: Object, nodes: list[str]) -> str | None:
     """Ask filter, prioritize and bind as kube-scheduler does. Return the node, None if none has a card."""
     extender.add_pod(waiting)
     passing = extender.filter(waiting, nodes)
@@ -197,96 +183,15 @@ def _choose(extender: _Asked, waiting: Object, nodes: list[str]) -> str | None:
     return node
 
 
-class _Asked(ABC):
-    """An extender that is asked about pods one after the other."""
+class _Extender:
+    """The decider of the extender, with scores, asked about pods one after the other."""
 
-    @abstractmethod
-    def __enter__(self) -> Self: ...
-
-    @abstractmethod
-    def __exit__(self, *_: object) -> None: ...
-
-    @abstractmethod
-    def add_nodes(self, nodes: Sequence[Object]) -> None:
-        """Let the extender see nodes."""
-
-    @abstractmethod
-    def add_pod(self, pod: Object) -> None:
-        """Let the extender see a pod, which may have a node already."""
-
-    @abstractmethod
-    def filter(self, pod: Object, nodes: Sequence[str]) -> list[str]:
-        """Return the nodes that pass."""
-
-    @abstractmethod
-    def prioritize(self, pod: Object, nodes: Sequence[str]) -> dict[str, int]:
-        """Return the score of each node."""
-
-    @abstractmethod
-    def bind(self, pod: Object, node: str) -> None:
-        """Bind a pod. Raises an exception if that fails."""
-
-    @abstractmethod
-    def booked(self) -> int:
-        """Return the thousandths of cards that are booked."""
-
-
-class _Process(_Asked):
-    """The real extender, in its own process."""
-
-    def __enter__(self) -> Self:
-        self._stack = ExitStack()
-        self._stage = self._stack.enter_context(stage(Size(0, 0), "--node-score=balance", with_bare=False))
-        self._driver = self._stage.driver(self._stage.ours.endpoint.port)
-        self._stack.callback(self._driver.close)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def add_nodes(self, nodes: Sequence[Object]) -> None:
-        self._stage.send("nodes", (event("ADDED", node) for node in nodes))
-        deadline = time.monotonic() + SETTLE
-        while len(self._stage.ours.books()["nodes"]) < len(nodes):
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"the extender does not know all nodes after {SETTLE} s")
-            time.sleep(0.1)
-
-    def add_pod(self, pod: Object) -> None:
-        self._stage.send("pods", [event("ADDED", pod)])
-
-    def filter(self, pod: Object, nodes: Sequence[str]) -> list[str]:
-        passing: list[str] = self._ask("filter", _question(pod, nodes))["NodeNames"]
-        return passing
-
-    def prioritize(self, pod: Object, nodes: Sequence[str]) -> dict[str, int]:
-        return {each["Host"]: each["Score"] for each in self._ask("prioritize", _question(pod, nodes))}
-
-    def bind(self, pod: Object, node: str) -> None:
-        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        binding = {"PodName": name, "PodNamespace": "default", "PodUID": uid, "Node": node}
-        self._ask("bind", msgspec.json.encode(binding))
-
-    def booked(self) -> int:
-        cards = (card for cards in self._stage.ours.booked().values() for card in cards.values())
-        return sum(card.get(MILLICORES, 0) for card in cards)
-
-    def _ask(self, verb: str, question: bytes) -> Any:
-        return msgspec.json.decode(self._driver.ask(verb, question)[1])
-
-
-class _InProcess(_Asked):
-    """The decider of the extender, which decides the same from the same requests."""
-
-    def __enter__(self) -> Self:
+    def __init__(self) -> None:
         options = Options(vocabularies=DEFAULT)
         self._decider = Decider(options, clock=lambda: 0.0)  # no search is cut short because this machine is busy
         self._scoring = Scoring(NodeScore.BALANCE, self._decider)
         self._decider.add(self._scoring.hooks)
         self._now = 0.0
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
 
     def add_nodes(self, nodes: Sequence[Object]) -> None:
         for node in nodes:

@@ -105,7 +105,7 @@ def test_figures_are_means_with_the_lowest_and_the_highest_order() -> None:
 
 def test_more_cards_are_given_out_than_by_fgd() -> None:
     run = run_of(generated_trace(), 42)
-    ours = through_extender(run, others=None, in_process=True)
+    ours = through_extender(run, others=None)
     assert ours.at(100) > replay(run, Fgd(run.trace)).at(100) + 0.5
     assert ours.at(130) > replay(run, Fgd(run.trace)).at(130) + 0.5
 
@@ -115,7 +115,7 @@ def test_pods_that_fit_on_no_card_are_dropped(others: Others | None) -> None:
     """Both halves of the first node's sum are free, but on no single card."""
     node = [TraceNode("n0", 100_000, 100_000, 2, "x")]
     pods = [TracePod(1000, 1, 1, 700), TracePod(1000, 1, 1, 700), CPU_ONLY, TracePod(1000, 1, 1, 600)]
-    found = through_extender(Run(Trace("t", node, pods), 1, pods, [0]), others=others, in_process=True)
+    found = through_extender(Run(Trace("t", node, pods), 1, pods, [0]), others=others)
     assert found.at(130) == pytest.approx(70)
 
 
