@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from pathlib import Path
 
 from benchmarks.clusters import Object, Size, ordinary_pod, pod
+from benchmarks.real_cluster import RealCluster
 from benchmarks.results import Figure, Results
 from benchmarks.reviews import GPU, PLAIN, PODS, REVIEWED, Reviewing, Times, labelled, reviewing
 from tests.e2e.helm import Helm
@@ -52,8 +52,8 @@ def _at_once(_: Object) -> list[Object]:
     return [{"op": "add", "path": "/spec/schedulerName", "value": SCHEDULER}]
 
 
-def _registrations(programs: Path, directory: Path) -> Sequence[Object]:
-    helm = Helm(programs / "helm", directory / "no-kubeconfig", directory)
+def _registrations(cluster: RealCluster) -> Sequence[Object]:
+    helm = Helm(cluster.binaries / "helm", cluster.directory / "no-kubeconfig", cluster.directory)
     return chart_webhooks(helm, *WEBHOOKS, settings=f"admission.schedulerName={SCHEDULER}")
 
 

@@ -31,10 +31,6 @@ async def answer_all(body: bytes) -> bytes:
     return encode_filter_result(node_names=[sent.node.name for sent in args.nodes], nodes=args.nodes)
 
 
-async def bind_nothing(_body: bytes) -> bytes:
-    return encode_binding_result(error="the bare extender was given no cluster")
-
-
 def bind_in(api: ApiServer) -> Verb:
     async def bind(body: bytes) -> bytes:
         args = decode_binding(body)
@@ -56,24 +52,19 @@ async def run(arguments: argparse.Namespace) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, shutdown.set)
     with listen("127.0.0.1", arguments.port, flag="port") as socket:
         certificates = ServingCertificates(files, metrics)
-        api = await connect(str(arguments.kubeconfig), explicit=True) if arguments.kubeconfig else None
-        verbs = {
-            "filter": ServedVerb(answer_all),
-            "bind": ServedVerb(bind_nothing if api is None else bind_in(api), is_undisturbed=True),
-        }
+        api = await connect(str(arguments.kubeconfig), explicit=True)
+        verbs = {"filter": ServedVerb(answer_all), "bind": ServedVerb(bind_in(api), is_undisturbed=True)}
         app = extender_app(verbs, metrics, max_body=64 * 2**20, body_timeout=10)
         port = Port(app=app, socket=socket, tls=certificates, keep_alive=SCHEDULER_KEEP_ALIVE)
         try:
             await serve([port], shutdown, graceful_timeout=1)
         finally:
-            if api is not None:
-                await api.close()
+            await api.close()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
-    for name in ("cert", "key", "cacert"):
+    for name in ("cert", "key", "cacert", "kubeconfig"):
         parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("--kubeconfig", type=Path, help="where to bind; without it nothing is bound")
     asyncio.run(run(parser.parse_args()))

@@ -3,14 +3,12 @@
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 
 from benchmarks.clusters import Size, nodes, placed_pods, pod
 from benchmarks.drivers import Driver, client_context
 from benchmarks.extenders import BareExtender, our_extender
-from benchmarks.real_cluster import RealCluster, binaries
+from benchmarks.real_cluster import RealCluster, real_cluster
 from benchmarks.results import Figure, Results
 
 SIZE = Size(nodes=500, pods=2000)
@@ -23,17 +21,11 @@ ASKED = {"i915": 1, "millicores": 50, "memory.max": 10**8}
 
 
 def bind() -> Results:
-    programs = binaries()
-    with TemporaryDirectory(prefix="gas-bench-") as name:
-        directory = Path(name)
-        cluster = RealCluster(directory, programs)
+    with real_cluster(nodes(SIZE), placed_pods(SIZE, seed=1)) as cluster:
         client = cluster.authority.client("kube-scheduler")
-        bare = BareExtender(directory, cluster.authority, kubeconfig=cluster.kubeconfig)
-        ours = our_extender(directory, cluster.authority, cluster.kubeconfig)
+        bare = BareExtender(cluster.directory, cluster.authority, cluster.kubeconfig)
+        ours = our_extender(cluster.directory, cluster.authority, cluster.kubeconfig)
         try:
-            cluster.start()
-            cluster.fill(nodes(SIZE))
-            cluster.fill(placed_pods(SIZE, seed=1))
             bare.start()
             ours.start_and_wait_until_ready(seconds=120)
 
@@ -58,7 +50,7 @@ def bind() -> Results:
                 rates = [BINDS / median(taken) for taken in seconds]
                 figures.append(Figure(f"binds a second, {what}", rates[0], rates[1], unit="/s"))
         finally:
-            for program in (ours.program, bare.program, *cluster.programs):
+            for program in (ours.program, bare.program):
                 program.kill()
     title = (
         f"`bind` on the real kube-apiserver over kept connections: {SIZE.nodes:,} nodes, {SIZE.pods:,} pods; medians"

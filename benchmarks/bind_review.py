@@ -1,8 +1,7 @@
 """Time that the review of a Binding adds on the real kube-apiserver, for pods without GPUs and for GPU pods."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
 
 from benchmarks.clusters import Object, Size, ordinary_pod, pod
 from benchmarks.results import Figure, Goal, Results
@@ -25,7 +24,7 @@ KINDS: Mapping[str, Callable[[str], Object]] = {
 
 def bind_review() -> Results:
     """Bind pods of each kind one after the other, in turn with the review and without."""
-    with reviewing(SIZE, _registrations) as running:
+    with reviewing(SIZE, lambda _cluster: component_webhooks(BIND)) as running:
         _wait_until_called(running)
         numbers = range(WARM_UP + ROUNDS)
         each = [(number, kind, reviewed) for number in numbers for kind in KINDS for reviewed in (True, False)]
@@ -38,10 +37,6 @@ def bind_review() -> Results:
             )
 
         return _results(running.measure(list(KINDS), write, rounds=ROUNDS, warm_up=WARM_UP))
-
-
-def _registrations(_programs: Path, _directory: Path) -> Sequence[Object]:
-    return component_webhooks(BIND)
 
 
 def _wait_until_called(running: Reviewing) -> None:

@@ -5,9 +5,7 @@ import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from urllib.parse import urlencode
 
 import msgspec
@@ -15,7 +13,7 @@ import msgspec
 from benchmarks.clusters import Size, nodes, other_pods, placed_pods
 from benchmarks.extenders import ALL_VERBS_FLAGS, our_extender
 from benchmarks.processes import cpu_seconds, resident_bytes
-from benchmarks.real_cluster import RealCluster, binaries
+from benchmarks.real_cluster import RealCluster, real_cluster
 from benchmarks.results import Figure, Goal, Results, noise
 from gas.cluster.listing import PAGE_SIZE
 from tests.e2e.extender import Extender
@@ -41,26 +39,19 @@ class _Page(msgspec.Struct):
 def cold_start(*, full: bool) -> Results:
     """Measure ours and a plain client in turn, both on the same kube-apiserver."""
     others = OTHERS_IN_FULL if full else OTHERS
-    programs = binaries()
-    with TemporaryDirectory(prefix="gas-bench-") as name:
-        directory = Path(name)
-        cluster = RealCluster(directory, programs)
-        ours = our_extender(directory, cluster.authority, cluster.kubeconfig)
-        shipped = our_extender(directory, cluster.authority, cluster.kubeconfig, *ALL_VERBS_FLAGS)
+    with real_cluster(nodes(SIZE), placed_pods(SIZE, seed=1), other_pods(others, SIZE)) as cluster:
+        ours = our_extender(cluster.directory, cluster.authority, cluster.kubeconfig)
+        shipped = our_extender(cluster.directory, cluster.authority, cluster.kubeconfig, *ALL_VERBS_FLAGS)
         found, with_all = _Found(), _Found()
         listed = []
         try:
-            cluster.start()
-            cluster.fill(nodes(SIZE))
-            cluster.fill(placed_pods(SIZE, seed=1))
-            cluster.fill(other_pods(others, SIZE))
             _wait_for_the_cache(cluster, f"other-{others - 1:06}")
             for _ in range(ROUNDS):
                 listed.append(_seconds_of_listing(cluster))
                 found.start(ours)
                 with_all.start(shipped)
         finally:
-            for program in (ours.program, shipped.program, *cluster.programs):
+            for program in (ours.program, shipped.program):
                 program.kill()
     title = (
         f"Start to ready: {SIZE.nodes:,} nodes, {SIZE.pods:,} GPU pods among {others:,} others, real kube-apiserver;"

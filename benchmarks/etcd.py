@@ -34,9 +34,6 @@ class Etcd:
         end = prefix.encode()[:-1] + bytes([prefix.encode()[-1] + 1])
         self._call("deleterange", {"key": _base64(prefix.encode()), "rangeEnd": _base64(end)})
 
-    def close(self) -> None:
-        self._connection.close()
-
     def _call(self, call: str, body: dict[str, Any]) -> None:
         self._connection.request("POST", f"/v3/kv/{call}", json.dumps(body))
         answer = self._connection.getresponse()

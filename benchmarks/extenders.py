@@ -19,24 +19,20 @@ ALL_VERBS_FLAGS = tuple(
 
 
 class BareExtender:
-    """The extender that decides nothing; it binds if it is given a cluster."""
+    """The extender that decides nothing."""
 
-    def __init__(self, directory: Path, authority: Authority, *, kubeconfig: Path | None) -> None:
+    def __init__(self, directory: Path, authority: Authority, kubeconfig: Path) -> None:
         self.port = free_port()
         serving = authority.server("bare-extender")
         options = {"cert": serving.certificate, "key": serving.key, "cacert": authority.certificate, "port": self.port}
+        options["kubeconfig"] = kubeconfig
         command = [sys.executable, "-m", "benchmarks.bare_extender"]
         command += [f"--{name}={value}" for name, value in options.items()]
-        if kubeconfig is not None:
-            command.append(f"--kubeconfig={kubeconfig}")
         self.program = Program("bare extender", command, log=directory / "bare-extender.log")
 
     def start(self) -> None:
         self.program.start()
         self.program.wait_until_healthy(self.port, lambda: True)
-
-    def stop(self) -> None:
-        self.program.kill()
 
 
 def our_extender(directory: Path, authority: Authority, kubeconfig: Path, *flags: str) -> Extender:

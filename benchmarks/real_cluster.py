@@ -1,22 +1,33 @@
 """A real etcd, kube-apiserver and kube-scheduler with a made-up cluster, without machines and kubelets."""
 
+import asyncio
 import http.client
 import json
 import shutil
 import ssl
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 
 from benchmarks.clusters import Object, stored
 from benchmarks.etcd import Etcd
+from gas.cluster import paths
+from gas.cluster.connection import connect
+from gas.cluster.listing import Lister
+from gas.cluster.watch import Watch
+from gas.objects.handler import Handler
+from gas.objects.stored import Pod
 from sandbox.certificates import Authority
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.kube_api import KubeApi, write_kubeconfig
+from tests.e2e.kube_api import write_kubeconfig
 from tests.e2e.ports import free_port
 from tests.e2e.programs import Program
 from tests.e2e.scheduler import extender_entry
+
+PodKind = TypeVar("PodKind", bound=Pod)
 
 _SET_UP = Path(__file__).parent.parent / "tests" / "e2e" / "set-up.sh"
 
@@ -46,6 +57,7 @@ class RealCluster(ControlPlane):
     def __init__(self, directory: Path, programs: Path) -> None:
         self.authority = Authority(directory)
         super().__init__(directory, programs, self.authority)
+        self.binaries = programs
         self.kubeconfig = write_kubeconfig(directory / "admin.kubeconfig", self.admin)
         self.etcd_files = Etcd(self.etcd_port)
 
@@ -58,6 +70,41 @@ class RealCluster(ControlPlane):
         self.etcd_files.delete(f"/registry/pods/default/{prefix}")
 
 
+@contextmanager
+def real_cluster(*objects: Iterable[Object]) -> Iterator[RealCluster]:
+    """Run a cluster with these objects while the block runs. Raises ComponentsMissing."""
+    programs = binaries()
+    with TemporaryDirectory(prefix="gas-bench-") as directory:
+        cluster = RealCluster(Path(directory), programs)
+        try:
+            cluster.start()
+            for each in objects:
+                cluster.fill(each)
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+@asynccontextmanager
+async def watched_pods(
+    cluster: RealCluster,
+    kind: type[PodKind],
+    handler: Handler[PodKind],
+    *,
+    keep: Callable[[PodKind], bool] | None = None,
+) -> AsyncIterator[None]:
+    """Show a handler the pods, or those to keep, while the block runs."""
+    api = await connect(str(cluster.kubeconfig), explicit=True)
+    watching = asyncio.create_task(Watch(Lister(api, paths.pods(), kind, keep=keep), handler).run())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+        await api.close()
+
+
 class Scheduler:
     """kube-scheduler without its limit of requests, with or without an extender on a port of loopback.
 
@@ -67,10 +114,7 @@ class Scheduler:
 
     def __init__(
         self,
-        directory: Path,
-        programs: Path,
-        authority: Authority,
-        api: KubeApi,
+        cluster: RealCluster,
         *,
         extender_port: int | None,
         verbs: Sequence[str] = (),
@@ -78,10 +122,11 @@ class Scheduler:
         weight: int = 1,
         flags: Sequence[str] = (),
     ) -> None:
+        directory, authority = cluster.directory, cluster.authority
         self._authority = authority
         self._port = free_port()
         serving = authority.server("kube-scheduler-serving")
-        kubeconfig = write_kubeconfig(directory / "kube-scheduler.kubeconfig", api)
+        kubeconfig = write_kubeconfig(directory / "kube-scheduler.kubeconfig", cluster.scheduler)
         configuration: dict[str, Any] = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
@@ -104,7 +149,11 @@ class Scheduler:
             "tls-private-key-file": serving.key,
             "authentication-skip-lookup": "true",
         }
-        command = [str(programs / "kube-scheduler"), *(f"--{name}={value}" for name, value in options.items()), *flags]
+        command = [
+            str(cluster.binaries / "kube-scheduler"),
+            *(f"--{name}={value}" for name, value in options.items()),
+            *flags,
+        ]
         self.program = Program("kube-scheduler", command, log=directory / "kube-scheduler.log")
 
     def start(self) -> None:

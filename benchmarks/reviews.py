@@ -7,14 +7,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from benchmarks.clusters import Object, Size, nodes, placed_pods
 from benchmarks.extenders import our_extender
 from benchmarks.processes import cpu_seconds
-from benchmarks.real_cluster import RealCluster, binaries
+from benchmarks.real_cluster import RealCluster, real_cluster
 from tests.e2e.ports import free_port
 from tests.e2e.webhooks import BUSY, register
 
@@ -24,8 +22,8 @@ REVIEWED = {"reviewed": "yes"}
 
 PLAIN, GPU = "a pod without GPUs", "a GPU pod"
 
-Registrations = Callable[[Path, Path], Sequence[Object]]
-"""Directory of the programs, directory for files -> registrations of webhooks, as shipped."""
+Registrations = Callable[[RealCluster], Sequence[Object]]
+"""Cluster -> registrations of webhooks, as shipped."""
 
 
 class Write(Protocol):
@@ -91,23 +89,19 @@ def reviewing(size: Size, registrations: Registrations, *flags: str) -> Iterator
 
     flags  more flags of the extender
     """
-    with TemporaryDirectory(prefix="gas-bench-") as name:
-        directory, programs, port = Path(name), binaries(), free_port()
-        cluster = RealCluster(directory, programs)
-        extender = our_extender(directory, cluster.authority, cluster.kubeconfig, f"--admission-port={port}", *flags)
+    with real_cluster(nodes(size), placed_pods(size, seed=1)) as cluster:
+        port = free_port()
+        flags = (f"--admission-port={port}", *flags)
+        extender = our_extender(cluster.directory, cluster.authority, cluster.kubeconfig, *flags)
         try:
-            cluster.start()
-            cluster.fill(nodes(size))
-            cluster.fill(placed_pods(size, seed=1))
             extender.start_and_wait_until_ready(seconds=120)
-            shipped = registrations(programs, directory)
+            shipped = registrations(cluster)
             authority = cluster.authority.certificate
             changes = {"failurePolicy": "Fail", "timeoutSeconds": BUSY, "objectSelector": {"matchLabels": REVIEWED}}
             register(cluster.admin, shipped, port, authority, **changes)
             yield Reviewing(cluster, Client(cluster), extender.program.pid)
         finally:
-            for program in (extender.program, *cluster.programs):
-                program.kill()
+            extender.program.kill()
 
 
 def labelled(body: Object, *, reviewed: bool) -> Object:

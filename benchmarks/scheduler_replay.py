@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from statistics import mean
-from tempfile import TemporaryDirectory
 
 from benchmarks.extenders import our_extender
 from benchmarks.fragmentation import FGD, FIRST_SEED, Others, node_object, pod_object, through_extender
-from benchmarks.real_cluster import RealCluster, Scheduler, binaries
+from benchmarks.real_cluster import RealCluster, Scheduler, real_cluster, watched_pods
 from benchmarks.replay import Curve, Fgd, replay
 from benchmarks.results import Figure, Results
 from benchmarks.traces import Run, Trace, run_of
-from gas.cluster import paths
-from gas.cluster.connection import connect
-from gas.cluster.listing import Lister
-from gas.cluster.watch import Watch
 from gas.objects.stored import HostPod, ObjectId
 
 NODES = 150
@@ -39,13 +32,12 @@ WEIGHTS: Mapping[str, int | None] = {NO_SCORES: None, "scores with weight 1": 1,
 
 def through_scheduler(trace: Trace, *, seeds: int) -> Results:
     """Measure a small cluster with the mix of a trace. Raises ComponentsMissing."""
-    programs = binaries()
     small = scaled(trace, NODES)
     runs = [run_of(small, FIRST_SEED + number) for number in range(seeds)]
     fgd = Fgd(small)
     curves: dict[str, list[Curve]] = {way: [] for way in (*WEIGHTS, HIGHEST_SCORE, FGD)}
     for run in runs:
-        for way, curve in asyncio.run(_every_weight(run, programs)).items():
+        for way, curve in asyncio.run(_every_weight(run)).items():
             curves[way].append(curve)
         curves[HIGHEST_SCORE].append(through_extender(run, others=Others.LEAST_ALLOCATED))
         curves[FGD].append(replay(run, fgd))
@@ -88,43 +80,34 @@ def scaled(trace: Trace, nodes: int) -> Trace:
     return Trace(trace.name, some, pods)
 
 
-async def _every_weight(run: Run, programs: Path) -> dict[str, Curve]:
+async def _every_weight(run: Run) -> dict[str, Curve]:
     found = {}
-    with TemporaryDirectory(prefix="gas-bench-") as name:
-        directory = Path(name)
-        cluster = RealCluster(directory, programs)
-        try:
-            cluster.start()
-            ranked = sorted(zip(run.ranks, run.trace.nodes, strict=True))
-            cluster.fill(node_object(f"n-{rank:05}", node) for rank, node in ranked)
-            for way, weight in WEIGHTS.items():
-                flags = () if weight is None else ("--node-score=balance",)
-                ours = our_extender(directory, cluster.authority, cluster.kubeconfig, *flags)
-                scheduler = Scheduler(
-                    directory,
-                    programs,
-                    cluster.authority,
-                    cluster.scheduler,
-                    extender_port=ours.endpoint.port,
-                    verbs=() if weight is None else ("prioritize",),
-                    weight=weight or 1,
-                )
-                try:
-                    ours.start_and_wait_until_ready(seconds=120)
-                    scheduler.start()
-                    found[way] = await _replay(run, cluster)
-                finally:
-                    scheduler.stop()
-                    ours.program.kill()
-                    cluster.delete_pods(PREFIX)
-        finally:
-            cluster.stop()
+    ranked = sorted(zip(run.ranks, run.trace.nodes, strict=True))
+    with real_cluster(node_object(f"n-{rank:05}", node) for rank, node in ranked) as cluster:
+        for way, weight in WEIGHTS.items():
+            flags = () if weight is None else ("--node-score=balance",)
+            ours = our_extender(cluster.directory, cluster.authority, cluster.kubeconfig, *flags)
+            scheduler = Scheduler(
+                cluster,
+                extender_port=ours.endpoint.port,
+                verbs=() if weight is None else ("prioritize",),
+                weight=weight or 1,
+            )
+            try:
+                ours.start_and_wait_until_ready(seconds=120)
+                scheduler.start()
+                found[way] = await _replay(run, cluster)
+            finally:
+                scheduler.stop()
+                ours.program.kill()
+                cluster.delete_pods(PREFIX)
     return found
 
 
 async def _replay(run: Run, cluster: RealCluster) -> Curve:
     curve = Curve(run.trace.capacity)
-    async with _watching(cluster) as outcomes:
+    outcomes = Outcomes()
+    async with watched_pods(cluster, HostPod, outcomes):
         for number, pod in enumerate(run.pods):
             name = f"{PREFIX}{number:05}"
             body = pod_object(name, pod)
@@ -135,20 +118,6 @@ async def _replay(run: Run, cluster: RealCluster) -> Curve:
                 await asyncio.to_thread(cluster.delete_pods, name)
             curve.arrived(pod, placed=placed)
     return curve
-
-
-@asynccontextmanager
-async def _watching(cluster: RealCluster) -> AsyncIterator[Outcomes]:
-    outcomes = Outcomes()
-    api = await connect(str(cluster.kubeconfig), explicit=True)
-    watching = asyncio.create_task(Watch(Lister(api, paths.pods(), HostPod), outcomes).run())
-    try:
-        yield outcomes
-    finally:
-        watching.cancel()
-        with suppress(asyncio.CancelledError):
-            await watching
-        await api.close()
 
 
 class Outcomes:

@@ -3,21 +3,14 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 
 from benchmarks.clusters import Object, Size, nodes, ordinary_pod, placed_pods, pod
 from benchmarks.extenders import ALL_VERBS_FLAGS, BareExtender, our_extender
 from benchmarks.processes import cpu_seconds, resident_bytes
-from benchmarks.real_cluster import RealCluster, Scheduler, binaries
+from benchmarks.real_cluster import RealCluster, Scheduler, real_cluster, watched_pods
 from benchmarks.results import Figure, Goal, Results, noise
-from gas.cluster import paths
-from gas.cluster.connection import connect
-from gas.cluster.listing import Lister
-from gas.cluster.watch import Watch
 from gas.objects.stored import ObjectId, Pod
 from tests.e2e.programs import Program
 from tests.e2e.release import pinned_version, selected_release
@@ -143,50 +136,38 @@ def ordinary() -> Results:
 
 
 async def _measure(ways: Mapping[str, int], new_pod: Callable[[str], Object]) -> dict[str, Found]:
-    programs = binaries()
     found = {way: Found() for way in ways}
-    with TemporaryDirectory(prefix="gas-bench-") as name:
-        directory = Path(name)
-        cluster = RealCluster(directory, programs)
-        try:
-            cluster.start()
-            cluster.fill(nodes(SIZE))
-            cluster.fill(placed_pods(SIZE, seed=1))
-            warming_up = {NONE: ways[NONE]}
-            for turn in (warming_up, *[ways] * ROUNDS):
-                for way, percentage in turn.items():
-                    extender, port = _extender(way, directory, cluster)
-                    scheduler = Scheduler(
-                        directory,
-                        programs,
-                        cluster.authority,
-                        cluster.scheduler,
-                        extender_port=port,
-                        verbs=("preempt", "prioritize") if way == ALL_VERBS else (),
-                        percentage=percentage,
-                        flags=("--feature-gates=OpportunisticBatching=false",) if way == NOT_BATCHED else (),
-                    )
-                    waiting = [new_pod(f"{NEW}{each:05}") for each in range(PODS)]
-                    of_way = Found() if turn is warming_up else found[way]
-                    try:
-                        await _round(cluster, scheduler, extender, waiting, of_way)
-                    finally:
-                        if extender is not None:
-                            extender.kill()
-        finally:
-            cluster.stop()
+    with real_cluster(nodes(SIZE), placed_pods(SIZE, seed=1)) as cluster:
+        warming_up = {NONE: ways[NONE]}
+        for turn in (warming_up, *[ways] * ROUNDS):
+            for way, percentage in turn.items():
+                extender, port = _extender(way, cluster)
+                scheduler = Scheduler(
+                    cluster,
+                    extender_port=port,
+                    verbs=("preempt", "prioritize") if way == ALL_VERBS else (),
+                    percentage=percentage,
+                    flags=("--feature-gates=OpportunisticBatching=false",) if way == NOT_BATCHED else (),
+                )
+                waiting = [new_pod(f"{NEW}{each:05}") for each in range(PODS)]
+                of_way = Found() if turn is warming_up else found[way]
+                try:
+                    await _round(cluster, scheduler, extender, waiting, of_way)
+                finally:
+                    if extender is not None:
+                        extender.kill()
     return found
 
 
-def _extender(way: str, directory: Path, cluster: RealCluster) -> tuple[Program | None, int | None]:
+def _extender(way: str, cluster: RealCluster) -> tuple[Program | None, int | None]:
     """Start the extender of a way, wait until it is ready, and return it with its port."""
     if way.startswith("gas"):
         flags = ALL_VERBS_FLAGS if way == ALL_VERBS else ()
-        ours = our_extender(directory, cluster.authority, cluster.kubeconfig, *flags)
+        ours = our_extender(cluster.directory, cluster.authority, cluster.kubeconfig, *flags)
         ours.start_and_wait_until_ready(seconds=120)
         return ours.program, ours.endpoint.port
     if way.startswith("bare"):
-        bare = BareExtender(directory, cluster.authority, kubeconfig=cluster.kubeconfig)
+        bare = BareExtender(cluster.directory, cluster.authority, cluster.kubeconfig)
         bare.start()
         return bare.program, bare.port
     return None, None
@@ -197,36 +178,31 @@ async def _round(
 ) -> None:
     """Create pods at once for a scheduler that is ready; measure from the first that is bound to the last."""
     bound = _Bound(PODS)
-    api = await connect(str(cluster.kubeconfig), explicit=True)
-    watching = asyncio.create_task(Watch(Lister(api, paths.pods(), Pod, keep=bound.is_new), bound).run())
-    try:
-        scheduler.start()
-        await asyncio.sleep(1)
-        programs = {each.name: each for each in (*cluster.programs, scheduler.program)}
-        if extender is not None:
-            programs[EXTENDER] = extender
-        before = {name: cpu_seconds(program.pid) for name, program in programs.items()}
-        await asyncio.to_thread(cluster.fill, waiting)
+    async with watched_pods(cluster, Pod, bound, keep=bound.is_new):
         try:
-            await asyncio.wait_for(bound.done.wait(), PATIENCE)
-        except TimeoutError:
-            logs = scheduler.program.log_tail(20) + (extender.log_tail(5) if extender else "")
-            raise TimeoutError(f"{len(bound.times)} of {PODS} pods bound after {PATIENCE:g} s\n{logs}") from None
-        found.rates.append((PODS - 1) / (bound.times[-1] - bound.times[0]))
-        found.failures += sum(_is_failure(line) for line in scheduler.program.log_text().splitlines())
-        for name, program in programs.items():
-            spent = 1e3 * (cpu_seconds(program.pid) - before[name]) / PODS
-            found.processor.setdefault(name, []).append(spent)
-        if extender is not None:
-            found.resident.append(resident_bytes(extender.pid) / MB)
-    finally:
-        watching.cancel()
-        with suppress(asyncio.CancelledError):
-            await watching
-        await api.close()
-        scheduler.stop()
-        cluster.delete_pods(NEW)
-        await asyncio.sleep(0.5)
+            scheduler.start()
+            await asyncio.sleep(1)
+            programs = {each.name: each for each in (*cluster.programs, scheduler.program)}
+            if extender is not None:
+                programs[EXTENDER] = extender
+            before = {name: cpu_seconds(program.pid) for name, program in programs.items()}
+            await asyncio.to_thread(cluster.fill, waiting)
+            try:
+                await asyncio.wait_for(bound.done.wait(), PATIENCE)
+            except TimeoutError:
+                logs = scheduler.program.log_tail(20) + (extender.log_tail(5) if extender else "")
+                raise TimeoutError(f"{len(bound.times)} of {PODS} pods bound after {PATIENCE:g} s\n{logs}") from None
+            found.rates.append((PODS - 1) / (bound.times[-1] - bound.times[0]))
+            found.failures += sum(_is_failure(line) for line in scheduler.program.log_text().splitlines())
+            for name, program in programs.items():
+                spent = 1e3 * (cpu_seconds(program.pid) - before[name]) / PODS
+                found.processor.setdefault(name, []).append(spent)
+            if extender is not None:
+                found.resident.append(resident_bytes(extender.pid) / MB)
+        finally:
+            scheduler.stop()
+            cluster.delete_pods(NEW)
+            await asyncio.sleep(0.5)
 
 
 def _is_failure(line: str) -> bool:

@@ -30,7 +30,7 @@ class Stage:
         self._feed = Program("feed", command, log=directory / "feed.log")
         self.kubeconfig = directory / "kubeconfig"
         write_kubeconfig(self.kubeconfig, f"http://127.0.0.1:{self._port}")
-        self._bare = BareExtender(directory, self._authority, kubeconfig=self.kubeconfig)
+        self._bare = BareExtender(directory, self._authority, self.kubeconfig)
         self.ours: Extender = our_extender(directory, self._authority, self.kubeconfig, *flags)
         self.bare = self._bare.program
 
