@@ -24,7 +24,6 @@ from gas.values.errors import GasError
 
 
 async def answer_all(body: bytes) -> bytes:
-    """Let every node pass."""
     args = decode_filter(body)
     if args.nodes is None:
         return encode_filter_result(node_names=args.node_names or [])

@@ -61,7 +61,6 @@ class Feed:
 
 
 def event(kind: str, body: Object) -> bytes:
-    """Return one line of a watch."""
     return json.dumps({"type": kind, "object": body}).encode() + b"\n"
 
 

@@ -114,7 +114,6 @@ def shapes() -> Results:
 
 
 def question(names_asked: Sequence[str], amounts: dict[str, int] | None = None) -> bytes:
-    """Return the body of a filter."""
     asked = pod("asked", amounts or ONE_CARD)
     asked["metadata"] |= {"uid": "benchmark", "annotations": {}}
     return json.dumps({"Pod": asked, "Nodes": None, "NodeNames": list(names_asked)}).encode()

@@ -10,10 +10,8 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.plugin import MB, bare_plugin, running_plugin
-from benchmarks.plugin_kubelet import PATIENCE, Kubelet, PluginConnection
-from benchmarks.plugin_pods import CONTAINER, NAMESPACE, NODE, waiting_pod
-from benchmarks.plugin_results import TIME_GOAL, Times
+from benchmarks.plugin import MB, TIME_GOAL, Times, bare_plugin, running_plugin
+from benchmarks.plugin_kubelet import CONTAINER, NAMESPACE, NODE, PATIENCE, Kubelet, PluginConnection, waiting_pod
 from benchmarks.processes import resident_bytes
 from benchmarks.results import Figure, Results
 from gas.cluster.objects import MERGE_PATCH
@@ -101,7 +99,6 @@ class _Bench:
         return held
 
     async def measure(self, case: Case, free: Sequence[str]) -> dict[tuple[Case, str], Times]:
-        """Measure all rounds of one case."""
         prefers, allocates = Times(), Times()
         card = Card(1)
         name = self._create(case.units, card)

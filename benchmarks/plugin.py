@@ -4,26 +4,109 @@ import asyncio
 import os
 import random
 import signal
+import ssl
+import statistics
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from itertools import count
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
 
-from benchmarks.plugin_kubelet import PATIENCE, Kubelet, PluginConnection, Timed
-from benchmarks.plugin_pods import CONTAINER, NAMESPACE, NODE, RESOURCE, create_running, waiting_pod
-from benchmarks.plugin_results import Case, Result, Times, Weight, figures
-from benchmarks.plugin_tls import tls_before
+from benchmarks.plugin_kubelet import (
+    CONTAINER,
+    NAMESPACE,
+    NODE,
+    PATIENCE,
+    RESOURCE,
+    Kubelet,
+    PluginConnection,
+    Timed,
+    create_running,
+    waiting_pod,
+)
 from benchmarks.processes import cpu_seconds, resident_bytes
-from benchmarks.results import Results
+from benchmarks.results import Figure, Goal, Results
 from gas.cluster.credentials import HOST, PORT
 from gas.plugin.devices.device_ids import known_ids
 from gas.plugin.receipts.receipt_writer import RECENT
 from gas.values.cards import Card
 from sandbox.api.kinds import NODES, PODS
 from sandbox.api.server import ApiServer
+from sandbox.certificates import Authority
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus, write_tree
+
+TIME_GOAL = Goal(3)
+MEMORY_GOAL = Goal(80)
+IDLE_GOAL = Goal(1)
+PREFERENCE = "GetPreferredAllocation"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The pods that wait for devices when kubelet calls the plugin.
+
+    waiting  pods with equal needs, of which kubelet has admitted one
+    cards    each of them asks for
+    decided  whether the extender has placed them
+    """
+
+    what: str
+    waiting: int = 1
+    cards: int = 1
+    decided: bool = True
+
+
+@dataclass(slots=True)
+class Times:
+    """The seconds of each call."""
+
+    ours: list[float] = field(default_factory=list)
+    bare: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The times of one method in one case."""
+
+    method: str
+    case: Case
+    times: Times
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """The cost of a process.
+
+    memory  resident, MB
+    idle    percent of one core while nothing happens
+    """
+
+    memory: float
+    idle: float
+
+
+def figures(results: Sequence[Result], ours: Weight, bare: Weight) -> Iterator[Figure]:
+    """Yield medians of preferences in each case, the 99th percentile of each method, and the cost of the processes."""
+    for result in results:
+        if result.method == PREFERENCE:
+            what = f"{result.method}, {result.case.what}, median"
+            yield Figure.medians(what, result.times.ours, result.times.bare, TIME_GOAL)
+    for method in dict.fromkeys(result.method for result in results):
+        times = [each.times for each in results if each.method == method]
+        seconds = [_p99([*chain(*of)]) for of in ([each.ours for each in times], [each.bare for each in times])]
+        yield Figure(f"{method}, 99th percentile", 1e3 * seconds[0], 1e3 * seconds[1], goal=TIME_GOAL)
+    yield Figure("resident memory", ours.memory, unit="MB", goal=MEMORY_GOAL)
+    yield Figure("idle, of a core", ours.idle, unit="%", goal=IDLE_GOAL)
+    yield Figure("the bare plugin's memory", bare.memory, unit="MB")
+    yield Figure("the bare plugin idle, of a core", bare.idle, unit="%")
+
+
+def _p99(times: Sequence[float]) -> float:
+    return statistics.quantiles(times, n=100, method="inclusive")[-1]
+
 
 CARDS = 8
 SHARES = 40
@@ -64,7 +147,6 @@ class Bench:
             self._create_running(number)
 
     async def measure(self, case: Case) -> list[Result]:
-        """Measure all rounds of one case."""
         taken = {_id_of(number) for number in range(PODS_ON_NODE)}
         self._free = [id_ for id_ in self._kubelet.devices if id_ not in taken]
         for number in range(case.waiting):  # they replace some that ran, so that the number stays
@@ -116,7 +198,6 @@ class Bench:
 
 
 def _id_of(number: int) -> str:
-    """Return the device id of a running pod."""
     return f"card{number % CARDS}-{number // CARDS}"
 
 
@@ -207,6 +288,35 @@ async def running_plugin(directory: Path, api_url: str, *flags: str) -> AsyncIte
         arguments = [str(account), *_flags(directory), *flags]
         async with _process(log, "benchmarks.plugin_pod", *arguments, **variables) as process:
             yield process
+
+
+@asynccontextmanager
+async def tls_before(url: str, directory: Path) -> AsyncIterator[int]:
+    """Serve a port of 127.0.0.1 that forwards to the server at ``url``; write its authority to ``ca.crt``."""
+    files = Authority(directory).server()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files.certificate, files.key)
+    behind = urlsplit(url)
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection(behind.hostname, behind.port)
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(_copy(reader, inner_writer), _copy(inner_reader, writer))
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=context)
+    try:
+        port: int = server.sockets[0].getsockname()[1]
+        yield port
+    finally:
+        server.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while chunk := await reader.read(2**16):
+            writer.write(chunk)
+            await writer.drain()
+    writer.close()
 
 
 async def _idle(pids: Sequence[int], seconds: float) -> list[float]:

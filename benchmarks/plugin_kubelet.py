@@ -1,21 +1,66 @@
-"""Kubelet's side of the plugin's benchmark: it calls plugins and lists its pods, as kubelet does.
+"""Kubelet's side of the plugin's benchmark, and its pods: it calls plugins and lists the pods, as kubelet does.
 
 Its responses are made in advance, so that only the plugin is timed.
 """
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import grpc
 
+from gas.cluster.objects import MERGE_PATCH
+from gas.decision import names as decision
+from gas.decision.annotations import format_container_cards
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.plugin.kubelet_api import podresources_v1_pb2 as resources_api
 from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import DevicePluginStub
+from gas.values.cards import Card
+from gas.vocabularies.intel import names
+from sandbox.api.kinds import PODS
+from sandbox.api.verbs import Api
+
+Object = dict[str, Any]
+
+NAMESPACE = "default"
+NODE = "node-1"
+RESOURCE = names.PREFIX + "i915"
+CONTAINER = "main"
+
+_started = count(1_700_000_000_000_000_000)
+
+
+def waiting_pod(name: str, ids: int, decided: Sequence[Card], *, resource: str = RESOURCE) -> Object:
+    """Return a pod with one container that is bound to the node and not yet admitted by kubelet.
+
+    ids      how many devices it asks for
+    decided  the cards that the extender wrote on it; empty if it was bound without the extender
+    """
+    annotations = {
+        decision.TIMESTAMP: str(next(_started)),
+        decision.CONTAINER_CARDS: format_container_cards([decided]),
+    }
+    resources = {resource: str(ids)}
+    container = {"name": CONTAINER, "image": "none", "resources": {"limits": resources, "requests": resources}}
+    return {
+        "metadata": {"name": name, "namespace": NAMESPACE, "annotations": annotations if decided else {}},
+        "spec": {"nodeName": NODE, "containers": [container]},
+    }
+
+
+def create_running(api: Api, name: str, card: Card) -> None:
+    """Create a running pod that has the card that was decided."""
+    api.create(PODS, NAMESPACE, waiting_pod(name, 1, [card]))
+    status = {"status": {"phase": "Running", "startTime": "2025-01-01T00:00:00Z"}}
+    api.patch(PODS, NAMESPACE, name, (MERGE_PATCH, json.dumps(status).encode()), "status")
+
 
 PATIENCE = 120.0
 """Seconds for calls that should take a fraction of one."""
@@ -33,8 +78,6 @@ class Timed:
 
 
 class PluginConnection:
-    """A connection to the plugin at one socket."""
-
     def __init__(self, socket: Path) -> None:
         self.channel = grpc.insecure_channel(f"unix:{socket}", options=[("grpc.use_local_subchannel_pool", 1)])
         self.stub = DevicePluginStub(self.channel)
@@ -76,7 +119,6 @@ class Kubelet:
 
     @property
     def plugin(self) -> PluginConnection:
-        """Return the plugin that has registered."""
         if self._connection is None:
             raise RuntimeError("no plugin has registered")
         return self._connection
@@ -96,7 +138,6 @@ class Kubelet:
         self._prepare()
 
     def hang_up(self) -> None:
-        """End the connection to the plugin."""
         if self._connection is not None:
             self._connection.channel.close()
 

@@ -1,6 +1,7 @@
 """A real etcd, kube-apiserver and kube-scheduler with a made-up cluster, without machines and kubelets."""
 
 import asyncio
+import base64
 import http.client
 import json
 import shutil
@@ -8,12 +9,12 @@ import ssl
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from benchmarks.clusters import Object, stored
-from benchmarks.etcd import Etcd
 from gas.cluster import paths
 from gas.cluster.connection import connect
 from gas.cluster.listing import Lister
@@ -26,6 +27,14 @@ from tests.e2e.kube_api import write_kubeconfig
 from tests.e2e.ports import free_port
 from tests.e2e.programs import Program
 from tests.e2e.scheduler import extender_entry
+
+_MOST_IN_ONE = 128
+"""etcd's own limit on the operations of one transaction."""
+
+
+def _base64(text: bytes) -> str:
+    return base64.b64encode(text).decode()
+
 
 PodKind = TypeVar("PodKind", bound=Pod)
 
@@ -59,15 +68,22 @@ class RealCluster(ControlPlane):
         super().__init__(directory, programs, self.authority)
         self.binaries = programs
         self.kubeconfig = write_kubeconfig(directory / "admin.kubeconfig", self.admin)
-        self.etcd_files = Etcd(self.etcd_port)
 
-    def fill(self, objects: Iterable[Object]) -> int:
-        """Write objects straight into etcd and return their number."""
-        return self.etcd_files.put(stored(each) for each in objects)
+    def fill(self, objects: Iterable[Object]) -> None:
+        """Write objects straight into etcd: 100,000 pods in a minute, where the API server takes ten.
+
+        kube-apiserver reads objects in JSON as well as in its own form, and its watch shows them.
+        """
+        rest = map(stored, objects)
+        while batch := list(islice(rest, _MOST_IN_ONE)):
+            puts = [{"requestPut": {"key": _base64(key.encode()), "value": _base64(value)}} for key, value in batch]
+            self._ask_etcd("txn", {"success": puts})
 
     def delete_pods(self, prefix: str) -> None:
         """Delete the pods in the namespace ``default`` whose names have a prefix."""
-        self.etcd_files.delete(f"/registry/pods/default/{prefix}")
+        start = f"/registry/pods/default/{prefix}".encode()
+        end = start[:-1] + bytes([start[-1] + 1])
+        self._ask_etcd("deleterange", {"key": _base64(start), "rangeEnd": _base64(end)})
 
 
 @contextmanager

@@ -92,13 +92,13 @@ def read_traces(directory: Path) -> list[Trace]:
     return traces
 
 
-def generated_trace(seed: int = 1) -> Trace:
+def generated_trace() -> Trace:
     """Make a small trace of the same shape: nodes have from 8 to 52 cores for each card, many pods share cards.
 
     The cores that a pod asks for hardly depend on its share of a card, as in the published traces: a pod with a large
     share may need few cores, and one with a small share many.
     """
-    chance = random.Random(seed)
+    chance = random.Random(1)
     kinds = [(96, 384, 8, "large")] * 72 + [(104, 512, 2, "rich")] * 48
     kinds += [(32, 128, 4, "poor")] * 12 + [(8, 64, 1, "tiny")] * 8
     nodes = [
