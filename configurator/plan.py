@@ -28,8 +28,6 @@ CERTIFICATE_DIRECTORY = Path("/etc/certs")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The changes of a run."""
-
     changes: Sequence[Change]  # in their order; the manifests, on which kubelet acts, are the last
     certificates: CertificatePlan  # with sentences about what is new
     warnings: Sequence[str]  # sentences about what the administrator should know or do

@@ -39,14 +39,12 @@ class Laws:
     def __init__(
         self,
         storage: Storage,
-        by_us: str,  # prefix of the clients whose Bindings must give cards
         # returns the cards that kubelet has given to the containers of a pod so far; None if that is not known
         given: Callable[[str], Given | None] = lambda _uid: None,
         clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._storage = storage
         self._given = given
-        self._by_us = by_us
         self._seen = storage.version
         self.observed = Observed(clock)
         self.edited: set[str] = set()  # UIDs of the pods whose cards were edited
@@ -96,7 +94,7 @@ class Laws:
             self._see_receipt(pod, value)
             return
         # Pods that ask for cards by annotations alone get none from kubelet; a ledger may book anything for them.
-        gets_cards = (binds_now.startswith(self._by_us) or binds_now == "reviewed") and requests_cards(value)
+        gets_cards = (binds_now.startswith("extender") or binds_now == "reviewed") and requests_cards(value)
         if binds_now == "scheduler" and self.calm and requests_cards(value):
             name = value["metadata"]["name"]
             raise LawBroken("cards written", f"pod {name} was bound without the extender, although nothing failed")

@@ -46,8 +46,6 @@ class BoundPod:
 
 
 class Observed:
-    """Nodes and pods."""
-
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.nodes: dict[str, Object] = {}
@@ -118,7 +116,6 @@ class Observed:
 
 
 def used_by(pods: Iterable[BoundPod]) -> Use:
-    """Return the sums by card of what pods take."""
     return objects.added(pod.use or {} for pod in pods)
 
 

@@ -34,8 +34,6 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole history."""
-
     seed: int
     nodes: tuple[tuple[int, ...], ...]  # the cards of each node
     webhooks: bool  # the API server has Bindings and new pods reviewed

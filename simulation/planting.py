@@ -39,8 +39,6 @@ class ChangedModule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlantedFault:
-    """One change."""
-
     name: str
     # the end of the dotted name of the function, class or constant that is changed; no other ends with it
     definition: str

@@ -18,8 +18,6 @@ REPEATED = 10.0  # virtual seconds in which equal lines of a history are printed
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one history."""
-
     seed: int
     law: str  # the name of the law that was broken; empty if all hold
     sentence: str

@@ -248,8 +248,8 @@ def _pod(at: float, name: str, asks: dict[str, int] = WHOLE) -> Step:
     return Step(at, "create_pod", (name, [dict(asks)], [], None))
 
 
-def _for_others(at: float, name: str, asks: dict[str, int] = WHOLE, attempts: int = 1) -> Step:
-    return Step(at, "create_for_others", (name, [dict(asks)], "n0", attempts))
+def _for_others(at: float, name: str, asks: dict[str, int] = WHOLE) -> Step:
+    return Step(at, "create_for_others", (name, [dict(asks)], "n0", 1))
 
 
 def replaced(chance: Chance) -> Quiet:

@@ -202,8 +202,6 @@ HTTP_TIMEOUT = 30.0  # seconds that the scheduler waits for an extender's respon
 
 
 class System:
-    """All programs of a world."""
-
     def __init__(self, world: World) -> None:
         self.world = world
         names = REPLICAS[:1] if "one replica" in world.plan.features else REPLICAS

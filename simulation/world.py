@@ -38,7 +38,7 @@ class World:
         users += [f"plugin-n{i}" for i in range(len(plan.nodes))]
         self.api = ApiServer(self.loop, users)
         self.api.page = plan.page
-        self.laws = Laws(self.api.storage, "extender", self._given, self.loop.time)
+        self.laws = Laws(self.api.storage, self._given, self.loop.time)
         self.laws.calm, self.laws.calm_devices = not plan.has_faults, not plan.disturbs_nodes
         self.outside = self.new_process("users")
 
@@ -48,7 +48,6 @@ class World:
         return process
 
     def start(self, name: str, work: Callable[[Process], Coroutine[Any, Any, None]]) -> Process:
-        """Start a process. If it ends with an exception, a law is broken."""
         process = self.new_process(name)
         self.loop.start(process, self.watched(name, partial(work, process)))
         return process

@@ -167,7 +167,6 @@ class Cluster:
         )
 
     def records(self, node: str) -> Mapping[Card, CardRecord]:
-        """Return the records of a node's cards."""
         return {record.card: record for record in recorded_cards(self.nodes.records[node])}
 
     def cards(self, node: str) -> list[Card]:

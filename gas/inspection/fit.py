@@ -28,8 +28,6 @@ MOST_MORE = 10_000  # further pods are counted up to this number: a larger numbe
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of one pod."""
-
     pod: str
     node: str  # empty if no node has room
     cards: tuple[str, ...] = ()  # as they would be written on the pod; empty if it needs none
@@ -49,7 +47,6 @@ class Fitted:
 
     @property
     def fitting(self) -> int:
-        """How many of the pods fit."""
         return sum(bool(place.node) for place in self.places)
 
 

@@ -34,8 +34,6 @@ _NOTHING: frozenset[_Key] = frozenset((type(value), value) for value in (None, "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How a table is drawn."""
-
     width: int | None = None  # of the terminal; None if the output does not go to one, so that nothing is shortened
     colours: bool = False
     unicode: bool = True  # bars may be drawn with block characters

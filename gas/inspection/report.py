@@ -29,8 +29,6 @@ Row = Mapping[str, Value]
 
 
 class Column(NamedTuple):
-    """A column of a report."""
-
     name: str  # the key in the rows, and what users sort by
     wide: bool = False  # left out of a narrow table
     number: bool = False  # aligned to the right

@@ -75,7 +75,6 @@ def card_report(cluster: Cluster, selector: Selector | None = None, only_node: s
 
 
 def card_rows(cluster: Cluster, node: str, names: Sequence[str]) -> list[Row]:
-    """Return the rows of the cards of one node."""
     facts = cluster.decider.nodes.facts(node)
     records = cluster.records(node)
     booked = cluster.decider.ledger.usage(node).amounts
@@ -323,7 +322,6 @@ def _used(cluster: Cluster, card: Card, uids: Iterable[str]) -> int | None:
 
 
 def waste_notes(waste: Waste) -> tuple[str, ...]:
-    """Return the sums as sentences."""
     sums = ", ".join(f"{describe(name, part.booked)} ({part.share:.0%})" for name, part in waste.sums.items())
     notes = [f"stranded: {sums or 'nothing'}"]
     if waste.unused.capacity:

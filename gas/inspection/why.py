@@ -192,7 +192,6 @@ class _WaitingPod:
             yield from self._asking(changed, node)
 
     def _asks(self, pod: InspectedPod | None = None) -> tuple[PodNeed | str, SortedAmounts]:
-        """Return everything that a pod asks for."""
         pod = pod or self._pod
         return self._need(pod), self._cluster.other_requests(pod)
 
@@ -403,7 +402,6 @@ def as_time(nanoseconds: str) -> str:
 
 
 def explanation_data(explanation: Explanation) -> dict[str, object]:
-    """Return the explanation as data for JSON and YAML."""
     return {
         "reason": explanation.line,
         "nodes": explanation.nodes,

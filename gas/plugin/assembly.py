@@ -12,7 +12,6 @@ from gas.plugin.devices.allocation import Allocation, gpus_of, monitoring_alloca
 from gas.plugin.devices.device_ids import AllocateRequest, short_name
 from gas.plugin.devices.device_lists import monitored, monitoring_resources
 from gas.plugin.discovery.card_source import CardProcess, CardRules, CardSource, read_all
-from gas.plugin.discovery.render_node import Query, memory_regions
 from gas.plugin.discovery.scanner import IN_A_THREAD, Scanner, ScanOnce
 from gas.plugin.discovery.sysfs import VENDORS, SysfsCards, fake_tree_warning
 from gas.plugin.flags import Environment, Flags
@@ -35,11 +34,11 @@ logger = logging.getLogger(__name__)
 RECORDED_WITHIN = 1.0  # seconds to wait for the first list of pods before devices are offered without it
 
 
-def sysfs_cards(flags: Flags, environment: Environment, *, query: Query = memory_regions) -> tuple[CardSource, ...]:
-    """Return the core's sources of this node's cards. ``query`` asks a driver how much memory its card has."""
+def sysfs_cards(flags: Flags, environment: Environment) -> tuple[CardSource, ...]:
+    """Return the core's sources of this node's cards."""
     rules = _card_rules(flags, environment)
     chosen = [vendor for vendor in VENDORS if vendor.source in flags.card_sources]
-    return tuple(SysfsCards(flags.prefix, rules, query, vendor=vendor) for vendor in chosen)
+    return tuple(SysfsCards(flags.prefix, rules, vendor=vendor) for vendor in chosen)
 
 
 def _card_rules(flags: Flags, environment: Environment) -> CardRules:
@@ -157,7 +156,6 @@ class Plugin:
         return [each for processes, _ in found for each in processes], [each for _, faults in found for each in faults]
 
     def _scanned(self, scan: Scan) -> None:
-        """Report and publish the cards after a change."""
         for hooks in self.hooks:
             hooks.on_cards(scan.gpus)
         log_scan(scan)

@@ -99,7 +99,6 @@ class NodeWriter:
         self._node = None
 
     async def run(self) -> None:
-        """Compare and write until cancelled."""
         while True:
             await self._look.wait()
             self._look.clear()

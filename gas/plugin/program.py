@@ -10,7 +10,7 @@ from gas.daemon.command import stop_on_signals
 from gas.daemon.listening import listen
 from gas.daemon.plain_port import plain_app
 from gas.daemon.serving import PLAIN_KEEP_ALIVE, Port, serve_with
-from gas.plugin.assembly import REAL_INTERFACES, NodeInterfaces, Plugin
+from gas.plugin.assembly import Plugin
 from gas.plugin.flags import Environment, Flags
 from gas.plugin.metrics import Metrics
 from gas.plugin.node_writer import clear_node
@@ -30,7 +30,6 @@ async def run_plugin(
     version: str,
     *,
     parts: Sequence[Part[Any]] = PARTS,
-    interfaces: NodeInterfaces = REAL_INTERFACES,
 ) -> None:
     """Allocate cards until SIGTERM or SIGINT. Raises GasError if it cannot start.
 
@@ -43,7 +42,7 @@ async def run_plugin(
         if flags.resource_manager:
             api = await _connect(flags)
             stack.push_async_callback(api.close)
-        plugin = Plugin(api, flags, environment, metrics, parts=parts, interfaces=interfaces)
+        plugin = Plugin(api, flags, environment, metrics, parts=parts)
 
         def stop(signal_name: str) -> None:
             logger.info("%s: stopping", signal_name)

@@ -169,7 +169,6 @@ class Mirror:
         self._changed = changed
 
     async def run(self) -> None:
-        """Keep the objects current until cancelled."""
         while True:
             try:
                 version = await self._relist()

@@ -10,8 +10,6 @@ _META_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of object."""
-
     name: str
     plural: str
     group: str = ""

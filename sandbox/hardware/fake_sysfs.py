@@ -37,8 +37,6 @@ MAX_1550_XE = Model(device_id="0x0bd5", driver="xe", tiles=2, memory=64 * 2**30)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeGpu:
-    """One card of the tree."""
-
     card: int
     model: Model
     pci_path: tuple[str, ...]  # directories from the PCI root to the device, as in ``/sys/devices``

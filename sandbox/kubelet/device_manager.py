@@ -150,8 +150,6 @@ class Plugins(Protocol):
 
 
 class DeviceManager:
-    """Give devices to containers."""
-
     def __init__(
         self,
         state: DeviceState,

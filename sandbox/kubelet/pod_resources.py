@@ -98,7 +98,6 @@ class _Limit:
         self._at = clock()
 
     async def take(self, context: aio.ServicerContext[_Request, _Response]) -> None:
-        """Let a request pass, or abort it."""
         now = self._clock()
         self._left = min(self._left + (now - self._at) * PER_SECOND, AT_ONCE)
         self._at = now

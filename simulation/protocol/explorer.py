@@ -79,7 +79,6 @@ class Explorer:
                 yield f"{step}: p{at}", (phases, (*pods[:at], record, *pods[at + 1 :]))
 
     def _number(self, pod: Pod) -> int:
-        """Return the number of the record of a pod."""
         if pod not in self._numbers:
             self._numbers[pod] = len(self._records)
             self._records.append(pod)

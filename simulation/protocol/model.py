@@ -81,7 +81,6 @@ class Pod(NamedTuple):
         return self._with((*self.bindings, Binding(sender, card, is_current)))
 
     def changed(self) -> Pod:
-        """Give the pod a new version."""
         views = tuple(each._replace(known="stale") if each.known == "waiting" else each for each in self.views)
         return self._replace(views=views)._with(each._replace(is_current=False) for each in self.bindings)
 

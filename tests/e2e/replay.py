@@ -78,7 +78,7 @@ class Replay:
         self._plan = plan
         self._flags = flags
         self._storage = Storage()
-        self._laws = Laws(self._storage, "extender")
+        self._laws = Laws(self._storage)
         self.by_hand: set[str] = set()
         self._extenders: dict[str, Extender] = {}
         self._kubelets: dict[str, asyncio.Task[None]] = {}

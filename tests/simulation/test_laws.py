@@ -26,7 +26,7 @@ class Cluster:
         storage = Storage()
         self.now = 0.0
         self.api = Api(storage)
-        self.laws = Laws(storage, "extender", lambda _uid: given, lambda: self.now)
+        self.laws = Laws(storage, lambda _uid: given, lambda: self.now)
         self.api.create(NODES, None, objects.node("n0", (0, 1)))
         self._decisions = 0
 

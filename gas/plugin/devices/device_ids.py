@@ -44,7 +44,6 @@ def known_ids(texts: Iterable[str]) -> tuple[DeviceId, ...]:
 
 
 def is_known(text: str) -> bool:
-    """Return whether a device id may be one of gas."""
     return text == ALL_CARDS or _known_id(text) is not None
 
 
@@ -83,7 +82,6 @@ class AllocateRequest:
         return len(self.ids)
 
     def has(self, card: Card, number: int) -> bool:
-        """Return whether there are as many ids of a card."""
         return self.counts.get(card, 0) >= number
 
 
@@ -130,7 +128,6 @@ class PreferredRequest:
         return found[: max(number, 0)]
 
     def has(self, card: Card, number: int) -> bool:
-        """Return whether as many ids of a card are offered."""
         return len(self.first_of(card, number)) >= number
 
     def can_lead_to(self, call: AllocateRequest, preferred: Collection[str]) -> bool:

@@ -37,7 +37,6 @@ def model_of(device_id: str) -> str:
 
 
 def is_integrated(device_id: str) -> bool:
-    """Return whether the table lists this PCI device id as an integrated GPU."""
     return device_id in _models() and _WITH_OWN_MEMORY.fullmatch(device_id) is None
 
 

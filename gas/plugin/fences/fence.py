@@ -40,8 +40,6 @@ _CHOOSE_CARDS = ("NVIDIA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_H
 
 
 class MalformedFence(GasError):
-    """The file is not a description of a fence."""
-
     def __init__(self, file: Path, reason: str) -> None:
         super().__init__(f"--fence: {file}: {reason}")
 
@@ -53,8 +51,6 @@ class FenceMount(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 
 
 class Fence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A fence as it is written."""
-
     driver: str = ""  # of the cards that it is for; empty for all
     # what ``{port}`` is for the node's first card by PCI address; the next one has the next port
     first_port: Annotated[int, msgspec.Meta(ge=1, le=65535 - MOST_RECORDS)] | None = None
@@ -86,7 +82,6 @@ def read_fence(preset_or_file: str) -> Fence:
 
 
 def _faults(fence: Fence) -> Iterator[str]:
-    """Yield what is wrong, one sentence each."""
     if not (fence.variables or fence.mounts or fence.cdi_devices):
         yield "expected variables, mounts or cdiDevices, found none of them"
     if max(len(fence.variables), len(fence.mounts), len(fence.cdi_devices)) > _MOST:

@@ -97,8 +97,6 @@ class NoLimits(GasError):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one pass."""
-
     limited: frozenset[str] = frozenset()  # UIDs of pods that have all their limits
     # UIDs of pods that use more already than a limit, so that the kernel did not accept it
     refused: frozenset[str] = frozenset()
@@ -107,7 +105,7 @@ class Outcome:
 
 
 class LimitFiles:
-    def __init__(self, root: Path, controller: Dmem) -> None:
+    def __init__(self, root: Path, controller: Dmem = DMEM) -> None:
         self._root = root
         self._controller = controller
 
@@ -202,10 +200,10 @@ class LimitFiles:
         return f"memory limits of pods cannot be set: {name}: {_reason(error)}{advice}; pods run without them"
 
 
-def clear_limits(root: Path, controller: Dmem) -> None:
+def clear_limits(root: Path) -> None:
     """Remove all limits below a root, if the kernel has the controller. Raises NoLimits."""
-    if (root / controller.capacity).exists():
-        LimitFiles(root, controller).clear()
+    if (root / DMEM.capacity).exists():
+        LimitFiles(root).clear()
 
 
 def _read(file: Path) -> str:

@@ -74,7 +74,6 @@ class MemoryLimits:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Keep the limits of all pods until cancelled."""
         while True:
             changed = self._changed
             try:

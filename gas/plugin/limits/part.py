@@ -71,9 +71,9 @@ def build_limits(core: Core, _flags: LimitFlags, controller: Dmem | None = None)
 
 def _uninstall(core: Flags, own: LimitFlags) -> None:
     if own.memory_limits is MemoryLimitsOf.POD:
-        from gas.plugin.limits.limit_files import DMEM, clear_limits
+        from gas.plugin.limits.limit_files import clear_limits
 
-        clear_limits(_cgroups(core), DMEM)
+        clear_limits(_cgroups(core))
 
 
 def _cgroups(core: Flags) -> Path:

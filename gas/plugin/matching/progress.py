@@ -45,9 +45,6 @@ class Progress:
         # the pod and its entry in kubelet's list that agree with all of this, as those of most pods do for hours
         self._agreed: tuple[GpuPod, ContainerIds] | None = None
 
-    def __repr__(self) -> str:
-        return f"Progress({self.pod.key}, {len(self._served)} of {len(self.pod.demands)})"
-
     @property
     def is_untouched(self) -> bool:
         return not self._served

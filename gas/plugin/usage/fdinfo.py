@@ -48,8 +48,6 @@ class EngineTime(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One client of a card."""
-
     pci_address: str  # of the card; of a client that the driver states in another way, the card's name
     id: int  # unique among the clients of the card
     memory: int = 0  # bytes of the card's own memory that hold its buffers

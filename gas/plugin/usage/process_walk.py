@@ -69,8 +69,6 @@ class SeenClient(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The result of one walk."""
-
     clients: tuple[SeenClient, ...] = ()
     processes: int = 0  # number of processes of the pods
     problems: tuple[str, ...] = ()  # one sentence for each cause of failed reads

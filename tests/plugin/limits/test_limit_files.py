@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gas.plugin.limits.limit_files import DMEM, LimitFiles, NoLimits, clear_limits
+from gas.plugin.limits.limit_files import LimitFiles, NoLimits, clear_limits
 from tests.plugin.limits.kernel import CARD0, CARD1, MIB, Kernel, region
 from tests.plugin.pods_for_plugin import container_id, pod_uid
 
@@ -41,13 +41,13 @@ def test_a_pod_is_found_wherever_kubelet_puts_it(kernel: Kernel, path: str) -> N
     kernel.add("system.slice/kubelet.service")
     kernel.add(f"kubepods/burstable/pod{B}/{container_id(1)}/kubepods/pod{A}")  # made in a container
     cgroup = kernel.add(path)
-    assert LimitFiles(kernel.root, DMEM).apply({A: BOTH}).limited == {A}
+    assert LimitFiles(kernel.root).apply({A: BOTH}).limited == {A}
     assert kernel.of(cgroup) == {region(CARD0): str(100 * MIB)}
 
 
 def test_only_what_differs_is_written(kernel: Kernel) -> None:
     cgroup = kernel.add(f"kubepods/pod{A}")
-    files = LimitFiles(kernel.root, DMEM)
+    files = LimitFiles(kernel.root)
     files.apply({A: BOTH})
     files.apply({A: BOTH})
     assert kernel.written == [(f"kubepods/pod{A}", f"{region(CARD0)} {100 * MIB}\n")]
@@ -60,14 +60,14 @@ def test_only_what_differs_is_written(kernel: Kernel) -> None:
 
 def test_the_controller_is_enabled_from_the_root_down(kernel: Kernel) -> None:
     cgroup = kernel.add(f"kubepods/burstable/pod{A}", enabled=False)
-    assert LimitFiles(kernel.root, DMEM).apply({A: BOTH}).faults == ()
+    assert LimitFiles(kernel.root).apply({A: BOTH}).faults == ()
     assert kernel.written[:3] == [(".", "+dmem"), ("kubepods", "+dmem"), ("kubepods/burstable", "+dmem")]
     assert kernel.of(cgroup) == {region(CARD0): str(100 * MIB)}
 
 
 def test_a_pod_without_cgroup_and_one_without_limit(kernel: Kernel) -> None:
     kernel.add(f"kubepods/pod{A}")
-    files = LimitFiles(kernel.root, DMEM)
+    files = LimitFiles(kernel.root)
     outcome = files.apply({A: {region(CARD0): None}, B: BOTH})
     assert not outcome.limited
     assert (outcome.missing, outcome.faults) == (frozenset({B}), ())
@@ -84,7 +84,7 @@ def test_a_pod_may_end_meanwhile(kernel: Kernel, monkeypatch: pytest.MonkeyPatch
         write(file, text)
 
     monkeypatch.setattr("gas.plugin.limits.limit_files._write", vanish)
-    outcome = LimitFiles(kernel.root, DMEM).apply({A: BOTH})
+    outcome = LimitFiles(kernel.root).apply({A: BOTH})
     assert (outcome.missing, outcome.faults) == (frozenset({A}), ())
 
 
@@ -104,7 +104,7 @@ def test_a_write_that_fails_is_one_sentence(kernel: Kernel, code: int, sentence:
     for number in range(1, 5):
         kernel.add(f"kubepods/pod{pod_uid(number)}")
     kernel.failure = code
-    outcome = LimitFiles(kernel.root, DMEM).apply({pod_uid(number): BOTH for number in range(1, 5)})
+    outcome = LimitFiles(kernel.root).apply({pod_uid(number): BOTH for number in range(1, 5)})
     assert outcome.faults == (f"memory limits of pods cannot be set: dmem.max: {sentence}; pods run without them",)
     assert outcome.limited == set()
 
@@ -114,7 +114,7 @@ def test_a_limit_below_what_is_in_use_is_not_accepted(kernel: Kernel, *, reports
     kernel.reports_busy = reports_busy
     first, second = (kernel.add(f"kubepods/pod{uid}") for uid in (A, B))
     kernel.used[first] = {region(CARD0): 200 * MIB}
-    files = LimitFiles(kernel.root, DMEM)
+    files = LimitFiles(kernel.root)
     both = {region(CARD0): 100 * MIB, region(CARD1): 5}
     for _ in range(2):
         outcome = files.apply({A: both, B: both})
@@ -130,7 +130,7 @@ def test_a_limit_below_what_is_in_use_is_not_accepted(kernel: Kernel, *, reports
 def test_a_controller_that_cannot_be_enabled(kernel: Kernel) -> None:
     kernel.add(f"kubepods/pod{A}", enabled=False)
     kernel.failure = errno.EBUSY
-    (fault,) = LimitFiles(kernel.root, DMEM).apply({A: BOTH}).faults
+    (fault,) = LimitFiles(kernel.root).apply({A: BOTH}).faults
     assert fault == (
         "memory limits of pods cannot be set: +dmem to cgroup.subtree_control: Device or resource busy; "
         "pods run without them"
@@ -139,7 +139,7 @@ def test_a_controller_that_cannot_be_enabled(kernel: Kernel) -> None:
 
 def test_a_kernel_without_the_controller(tmp_path: Path) -> None:
     with pytest.raises(NoLimits) as raised:
-        LimitFiles(tmp_path, DMEM).capacity()
+        LimitFiles(tmp_path).capacity()
     assert str(raised.value) == (
         f"the kernel does not limit memory of cards: {tmp_path}/dmem.capacity does not exist; it needs Linux 6.14 with "
         "CONFIG_CGROUP_DMEM, cgroup version 2, and the node's /sys/fs/cgroup"
@@ -149,17 +149,17 @@ def test_a_kernel_without_the_controller(tmp_path: Path) -> None:
 def test_a_capacity_that_is_not_one(tmp_path: Path) -> None:
     (tmp_path / "dmem.capacity").write_text("vram0 lots\n")
     with pytest.raises(NoLimits, match=r"dmem\.capacity: expected bytes, found 'lots'$"):
-        LimitFiles(tmp_path, DMEM).capacity()
+        LimitFiles(tmp_path).capacity()
 
 
 def test_clearing_removes_every_limit_of_pods(kernel: Kernel) -> None:
     kernel.capacity["dma-heap/cma"] = 5
     first, second = kernel.add(f"kubepods/pod{A}"), kernel.add(f"kubepods/burstable/pod{B}")
-    LimitFiles(kernel.root, DMEM).apply({A: BOTH, B: BOTH})
+    LimitFiles(kernel.root).apply({A: BOTH, B: BOTH})
     kernel.limits[first]["dma-heap/cma"] = "1"
-    clear_limits(kernel.root, DMEM)
+    clear_limits(kernel.root)
     assert (kernel.of(first), kernel.of(second)) == ({"dma-heap/cma": "1"}, {}), "limits of other devices stay"
 
 
 def test_clearing_a_node_without_the_controller_does_nothing(tmp_path: Path) -> None:
-    clear_limits(tmp_path / "nowhere", DMEM)
+    clear_limits(tmp_path / "nowhere")

@@ -13,7 +13,7 @@ import pytest
 
 from gas.plugin.card_pods import Holder
 from gas.plugin.devices.device_ids import AllocateRequest, Ids
-from gas.plugin.limits.limit_files import DMEM, LimitFiles, Limits, Outcome
+from gas.plugin.limits.limit_files import LimitFiles, Limits, Outcome
 from gas.plugin.limits.memory_limits import LimitTimes, MemoryLimits, wanted_limits
 from gas.plugin.matching.gpu_pods import GpuPod
 from gas.values.card_facts import CardFacts
@@ -101,7 +101,7 @@ class Node:
         self.given: dict[str, Holder] = {}
         self.troubles: list[str] = []
         self.current: tuple[str, ...] = ()
-        self.files = LimitFiles(self.kernel.root, DMEM)
+        self.files = LimitFiles(self.kernel.root)
         self.limits = MemoryLimits(
             self, lambda: GPUS, self.files, self._set_troubles, LimitTimes(**{"watch_within": 0.2, **options})
         )
