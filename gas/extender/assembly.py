@@ -156,10 +156,16 @@ class Extender:
         await self.pod_watch.run()
 
     async def _look_ahead(self) -> None:
-        """Compute the states of all nodes before the first filter needs them."""
+        """Compute the states of all nodes, later the verdicts of changed ones, before a filter needs them."""
         await self.pod_watch.synced.wait()
         self._check_order()
-        await in_turns(self.decider.verdicts.look_ahead())
+        verdicts, are_stale = self.decider.verdicts, asyncio.Event()
+        verdicts.on_stale = are_stale.set
+        await in_turns(verdicts.look_ahead())
+        while True:
+            await are_stale.wait()
+            are_stale.clear()
+            await in_turns(verdicts.refresh())
 
     def _check_order(self) -> None:
         """Warn if the order of cards names a resource that no card has. It may be misspelt."""

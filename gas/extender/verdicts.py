@@ -4,7 +4,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
 from typing import TypeVar, cast
 
 from cachetools import LRUCache
@@ -44,10 +43,6 @@ MOST_CHOICES = 1024
 """Choices of cards remembered, by need and state: pods of a template are bound to nodes that are alike."""
 
 NEEDS_BY_NAME = 16  # needs whose verdicts are also remembered by names of nodes: those asked about last
-
-MOST_REFRESHED = 32
-"""Changed nodes that get their verdicts before the names of a question are looked up. If no name lacks one after that,
-the names need not be searched for those that do, which takes as long as all look-ups."""
 
 NODES_A_TURN = 500  # nodes whose state is looked up before other work gets its turn: some milliseconds
 TURN = 0.02  # seconds after which other work gets its turn
@@ -173,8 +168,7 @@ class _ByName:
     """The verdicts of a need that are remembered by the names of nodes."""
 
     verdicts: dict[str, Verdict] = field(default_factory=dict)  # only of nodes that have not changed since
-    # nodes that have changed since, and whose verdicts were not looked for yet
-    changed: set[str] = field(default_factory=set)
+    changed: set[str] = field(default_factory=set)  # nodes that have changed since, see `Verdicts.refresh`
 
 
 class Verdicts:
@@ -185,9 +179,11 @@ class Verdicts:
 
     step_limit  of one search for cards
     clock       returns seconds, for the time that one request may take
+    on_stale    is called when `refresh` has something to do
     """
 
     def __init__(self, nodes: Nodes, ledger: Ledger, *, step_limit: int, clock: Callable[[], float]) -> None:
+        self.on_stale: Callable[[], None] = lambda: None
         self._nodes = nodes
         self._ledger = ledger
         self._step_limit = step_limit
@@ -203,6 +199,7 @@ class Verdicts:
         for by_name in self._by_name.values():
             if by_name.verdicts.pop(node, None) is not None:
                 by_name.changed.add(node)
+                self.on_stale()
 
     def look_ahead(self) -> Turns[None]:
         """Compute the state of every node."""
@@ -216,9 +213,6 @@ class Verdicts:
         known = self._known(need)
         by_name = self._known_by_name(need)
         budget = TimeBudget(self._step_limit, self._clock)
-        judged = False
-        if by_name is not None and by_name.changed:
-            judged = yield from self._refresh(by_name, known, need, budget)
         if by_name is not None and by_name.verdicts:
             verdicts = list(map(by_name.verdicts.get, names))
         else:
@@ -230,9 +224,8 @@ class Verdicts:
         if nominated:
             verdicts = [None if name in nominated else verdict for name, verdict in zip(names, verdicts, strict=True)]
         if all_fit(verdicts):
-            if judged:
-                self._forget_the_oldest()
             return cast(list[Verdict], verdicts)
+        judged = False
         for at in [at for at, verdict in enumerate(verdicts) if verdict is None]:
             name = names[at]
             nominated_here = nominated.get(name, ())
@@ -248,20 +241,24 @@ class Verdicts:
             self._forget_the_oldest()
         return cast(list[Verdict], verdicts)
 
-    def _refresh(self, by_name: _ByName, known: dict[int, Verdict], need: PodNeed, budget: TimeBudget) -> Turns[bool]:
-        """Find the verdicts of some nodes that have changed; return whether any was not remembered."""
-        judged = False
-        for name in list(islice(by_name.changed, MOST_REFRESHED)):
-            by_name.changed.discard(name)
+    def refresh(self) -> Turns[None]:
+        """Find the verdicts of changed nodes for the need that was asked about last, before it is asked about again.
+
+        If no name of a question lacks one, the names need not be searched, which takes as long as all look-ups.
+        """
+        need = next(reversed(self._by_name))
+        by_name, known = self._by_name[need], self._known(need)
+        budget = TimeBudget(self._step_limit, self._clock)
+        while by_name.changed:
+            name = by_name.changed.pop()
             if self._nodes.facts(name) is None:
                 continue
             if known.get(self.states.of(name)) is None:
                 self._judge(known, need, name, budget.steps(), ())
-                judged = True
             if (verdict := known.get(self.states.of(name))) is not None:
                 by_name.verdicts[name] = verdict
             yield from budget.pause()
-        return judged
+        self._forget_the_oldest()
 
     def hopeless(
         self, need: PodNeed, names: Iterable[str], facts: Callable[[str], NodeFacts | None]

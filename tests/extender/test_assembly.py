@@ -98,6 +98,17 @@ async def warnings_of_order(
     return [message for message in caplog.messages if message.startswith("order of cards")]
 
 
+async def test_a_changed_node_is_judged_before_the_next_filter(server: ApiServer, tmp_path: Path) -> None:
+    add_node(server)
+    pod = add_pod(server, "waits")
+    async with extender(server, tmp_path) as running:
+        for _ in range(2):
+            assert await passing(running, pod, "n1") == ["n1"]
+        add_pod(server, "bound", node="n1", annotations={"gas-container-cards": "card0"})
+        (by_name,) = running.decider.verdicts._by_name.values()
+        await eventually(lambda: bool(running.decider.ledger.on_node("n1")) and "n1" in by_name.verdicts)
+
+
 async def test_events_show_what_only_bookings_by_card_can_see(server: ApiServer, tmp_path: Path) -> None:
     add_node(server, "n1", cards=1)
     add_node(server, "n2", labels={"gpu.intel.com/gpu-numbers": "0.x"})

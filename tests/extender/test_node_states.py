@@ -112,6 +112,11 @@ class RememberedVerdicts(RuleBasedStateMachine):
     def pod_goes(self, uid: str) -> None:
         self.ledger.release(uid)
 
+    @rule()
+    def others_are_idle(self) -> None:
+        if self.verdicts._by_name:
+            at_once(self.verdicts.refresh())
+
     @invariant()
     def verdicts_and_choices_are_those_of_placement(self) -> None:
         inventories = {name: read_node(each).inventory for name, each in self.objects.items()}

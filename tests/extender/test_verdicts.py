@@ -16,7 +16,6 @@ from gas.extender.verdicts import (
     FITS,
     FITS_PREFERRED,
     MOST_NEEDS,
-    MOST_REFRESHED,
     NEEDS_BY_NAME,
     TURN,
     NodeStates,
@@ -188,20 +187,21 @@ class TestByName:
             known.judge("n1", f"absent-{number}")
         known.nodes.deleted(node("n1"))
         known.judge("n1")
+        at_once(known.verdicts.refresh())
         (by_name,) = known.verdicts._by_name.values()
         assert not by_name.verdicts
         assert not by_name.changed
 
-    def test_a_node_that_changed_is_judged_before_names_are_looked_up(self, known: Known, asked: list[str]) -> None:
-        for _ in range(3):
-            known.judge("n1", "n2")
+    def test_a_changed_node_is_judged_before_the_next_question(self, known: Known, asked: list[str]) -> None:
+        for millicores in (600, 700):
+            for _ in range(3):
+                known.judge("n1", "n2", millicores=millicores)
         asked.clear()
+        known.verdicts.on_stale = lambda: asked.append("stale")
         known.ledger.hold("u1", "default/a", "n1", taking(0, 1))
-        assert known.judge("n2") == [FITS]
-        assert asked == ["600"]
-        (verdict,) = known.judge("n1")
-        assert verdict.refusal is not None
-        assert asked == ["600"]
+        at_once(known.verdicts.refresh())
+        assert [verdict.refusal is None for verdict in known.judge("n1", "n2", millicores=700)] == [False, True]
+        assert asked == ["stale", "stale", "700"]
 
     def test_a_node_that_changes_while_others_get_their_turn_is_judged_again(self) -> None:
         ticks = itertools.count(step=2 * TURN)
@@ -209,24 +209,11 @@ class TestByName:
         for _ in range(3):
             known.judge("n1", "n2")
         known.ledger.hold("u1", "default/a", "n1", taking(0))
-        asking = known.verdicts.of(wanting(), ["n1", "n2"])
-        next(asking)
+        refreshing = known.verdicts.refresh()
+        next(refreshing)
         known.ledger.hold("u2", "default/b", "n1", taking(1))
-        for verdicts in (at_once(asking), known.judge("n1", "n2")):
-            assert [verdict.refusal is None for verdict in verdicts] == [False, True]
-
-    def test_of_many_nodes_that_changed_some_are_judged_at_once(self, known: Known, asked: list[str]) -> None:
-        for number in range(MOST_REFRESHED + 5):
-            known.nodes.changed(node(f"more-{number}"))
-        for _ in range(3):
-            known.judge("n2", *(f"more-{number}" for number in range(MOST_REFRESHED + 5)))
-        asked.clear()
-        for number in range(MOST_REFRESHED + 5):
-            known.ledger.hold(f"u{number}", "default/a", f"more-{number}", taking(0, millicores=1 + number))
-        known.judge("n2")
-        assert len(asked) == MOST_REFRESHED
-        known.judge("n2")
-        assert len(asked) == MOST_REFRESHED + 5
+        at_once(refreshing)
+        assert [verdict.refusal is None for verdict in known.judge("n1", "n2")] == [False, True]
 
 
 def test_a_confirmed_reservation_changes_no_verdict(known: Known, asked: list[str]) -> None:

@@ -69,7 +69,8 @@ class Descheduler(Observer):
         self._patched: LRUCache[str, BoundPod] = LRUCache(MOST_PATCHED)
 
     def node_changed(self, node: str) -> None:
-        self._changed.add(node)
+        if self.labelled or self.wanted(node):  # nearly never: no pod has the label, and none should
+            self._changed.add(node)
 
     def bound_pod_changed(self, uid: str, pod: Pod) -> None:
         if _is_labelled(pod) or _is_labelled_by_us(pod):
@@ -115,8 +116,6 @@ class Descheduler(Observer):
     def _differences(self, node: str) -> Iterator[tuple[str, BoundPod, bool]]:
         wanted = self.wanted(node)
         pods = self._decider.pods
-        if not wanted and not self.labelled:
-            return  # nearly always: no pod has the label, and none should
         for uid in self._decider.ledger.on_node(node):
             bound = pods.bound_pod(uid)
             if bound is None:
