@@ -36,7 +36,12 @@ PACKAGES = {
     "placement": "gas/placement tests/placement"
     " --ignore=tests/placement/test_laws.py --ignore=tests/placement/test_pairs_of_rules.py",  # they take minutes
     "decider": "gas/extender/decider.py gas/extender/verdicts.py gas/extender/pods.py gas/extender/bind.py"
-    " tests/extender tests/vocabularies/kubeshare/test_extender.py",
+    " tests/extender/test_filter.py tests/extender/test_bind.py tests/extender/test_settling.py"
+    " tests/extender/test_pods.py tests/extender/test_verdicts.py tests/extender/test_company.py"
+    " tests/extender/test_ratios.py tests/extender/test_decisions.py tests/extender/test_host_resources.py"
+    " tests/extender/test_unknown_memory.py tests/extender/test_nodes.py tests/extender/test_assembly.py"
+    " tests/extender/binding_reviews tests/extender/preemption tests/extender/scoring"
+    " tests/extender/telemetry/test_descheduler.py tests/vocabularies/kubeshare/test_extender.py",
     "reviews": "gas/extender/binding_reviews gas/extender/late_bindings.py"
     " tests/extender/binding_reviews tests/extender/test_late_bindings.py tests/extender/preemption/test_verb.py",
     "preemption": "gas/ledger/victims.py gas/ledger/eviction_cost.py gas/extender/preemption"

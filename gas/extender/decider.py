@@ -341,7 +341,7 @@ class Decider:
 
     def _changed(self, node: str) -> None:
         self.verdicts.forget(node)
-        if self.nodes.facts(node) is None and not self.ledger.on_node(node):
+        if not self.ledger.on_node(node):
             self._last_timestamp.pop(node, None)
         self.observers.node_changed(node)
 

@@ -53,16 +53,15 @@ async def settled_pod(
     Changes the version of a pod that waits, or lets `LATEST_WRITE` pass if the API server refuses that.
     """
     until = clock() + LATEST_WRITE
-    is_final = False
     while True:
         try:
             pod = await requests.get(namespace, name)
             if pod is None or pod.uid != uid or pod.is_over:
                 return None
-            if pod.node_name or is_final or clock() >= until:
+            if pod.node_name or clock() >= until:
                 return pod
             await requests.change_version(namespace, name, uid)
-            is_final = True
+            until = clock()  # no earlier Binding can be stored any more
             continue
         except GasError as error:
             extra = {"pod": f"{namespace}/{name}"}

@@ -114,7 +114,7 @@ class NodeStates:
         self._nodes = nodes
         self._ledger = ledger
         self._of_node: dict[str, int] = {}
-        self._numbers: dict[tuple[int, LedgerState], int] = {}
+        self._numbers: dict[tuple[int | None, LedgerState], int] = {}
         self._last = UNKNOWN
 
     @property
@@ -138,9 +138,8 @@ class NodeStates:
         return number
 
     def empty(self, node: str) -> int:
-        """Return the number of the state that a node would be in without any booking, or UNKNOWN."""
-        kind = self._nodes.kind(node)
-        return UNKNOWN if kind is None else self._number(kind, ())
+        """Return the number of the state that a known node would be in without any booking."""
+        return self._number(self._nodes.kind(node), ())
 
     def look_up(self, names: Sequence[str], results: Mapping[int, T]) -> list[T | None]:
         """Return for each name the result of its state; None if that or the state is not known yet.
@@ -152,7 +151,7 @@ class NodeStates:
     def in_use(self) -> set[int]:
         return set(self._of_node.values())
 
-    def _number(self, kind: int, booked: LedgerState) -> int:
+    def _number(self, kind: int | None, booked: LedgerState) -> int:
         if (number := self._numbers.get((kind, booked))) is not None:
             return number
         if len(self._numbers) >= self.most:

@@ -163,8 +163,8 @@ class Candidates:
         if not has:
             return sorted(keys, key=lambda card: (keys[card], costs[card]))
         best, near = min(costs.values(), default=()), dict(self._closeness(has[0]))
-        near[has[0]] = max((near.get(card, 0) for card in costs), default=0)
-        return sorted(keys, key=lambda card: (costs.get(card, best), -near.get(card, 0), keys[card]))
+        near[has[0]] = max((near[card] for card in costs), default=0)
+        return sorted(keys, key=lambda card: (costs.get(card, best), -near[card], keys[card]))
 
     def of_sets(self, request: Request, cards: Sequence[Card], picks: Picks) -> Sequence[Card]:
         """Return ``cards`` in the order in which sets of them are tried: after the first card those nearest to it."""
@@ -182,12 +182,12 @@ class Candidates:
         more = min(more, len(others))
         if comb(len(others), more) > MOST_SETS:
             if new != first:
-                return (-near.get(new, 0), keys[new])
-            return tuple(sorted((-near.get(card, 0), keys[card]) for card in others)[:more])
+                return (-near[new], keys[new])
+            return tuple(sorted((-near[card], keys[card]) for card in others)[:more])
 
         def cost(company: tuple[Card, ...]) -> tuple[Any, ...]:
-            total = sum(self._closeness(one).get(other, 0) for one, other in combinations((*cards, *company), 2))
-            to_first = sum(near.get(card, 0) for card in (new, *company))
+            total = sum(self._closeness(one)[other] for one, other in combinations((*cards, *company), 2))
+            to_first = sum(near[card] for card in (new, *company))
             return (-total, -to_first, sorted(keys[card] for card in (new, *company)))
 
         return min(map(cost, combinations(others, more)))

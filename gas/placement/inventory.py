@@ -146,8 +146,8 @@ class Inventory:
         return frozenset(found)
 
     def closeness(self, card: Card) -> dict[Card, int]:
-        """Return how close other cards are: 2 and their links, 2 on one board, 1 on one NUMA node, else missing."""
-        close: dict[Card, int] = {}
+        """Return how close other cards are: 2 and their links, 2 on one board, 1 on one NUMA node, else 0."""
+        close = dict.fromkeys(self.capacity, 0)
         for group in self.numa_groups or ():
             if card in group:
                 close.update(dict.fromkeys(group, 1))
@@ -158,7 +158,7 @@ class Inventory:
             other.card if one.card == card else one.card for one, other in self.links if card in (one.card, other.card)
         )
         close.update({other: 2 + links for other, links in linked.items()})
-        close.pop(card, None)
+        close[card] = 0
         return close
 
 

@@ -59,9 +59,9 @@ def _gap(wanted: Sequence[Wanted], has: Amounts, free: Amounts) -> tuple[float, 
     """
     plain = dict(each for each in wanted if not isinstance(each, Ratio))
     asks = amounts_on(has, plain, [each for each in wanted if isinstance(each, Ratio)])
-    gaps = [(1 - free.get(name, 0) / asked, name, asked) for name, asked in asks.items() if asked]
+    gaps = [(1 - free[name] / asked, name, asked) for name, asked in asks.items() if asked]
     if not gaps:
         return None
     gap, resource, asked = max(gaps)
     never = bool(has) and any(has.get(name, 0) < amount for name, amount in asks.items())
-    return max(gap, 0.0) + never, resource, asked, free.get(resource, 0)
+    return max(gap, 0.0) + never, resource, asked, free[resource]

@@ -121,13 +121,12 @@ class StepBudget:
 
     def __init__(self, limit: int) -> None:
         self._left = limit
-        self._until = 0
-        self.ran_out = False  # whether a search was cut short since the last `share`
+        self.share(1)
 
     def share(self, searches: int) -> None:
         """Begin the first of this many searches; steps that it leaves over go to the next ones."""
         self._until = self._left - self._left // searches
-        self.ran_out = False
+        self.ran_out = False  # whether this search was cut short
 
     def spend(self) -> bool:
         """Use one step. Returns False if this search has none left."""

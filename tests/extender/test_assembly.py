@@ -10,9 +10,13 @@ from pathlib import Path
 import pytest
 
 from gas.extender import assembly
+from gas.extender.command_line import parse_flags
+from gas.extender.decider import options_of
 from gas.extender.readiness import NotReady
 from gas.ledger.ledger import State
+from gas.placement.order import UsedFirst
 from gas.values.cards import Card
+from gas.vocabularies.protocol import NeedOptions
 from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import EVENTS, NODES, PODS
 from sandbox.api.routes import Access
@@ -33,6 +37,15 @@ async def test_from_the_start_to_a_bound_pod_that_the_watch_confirms(server: Api
         await eventually(lambda: state(running, pod) is State.HELD)
         remove_pod(server, "a")
         await eventually(lambda: state(running, pod) is None)
+
+
+def test_needs_are_read_as_the_flags_say() -> None:
+    flags = parse_flags(
+        ["--enableAllowlist", "--enableDenylist", "--card-order=used-first", "--card-order-for-all", "--card-near"]
+    )
+    assert options_of(flags).need == NeedOptions(
+        allowlist=True, denylist=True, card_order=UsedFirst(), order_for_all=True, card_near=True
+    )
 
 
 # contract E9.7

@@ -315,13 +315,15 @@ async def test_the_refusal_of_a_pod_is_dropped_when_it_is_bound() -> None:
 
 
 async def test_after_a_failed_bind_the_next_filter_sees_the_cards_as_free() -> None:
-    decider = following(*(gpu_pod(uid=f"u{number}", name=f"pod-{number}") for number in range(3)))
+    decider = following(*(gpu_pod(uid=f"u{number}", name=f"pod-{number}") for number in range(3)), patience=60.0)
     list_all(decider.nodes, [node("n1", cards=1)])
     held = HeldBindings(decider.cluster)
     decider.cluster.outcome = Outcome.REFUSED
+    await decider.ask(gpu_pod(uid="u0", name="pod-0"), "n1")
     binding = asyncio.create_task(decider.bind(gpu_pod(uid="u0", name="pod-0"), "n1"))
     await turns()
-    assert (await decider.ask(gpu_pod(uid="u1", name="pod-1"), "n1"))["NodeNames"] == []
+    during = await asyncio.wait_for(decider.ask(gpu_pod(uid="u1", name="pod-1"), "n1"), 10.0)
+    assert during["NodeNames"] == [], "it does not wait for the write"
     held.let_go()
     assert await binding
     assert (await decider.ask(gpu_pod(uid="u1", name="pod-1"), "n1"))["NodeNames"] == ["n1"]

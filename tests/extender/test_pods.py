@@ -508,10 +508,13 @@ class TestAnnotationsAndTheNodesCards:
         followed.pods.node_changed("n1")
         assert not followed.pods.in_trouble
 
-    def test_with_a_damaged_receipt_the_decision_counts_after_a_restart_too(self) -> None:
+    @pytest.mark.parametrize(("decided", "booked"), [("card0", "card0 on n1, held"), (None, "nothing")])
+    def test_with_a_damaged_receipt_the_decision_counts_after_a_restart_too(
+        self, decided: str | None, booked: str
+    ) -> None:
         followed = self.followed()
-        followed.pods.changed(gpu_pod("card0", annotations={"gas-allocated-cards": "card0,card0"}))
-        assert followed.booked() == "card0 on n1, held"
+        followed.pods.changed(gpu_pod(decided, annotations={"gas-allocated-cards": "card0,card0"}))
+        assert followed.booked() == booked
         assert "its receipt is ignored" in followed.mismatches[0]
 
     def test_while_nothing_is_known_of_the_node_its_annotations_are_believed(self) -> None:

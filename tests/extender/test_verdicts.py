@@ -160,14 +160,15 @@ class TestByName:
             assert known.judge("n1", "n2", "n1") == [FITS, FITS, FITS]
         assert len(looked_up) == 2
 
+    @pytest.mark.parametrize(("needs", "looks"), [(NEEDS_BY_NAME, 2), (NEEDS_BY_NAME + 1, 3)])
     def test_a_need_that_is_asked_about_now_and_then_is_looked_up_by_state(
-        self, known: Known, looked_up: list[Sequence[str]], asked: list[str]
+        self, known: Known, looked_up: list[Sequence[str]], asked: list[str], needs: int, looks: int
     ) -> None:
-        for millicores in [*range(1, NEEDS_BY_NAME + 2)] * 3:
+        for millicores in [*range(1, needs + 1)] * 3:
             known.judge("n1", millicores=millicores)
-        assert len(looked_up) == 3 * (NEEDS_BY_NAME + 1)
-        assert len(asked) == NEEDS_BY_NAME + 1
-        assert not any(by_name.verdicts for by_name in known.verdicts._by_name.values())
+        assert len(looked_up) == looks * needs
+        assert len(asked) == needs
+        assert any(by_name.verdicts for by_name in known.verdicts._by_name.values()) == (looks == 2)
 
     def test_only_the_node_that_changed_is_judged_again(
         self, known: Known, looked_up: list[Sequence[str]], asked: list[str]
@@ -326,6 +327,17 @@ def test_needs_are_forgotten_too_when_those_known_are_asked_about_more_nodes(
     assert not asked
     known.judge("n1", millicores=1)
     assert asked == ["1"]
+
+
+def test_verdicts_of_nodes_that_change_again_and_again_are_forgotten_too(
+    known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gas.extender.verdicts.MOST_VERDICTS", 4)
+    for millicores in range(10):
+        known.ledger.hold("u1", "default/a", "n1", taking(0, millicores=millicores))
+        for _ in range(3):
+            assert known.judge("n1") == [FITS]
+        assert sum(map(len, known.verdicts._remembered.values())) <= 4
 
 
 class TestHardSearches:

@@ -149,6 +149,19 @@ def test_one_board(need: PodNeed, inventory: Inventory, usage: Usage, expected: 
             "4 | 5",
         ),
         case(
+            "the-largest-of-those-that-are-left-counts-most",
+            pod(container(), partition=PartitionRule()),
+            node(
+                HALF,
+                like=9,
+                partitions=[
+                    Partition(frozenset(map(Card, each)), 1)
+                    for each in ((1,), (0,), (1, 2), (1, 2, 3, 4), (0, 5, 6), (0, 7, 8))
+                ],
+            ),
+            "0",
+        ),
+        case(
             "the-best-score-first",
             pod(container(2), partition=PartitionRule()),
             node(HALF, like=6, partitions=(*PARTITIONS, Partition(frozenset({Card(1), Card(2)}), 2))),

@@ -121,8 +121,9 @@ def test_cards_of_init_containers_stay_in_the_pool_and_cards_of_others_leave_it(
     assert pool_after(pool, Role.APP, cards(2, 3)) == cards(1)
 
 
-def test_a_footprint_is_the_most_that_containers_take_at_the_same_time() -> None:
-    need = pod(init(millicores=900), sidecar(millicores=300), container(millicores=200))
+@pytest.mark.parametrize(("of_init", "most"), [(900, 900), (400, 500)])
+def test_a_footprint_is_the_most_that_containers_take_at_the_same_time(of_init: int, most: int) -> None:
+    need = pod(init(millicores=of_init), sidecar(millicores=300), container(millicores=200))
     held = footprint(need, Choice((ContainerChoice((Card(0),)),) * 3))
-    assert dict(held.amounts[Card(0)])["millicores"] == 900
+    assert dict(held.amounts[Card(0)])["millicores"] == most
     assert held.containers == {Card(0): 2}

@@ -45,9 +45,8 @@ def test_closeness_is_3_for_a_link_2_for_a_board_1_for_a_numa_node() -> None:
     inventory = node(
         CARD, like=6, links=(link((1, 0), (0, 1)),), boards=groups((0, 1, 2)), numa_groups=groups((0, 1, 2, 3), (4,))
     )
-    assert inventory.closeness(Card(0)) == {1: 3, 2: 2, 3: 1}
-    assert [inventory.closeness(Card(other)).get(Card(0), 0) for other in range(1, 6)] == [3, 2, 1, 0, 0]
-    assert node(CARD, like=2).closeness(Card(0)) == {}
+    assert inventory.closeness(Card(0)) == {0: 0, 1: 3, 2: 2, 3: 1, 4: 0, 5: 0}
+    assert [inventory.closeness(Card(other))[Card(0)] for other in range(1, 6)] == [3, 2, 1, 0, 0]
 
 
 EIGHT = node(CARD, like=8, links=joined((0, 1, 2, 3), (4, 5, 6, 7)))
@@ -192,7 +191,7 @@ def test_a_choice_with_nearness_states_if_the_pod_got_the_preferred_card() -> No
 
 def test_a_card_is_closer_the_more_links_join_it() -> None:
     inventory = node(CARD, like=3, links=(*joined((0, 1, 2)), *joined((0, 2))))
-    assert inventory.closeness(Card(0)) == {1: 3, 2: 4}
+    assert inventory.closeness(Card(0)) == {0: 0, 1: 3, 2: 4}
     assert placed(pod(container(2), near=True), inventory) == "0,2"
 
 

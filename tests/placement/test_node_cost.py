@@ -246,6 +246,9 @@ def test_the_effect_is_the_difference_of_two_states(mix: Mix, known: tuple[Inven
         for each in (usage, later)
     )
     assert found.waste == wasted_after - wasted_before
+    enabled = {card: has for card, has in inventory.capacity.items() if card not in inventory.disabled}
+    assert found.left == sum(state_share(inventory, later, card) for card in taken.amounts if card in enabled)
+    assert found.per_card == next(filter(None, (mix.on(has).per_card for has in enabled.values())), {})
 
 
 def state_share(inventory: Inventory, usage: Usage, card: Card) -> int:

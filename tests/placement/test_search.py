@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import combinations as combinations_of
+
 import pytest
 
 from gas.placement.free_capacity import Pick
 from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import PodNeed
 from gas.placement.place import DEFAULT_STEP_LIMIT, place
-from gas.placement.refusal import NotTogether, SearchLimitHit
+from gas.placement.refusal import NoLinkedPairs, NotTogether, SearchLimitHit
 from gas.placement.search import StepBudget, combinations
 from gas.values.cards import Card
-from tests.placement.builders import amounts, booked, case, container, node, placed, pod
+from tests.placement.builders import amounts, booked, case, container, link, node, placed, pod
 
 
 def card(millicores: int) -> dict[str, int]:
@@ -59,6 +61,10 @@ def test_interchangeable_cards_are_tried_once() -> None:
     unlike = [container(millicores=amount) for amount in (400, 350, 350, 300, 300, 300)]
     answer = place(pod(*unlike), node(card(500), card(500), card(500), card(500), card(399)), UNUSED, step_limit=9)
     assert isinstance(answer, NotTogether)
+    joined = tuple(link((one, 0), (other, 0)) for one, other in combinations_of(range(5), 2))
+    linked = pod(*[container(2, millicores=each, tiles=1) for each in (300, 300, 200)], linked=True)
+    tiles = [{**card(millicores), "tiles": 4} for millicores in (500, 500, 500, 500, 399)]
+    assert isinstance(place(linked, node(*tiles, links=joined), UNUSED, step_limit=5), NoLinkedPairs)
 
 
 def test_a_search_that_is_cut_short_is_reported() -> None:

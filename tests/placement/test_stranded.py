@@ -74,5 +74,5 @@ def test_results_are_remembered_by_kind_card_and_what_is_booked() -> None:
     assert stranded.of("large", node(larger), IN_USE, Card(0)) == {}
     more = replace(booked(amounts(i915=2, memory=7 * GB)), containers={Card(0): 2})
     assert stranded.of("small", node(CARD), more, Card(0)) == amounts(i915=2, memory=GB)
-    named = replace(IN_USE, names={Card(0): frozenset({"a"})})
-    assert stranded.of("small", node(larger), named, Card(0)) == {}
+    for other in ({"names": {Card(0): frozenset({"a"})}}, {"company": {Card(0): frozenset({Company(affinity="a")})}}):
+        assert stranded.of("small", node(larger), replace(IN_USE, **other), Card(0)) == {}

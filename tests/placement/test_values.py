@@ -201,7 +201,7 @@ def test_a_preferred_card_and_a_disabled_card_need_not_be_on_the_node() -> None:
 
 def test_cards_that_are_not_divided_into_tiles_may_be_linked() -> None:
     inventory = Inventory(capacity={Card(0): {}, Card(1): {}}, links=(Link(Tile(Card(0), 0), Tile(Card(1), 7)),))
-    assert inventory.closeness(Card(0)) == {1: 3}
+    assert inventory.closeness(Card(0)) == {0: 0, 1: 3}
 
 
 def test_an_amount_of_0_is_an_amount() -> None:

@@ -164,6 +164,8 @@ async def test_a_binding_with_a_name_that_no_object_can_have_is_a_bad_review(fie
         BadReview, match=rf"^request\.object\.{field}: expected at most 253 characters, found 'x{{40}}'…$"
     ):
         await reviewed(decider, sent)
+    sent[part][name] = "x" * 253
+    assert (await reviewed(decider, sent)).refusal
 
 
 async def test_a_binding_without_a_name_is_a_bad_review() -> None:
