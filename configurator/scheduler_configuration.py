@@ -6,7 +6,7 @@ import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from configurator.yaml_document import HALF_A_CHARACTER
+from configurator.yaml_document import HALF_A_CHARACTER, LARGEST
 from gas.values.errors import GasError
 from gas.vocabularies.known import DEFAULT
 
@@ -126,6 +126,8 @@ def parse_yaml(text: bytes) -> list[Any]:
 
     Unlike `configurator.yaml_document` this accepts all that kube-scheduler accepts, such as anchors.
     """
+    if len(text) > LARGEST:
+        raise InvalidYaml(f"it has {len(text)} bytes; expected at most {LARGEST}")
     if HALF_A_CHARACTER.search(text) is not None:
         raise InvalidYaml("it has an escape of half a character, such as \\ud83d; write the character itself")
     try:

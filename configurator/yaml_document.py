@@ -24,7 +24,7 @@ from ruamel.yaml.tag import Tag
 from configurator.errors import NotYaml
 
 Path = tuple[str | int, ...]  # the path to a value: keys of mappings and indices of sequences
-LARGEST = 256 * 1024  # Bytes. A usual manifest has 2,000.
+LARGEST = 64 * 1024  # Bytes, which take a second or two to parse. A usual manifest has 2,000.
 HALF_A_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
 """The escape of a character's half, as JSON has them in pairs. In YAML it is a character that no file can hold."""
 

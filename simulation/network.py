@@ -378,7 +378,7 @@ class _Response:
             return b"".join([part async for part in self._exchange.parts()])
 
     async def readany(self) -> bytes:
-        async with asyncio.timeout(self._silence):
+        async with asyncio.timeout_at(self._deadline), asyncio.timeout(self._silence):
             return await self._exchange.chunk()
 
 

@@ -23,7 +23,17 @@ def hostile(examples: int) -> Callable[[Any], Any]:
 RAW = "raw:"  # begins a text that `written` writes without quotes: what follows is not JSON, or no number of Python's
 TEXTS = (
     *("", " ", "0", "-1", "0.5", "5Gi", "NaN", "1e400", "1e-9999", "9" * 30, "9" * 5000, "x" * 300, "\u00e9" * 70_000),
-    *("card0,card0", "card0|card1", "card0:gt0", "0.1", "Z1", "../../etc", "a/b", "a\x1b[2J\u202e\r\nINFO forged"),
+    *(
+        "card0,card0",
+        "card0|card1",
+        "card0:gt0",
+        "0.1",
+        "Z1",
+        "../../etc",
+        "a/b",
+        "0001-01-01T00:00:00",
+        "a\x1b[2J\u202e\r\nINFO forged",
+    ),
     *("<script>", "[" * 5000, '{"gpu":' * 500, '{"gpu":[{"minor":1e400}]}', '{"a":[{"minors":[0]}]}'),
     *(RAW + raw for raw in ("1e400", "-0", "NaN", "9" * 5000, '"\\ud800"', '{"a":' * 400, "[" * 3000)),
 )

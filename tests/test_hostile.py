@@ -28,64 +28,27 @@ from gas.extender.assembly import Extender
 from gas.extender.command_line import parse_flags
 from gas.extender.debug import books_json
 from gas.extender.metrics import Metrics
-from gas.inspection.cluster import Cluster
 from gas.inspection.gather import parse_decisions, parse_use
-from gas.inspection.objects import InspectedNode, InspectedPod
-from gas.inspection.output import FORMATS, Look
-from gas.inspection.output import written as report_text
-from gas.inspection.page.board import Board
-from gas.inspection.rows import card_report, node_report, pod_report
 from gas.objects.stored import HostPod, Node, Pod
 from gas.plugin.fences.fence import read_fence
 from gas.values.cards import Card
 from gas.values.errors import GasError
 from gas.vocabularies.kubeshare.sharepod import MadePod, SharePod, merge_patch, pod_of, status_of
-from tests.builders import container, node_json, pod_json, requesting
+from tests.builders import container, node_json, pod_json
 from tests.extender.admission.reviews import review_json
 from tests.extender.binding_reviews.setting import binding
 from tests.hostile import assert_no_bug, bodies, broken, decoded, hostile, written
-from tests.inspection.example_cluster import gpu_node_json, record
-from tests.kubeshare_words import share, sharing, with_card
+from tests.hostile_documents import AFFINITY, ALL_VOCABULARIES, BOUND, CARD_USE, DECIDED, DECISION, NODE, PODS
+from tests.kubeshare_words import share, with_card
 
-FLAGS = "--admission-port=1 --preemption --node-score=balance --vocabularies=intel,aliyun,koordinator,vendor,kubeshare"
+FLAGS = ["--admission-port=1", "--preemption", "--node-score=balance", ALL_VOCABULARIES]
 GOOD = pod_json(container(i915=1, memory_max="1Gi"), name="good", uid="good")
-RECORDS = [record(n, uuid=f"GPU-0000000{n}", memory=2**33, numa=n, tiles=2, links=[1 - n], board=0) for n in (0, 1)]
-LABELS = {"gpu-numbers2": "Z.2", "numa-gpu-map": "0-0_1-1", "pci-groups": "0.1", "xe-links": "0.0-1.0"}
-TELEMETRY = {"gas-disable-card2": "PCI_GROUP", "gas-tile-disable-card0_gt0": "x"}
-NODE = gpu_node_json("bad", *RECORDS, labels={f"gpu.intel.com/{name}": text for name, text in LABELS.items()})
-NODE["metadata"]["labels"] |= {f"telemetry.aware.scheduling.p/{name}": text for name, text in TELEMETRY.items()}
-NODE["metadata"]["annotations"] |= {
-    "gas-card-capacity": "card0=memory.max:8Gi,tiles:2;card1=millicores:500",
-    "scheduling.koordinator.sh/gpu-partitions": '{"2":[{"minors":[0,1],"ringBusBandwidth":"10Gi"}]}',
-}
-NODE["status"]["allocatable"] |= {"kubeshare/vgpu": "1000", "aliyun.com/gpu-mem": "16384", "cpu": "8"}
-NODE["status"]["allocatable"] |= {"gpu.intel.com/tiles": "4", "nvidia.com/gpu": "2", "koordinator.sh/gpu.shared": "200"}
-DECIDED = {"gas-ts": "1", "gas-container-cards": "card0", "gas-container-tiles": "card0:gt0"}
-DECIDED |= {"gas-allocated-cards": "card1", "gas-allow": "card0"}
-KOORDINATOR = {
-    "scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":0,"resources":{}}]}',
-    "scheduling.koordinator.sh/device-allocate-hint": '{"gpu":{"requiredTopologyScope":"NUMANode"}}',
-}
-TERM = {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}
-AFFINITY = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM]}}}
-PODS = [
-    pod_json(container(i915=1, tiles=1), init=(container("init", i915=1),), annotations=DECIDED, uid="intel"),
-    pod_json(requesting({"aliyun.com/gpu-mem": "1024"}), annotations={"ALIYUN_COM_GPU_MEM_IDX": "0"}),
-    pod_json(requesting({"koordinator.sh/gpu": "50"}), annotations=KOORDINATOR),
-    pod_json(requesting({"nvidia.com/gpu": "1"}), annotations=DECIDED),
-    sharing("kubeshare", share(gpuid="abcde", affinity="a", exclusion="b")),
-]
-for each in PODS:
-    each["metadata"] |= {"labels": {"app": "x"}, "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    each["spec"] |= {"priority": 5, "tolerations": [{"key": "a", "operator": "Exists"}], "affinity": AFFINITY}
-    each["status"] |= {"startTime": "2026-01-01T00:00:00Z", "nominatedNodeName": "bad"}
-BOUND = [each | {"spec": each["spec"] | {"nodeName": "bad"}} for each in PODS]
 
 
 def extender(*nodes: Any, pods: list[Any]) -> Extender:
     """Return an extender that decides, that no watch feeds, and that cannot reach the API server."""
     away = AsyncMock(**{"request.side_effect": ApiUnavailable("it is away")})
-    running = Extender(away, parse_flags(FLAGS.split()), Metrics("1"))
+    running = Extender(away, parse_flags(FLAGS), Metrics("1"))
     for watch in running.watches.values():
         watch.synced.set()
     decides = SimpleNamespace(why_not=lambda: None, may_act=lambda: True, has_begun=lambda: True)
@@ -131,7 +94,7 @@ REQUESTS = [
     ("filter", {"Pod": PODS[0], "Nodes": {"items": [NODE]}, "NodeNames": None}),
     ("preempt", {"Pod": PODS[0], "NodeNameToMetaVictims": {"bad": META}}),
     ("preempt", {"Pod": PODS[0], "NodeNameToVictims": {"bad": WHOLE}}),
-    ("bind", {"PodName": "pod", "PodNamespace": "default", "PodUID": "intel", "Node": "good"}),
+    ("bind", {"PodName": "intel", "PodNamespace": "default", "PodUID": "intel", "Node": "good"}),
     *((verb, names(each)) for each in PODS for verb in ("filter", "prioritize")),
     *((path, review_json(each)) for each in (*PODS, *BOUND) for path in ("/validate", "/complete")),
     *(("/validate", review_json(each, old=each, operation="UPDATE")) for each in BOUND),
@@ -166,15 +129,6 @@ def test_a_node_and_its_pods_spoil_nothing(node: Any, pods: list[Any], caplog: p
         await check_good_ones(running)
 
     asyncio.run(main())
-    nodes = [each for sent in (node, NODE) for each in decoded(sent, InspectedNode)]
-    seen = [each for sent in (*pods, GOOD) for each in decoded(sent, InspectedPod)]
-    cluster, board = Cluster.of(nodes, seen, counts_hosts=True), Board("e")
-    for _ in board.update(cluster, cluster.node_names):
-        pass
-    assert json.loads(board.whole())
-    reports = card_report(cluster), node_report(cluster), pod_report(cluster)
-    shown = [report_text(report, form, Look(width=80)) for report in reports for form in FORMATS]
-    assert all(letter.isprintable() or letter == "\n" for text in shown for letter in text)
     assert_no_bug(caplog)
 
 
@@ -184,8 +138,6 @@ SHAREPOD = {
     "status": {"PodStatus": {"phase": "Running"}, "PodObjectMeta": {"name": "s"}, "BoundDeviceID": "card0"},
 }
 MADE = msgspec.convert({"metadata": {"annotations": DECIDED}, "spec": {"nodeName": "n1"}, "status": {}}, MadePod)
-CARD_USE = {"memoryUsed": 5, "engines": {"ccs": {"busy": 0.5}}}
-DECISION = {"time": 1.0, "pod": "a/b", "uid": "u", "node": "n", "cards": "card0", "verb": "bind", "error": "x"}
 PAGE = {"metadata": {"resourceVersion": "5"}, "items": PODS[:2]}
 STATUS = {"code": 403, "reason": "Forbidden", "message": 'User "a" cannot list resource "pods" in API group ""'}
 FENCE = {

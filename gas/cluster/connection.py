@@ -14,7 +14,7 @@ import aiohttp
 from yarl import URL
 
 from gas.cluster.credentials import Credentials, find_credentials
-from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden, OutcomeUnknown, response_error
+from gas.cluster.errors import LARGEST_RESPONSE, ApiRefused, ApiUnavailable, Forbidden, OutcomeUnknown, response_error
 from gas.values.timing import SYSTEM_TIMING, Timing
 
 DEFAULT_TIMEOUT = 30.0
@@ -146,7 +146,7 @@ class ApiServer:
                 method, path, query, timeout=left, body=body, content_type=content_type
             ) as response:
                 if 200 <= response.status < 300:
-                    return await response.read()
+                    return await read_body(response.content, LARGEST_RESPONSE)
                 error = await self._error_of(response, method, path)
                 pause = _retry_after(response)
             if not isinstance(error, ApiRefused):
@@ -251,6 +251,18 @@ def _reason(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientPayloadError):
         return "the response ended early"
     return str(error) or "no details"
+
+
+async def read_body(content: aiohttp.StreamReader, largest: int) -> bytes:
+    """Return a whole body, as aiohttp's own `read` does for a body of any length. Raises aiohttp.ClientError."""
+    pieces: list[bytes] = []
+    size = 0
+    while piece := await content.readany():
+        size += len(piece)
+        if size > largest:
+            raise aiohttp.ClientError(f"the response is larger than {largest} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 async def _until_silent(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

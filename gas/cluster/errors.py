@@ -17,6 +17,7 @@ _RBAC_REFUSAL = re.compile(
     r' in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]*)")?'
 )
+LARGEST_RESPONSE = 2**30  # Bytes. A page of a list has 500 objects of at most a few million.
 _LONGEST_MESSAGE = 1000
 _LONGEST_REASON = 100
 

@@ -16,13 +16,13 @@ from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
 from gas.cluster.credentials import Login, describe, header_value, make_address
 from gas.cluster.errors import NoCluster
-from gas.cluster.plain_kubeconfig import impersonation
+from gas.cluster.plain_kubeconfig import content_of, impersonation
 
 
 def _merged(paths: str) -> Any:
     """Merge files as kubectl does: the first that names a current context decides, and empty ones do not count."""
     found = {path: Path(path).expanduser() for path in paths.split(os.pathsep)}
-    files = [path for path, file in found.items() if file.exists() and file.read_bytes().strip()]
+    files = [path for path, file in found.items() if file.exists() and content_of(file).strip()]
     merged = KubeConfigMerger(os.pathsep.join(files)).config
     if len(files) > 1:
         currents = (KubeConfigMerger(path).config.value.get("current-context") for path in files)

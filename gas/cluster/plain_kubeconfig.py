@@ -5,6 +5,7 @@ Importing the official client takes longer than all the rest of a command. It re
 """
 
 import os
+import re
 import ssl
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,9 @@ from gas.cluster.errors import NoCluster
 
 UNUSABLE = (OSError, ValueError, LookupError, AttributeError, RecursionError, NoCluster)
 """What is raised for a kubeconfig that is not plain, or that is wrong."""
+
+MOST_ALIASES = 10  # a kubeconfig hardly ever has one; each may double what those before it stand for
+_ALIAS = re.compile(rb"[\s,\[{:]\*[^\s*]")
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -123,7 +127,16 @@ def impersonation(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _read(files: Sequence[Path]) -> _Kubeconfig:
     (file,) = files
-    return msgspec.yaml.decode(file.read_bytes(), type=_Kubeconfig)
+    return msgspec.yaml.decode(content_of(file), type=_Kubeconfig)
+
+
+def content_of(file: Path) -> bytes:
+    """Return what a kubeconfig holds. Raises NoCluster if YAML aliases may multiply it, which no reader survives."""
+    content = file.read_bytes()
+    if len(_ALIAS.findall(content)) > MOST_ALIASES:
+        expected = f"expected at most {MOST_ALIASES} YAML aliases such as *name, found more"
+        raise NoCluster(f"kubeconfig {file}: {expected}; write the values out")
+    return content
 
 
 def _content(folder: Path, file: str | None, data: str | None) -> bytes:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -16,7 +16,7 @@ class AnyObject(StoredPart, frozen=True):
 
 
 class _LeaseSpec(StoredPart, frozen=True):
-    renew_time: datetime | None = None
+    renew_time: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
 class Lease(StoredPart, frozen=True):

@@ -301,6 +301,7 @@ async def test_https_without_a_user_is_named(machine: Machine) -> None:
         pytest.param(lambda path: path.mkdir(), "cannot be read: Is a directory", id="a-directory"),
         pytest.param(lambda path: path.write_text("a: [b"), "expected a kubeconfig", id="no-yaml"),
         pytest.param(lambda path: path.write_text("a: " + "[" * 3000), "expected a kubeconfig", id="deep"),
+        pytest.param(lambda path: path.write_text("a: &a {}\nb: [*a" + ",*a" * 10 + "]"), "10 YAML aliases", id="bomb"),
         pytest.param(lambda path: path.write_text("a: !!int ''"), "expected a kubeconfig", id="no-number"),
         pytest.param(lambda path: path.write_text("a: !!bool x"), "expected a kubeconfig", id="no-truth"),
         pytest.param(lambda path: path.write_bytes(b"\xff\xfe\x00"), "expected a kubeconfig", id="no-text"),

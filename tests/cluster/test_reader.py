@@ -10,15 +10,18 @@ from typing import Any
 
 import pytest
 
+from gas.cluster import connection as connection_module
+from gas.cluster import reader as reader_module
 from gas.cluster.credentials import find_credentials
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
-from gas.cluster.reader import Reader
+from gas.cluster.reader import Reader, Reads
 from sandbox.programs import write_kubeconfig
 from tests.cluster.certificates import serving_context
 from tests.cluster.scripted_server import (
     ScriptedServer,
     Step,
     answer,
+    connected,
     hang,
     hang_up,
     refuse,
@@ -69,6 +72,28 @@ async def test_a_failure_is_a_sentence(tmp_path: Path, step: Step, kind: type[Ex
             await reader.request("GET", "/x")
         assert words in str(caught.value)
         assert type(caught.value) is kind
+
+
+LARGE = b"x" * 2001
+
+
+@pytest.mark.parametrize(
+    "step", [pytest.param(answer(200, LARGE), id="declared"), pytest.param(stream(LARGE, end="clean"), id="chunked")]
+)
+async def test_a_response_that_is_too_large_is_not_kept(
+    tmp_path: Path, step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_module, "LARGEST_RESPONSE", 2000)
+    monkeypatch.setattr(connection_module, "LARGEST_RESPONSE", 2000)
+    async with (
+        ScriptedServer(route=lambda seen: step) as server,
+        reading(tmp_path, server.url) as reader,
+        connected(server.url, tmp_path) as api,
+    ):
+        clients: tuple[Reads, ...] = (reader, api)
+        for client in clients:
+            with pytest.raises(ApiUnavailable, match="during GET /x: the response is larger than 2000 bytes"):
+                await client.request("GET", "/x")
 
 
 async def test_a_server_that_cannot_be_reached_or_trusted_is_named(tmp_path: Path) -> None:

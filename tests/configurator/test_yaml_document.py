@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configurator.errors import NotYaml
+from configurator.scheduler_configuration import NotAConfiguration, parse_scheduler_configuration
 from configurator.yaml_document import LARGEST, YamlDocument
 from tests.configurator.control_plane_files import added
 
@@ -175,3 +176,8 @@ def test_every_value_is_read_back_as_it_was_written(value: Any, key: str) -> Non
     assert again.get("spec", f"new {key}") == value
     assert again.get("spec", "list") == ["one", "two", value]
     added(TEXT, text_of(document))
+
+
+def test_a_longer_configuration_is_not_parsed() -> None:
+    with pytest.raises(NotAConfiguration, match=f"it has {LARGEST + 1} bytes; expected at most {LARGEST}"):
+        parse_scheduler_configuration(b"x" * (LARGEST + 1))

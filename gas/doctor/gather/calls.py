@@ -20,7 +20,7 @@ import aiohttp
 import msgspec
 
 from configurator.scheduler_configuration import ExtenderEntry, TlsConfig
-from gas.cluster.connection import ApiServer
+from gas.cluster.connection import ApiServer, read_body
 from gas.cluster.listing import Lister
 from gas.cluster.objects import get_object
 from gas.doctor.findings import Unseen, probe
@@ -124,7 +124,7 @@ async def _ask(url: str, name: str, client: ClientFiles, question: bytes, timeou
                 url, data=question, headers=headers, ssl=context, server_hostname=name, allow_redirects=False
             ) as response,
         ):
-            body = await response.content.read(_LARGEST_RESPONSE)
+            body = await read_body(response.content, _LARGEST_RESPONSE)
             status = response.status
     except TimeoutError:
         return Reply(error=f"no response within {timeout:g} s")

@@ -144,9 +144,8 @@ async def find_webhooks(api: ApiServer, timeout: float) -> tuple[Webhook, ...]:
         for each in (await Lister(api, path, WebhookConfiguration).fetch()).objects:
             for registered in each.webhooks or ():
                 if registered.name.endswith(SUFFIX):
-                    webhook = Webhook(kind=kind, configuration=each.metadata.name, registered=registered)
-                    found.append(_called(api, webhook, timeout))
-    return tuple(await asyncio.gather(*found))
+                    found.append(Webhook(kind=kind, configuration=each.metadata.name, registered=registered))
+    return tuple(await asyncio.gather(*(_called(api, each, timeout) for each in found)))
 
 
 async def _called(api: ApiServer, webhook: Webhook, timeout: float) -> Webhook:

@@ -2,21 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import grpc
 
 # protobuf has no type information for these.
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto  # type: ignore[import-untyped]
 from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 from grpc import aio
 
 from gas.plugin.devices.device_ids import Ids, known_ids
 from gas.plugin.kubelet_api import podresources_v1_pb2 as api
-from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import PodResourcesListerStub
 
 logger = logging.getLogger(__name__)
 
@@ -42,10 +42,8 @@ _OPTIONS = (
     ("grpc.http2.bdp_probe", 0),  # a ping after each reply, whose reply wakes gRPC's threads a dozen times more
 )
 
-_EncodedPods = Sequence[bytes]
-
 _Reply = TypeVar("_Reply")
-_Call = Callable[[float], Awaitable[_Reply]]  # makes a call with a timeout in seconds
+_Call: TypeAlias = aio.UnaryUnaryMultiCallable[Message, bytes]  # undecoded: gRPC logs what it cannot decode as a bug
 
 
 class PodResources:
@@ -60,12 +58,6 @@ class PodResources:
         self._resources = resources
         self._timeout = timeout
         self._channel = aio.insecure_channel(f"unix:{socket}", options=_OPTIONS)
-        self._kubelet = PodResourcesListerStub(self._channel)
-        self._list: aio.UnaryUnaryMultiCallable[api.ListPodResourcesRequest, _EncodedPods] = self._channel.unary_unary(
-            "/v1.PodResourcesLister/List",
-            request_serializer=api.ListPodResourcesRequest.SerializeToString,
-            response_deserializer=_encoded_pods,
-        )
         self._entries: dict[bytes, tuple[str, ContainerIds]] = {}
         self._failure: str | None = None
         self._offers_get = True
@@ -75,12 +67,16 @@ class PodResources:
 
         For about a second after its own start kubelet lists no pods, whether it has any or not.
         """
-        pods = await self._attempt(lambda timeout: self._list(api.ListPodResourcesRequest(), timeout=timeout))
-        if pods is None:
-            return None
-        # Kubelet lists pods in any order, and hardly any has changed since the last list.
-        self._entries = {encoded: self._entries.get(encoded) or _decoded(encoded, self._resources) for encoded in pods}
-        return dict(self._entries.values())
+
+        def decode(reply: bytes) -> Listing:
+            # Kubelet lists pods in any order, and hardly any has changed since the last list.
+            self._entries = {
+                encoded: self._entries.get(encoded) or _decoded(encoded, self._resources)
+                for encoded in _ENCODED_LISTING.FromString(reply).pods
+            }
+            return dict(self._entries.values())
+
+        return await self._attempt("List", api.ListPodResourcesRequest(), decode)
 
     async def pod(self, namespace: str, name: str) -> ContainerIds | None:
         """Return one pod's entry; None if kubelet has no pod of that name or the call fails.
@@ -91,7 +87,9 @@ class PodResources:
             return None
         request = api.GetPodResourcesRequest(pod_namespace=namespace, pod_name=name)
         try:
-            reply = await self._call(lambda timeout: self._kubelet.Get(request, timeout=timeout))
+            reply = api.GetPodResourcesResponse.FromString(await self._call("Get", request))
+        except DecodeError:
+            return None
         except aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED or "disabled" in (error.details() or ""):
                 self._offers_get = False
@@ -100,19 +98,21 @@ class PodResources:
 
     async def allocatable(self) -> Mapping[str, frozenset[str]] | None:
         """Return the ids that kubelet counts as healthy, by resource; None if the call fails."""
-        request = api.AllocatableResourcesRequest()
-        reply = await self._attempt(lambda timeout: self._kubelet.GetAllocatableResources(request, timeout=timeout))
-        return None if reply is None else _by_resource(reply.devices)
+        return await self._attempt(
+            "GetAllocatableResources",
+            api.AllocatableResourcesRequest(),
+            lambda reply: _by_resource(api.AllocatableResourcesResponse.FromString(reply).devices),
+        )
 
     async def close(self) -> None:
         await self._channel.close()
 
-    async def _attempt(self, call: _Call[_Reply]) -> _Reply | None:
+    async def _attempt(self, method: str, request: Message, decode: Callable[[bytes], _Reply]) -> _Reply | None:
         """Return kubelet's reply. If the call fails, log the first failure of a series and return None."""
         try:
-            reply = await self._call(call)
-        except aio.AioRpcError as error:
-            failure = f"{error.code().name}: {error.details()}"
+            reply = decode(await self._call(method, request))
+        except (aio.AioRpcError, DecodeError) as error:
+            failure = str(error) if isinstance(error, DecodeError) else f"{error.code().name}: {error.details()}"
             if self._failure is None:
                 logger.warning("kubelet's PodResources API does not reply: %s", failure)
             self._failure = failure
@@ -122,13 +122,15 @@ class PodResources:
             self._failure = None
         return reply
 
-    async def _call(self, call: _Call[_Reply]) -> _Reply:
+    async def _call(self, method: str, request: Message) -> bytes:
         """Return kubelet's reply, repeating calls that exceed its rate limit. Raises AioRpcError."""
+        call: _Call = self._channel.unary_unary(f"/v1.PodResourcesLister/{method}", type(request).SerializeToString)
         clock = asyncio.get_running_loop().time
         end = clock() + self._timeout
         while True:
             try:
-                return await call(max(end - clock(), 0.0))
+                reply: bytes = await call(request, timeout=max(end - clock(), 0.0))
+                return reply
             except aio.AioRpcError as error:
                 if not _exceeds_rate_limit(error):
                     raise
@@ -162,11 +164,6 @@ def _by_resource(devices: Iterable[api.ContainerDevices]) -> dict[str, frozenset
     for entry in devices:
         ids.setdefault(entry.resource_name, set()).update(entry.device_ids)
     return {resource: frozenset(texts) for resource, texts in ids.items()}
-
-
-def _encoded_pods(reply: bytes) -> _EncodedPods:
-    pods: _EncodedPods = _ENCODED_LISTING.FromString(reply).pods
-    return pods
 
 
 def _encoded_listing() -> FileDescriptorProto:

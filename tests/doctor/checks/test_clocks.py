@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from gas.doctor.checks.clocks import Clock
@@ -35,3 +36,9 @@ from tests.doctor.snapshots import CASE, NOT_SEEN, NOW, assert_case, case, fine,
 )
 def test_clocks(changes: dict[str, Any], level: str, words: str) -> None:
     assert_case("clocks", changes, level, words)
+
+
+def test_a_heartbeat_without_a_zone_is_no_time() -> None:
+    """A list leaves the Lease out. Python cannot compare the first year's first hours by the machine's zone."""
+    with pytest.raises(msgspec.ValidationError):
+        lease(renewed="0001-01-01T00:00:00")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.values.card_facts import CardFacts, MemorySource
@@ -29,6 +30,7 @@ from sandbox.hardware.fake_sysfs import (
     write_tree,
 )
 from tests.broken_files import BREAKS, break_file
+from tests.hostile import hostile
 from tests.plugin.gpus import read_gpus
 
 
@@ -461,35 +463,30 @@ class TestBrokenFiles:
         assert [gpu.device_nodes for gpu in read_gpus(tmp_path).gpus][1] == ("card1", "renderD129")
 
     # contract P1.9
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(
-        wounds=st.lists(
-            st.tuples(
-                st.integers(0, 2),
-                st.sampled_from([*DECIDING, *DESCRIBING, "device/sriov_numvfs", "device", ""]),
-                st.sampled_from(sorted(BREAKS)),
-            ),
-            max_size=6,
-        )
-    )
+    @hostile(40)
+    @given(data=st.data())
     def test_no_damage_makes_a_scan_fail_or_affects_a_complete_card(
-        self, tmp_path_factory: pytest.TempPathFactory, wounds: list[tuple[int, str, str]]
+        self, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
     ) -> None:
         root = tmp_path_factory.mktemp("tree")
-        gpus = fake_gpus(FLEX_170, 3)
-        write_tree(root, gpus)
+        gpus = [replace(gpu, serial="88-00-1c-ff-ff-12-34-56") for gpu in fake_gpus(MAX_1550_XE, 3)]
+        write_tree(root, tuple(gpus))
         whole = {int(gpu.card): gpu for gpu in read_gpus(root).gpus}
-        for number, name, how in wounds:
-            target = card_directory(root, gpus[number]) / name if name else root / f"sys/class/drm/card{number}"
-            if target.parent.is_dir():
-                break_file(target, how)
+        hurt = data.draw(st.sets(st.integers(0, 2)))
+        for number in sorted(hurt):
+            link, device = root / f"sys/class/drm/card{number}", device_directory(root, gpus[number])
+            for path in data.draw(st.lists(st.sampled_from([link, *sorted(device.rglob("*"))]), max_size=3)):
+                if path.parent.is_dir():
+                    break_file(path, data.draw(st.sampled_from(sorted(BREAKS))))
+        begun = time.process_time()
         scan = read_gpus(root)
-        hurt = {number for number, _, _ in wounds}
+        assert time.process_time() - begun < 1
         assert {int(gpu.card): gpu for gpu in scan.gpus if gpu.card not in hurt} == {
             number: gpu for number, gpu in whole.items() if number not in hurt
         }
         assert scan == read_gpus(root)
         assert not scan.broken & {gpu.card for gpu in scan.gpus}
+        assert all(len(problem) < 500 for problem in scan.problems)
         shutil.rmtree(root)
 
 
