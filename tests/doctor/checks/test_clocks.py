@@ -38,7 +38,7 @@ def test_clocks(changes: dict[str, Any], level: str, words: str) -> None:
     assert_case("clocks", changes, level, words)
 
 
-def test_a_heartbeat_without_a_zone_is_no_time() -> None:
+def test_a_heartbeat_without_a_zone_is_left_out() -> None:
     """A list leaves the Lease out. Python cannot compare the first year's first hours by the machine's zone."""
     with pytest.raises(msgspec.ValidationError):
         lease(renewed="0001-01-01T00:00:00")
