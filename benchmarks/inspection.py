@@ -231,8 +231,8 @@ async def _print_steps(kubeconfig: str) -> None:
     gc.disable()  # as the commands do
     async with connected(Where(kubeconfig=kubeconfig)) as api:
         before = time.process_time()
-        nodes = (await Lister(api, paths.nodes(), InspectedNode).fetch()).objects
-        pods = (await Lister(api, paths.pods(), InspectedPod, keep=matters).fetch()).objects
+        nodes = (await Lister(api, paths.NODES, InspectedNode).fetch()).objects
+        pods = (await Lister(api, paths.PODS, InspectedPod, keep=matters).fetch()).objects
         found = {"lists": time.process_time() - before}
     cluster, seconds = _timed(lambda: Cluster.of(nodes, pods))
     cards, made = _timed(lambda: card_report(cluster))

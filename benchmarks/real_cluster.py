@@ -111,7 +111,7 @@ async def watched_pods(
 ) -> AsyncIterator[None]:
     """Show a handler the pods, or those to keep, while the block runs."""
     api = await connect(str(cluster.kubeconfig), explicit=True)
-    watching = asyncio.create_task(Watch(Lister(api, paths.pods(), kind, keep=keep), handler).run())
+    watching = asyncio.create_task(Watch(Lister(api, paths.PODS, kind, keep=keep), handler).run())
     try:
         yield
     finally:

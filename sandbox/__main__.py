@@ -1,12 +1,17 @@
 """Run the demo on the command line: ``python -m sandbox``."""
 
 import argparse
+import asyncio
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
-from gas.daemon.command import INTERRUPTED, quiet_end_on_signals, run_until_interrupted
+from gas.daemon.command import INTERRUPTED, quiet_end_on_signals
 from gas.values.errors import GasError
+
+T = TypeVar("T")
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 _PIPE_WIDTH = 200
@@ -61,7 +66,7 @@ def _show(file: Path | None, svg: Path | None, flags: Sequence[str], *, page: bo
     if file is not None and not file.is_dir():
         manifests = read_manifests(file)
         console.print("API server and scheduler are simulated in this process. The extender is the real program.")
-        return run_until_interrupted(show_cluster(console, file, manifests, flags, page=page))
+        return _run_until_interrupted(show_cluster(console, file, manifests, flags, page=page))
     directory = file or EXAMPLES
     console.print(
         "API server, scheduler and kubelets are simulated in this process. "
@@ -69,12 +74,37 @@ def _show(file: Path | None, svg: Path | None, flags: Sequence[str], *, page: bo
     )
     flags = [*flags_of(directory), *flags]
     if page:
-        run_until_interrupted(show_page(console, directory, flags))
+        _run_until_interrupted(show_page(console, directory, flags))
         return True
-    run = run_until_interrupted(show_examples(console, directory, flags))
+    run = _run_until_interrupted(show_examples(console, directory, flags))
     if svg is not None:
         svg.write_text(draw(run), encoding="utf-8")
     return True
+
+
+def _run_until_interrupted(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on its own event loop. Raises KeyboardInterrupt after SIGINT, SIGTERM or SIGHUP.
+
+    The first of these signals cancels the work, so that it stops everything that it has started. Further signals are
+    ignored meanwhile: otherwise some of it would keep running.
+    """
+
+    async def interruptible() -> T:
+        task = asyncio.current_task()
+
+        def interrupt() -> None:
+            if task is not None and not task.cancelling():
+                task.cancel()
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, interrupt)
+        return await work
+
+    try:
+        return asyncio.run(interruptible())
+    except asyncio.CancelledError as cancelled:
+        raise KeyboardInterrupt from cancelled
 
 
 def _gas_error(error: BaseException) -> GasError | None:

@@ -4,32 +4,19 @@ from urllib.parse import quote
 
 from gas.values.errors import GasError
 
+# Collections of the whole cluster.
+PODS = "/api/v1/pods"
+NODES = "/api/v1/nodes"
+NAMESPACES = "/api/v1/namespaces"
+DISRUPTION_BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
+SHAREPODS = "/apis/kubeshare.nthu/v1/sharepods"
+
 
 class MalformedName(GasError):
     """The name of an object is empty, or one such as ``..`` that would lead to another path."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"expected the name of a Kubernetes object, found {name[:80]!r}")
-
-
-def pods() -> str:
-    return "/api/v1/pods"
-
-
-def nodes() -> str:
-    return "/api/v1/nodes"
-
-
-def namespaces() -> str:
-    return "/api/v1/namespaces"
-
-
-def disruption_budgets() -> str:
-    return "/apis/policy/v1/poddisruptionbudgets"
-
-
-def sharepods() -> str:
-    return "/apis/kubeshare.nthu/v1/sharepods"
 
 
 def sharepod(namespace: str, name: str) -> str:
@@ -41,7 +28,7 @@ def pods_of(namespace: str) -> str:
 
 
 def pod(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{_segment(namespace)}/pods/{_segment(name)}"
+    return f"{pods_of(namespace)}/{_segment(name)}"
 
 
 def explanation(namespace: str, name: str) -> str:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound=CommandFlags)
 
-T = TypeVar("T")
-
 INTERRUPTED = 130  # exit code of a program that was stopped by Ctrl-C or another signal: what a shell shows for SIGINT
 
 
@@ -111,32 +109,6 @@ def interrupt_on_signals(*numbers: signal.Signals) -> Iterator[None]:
     finally:
         for number in numbers:
             signal.signal(number, signal.SIG_IGN)
-
-
-def run_until_interrupted(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on its own event loop. Raises KeyboardInterrupt after SIGINT, SIGTERM or SIGHUP.
-
-    The first of these signals cancels the work, so that it stops everything that it has started. Further signals are
-    ignored meanwhile: otherwise some of it would keep running.
-    """
-    import asyncio
-
-    async def interruptible() -> T:
-        task = asyncio.current_task()
-
-        def interrupt() -> None:
-            if task is not None and not task.cancelling():
-                task.cancel()
-
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, interrupt)
-        return await work
-
-    try:
-        return asyncio.run(interruptible())
-    except asyncio.CancelledError as cancelled:
-        raise KeyboardInterrupt from cancelled
 
 
 def stop_on_signals(on_stop: Callable[[str], None]) -> asyncio.Event:

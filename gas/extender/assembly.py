@@ -204,12 +204,12 @@ class Extender:
 def watch_pods(api: ApiServer, decider: Decider, timing: Timing = SYSTEM_TIMING) -> Watch[Any]:
     """Return the watch of the pods that a handler needs; it decodes no others, since many pods ask for no cards."""
     kind = HostPod if decider.counts_hosts else Pod
-    lister: Lister[Any] = Lister(api, paths.pods(), kind, keep=decider.must_see)
+    lister: Lister[Any] = Lister(api, paths.PODS, kind, keep=decider.must_see)
     return Watch(lister, decider.pod_handlers, timing=timing)
 
 
 def watch_nodes(api: ApiServer, decider: Decider, timing: Timing = SYSTEM_TIMING) -> Watch[Node]:
-    return Watch(Lister(api, paths.nodes(), Node), decider.node_handlers, timing=timing)
+    return Watch(Lister(api, paths.NODES, Node), decider.node_handlers, timing=timing)
 
 
 def _built(part: Part, core: Core) -> Additions:

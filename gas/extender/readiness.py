@@ -72,7 +72,7 @@ async def read_bound_pods(
 
 
 def lister_of_pods(api: ApiServer, is_gpu_pod: Callable[[Pod], bool], field_selector: str | None = None) -> ListPods:
-    lister = Lister(api, paths.pods(), Pod, keep=is_gpu_pod, field_selector=field_selector)
+    lister = Lister(api, paths.PODS, Pod, keep=is_gpu_pod, field_selector=field_selector)
 
     async def fetch() -> list[Pod]:
         return (await lister.fetch()).objects

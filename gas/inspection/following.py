@@ -56,11 +56,11 @@ async def following(
     ``patience`` is in seconds for the first response. Raises ApiRefused, Forbidden, ApiUnavailable if the cluster
     cannot be listed even once.
     """
-    await api.request("GET", paths.nodes(), query={"limit": "1"}, timeout=min(patience, _FIRST_TIMEOUT))
-    pods = await Lister(api, paths.pods(), InspectedPod, keep=matters).fetch()
+    await api.request("GET", paths.NODES, query={"limit": "1"}, timeout=min(patience, _FIRST_TIMEOUT))
+    pods = await Lister(api, paths.PODS, InspectedPod, keep=matters).fetch()
     cluster = Cluster(settings or settings_of(pods.objects), observer, counts_hosts=counts_hosts)
-    node_watch = Watch(Lister(api, paths.nodes(), InspectedNode), cluster.watched_nodes)
-    pod_lister = Lister(api, paths.pods(), InspectedPod, keep=kept(counts_hosts=counts_hosts))
+    node_watch = Watch(Lister(api, paths.NODES, InspectedNode), cluster.watched_nodes)
+    pod_lister = Lister(api, paths.PODS, InspectedPod, keep=kept(counts_hosts=counts_hosts))
     pod_watch = Watch(pod_lister, cluster.watched_pods)
     tasks = [asyncio.create_task(node_watch.run())]
     try:

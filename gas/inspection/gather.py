@@ -72,8 +72,8 @@ async def read_cluster(api: Reads, *, counts_hosts: bool = False) -> Cluster:
     ``counts_hosts`` keeps the pods without cards as well, which take CPU, memory and pod slots of nodes.
     """
     nodes, pods = await asyncio.gather(
-        Lister(api, paths.nodes(), InspectedNode).fetch(),
-        Lister(api, paths.pods(), InspectedPod, keep=kept(counts_hosts=counts_hosts)).fetch(),
+        Lister(api, paths.NODES, InspectedNode).fetch(),
+        Lister(api, paths.PODS, InspectedPod, keep=kept(counts_hosts=counts_hosts)).fetch(),
     )
     return Cluster.of(nodes.objects, pods.objects, counts_hosts=counts_hosts)
 
@@ -85,7 +85,7 @@ class _Namespace(msgspec.Struct, frozen=True):
 async def read_namespaces(where: Where) -> list[str]:
     """Return the names of all namespaces. Raises NoCluster, ApiRefused, Forbidden, ApiUnavailable."""
     async with reading(where) as api:
-        listed = await Lister(api, paths.namespaces(), _Namespace).fetch()
+        listed = await Lister(api, paths.NAMESPACES, _Namespace).fetch()
         return [each.metadata.name for each in listed.objects]
 
 

@@ -129,7 +129,7 @@ class WatchedNode(OwnNode):
         self._gpu_pods = GpuPods(vocabularies, gpus=gpus, clock=self._clock)
         self.pods = self._matcher = Matcher(self._gpu_pods, one_card=self._one_card)
         selector = f"spec.nodeName={flags.node_name}"
-        self._watch = Watch(Lister(api, paths.pods(), Pod, field_selector=selector), self._gpu_pods, timing=timing)
+        self._watch = Watch(Lister(api, paths.PODS, Pod, field_selector=selector), self._gpu_pods, timing=timing)
         metrics.watches.follow("pods", self._watch)
         resolver = PodResolver(self._matcher, resources, is_watching=self._is_watching)
         self._gpu_pods.subscribe(resolver.pods_changed)
@@ -153,7 +153,7 @@ class WatchedNode(OwnNode):
         self._synced: list[Callable[[], Awaitable[object]]] = [self._watch.synced.wait]
         if flags.write_node == WriteNode.PATCH:
             selector = f"metadata.name={flags.node_name}"
-            node_watch = Watch(Lister(api, paths.nodes(), Node, field_selector=selector), self._writer, timing=timing)
+            node_watch = Watch(Lister(api, paths.NODES, Node, field_selector=selector), self._writer, timing=timing)
             metrics.watches.follow("nodes", node_watch)
             self.tasks = (*self.tasks, node_watch.run, self._writer.run)
             self._synced.append(node_watch.synced.wait)

@@ -79,7 +79,7 @@ class Cluster:
     @asynccontextmanager
     async def running(self, writer: NodeWriter) -> AsyncIterator[Watch[Node]]:
         """Run the writer with a watch of the node."""
-        lister = Lister(self.connection, paths.nodes(), Node, field_selector="metadata.name=n1")
+        lister = Lister(self.connection, paths.NODES, Node, field_selector="metadata.name=n1")
         watch = Watch(lister, writer, backoff=SOON)
         async with in_background(watch.run(), writer.run()):
             yield watch

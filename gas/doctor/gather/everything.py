@@ -55,8 +55,8 @@ async def look_at_everything(credentials: Credentials, api: ApiServer, options: 
     logging.getLogger("gas.cluster.listing").setLevel(logging.ERROR)
     response = await api.request("GET", _VERSION, timeout=options.timeout)
     nodes, pods = await asyncio.gather(
-        probe(Lister(api, paths.nodes(), InspectedNode).fetch()),
-        probe(Lister(api, paths.pods(), InspectedPod, keep=_is_checked).fetch()),
+        probe(Lister(api, paths.NODES, InspectedNode).fetch()),
+        probe(Lister(api, paths.PODS, InspectedPod, keep=_is_checked).fetch()),
     )
     seen_nodes, unread_nodes = _split(nodes)
     seen_pods, unread_pods = _split(pods)

@@ -27,9 +27,7 @@ def _build(core: Core) -> Additions:
     from gas.objects.stored import DisruptionBudget
 
     preemption = Preemption(core.decider)
-    watch = Watch(
-        Lister(core.api, paths.disruption_budgets(), DisruptionBudget), preemption.budgets, timing=core.timing
-    )
+    watch = Watch(Lister(core.api, paths.DISRUPTION_BUDGETS, DisruptionBudget), preemption.budgets, timing=core.timing)
 
     def why_not_ready() -> str | None:
         if watch.refused is not None:

@@ -107,8 +107,8 @@ class SharePods:
         self._woken = asyncio.Event()
         self._shares: _Mirror[SharePod] = _Mirror(self._add)
         self._pods: _Mirror[MadePod] = _Mirror(self._add)
-        self.share_watch = Watch(Lister(api, paths.sharepods(), SharePod), self._shares)
-        self.pod_watch = Watch(Lister(api, paths.pods(), MadePod, label_selector=f"{MADE_LABEL}={MADE}"), self._pods)
+        self.share_watch = Watch(Lister(api, paths.SHAREPODS, SharePod), self._shares)
+        self.pod_watch = Watch(Lister(api, paths.PODS, MadePod, label_selector=f"{MADE_LABEL}={MADE}"), self._pods)
 
     def look_at_all(self) -> None:
         """Compare every SharePod with its pod: this replica has just begun to decide."""

@@ -28,7 +28,7 @@ def test_the_definition_is_of_the_kind_that_the_controller_serves() -> None:
     definition, *_ = read(COMPONENTS / "sharepods/definition.yaml")
     spec = definition["spec"]
     (version,) = spec["versions"]
-    assert f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}" == paths.sharepods()
+    assert f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}" == paths.SHAREPODS
     assert (f"{spec['group']}/{version['name']}", spec["names"]["kind"]) == (API_VERSION, KIND)
     shown = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
     share = msgspec.convert({"metadata": {}, "status": {"BoundDeviceID": "", "PodManagerPort": 1}}, SharePod)
