@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
+from gas.values.quoted import escaped
+
 VERBOSE = 15  # a level between INFO and DEBUG, which ``-v 2`` shows
 
 LIMITED_LINES = 10
@@ -27,7 +29,6 @@ LIMITED_SECONDS = 60.0
 LogFormat = Literal["text", "json"]
 
 _NOT_FIELDS = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _PLAIN_VALUE = re.compile(r'[^\s"=\\]+')
 _QUIET = ("asyncio", "hypercorn", "h2", "hpack", "kubernetes", "aiohttp", "grpc")
 
@@ -110,11 +111,6 @@ class JsonFormatter(logging.Formatter):
         for name, value in _fields(record).items():
             entry.setdefault(name, value if isinstance(value, str | int | float) else str(value))
         return json.dumps(entry)
-
-
-def escaped(text: str) -> str:
-    """Escape the characters that could move the cursor, begin a line or change the reading direction."""
-    return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def _value(value: object) -> str:

@@ -9,7 +9,9 @@ An empty text counts as an absent annotation: a Binding can only set annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
+from itertools import starmap
 from typing import NamedTuple
 
 from gas.decision import names
@@ -25,8 +27,6 @@ LONGEST = 65_536  # characters of an annotation that are parsed: enough for 7,00
 
 MOST_REMEMBERED = 4096  # decisions, and as many receipts, by need and texts: equal pods on equal cards share one
 LARGEST_REMEMBERED = 1024  # characters of the longest texts that are remembered
-_DECISION = (names.CONTAINER_CARDS, names.INIT_CONTAINER_CARDS, names.CONTAINER_TILES, names.INIT_CONTAINER_TILES)
-_RECEIPT = (names.ALLOCATED_CARDS, names.ALLOCATED_INIT_CARDS)
 
 Written = tuple[tuple[str, str], ...]  # (annotation, its text) pairs
 Reader = Callable[[PodNeed, Written], Choice | None]
@@ -59,7 +59,10 @@ def parse_container_cards(text: str, annotation: str = names.CONTAINER_CARDS) ->
 
 
 def format_container_tiles(containers: Sequence[Sequence[CardTiles]]) -> str:
-    return "|".join(",".join(map(_format_card, cards)) for cards in containers)
+    def of_card(card: Card, tiles: tuple[int, ...]) -> str:
+        return f"{card}:" + "+".join(f"gt{tile}" for tile in tiles)
+
+    return "|".join(",".join(starmap(of_card, cards)) for cards in containers)
 
 
 def parse_container_tiles(text: str, annotation: str = names.CONTAINER_TILES) -> tuple[tuple[CardTiles, ...], ...]:
@@ -76,26 +79,15 @@ def _check_length(annotation: str, text: str) -> None:
         raise MalformedAnnotation(annotation, f"expected at most {LONGEST} characters, found {len(text)}")
 
 
-def _format_card(card_tiles: CardTiles) -> str:
-    card, tiles = card_tiles
-    return f"{card}:" + "+".join(f"gt{tile}" for tile in tiles)
-
-
 def _parse_card(text: str, annotation: str) -> CardTiles:
     name, _, tiles = text.partition(":")
     matches = [_TILE.fullmatch(tile) for tile in tiles.split("+")]
     indexes = tuple(int(match[1]) for match in matches if match is not None)
-    try:
+    with suppress(MalformedCard):
         card = Card.parse(name)
-    except MalformedCard:
-        raise _malformed_tiles(annotation, text) from None
-    if len(indexes) < len(matches):
-        raise _malformed_tiles(annotation, text)
-    return card, indexes
-
-
-def _malformed_tiles(annotation: str, found: str) -> MalformedAnnotation:
-    return MalformedAnnotation(annotation, f"expected tiles of cards as in card0:gt0+gt1, found {quoted(found)}")
+        if len(indexes) == len(matches):
+            return card, indexes
+    raise MalformedAnnotation(annotation, f"expected tiles of cards as in card0:gt0+gt1, found {quoted(text)}")
 
 
 class MalformedTiles(MalformedAnnotation):
@@ -160,7 +152,7 @@ def read_choice(pod: Pod, need: PodNeed) -> Choice | None:
     evenly, and left out the tiles of a card that had too few. Raises MalformedTiles if the cards can be a choice for
     this need but their tiles cannot, and MalformedAnnotation if the cards cannot.
     """
-    return _read_choice(need, _written(pod, _DECISION))
+    return _read_choice(need, _written(pod, names.DECISION))
 
 
 def _written(pod: Pod, annotations: Iterable[str]) -> Written:
@@ -199,9 +191,9 @@ def read_receipt(pod: Pod, need: PodNeed) -> Choice | None:
     text has another form or another number of containers, if a container has a card twice or more cards than it asks
     for, and if an app container or a sidecar that asks for cards has none.
     """
-    if not need.wants_cards or not any(map(pod.annotations.get, _RECEIPT)):
+    if not need.wants_cards or not any(map(pod.annotations.get, names.RECEIPT)):
         return None
-    return _read_receipt(need, _written(pod, (*_DECISION, *_RECEIPT)))
+    return _read_receipt(need, _written(pod, (*names.DECISION, *names.RECEIPT)))
 
 
 @_remembered

@@ -48,9 +48,6 @@ class AlreadyBooked(GasError):
         self.booking = booking
 
 
-_NO_COMPANIES: Mapping[Card, frozenset[Company]] = MappingProxyType({})
-
-
 class NodeSums:
     """Sums over the bookings of one node, maintained so that `usage` does not walk over pods.
 
@@ -76,13 +73,13 @@ class NodeSums:
             self.containers[card] = self.containers.get(card, 0) + footprint.containers.get(card, 0)
         for card, indexes in footprint.tiles.items():
             for index in indexes:
-                _count(self.tiles, card, index)
+                _add_count(self.tiles, card, index, 1)
         if footprint.company != NO_COMPANY:
             for card in footprint.amounts:
-                _count(self.companies, card, footprint.company)
+                _add_count(self.companies, card, footprint.company, 1)
         if footprint.named:
             for card in footprint.amounts:
-                _count(self.names, card, footprint.named)
+                _add_count(self.names, card, footprint.named, 1)
 
     def take(self, uid: str, footprint: Footprint) -> None:
         self.uids.discard(uid)
@@ -94,13 +91,13 @@ class NodeSums:
                 del self.amounts[card], self.holders[card], self.containers[card]
         for card, indexes in footprint.tiles.items():
             for index in indexes:
-                _discount(self.tiles, card, index)
+                _add_count(self.tiles, card, index, -1)
         if footprint.company != NO_COMPANY:
             for card in footprint.amounts:
-                _discount(self.companies, card, footprint.company)
+                _add_count(self.companies, card, footprint.company, -1)
         if footprint.named:
             for card in footprint.amounts:
-                _discount(self.names, card, footprint.named)
+                _add_count(self.names, card, footprint.named, -1)
 
     def usage(self) -> Usage:
         """Return the sums: a view of the present state, to be read at once."""
@@ -130,23 +127,16 @@ class NodeSums:
 
     def company(self) -> Mapping[Card, frozenset[Company]]:
         """Return the different labels of the pods on each card that has a pod with labels."""
-        if not self.companies:
-            return _NO_COMPANIES
         return {
             card: frozenset(counts) if sum(counts.values()) == self.holders[card] else frozenset((*counts, NO_COMPANY))
             for card, counts in self.companies.items()
         }
 
 
-def _count(counts: dict[Card, dict[T, int]], card: Card, what: T) -> None:
+def _add_count(counts: dict[Card, dict[T, int]], card: Card, what: T, number: int) -> None:
+    """Change a count. Keys without a count are dropped, so equal sums are equal dictionaries."""
     of_card = counts.setdefault(card, {})
-    of_card[what] = of_card.get(what, 0) + 1
-
-
-def _discount(counts: dict[Card, dict[T, int]], card: Card, what: T) -> None:
-    """Undo one `_count`. Keys without a count are dropped, so equal sums are equal dictionaries."""
-    of_card = counts[card]
-    of_card[what] -= 1
+    of_card[what] = of_card.get(what, 0) + number
     if not of_card[what]:
         del of_card[what]
     if not of_card:

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from operator import sub
+from operator import attrgetter, sub
 from typing import NamedTuple
 
 from gas.ledger.eviction_cost import Cost, Costs, Evictable, total, violating
@@ -461,16 +461,12 @@ def _only(inventory: Inventory, cards: Collection[Card]) -> Inventory:
     return replace(inventory, disabled=inventory.disabled | (inventory.capacity.keys() - cards))
 
 
+_but_its_uid = attrgetter("priority", "leaving", "budgets", "requests", "footprint", "must_go")
+
+
 def _are_alike(one: Evictable, other: Evictable) -> bool:
     """Return whether it makes no difference which of two pods leaves, apart from their age."""
-    return (one.priority, one.leaving, one.budgets, one.requests, one.footprint, one.must_go) == (
-        other.priority,
-        other.leaving,
-        other.budgets,
-        other.requests,
-        other.footprint,
-        other.must_go,
-    )
+    return bool(_but_its_uid(one) == _but_its_uid(other))
 
 
 def _without_ties(need: PodNeed) -> PodNeed:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from gas.placement.inventory import Company, Inventory, Usage
 from gas.placement.need import PodNeed
-from gas.placement.refusal import NotTogether, Refusal, Shortage, not_together_sentence
+from gas.placement.refusal import NotTogether, Refusal, Shortage
 from gas.values.cards import Card
 from gas.values.quoted import quoted
 
@@ -57,9 +57,7 @@ class _InTheWay(Refusal):
     where: str  # which cards the rule leaves: ``"in the allow list"``
 
     def __str__(self) -> str:
-        if isinstance(self.short, Shortage):
-            return self.short.sentence(self.where)
-        return not_together_sentence(self.short, f" on the cards {self.where}")
+        return self.short.sentence(self.where)
 
 
 @dataclass(frozen=True)

@@ -133,13 +133,9 @@ class Arrivals:
     def __init__(self) -> None:
         self._asked: dict[tuple[Shape, Hashable], tuple[float, dict[str, float]]] = {}
         self._weight = 0.0
-        self._arrivals = 0
+        self.arrivals = 0
         self._next = FIRST
         self._mix = Mix()
-
-    @property
-    def arrivals(self) -> int:
-        return self._arrivals
 
     def learn(self, need: PodNeed, host: Amounts, restriction: Hashable = None) -> None:
         """Learn from a pod that has arrived. A pod that needs no card is ignored.
@@ -155,14 +151,14 @@ class Arrivals:
             sums[name] = sums.get(name, 0.0) + amount
         self._asked[shape, restriction] = weight + 1, sums
         self._weight += 1
-        self._arrivals += 1
+        self.arrivals += 1
         if self._weight > MEMORY:
             self._halve()
 
     def mix(self) -> Mix:
         """Return the latest mix, made again if enough pods have come since."""
-        if self._arrivals >= self._next:
-            self._next = self._arrivals + min(self._arrivals // 2, MOST_BETWEEN)
+        if self.arrivals >= self._next:
+            self._next = self.arrivals + min(self.arrivals // 2, MOST_BETWEEN)
             self._mix = Mix(
                 tuple(
                     Asked(shape, restriction, weight, tuple(sorted(sums.items())))

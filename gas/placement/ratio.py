@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gas.values.amounts import Amounts, describe, is_whole
 from gas.values.errors import InvalidValue
@@ -35,9 +35,6 @@ class Ratio:
             return f"{self.part} percent of {self.resource}"
         return f"{self.resource} in proportion to {describe(self.of, self.part)}"
 
-    def plus(self, other: Ratio) -> Ratio:
-        return Ratio(self.resource, self.part + other.part, self.of)
-
 
 Wanted = tuple[str, int] | Ratio  # what a container takes of one resource of a card: an amount with its name or a ratio
 
@@ -67,4 +64,5 @@ def amounts_on(card: Amounts, plain: Mapping[str, int], ratios: Iterable[Ratio])
 def add_ratios(total: dict[str, Ratio], more: Iterable[Ratio]) -> None:
     """Add ratios to those of other containers, by resource."""
     for ratio in more:
-        total[ratio.resource] = total[ratio.resource].plus(ratio) if ratio.resource in total else ratio
+        before = total[ratio.resource].part if ratio.resource in total else 0
+        total[ratio.resource] = replace(ratio, part=before + ratio.part)

@@ -124,7 +124,13 @@ class NotTogether(Refusal, kind="not-together"):
     stated: StatedMemory | None = None  # how the pod states memory
 
     def __str__(self) -> str:
-        return not_together_sentence(self)
+        return self.sentence()
+
+    def sentence(self, where: str = "") -> str:
+        """Return the sentence; ``where`` narrows down the cards: ``"in the allow list"``."""
+        place = f" on the cards {where}" if where else ""
+        total = in_words(self.amounts, self.stated)
+        return f"each of {self.containers} containers fits alone, but not all together{place} ({total} in total)"
 
 
 @dataclass(frozen=True)
@@ -209,9 +215,3 @@ def in_words(amounts: tuple[Wanted, ...], stated: StatedMemory | None = None) ->
     ordered = sorted(amounts, key=lambda amount: (is_bytes(name_of(amount)), name_of(amount)))
     words = [str(amount) if isinstance(amount, Ratio) else describe(*amount, stated) for amount in ordered]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def not_together_sentence(short: NotTogether, where: str = "") -> str:
-    """Return the sentence; ``where`` narrows down the cards: ``" on the cards in the allow list"``."""
-    total = in_words(short.amounts, short.stated)
-    return f"each of {short.containers} containers fits alone, but not all together{where} ({total} in total)"

@@ -9,14 +9,7 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
 from heapq import nsmallest
 
-from gas.decision.names import (
-    ALLOCATED_CARDS,
-    ALLOCATED_INIT_CARDS,
-    CHECKED,
-    DESCHEDULED_BY_US,
-    EXPIRED_BINDING,
-    WRITTEN_ANNOTATIONS,
-)
+from gas.decision.names import CHECKED, DESCHEDULED_BY_US, EXPIRED_BINDING, RECEIPT, WRITTEN_ANNOTATIONS
 from gas.objects.json_patch import Operation, Patch
 from gas.objects.stored import NewPod, Pod
 from gas.placement.inventory import UNUSED, Inventory
@@ -47,7 +40,6 @@ _MOST_UNKNOWN = 20  # unknown annotations that are reported; each is compared wi
 _PREFIX = "gas-"
 _WRITTEN = frozenset({*WRITTEN_ANNOTATIONS, DESCHEDULED_BY_US})
 _OWN = _WRITTEN | {CHECKED, EXPIRED_BINDING}
-_RECEIPTS = frozenset({ALLOCATED_CARDS, ALLOCATED_INIT_CARDS})
 
 
 CountedFacts = tuple[NodeFacts, int]  # what nodes state about their cards, and how many nodes state it
@@ -147,8 +139,8 @@ class PodChecks:
         if not self.vocabularies.is_gpu_pod(new):
             return ()
         return tuple(
-            f"{quoted(name)} {_BOUND_RECEIPT if name in _RECEIPTS else _BOUND}"
-            for name in sorted(self.vocabularies.metadata - (_RECEIPTS if may_write_receipts else frozenset()))
+            f"{quoted(name)} {_BOUND_RECEIPT if name in RECEIPT else _BOUND}"
+            for name in sorted(self.vocabularies.metadata - set(RECEIPT if may_write_receipts else ()))
             if _text(old, name) != _text(new, name)
         )
 
