@@ -6,9 +6,7 @@ format and in OpenMetrics, and come before the metrics of `gas.extender.metrics`
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 
 from gas.daemon.metric import Metric
@@ -18,6 +16,7 @@ from gas.extender.filter import in_turns
 from gas.extender.verdicts import Turns
 from gas.placement.stranded import StrandedCapacity
 from gas.values.amounts import Amounts
+from gas.values.timing import seconds_of
 
 NOT_REFUSED = "not-refused"
 
@@ -45,13 +44,7 @@ def waits(decider: Decider) -> Turns[Waits]:
             oldest[place] = min(oldest.get(place, created), created)  # times in UTC sort as texts
         if at % PODS_A_TURN == 0:
             yield
-    return {place: Wait(pods, _seconds(oldest.get(place, ""))) for place, pods in counts.items()}
-
-
-def _seconds(moment: str) -> float:
-    with suppress(ValueError):
-        return datetime.fromisoformat(moment).timestamp()
-    return float("inf")
+    return {place: Wait(pods, seconds_of(oldest.get(place))) for place, pods in counts.items()}
 
 
 CARDS_A_PIECE = 60  # cards written before other work gets its turn: a fraction of a millisecond, since filters wait

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 
 from gas.extender.endpoint import JsonEndpoint, Problem, by_path, to_its_end
 from gas.extender.metrics import Metrics
-from gas.extender.wire import BadRequest, Unreadable, encode_error
+from gas.extender.wire import BadRequest, Unreadable, encode_binding_result
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,9 @@ def extender_app(verbs: Mapping[str, ServedVerb], metrics: Metrics, *, max_body:
         )
         for name, verb in verbs.items()
     }
-    return by_path(paths, _Json(encode_error("unknown path: expected /scheduler/filter or /scheduler/bind"), 404))
+    return by_path(
+        paths, _Json(encode_binding_result(error="unknown path: expected /scheduler/filter or /scheduler/bind"), 404)
+    )
 
 
 class _Json(Response):
@@ -86,4 +88,4 @@ class _VerbEndpoint(JsonEndpoint):
         if problem.status == 200 and self._undecided is not None:
             logger.warning("%s: nothing was decided: %s", self._what, problem)
             return _Json(self._undecided)
-        return _Json(encode_error(str(problem)), problem.status)
+        return _Json(encode_binding_result(error=str(problem)), problem.status)

@@ -12,8 +12,7 @@ import msgspec
 
 from gas.objects.stored import AskedPod, Node, Pod
 from gas.values.errors import UNDECODABLE, GasError
-
-LONGEST_NAME = 253  # characters of the longest name of a Kubernetes object
+from gas.values.quoted import LONGEST_NAME
 
 _NOT_IN_NAMES = frozenset("/%?# ")
 
@@ -78,12 +77,8 @@ class _BindingWire(msgspec.Struct, gc=False):
     node: str = msgspec.field(name="Node", default="")
 
 
-class _NodeListResult(msgspec.Struct, gc=False):
-    items: list[msgspec.Raw]
-
-
 class _FilterResultWire(msgspec.Struct, gc=False):
-    nodes: _NodeListResult | None = msgspec.field(name="Nodes")
+    nodes: _NodeList | None = msgspec.field(name="Nodes")
     node_names: Sequence[str] | None = msgspec.field(name="NodeNames")
     failed: Mapping[str, str] = msgspec.field(name="FailedNodes")
     unresolvable: Mapping[str, str] = msgspec.field(name="FailedAndUnresolvableNodes")
@@ -139,16 +134,12 @@ def encode_filter_result(
     error: str = "",  # the reason why nothing could be decided; the scheduler then ignores the rest
 ) -> bytes:
     """Encode ExtenderFilterResult."""
-    sent = None if nodes is None else _NodeListResult([each.raw for each in nodes])
+    sent = None if nodes is None else _NodeList([each.raw for each in nodes])
     return _encoder.encode(_FilterResultWire(sent, node_names, failed or {}, unresolvable or {}, error))
 
 
 def encode_binding_result(*, error: str = "") -> bytes:
-    """Encode ExtenderBindingResult; an empty ``error`` means that the pod is bound."""
-    return _encoder.encode({"Error": error})
-
-
-def encode_error(error: str) -> bytes:
+    """Encode ExtenderBindingResult; an empty ``error`` means that the pod is bound. Any verb may have such an error."""
     return _encoder.encode({"Error": error})
 
 

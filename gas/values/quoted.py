@@ -9,7 +9,8 @@ from itertools import islice
 from reprlib import Repr
 
 LONGEST_RESOURCE = 63  # characters of the longest name of a resource in Kubernetes, without its prefix
-LONGEST_KEY = 63 + 1 + 253  # characters of the longest ``namespace/name`` in Kubernetes
+LONGEST_NAME = 253  # characters of the longest name of an object in Kubernetes
+LONGEST_KEY = 63 + 1 + LONGEST_NAME  # characters of the longest ``namespace/name`` in Kubernetes
 
 _LONGEST = 40
 _MOST = 3

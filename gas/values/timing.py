@@ -1,8 +1,10 @@
 """The clocks of a process and its random pauses. They are passed in, so that tests and simulations can set them."""
 
+import math
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -27,6 +29,13 @@ class Timing:
     def now(self) -> datetime:
         """Return the date and time in UTC."""
         return datetime.fromtimestamp(self.seconds(), UTC)
+
+
+def seconds_of(timestamp: str | None) -> float:
+    """Return a timestamp of the API server in seconds since the epoch; infinite if there is none that can be read."""
+    with suppress(ValueError):
+        return datetime.fromisoformat(timestamp or "").timestamp()
+    return math.inf
 
 
 SYSTEM_TIMING = Timing()  # the machine's own clocks, and chance that cannot be predicted

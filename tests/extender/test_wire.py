@@ -15,7 +15,6 @@ from gas.extender.wire import (
     decode_binding,
     decode_filter,
     encode_binding_result,
-    encode_error,
     encode_filter_result,
 )
 
@@ -203,4 +202,3 @@ class TestEncode:
     def test_binding_result_and_bare_error(self) -> None:
         assert json.loads(encode_binding_result()) == {"Error": ""}
         assert json.loads(encode_binding_result(error="gone")) == {"Error": "gone"}
-        assert json.loads(encode_error("broken")) == {"Error": "broken"}

@@ -7,14 +7,13 @@ import msgspec
 
 from gas.objects.json_patch import Patch
 from gas.values.errors import GasError
-from gas.values.quoted import quoted
+from gas.values.quoted import LONGEST_NAME, quoted
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 CREATE, UPDATE = "CREATE", "UPDATE"
 _OPERATIONS = frozenset({CREATE, UPDATE, "DELETE", "CONNECT"})
 _LONGEST_UID = 128
-LONGEST_NAME = 253  # characters of the longest name of an object in Kubernetes
 _LONGEST_USER = 1024
 _REFUSED = 403  # HTTP status that the client gets for an object that is refused
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gas.decision.names import CONTAINER_CARDS
-from gas.extender.admission.review import ALLOWED, CREATE, LONGEST_NAME, BadReview, Review, ReviewResult, decode_object
+from gas.extender.admission.review import ALLOWED, CREATE, BadReview, Review, ReviewResult, decode_object
 from gas.extender.binding_reviews.bindings import Binding, Given, ReviewedBindings, Source
 from gas.extender.binding_reviews.part import REVIEWED_BINDINGS
 from gas.extender.binding_reviews.unbound_pods import UnboundPod, UnboundPods
@@ -23,7 +23,7 @@ from gas.extender.readiness import NotReady, check_ready
 from gas.objects.json_patch import Operation, Patch
 from gas.objects.stored import Pod
 from gas.values.errors import GasError
-from gas.values.quoted import quoted
+from gas.values.quoted import LONGEST_NAME, quoted
 from gas.values.timing import SYSTEM_TIMING, Timing
 
 logger = logging.getLogger(__name__)

@@ -1,16 +1,14 @@
 """Describe pods by what evicting them costs: priority, age, and disruption budgets. No I/O."""
 
-import math
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
-from datetime import datetime
 from functools import lru_cache
 
 import msgspec
 
 from gas.objects.handler import Mirror
 from gas.objects.stored import DisruptionBudget, LabelSelector, Pod, Requirement
+from gas.values.timing import seconds_of
 
 
 class AssignedPod(msgspec.Struct, frozen=True, gc=False):
@@ -36,7 +34,7 @@ def assigned_pod(pod: Pod) -> AssignedPod:
         name=pod.metadata.name,
         priority=pod.priority,
         labels=_shared(tuple((pod.metadata.labels or {}).items())),
-        started=_seconds(pod.status.start_time if pod.status is not None else None),
+        started=seconds_of(pod.status.start_time if pod.status is not None else None),
         leaving=pod.metadata.deletion_timestamp is not None,
     )
 
@@ -44,12 +42,6 @@ def assigned_pod(pod: Pod) -> AssignedPod:
 @lru_cache(4096)  # templates, whose pods share their labels: half of the memory that a pod takes here
 def _shared(labels: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     return dict(labels)
-
-
-def _seconds(time: str | None) -> float:
-    with suppress(ValueError):
-        return datetime.fromisoformat(time or "").timestamp()
-    return math.inf
 
 
 class DisruptionBudgets(Mirror[DisruptionBudget, DisruptionBudget]):

@@ -23,36 +23,22 @@ class PreemptArgs:
     proposals: Mapping[str, Proposal]
 
 
-class _MetaPod(msgspec.Struct, gc=False):
+class _Victim(msgspec.Struct, gc=False):
+    """A pod by its UID (meta victims), or the whole pod."""
+
     uid: str = msgspec.field(name="UID", default="")
-
-
-class _MetaVictims(msgspec.Struct, gc=False):
-    pods: Sequence[_MetaPod | None] | None = msgspec.field(name="Pods", default=None)
-    violations: int = msgspec.field(name="NumPDBViolations", default=0)
-
-
-class _WholePod(msgspec.Struct, gc=False):
     metadata: ObjectMeta = ObjectMeta()
 
-    @property
-    def uid(self) -> str:
-        return self.metadata.uid or ""
 
-
-class _WholeVictims(msgspec.Struct, gc=False):
-    pods: Sequence[_WholePod | None] | None = msgspec.field(name="Pods", default=None)
+class _Victims(msgspec.Struct, gc=False):
+    pods: Sequence[_Victim | None] | None = msgspec.field(name="Pods", default=None)
     violations: int = msgspec.field(name="NumPDBViolations", default=0)
 
 
 class _PreemptWire(msgspec.Struct, rename="pascal", gc=False):
     pod: PreemptorPod | None = None
-    node_name_to_victims: dict[str, _WholeVictims | None] | None = None
-    node_name_to_meta_victims: dict[str, _MetaVictims | None] | None = None
-
-
-class _PreemptResultWire(msgspec.Struct, gc=False):
-    victims: Mapping[str, _MetaVictims] = msgspec.field(name="NodeNameToMetaVictims")
+    node_name_to_victims: dict[str, _Victims | None] | None = None
+    node_name_to_meta_victims: dict[str, _Victims | None] | None = None
 
 
 _preempt_decoder = msgspec.json.Decoder(_PreemptWire)
@@ -68,15 +54,15 @@ def decode_preempt(body: bytes) -> PreemptArgs:
         args = decoded(_preempt_decoder, in_exact_case(body, _PreemptWire), "ExtenderPreemptionArgs")
     if args.pod is None:
         raise BadRequest("the request names no pod: expected an object in Pod, found null or nothing")
-    by_node: Mapping[str, _MetaVictims | _WholeVictims | None] | None = args.node_name_to_meta_victims
-    if by_node is None:
-        by_node = args.node_name_to_victims
+    by_node = args.node_name_to_victims if args.node_name_to_meta_victims is None else args.node_name_to_meta_victims
     if by_node is None:
         raise BadRequest(
             "the request names no victims: expected an object in NodeNameToMetaVictims or NodeNameToVictims"
         )
     proposals = {
-        node: Proposal(tuple(pod.uid for pod in victims.pods or () if pod), victims.violations)
+        node: Proposal(
+            tuple(pod.uid or pod.metadata.uid or "" for pod in victims.pods or () if pod), victims.violations
+        )
         for node, victims in by_node.items()
         if victims is not None
     }
@@ -89,7 +75,7 @@ def encode_preempt_result(victims: Mapping[str, Proposal]) -> bytes:
     A node that is missing drops out. The most important pod of each node must come first.
     """
     wire = {
-        node: _MetaVictims([_MetaPod(uid) for uid in proposal.uids], proposal.violations)
+        node: {"Pods": [{"UID": uid} for uid in proposal.uids], "NumPDBViolations": proposal.violations}
         for node, proposal in victims.items()
     }
-    return msgspec.json.encode(_PreemptResultWire(wire))
+    return msgspec.json.encode({"NodeNameToMetaVictims": wire})

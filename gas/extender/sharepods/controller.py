@@ -30,11 +30,9 @@ from gas.vocabularies.kubeshare.sharepod import (
     MalformedSharePod,
     SharePod,
     choice_patch,
-    ended_sentence,
     merge_patch,
     pod_of,
     status_of,
-    taken_sentence,
 )
 
 logger = logging.getLogger(__name__)
@@ -162,12 +160,17 @@ class SharePods:
             if share.had_pod:
                 pod = await get_object(self._api, paths.pod(*key.split("/")), MadePod)
                 if (pod is None or not pod.belongs_to(share)) and not share.restarts_after(share.phase):
-                    await self._say(share, "PodNotMadeAgain", ended_sentence(share))
+                    sentence = (
+                        f"pod {share.key} ended ({share.phase}) and was deleted; it is not made again, by its"
+                        " restartPolicy. To run it again, delete this SharePod and create it again"
+                    )
+                    await self._say(share, "PodNotMadeAgain", sentence)
                     return
             if pod is None and (pod := await self._make(share)) is None:
                 return
         if not pod.belongs_to(share):
-            await self._say(share, "ErrResourceExists", taken_sentence(share))
+            sentence = f"pod {key} exists and does not belong to this SharePod"
+            await self._say(share, "ErrResourceExists", f"{sentence}; delete the pod, or choose another name")
             self._add_later(key)
             return
         if not pod.is_watched:

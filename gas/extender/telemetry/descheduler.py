@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import NoReturn, Protocol
+from collections.abc import Awaitable, Callable, Iterator
+from typing import NoReturn
 
 from cachetools import LRUCache
 from prometheus_client import Counter
@@ -19,19 +19,8 @@ from gas.values.errors import GasError
 logger = logging.getLogger(__name__)
 
 
-class PatchPod(Protocol):
-    """Set labels and annotations of a pod, remove those that are None, and return whether that pod exists."""
-
-    def __call__(
-        self,
-        namespace: str,
-        name: str,
-        uid: str,
-        *,
-        labels: Mapping[str, str | None],
-        annotations: Mapping[str, str | None],
-    ) -> Awaitable[bool]: ...
-
+PatchPod = Callable[..., Awaitable[bool]]
+"""(namespace, name, UID, annotations, labels=…) -> whether the pod exists. Texts that are None are removed."""
 
 RETRY_PAUSE = 5.0  # seconds after a label could not be changed
 IDLE_PAUSE = 1.0  # seconds between two checks whether this replica decides by now
@@ -135,8 +124,8 @@ class Descheduler(Observer):
                 pod.metadata.namespace or "default",
                 pod.metadata.name,
                 uid,
+                {DESCHEDULED_BY_US: mark},
                 labels={DESCHEDULE_POD_LABEL: mark},
-                annotations={DESCHEDULED_BY_US: mark},
             ):
                 return True
             self._patched[uid] = bound

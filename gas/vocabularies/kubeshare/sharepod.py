@@ -198,19 +198,6 @@ def choice_patch(share: SharePod, pod: MadePod) -> dict[str, Any] | None:
     return patch or None
 
 
-def ended_sentence(share: SharePod) -> str:
-    """Return the sentence about a pod that had ended, and then was deleted by another than its SharePod."""
-    return (
-        f"pod {share.key} ended ({share.phase}) and was deleted; it is not made again, by its restartPolicy. To run it"
-        " again, delete this SharePod and create it again"
-    )
-
-
-def taken_sentence(share: SharePod) -> str:
-    """Return the sentence about a pod of the same name that was not made for this SharePod."""
-    return f"pod {share.key} exists and does not belong to this SharePod; delete the pod, or choose another name"
-
-
 def _with_requests(spec: dict[str, Any]) -> dict[str, Any]:
     """Return the spec of a pod with limits as requests as well. The API server adds them to pods, not to SharePods."""
 

@@ -91,9 +91,9 @@ class Descheduling:
         namespace: str,
         name: str,
         uid: str,
+        annotations: Mapping[str, str | None],
         *,
         labels: Mapping[str, str | None],
-        annotations: Mapping[str, str | None],
     ) -> bool:
         assert namespace == "default"
         assert labels.keys() == {LABEL}
