@@ -51,7 +51,7 @@ def started_containers(pod: Pod) -> list[tuple[Container, Role]]:
 def requests_any(pod: Pod, resource: str) -> bool:
     """Return whether a container of the pod states a request for a resource, whatever the amount is."""
     return any(
-        container.resources is not None and resource in (container.resources.requests or ())
+        resource in container.requests
         for containers in (pod.spec.containers, pod.spec.init_containers)
         for container in containers or ()
     )
@@ -61,9 +61,7 @@ def requests_under(pod: Pod, beginning: str) -> bool:
     """Return whether a container of the pod states a request for a resource whose name begins with this text."""
     for containers in (pod.spec.containers, pod.spec.init_containers):
         for container in containers or ():
-            if container.resources is not None and any(
-                name.startswith(beginning) for name in container.resources.requests or ()
-            ):
+            if any(name.startswith(beginning) for name in container.requests):
                 return True
     return False
 

@@ -13,10 +13,7 @@ from gas.vocabularies.intel.node_texts import parse_card_capacity
 from gas.vocabularies.node_parts import allocatable_resources
 from gas.vocabularies.protocol import NodeFacts
 
-MOST_TILES = (
-    256  # Far more than any card has. A larger number is a mistake, and would make each look at its tiles slow.
-)
-
+MOST_TILES = 256  # far more than any card has; looking at all tiles of a mistakenly larger number would be slow
 MOST_RESOURCES = 64  # resources of one node; each is shown, and counted in metrics, for each card
 
 _NOT_BOOKED = frozenset(names.MONITORING_RESOURCES)

@@ -21,7 +21,7 @@ from gas.vocabularies.pod_parts import (
     readable_labels,
     with_preferences,
 )
-from gas.vocabularies.protocol import LONGEST_SENTENCE, BadNeed, ContainerFacts, NeedFacts, NeedOptions, Vocabulary
+from gas.vocabularies.protocol import LONGEST_SENTENCE, BadNeed, ContainerFacts, NeedFacts, NeedOptions
 
 _COUNT_RESOURCES = frozenset(names.COUNT_RESOURCES)
 _CARD_ITSELF = re.compile(r"card[0-9]+|([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII | re.IGNORECASE)
@@ -266,17 +266,7 @@ _SWITCHES = (names.ALLOCATE_XELINK, names.ALLOCATE_SINGLE_NUMA)  # annotations t
 _OFF = frozenset({"false", "no", "off", "0"})
 
 
-class IntelAdmission(Vocabulary):
-    """Refuse amounts without a card, and warn of annotations without effect. There are no defaults."""
-
-    def faults(self, pod: Pod) -> list[str]:
-        return list(_amounts_without_cards(pod))
-
-    def warnings(self, pod: Pod, options: NeedOptions) -> list[str]:
-        return list(_without_effect(pod, options))
-
-
-def _amounts_without_cards(pod: Pod) -> Iterator[str]:
+def amounts_without_cards(pod: Pod) -> Iterator[str]:
     """Yield a sentence for each container that asks for parts of a card, and for no card.
 
     A filter lets such a pod pass, as the original does: nothing is booked for it, and it gets no card.
@@ -302,7 +292,7 @@ def _amounts_without_cards(pod: Pod) -> Iterator[str]:
                 yield f"{who} {quoted(amounts[0])} but for no card; {add}"
 
 
-def _without_effect(pod: Pod, options: NeedOptions) -> Iterator[str]:
+def without_effect(pod: Pod, options: NeedOptions) -> Iterator[str]:
     for name, is_obeyed, flag in (
         (names.ALLOW, options.allowlist, "--enableAllowlist"),
         (names.DENY, options.denylist, "--enableDenylist"),

@@ -35,9 +35,9 @@ def _each_once(entries: Iterable[str], read: Callable[[str], Card | None], fault
     cards: set[Card] = set()
     for entry in entries:
         if (card := read(entry)) is None:
-            faults.malformed(entry)
+            faults.malformed.append(entry)
         elif card in cards:
-            faults.repeated(entry)
+            faults.repeated.append(entry)
         else:
             cards.add(card)
     return tuple(sorted(cards))
@@ -65,7 +65,7 @@ def read_numa_groups(
         numa_node, dash, numbers = entry.partition("-")
         number = read_number(numa_node)
         if number is None or not dash:
-            faults.malformed(entry)
+            faults.malformed.append(entry)
             continue
         groups.setdefault(number, []).extend(_group(numbers, known, grouped, faults))
     problems.extend(faults.sentences())
@@ -95,11 +95,11 @@ def _group(numbers: str, known: set[Card], grouped: set[Card], faults: EntryFaul
     group: list[Card] = []
     for text in numbers.split("."):
         if (number := read_number(text)) is None:
-            faults.malformed(text)
+            faults.malformed.append(text)
         elif (card := Card(number)) not in known:
-            faults.unknown(str(card))
+            faults.unknown.append(str(card))
         elif card in grouped:
-            faults.repeated(str(card))
+            faults.repeated.append(str(card))
         else:
             grouped.add(card)
             group.append(card)
@@ -122,18 +122,18 @@ def read_links(
     links: dict[Link, None] = {}
     for entry in text.split("_") if text else ():
         if (ends := _ends(entry)) is None:
-            faults.malformed(entry)
+            faults.malformed.append(entry)
             continue
         if any(device >= len(cards) for device, _ in ends):
-            faults.unknown(entry)
+            faults.unknown.append(entry)
             continue
         one, other = (Tile(cards[device], index) for device, index in ends)
         if not tiles.get(one.card, 0) or not tiles.get(other.card, 0):
             continue
         if one.index >= tiles[one.card] or other.index >= tiles[other.card]:
-            faults.unknown(entry)
+            faults.unknown.append(entry)
         elif (link := Link(one, other)) in links:
-            faults.repeated(entry)
+            faults.repeated.append(entry)
         else:
             links[link] = None
     problems.extend(faults.sentences())

@@ -123,26 +123,17 @@ class EntryFaults:
     def __init__(self, place: str, form: str) -> None:
         self._place = place
         self._form = form
-        self._malformed: dict[str, None] = {}
-        self._unknown: dict[str, None] = {}
-        self._repeated: dict[str, None] = {}
-
-    def malformed(self, entry: str) -> None:
-        self._malformed[entry] = None
-
-    def unknown(self, entry: str) -> None:
-        """Add an entry that names something that the node does not have."""
-        self._unknown[entry] = None
-
-    def repeated(self, entry: str) -> None:
-        self._repeated[entry] = None
+        self.malformed: list[str] = []
+        self.unknown: list[str] = []  # those that name something that the node does not have
+        self.repeated: list[str] = []
 
     def sentences(self) -> tuple[str, ...]:
-        """Return one sentence for each kind of fault, with the entries in the order in which they were added."""
+        """Return one sentence for each kind of fault, with each entry once, in the order in which they were added."""
+        wrong, missing, again = (listed(dict.fromkeys(each)) for each in (self.malformed, self.unknown, self.repeated))
         sentences = (
-            (self._malformed, f"expected {self._form}, found {listed(self._malformed)}; other entries are used"),
-            (self._unknown, f"the node does not have {listed(self._unknown)}; other entries are used"),
-            (self._repeated, f"{listed(self._repeated)} is listed more than once; the first one is used"),
+            (self.malformed, f"expected {self._form}, found {wrong}; other entries are used"),
+            (self.unknown, f"the node does not have {missing}; other entries are used"),
+            (self.repeated, f"{again} is listed more than once; the first one is used"),
         )
         return tuple(f"{self._place}: {sentence}" for entries, sentence in sentences if entries)
 
@@ -159,10 +150,10 @@ def parse_card_capacity(text: str, problems: list[str]) -> dict[Card, dict[str, 
     for part in filter(None, map(str.strip, text.split(";"))):
         name, _, amounts = part.partition("=")
         if (card := read_card(name.strip())) is None:
-            faults.malformed(part)
+            faults.malformed.append(part)
             continue
         if card in capacity:
-            faults.repeated(str(card))
+            faults.repeated.append(str(card))
             continue
         capacity[card] = _amounts(amounts, card, faults)
     problems.extend(faults.sentences())
@@ -175,15 +166,15 @@ def _amounts(text: str, card: Card, faults: EntryFaults) -> dict[str, int]:
         written, _, quantity = part.partition(":")
         resource = written.strip().removeprefix(names.PREFIX)
         if _RESOURCE.fullmatch(resource) is None:
-            faults.malformed(f"{card}={part}")
+            faults.malformed.append(f"{card}={part}")
             continue
         if resource in amounts:
-            faults.repeated(f"{resource} of {card}")
+            faults.repeated.append(f"{resource} of {card}")
             continue
         try:
             amounts[resource] = parse_quantity(quantity.strip())
         except MalformedQuantity:
-            faults.malformed(f"{card}={part}")
+            faults.malformed.append(f"{card}={part}")
     return amounts
 
 

@@ -17,15 +17,15 @@ from gas.vocabularies.intel.devices import (
     node_resources,
 )
 from gas.vocabularies.intel.inventory import read_node
-from gas.vocabularies.intel.need import IntelAdmission, read_booked_need, read_need
+from gas.vocabularies.intel.need import amounts_without_cards, read_booked_need, read_need, without_effect
 from gas.vocabularies.pod_parts import is_positive, requests_under
-from gas.vocabularies.protocol import DeviceOptions, NeedFacts, NeedOptions, NodeDescription, NodeFacts
+from gas.vocabularies.protocol import DeviceOptions, NeedFacts, NeedOptions, NodeDescription, NodeFacts, Vocabulary
 
 _RELEVANT_LABELS = (names.PREFIX, names.TELEMETRY_PREFIX)
 _MONITORING = names.PREFIX + "monitoring"
 
 
-class Intel(IntelAdmission):
+class Intel(Vocabulary):
     """Cards as ``gpu.intel.com/i915`` or ``gpu.intel.com/xe``, by their driver."""
 
     name = "intel"
@@ -93,6 +93,12 @@ class Intel(IntelAdmission):
     def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
         mask = container_mask(pod, container, cards)
         return {} if mask is None else {AFFINITY_MASK: mask}
+
+    def faults(self, pod: Pod) -> list[str]:
+        return list(amounts_without_cards(pod))
+
+    def warnings(self, pod: Pod, options: NeedOptions) -> list[str]:
+        return list(without_effect(pod, options))
 
 
 INTEL = Intel()

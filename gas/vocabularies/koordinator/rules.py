@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from gas.objects.json_patch import Operation, Patch, pointer
 from gas.objects.stored import Container, NewContainer, Pod, Quantity
 from gas.values.amounts import MalformedQuantity, parse_quantity
-from gas.vocabularies.koordinator import hints, names
+from gas.vocabularies.koordinator import names
 from gas.vocabularies.koordinator.names import CORE, GPU, MEMORY, MEMORY_RATIO, SHARED, full_name
-from gas.vocabularies.pod_parts import unknown_resources
-from gas.vocabularies.protocol import NeedOptions, Vocabulary
 
 OF_A_CARD = 100  # hundredths of compute, percent of memory and device ids of one card
 _DIVIDED = (CORE, MEMORY_RATIO)  # amounts of which each card gets a whole part
@@ -111,24 +109,14 @@ def _default_cards(amounts: Mapping[str, int]) -> int:
     return amount // OF_A_CARD if amount and amount % OF_A_CARD == 0 else 1
 
 
-class KoordinatorAdmission(Vocabulary):
+def completion(pod: Pod) -> Patch:
     """Rewrite the old form, add the number of cards, and state requests and limits alike."""
-
-    completed = names.ASKING
-
-    def faults(self, pod: Pod) -> Sequence[str]:
-        return unknown_resources(pod, names.BEGINNING, _RESOURCES)
-
-    def warnings(self, pod: Pod, options: NeedOptions) -> Sequence[str]:
-        return list(hints.without_effect(pod))
-
-    def complete(self, pod: Pod) -> Patch:
-        return tuple(
-            operation
-            for field, containers in (("initContainers", pod.spec.init_containers), ("containers", pod.spec.containers))
-            for index, container in enumerate(containers or ())
-            for operation in _completed(container, pointer("spec", field, str(index), "resources"))
-        )
+    return tuple(
+        operation
+        for field, containers in (("initContainers", pod.spec.init_containers), ("containers", pod.spec.containers))
+        for index, container in enumerate(containers or ())
+        for operation in _completed(container, pointer("spec", field, str(index), "resources"))
+    )
 
 
 def _completed(container: Container, where: str) -> Iterator[Operation]:

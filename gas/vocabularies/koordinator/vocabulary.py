@@ -6,6 +6,7 @@ from dataclasses import replace
 import msgspec
 
 from gas.decision.annotations import LONGEST, MalformedAnnotation
+from gas.objects.json_patch import Patch
 from gas.objects.stored import Node, Pod, Quantity
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.inventory import Inventory
@@ -18,9 +19,15 @@ from gas.values.card_records import MOST_RECORDS, model_label
 from gas.values.cards import Card, exchange_numbers
 from gas.values.quoted import quoted
 from gas.vocabularies.koordinator import hints, names, rules
-from gas.vocabularies.koordinator.rules import KoordinatorAdmission
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
-from gas.vocabularies.pod_parts import PREFERENCES, check_sum, requested, requests_under, with_preferences
+from gas.vocabularies.pod_parts import (
+    PREFERENCES,
+    check_sum,
+    requested,
+    requests_under,
+    unknown_resources,
+    with_preferences,
+)
 from gas.vocabularies.protocol import (
     BadNeed,
     ContainerFacts,
@@ -29,6 +36,7 @@ from gas.vocabularies.protocol import (
     NeedOptions,
     NodeDescription,
     NodeFacts,
+    Vocabulary,
 )
 
 _MILLICORES_OF_CORE = MILLICORES_OF_A_CARD // rules.OF_A_CARD
@@ -93,7 +101,7 @@ _COUNTING = tuple(map(names.full_name, (names.SHARED, names.MEMORY_RATIO, names.
 """Resources of which a node has 100 for each card; nodes of earlier releases of Koordinator lack the first."""
 
 
-class Koordinator(KoordinatorAdmission):
+class Koordinator(Vocabulary):
     """The vocabulary of shares of cards under ``koordinator.sh/gpu``; the webhooks report misspelt names as well.
 
     A card is ``koordinator.sh/gpu.shared``, with 100 device ids; the other resources are sums of the node. Cards that
@@ -113,6 +121,7 @@ class Koordinator(KoordinatorAdmission):
     resources = (_SHARED,)
     together = True
     written = names.WRITTEN
+    completed = names.ASKING
 
     def matches(self, pod: Pod) -> bool:
         return requests_under(pod, names.BEGINNING)
@@ -220,6 +229,15 @@ class Koordinator(KoordinatorAdmission):
             labels={name: min(texts) for name, texts in stated.items() if len(texts) == 1 and min(texts)},
             resources={names.full_name(name): amount for name, amount in amounts.items() if amount},
         )
+
+    def faults(self, pod: Pod) -> Sequence[str]:
+        return unknown_resources(pod, names.BEGINNING, RESOURCES)
+
+    def warnings(self, pod: Pod, options: NeedOptions) -> Sequence[str]:
+        return list(hints.without_effect(pod))
+
+    def complete(self, pod: Pod) -> Patch:
+        return rules.completion(pod)
 
 
 KOORDINATOR = Koordinator()
