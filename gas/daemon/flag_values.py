@@ -29,37 +29,29 @@ def boolean(value: str) -> bool:
     raise ValueError("true or false")
 
 
-def text(value: str) -> str:
-    return value
-
-
 def text_or_none(value: str) -> str | None:
     """Accept any text; the empty text gives None, as if the flag were not given."""
     return value or None
 
 
-def whole(value: str) -> int:
-    if _WHOLE.fullmatch(value) is None:
-        raise ValueError("a whole number, 0 or more")
-    return int(value)
+def _whole_number(least: int, most: float, expected: str) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        if _WHOLE.fullmatch(value) is None or not least <= int(value) <= most:
+            raise ValueError(expected)
+        return int(value)
+
+    return parse
 
 
-def positive(value: str) -> int:
-    if _WHOLE.fullmatch(value) is None or int(value) == 0:
-        raise ValueError("a whole number, 1 or more")
-    return int(value)
+whole = _whole_number(0, math.inf, "a whole number, 0 or more")
+positive = _whole_number(1, math.inf, "a whole number, 1 or more")
+port = _whole_number(0, 65535, "a port, 0 to 65535")
 
 
 def rate(value: str) -> float:
     if _NUMBER.fullmatch(value) is None or not math.isfinite(float(value)) or float(value) <= 0:
         raise ValueError("a number over 0")
     return float(value)
-
-
-def port(value: str) -> int:
-    if _WHOLE.fullmatch(value) is None or int(value) > 65535:
-        raise ValueError("a port, 0 to 65535")
-    return int(value)
 
 
 def address(value: str) -> str:

@@ -85,7 +85,7 @@ class IgnoredFlags:
     @property
     def flags(self) -> Iterator[Flag]:
         yield from (Flag(name, values.boolean, None, "", "") for name in self.switches)
-        yield from (Flag(name, values.text, None, "VALUE", "") for name in self.with_value)
+        yield from (Flag(name, str, None, "VALUE", "") for name in self.with_value)
 
     def warning(self, given: Collection[str]) -> str:
         """Return the warning about those of these names that are among the flags; empty if none is."""

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -73,6 +73,14 @@ class Vocabularies:
         """Every annotation that a choice or a receipt is written in."""
         self.metadata = self.annotations.union(*(each.metadata for each in self._all))
         """Every annotation and label of a bound pod that its booking depends on."""
+        self.resources = tuple(dict.fromkeys(name for each in self._all for name in each.resources))
+        """All resources that give cards to a container, by full name."""
+        self.one_card_resources = frozenset(name for each in self._all if each.one_card for name in each.resources)
+        """The `resources` of which a pod gets ids of one card only."""
+        self.together_resources = frozenset(name for each in self._all if each.together for name in each.resources)
+        """The `resources` of which each app container of a pod gets the cards of all of them."""
+        self.managed_resources = tuple(dict.fromkeys(name for each in self._all for name in each.managed_resources))
+        """All resources for whose pods kube-scheduler calls the extender, by full name."""
 
     def __iter__(self) -> Iterator[Vocabulary]:
         return iter(self._all)
@@ -164,26 +172,6 @@ class Vocabularies:
 
     def _stated(self, node: Node) -> NodeFacts:
         return merged_facts([facts for each in self._all if (facts := each.facts(node)) is not None])
-
-    @cached_property
-    def resources(self) -> tuple[str, ...]:
-        """All resources that give cards to a container, by full name."""
-        return tuple(dict.fromkeys(resource for each in self._all for resource in each.resources))
-
-    @cached_property
-    def one_card_resources(self) -> frozenset[str]:
-        """The `resources` of which a pod gets ids of one card only."""
-        return frozenset(resource for each in self._all if each.one_card for resource in each.resources)
-
-    @cached_property
-    def together_resources(self) -> frozenset[str]:
-        """The `resources` of which each app container of a pod gets the cards of all of them."""
-        return frozenset(resource for each in self._all if each.together for resource in each.resources)
-
-    @cached_property
-    def managed_resources(self) -> tuple[str, ...]:
-        """All resources for whose pods kube-scheduler calls the extender, by full name."""
-        return tuple(dict.fromkeys(resource for each in self._all for resource in each.managed_resources))
 
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         return {name: ids for each in self._all for name, ids in each.ids_per_card(card, options).items()}

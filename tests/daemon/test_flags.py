@@ -87,7 +87,7 @@ def test_the_last_of_several_wins() -> None:
 def test_another_name_stands_for_the_flag() -> None:
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Named(CommandFlags):
-        words: str = flag("words=WORD,…", values.text, "a", "Words.", joined=True, other_name="terms")
+        words: str = flag("words=WORD,…", str, "a", "Words.", joined=True, other_name="terms")
 
     assert read_flags(Named, ["--terms=b", "-words=c"]) == Named(words="b,c")
     assert read_flags(Named, ["--terms", "b"]).given == {"words"}
@@ -98,7 +98,7 @@ def test_another_name_stands_for_the_flag() -> None:
 def test_all_of_several_count_if_they_are_joined() -> None:
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Joining(CommandFlags):
-        words: str = flag("words=WORD,…", values.text, "a", "Words.", joined=True)
+        words: str = flag("words=WORD,…", str, "a", "Words.", joined=True)
 
     assert read_flags(Joining, []).words == "a"
     assert read_flags(Joining, ["--words=b,c", "-words", "d"]).words == "b,c,d"

@@ -12,7 +12,7 @@ from gas.extender.command_line import parse_flags
 from gas.extender.flags import Flags
 from gas.placement.order import DEFAULT_ORDER, NATURAL, BestFit, CardOrder, LeastUsed, UsedFirst
 from gas.values.amounts import MemoryUnit
-from gas.vocabularies.aliyun.vocabulary import AliyunFlags, aliyun
+from gas.vocabularies.aliyun.vocabulary import Aliyun, AliyunFlags
 from gas.vocabularies.intel.vocabulary import INTEL
 from gas.vocabularies.selection import KNOWN_NAMES
 
@@ -231,8 +231,8 @@ def test_names_of_webhook_clients() -> None:
 @pytest.mark.parametrize("name", ["aliyun-unit", "memory-unit"])
 def test_a_vocabulary_has_its_settings(name: str) -> None:
     flags = parsed("--vocabularies=aliyun,intel", f"--{name}=GiB")
-    assert flags.vocabularies == (INTEL, aliyun(MemoryUnit.GIB))
-    assert parsed("--vocabularies=aliyun").vocabularies == (aliyun(MemoryUnit.MIB),)
+    assert flags.vocabularies == (INTEL, Aliyun(unit=MemoryUnit.GIB))
+    assert parsed("--vocabularies=aliyun").vocabularies == (Aliyun(unit=MemoryUnit.MIB),)
     assert flags.warnings == ()
 
 

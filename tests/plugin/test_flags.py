@@ -12,7 +12,7 @@ from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.device_lists import Monitoring
 from gas.plugin.flags import Environment, Flags, MalformedVariable, WriteNode, parse_flags, read_environment
 from gas.values.amounts import MemoryUnit
-from gas.vocabularies.aliyun.vocabulary import AliyunFlags, aliyun
+from gas.vocabularies.aliyun.vocabulary import Aliyun, AliyunFlags
 from gas.vocabularies.intel.vocabulary import INTEL
 from gas.vocabularies.selection import KNOWN_NAMES
 
@@ -138,7 +138,7 @@ def test_flags_without_effect_give_a_warning(argv: list[str], warning: str) -> N
 def test_a_vocabulary_has_its_settings(name: str) -> None:
     flags = parsed("--vocabularies=intel,aliyun", f"--{name}=GiB")
     intel, second = flags.vocabularies
-    assert (intel, second) == (INTEL, aliyun(MemoryUnit.GIB))
+    assert (intel, second) == (INTEL, Aliyun(unit=MemoryUnit.GIB))
     assert flags.warnings == ()
 
 

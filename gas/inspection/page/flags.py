@@ -60,7 +60,7 @@ class Flags(DaemonFlags):
 
     extender: str = flag(
         "extender=URL",
-        values.text,
+        str,
         "http://127.0.0.1:9002",
         "URL of the extender's --metrics-port, from which the page reads the last decisions.",
         group="Extender",

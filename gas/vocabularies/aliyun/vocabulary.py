@@ -91,7 +91,7 @@ class Aliyun(Vocabulary):
     unit: MemoryUnit
 
     def with_flags(self, flags: CommandFlags) -> Vocabulary:
-        return aliyun(flags.of(AliyunFlags).unit)
+        return Aliyun(unit=flags.of(AliyunFlags).unit)
 
     def matches(self, pod: Pod) -> bool:
         return requests_under(pod, names.BEGINNING)
@@ -254,12 +254,7 @@ class Aliyun(Vocabulary):
         return (f"{names.GPU_MEM}: {meant}",)
 
 
-def aliyun(unit: MemoryUnit) -> Vocabulary:
-    """Return the vocabulary for a cluster that counts memory in this unit."""
-    return Aliyun(unit=unit)
-
-
-ALIYUN = aliyun(AliyunFlags().unit)
+ALIYUN = Aliyun(unit=AliyunFlags().unit)
 
 
 def _in_order(node: NodeFacts | None) -> list[Card]:

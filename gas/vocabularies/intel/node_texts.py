@@ -16,25 +16,13 @@ from itertools import count
 
 from gas.values.amounts import Amounts, MalformedQuantity, parse_quantity
 from gas.values.cards import Card, MalformedCard
-from gas.values.errors import GasError
 from gas.values.quoted import listed, quoted
 from gas.vocabularies.intel import names
 
 LONGEST_VALUE = 63
 MOST_PIECES = 512  # labels of one text: enough for thousands of cards
 _CONTINUED = "Z"
-_TEXT = re.compile(r"(?:[A-Za-z0-9](?:[-_.A-Za-z0-9]*[A-Za-z0-9])?)?", re.ASCII)
 _CONTINUATION = re.compile(r"[2-9]|[1-9][0-9]{1,8}", re.ASCII)
-
-
-class UnsplittableText(GasError):
-    """The text cannot be written into labels."""
-
-    def __init__(self, name: str, text: str) -> None:
-        super().__init__(
-            f"label {name}: expected letters, digits, '.', '_' and '-', a letter or digit at both ends and at"
-            f" least in every 62 characters, found {quoted(text)}"
-        )
 
 
 def joined_label(labels: Mapping[str, str], name: str, problems: list[str]) -> str | None:
@@ -77,9 +65,7 @@ def _continuations_after(number: int, labels: Mapping[str, str], name: str) -> l
 
 
 def split_value(name: str, text: str) -> dict[str, str]:
-    """Split a text into labels, the inverse of `joined_label`. Raises UnsplittableText."""
-    if _TEXT.fullmatch(text) is None:
-        raise UnsplittableText(name, text)
+    """Split a text into labels, the inverse of `joined_label`. It has a letter or digit in every 62 characters."""
     labels: dict[str, str] = {}
     rest, label, prefix = text, name, ""
     for number in count(2):
@@ -87,8 +73,6 @@ def split_value(name: str, text: str) -> dict[str, str]:
         piece = rest[:room]
         if len(rest) > room:
             piece = piece.rstrip("-_.")
-        if rest and not piece:
-            raise UnsplittableText(name, text)
         labels[label] = prefix + piece
         rest = rest[len(piece) :]
         if not rest:

@@ -252,15 +252,11 @@ def _cards(node: NodeFacts | None) -> set[Card]:
 
 
 def _asked(facts: NeedFacts) -> list[_Asked]:
-    return [(each, _amounts_of(each)) for each in facts.containers]
-
-
-def _amounts_of(container: ContainerFacts) -> dict[str, int]:
-    return {
-        name: requested(container, full_name)
-        for name, full_name in zip(names.RESOURCES, RESOURCES, strict=True)
-        if full_name in container.requests
-    }
+    full_names = dict(zip(names.RESOURCES, RESOURCES, strict=True))
+    return [
+        (each, {name: requested(each, full) for name, full in full_names.items() if full in each.requests})
+        for each in facts.containers
+    ]
 
 
 def _check_vendors(facts: NeedFacts) -> None:

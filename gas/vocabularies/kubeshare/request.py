@@ -166,7 +166,10 @@ class KubeShareAdmission(Vocabulary):
             place = ("spec", "initContainers", str(at)) if at < init else ("spec", "containers", str(at - init))
             operations += _with_resources(container, place, wanted)
         if pod.node_name:
-            operations += _scheduled_to(pod.node_name, pod.spec.affinity)
+            # the scheduler binds the pod, with cards, to the node that its user named
+            operations.append(Operation("remove", pointer("spec", "nodeName")))
+            affinity = with_node(pod.node_name, pod.spec.affinity)
+            operations.append(Operation("add", pointer("spec", "affinity"), affinity))
         return tuple(operations)
 
 
@@ -189,12 +192,6 @@ def _with_resources(container: NewContainer, place: tuple[str, ...], wanted: Map
         else:
             for name, amount in missing.items():
                 yield Operation("add", pointer(*place, "resources", field, name), amount)
-
-
-def _scheduled_to(node: str, affinity: Mapping[str, Any] | None) -> Iterator[Operation]:
-    """Let the scheduler bind a pod, with cards, to the node that its user named."""
-    yield Operation("remove", pointer("spec", "nodeName"))
-    yield Operation("add", pointer("spec", "affinity"), with_node(node, affinity))
 
 
 def with_node(node: str, affinity: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -95,7 +95,8 @@ class Vendor(Vocabulary):
     kinds: tuple[Kind, ...] = KINDS
 
     def with_flags(self, flags: CommandFlags) -> Vocabulary:
-        return vendor(flags.of(VendorFlags).places)
+        places = flags.of(VendorFlags).places
+        return Vendor(kinds=tuple(replace(kind, places=places) if kind.driver else kind for kind in KINDS))
 
     def matches(self, pod: Pod) -> bool:
         return any(requests_any(pod, kind.resource) for kind in KINDS)
@@ -159,12 +160,7 @@ class Vendor(Vocabulary):
         return {kind.resource: kind.places for kind in self.kinds if kind.driver and kind.driver == card.driver}
 
 
-def vendor(places: int) -> Vocabulary:
-    """Return the vocabulary for a cluster in which each card of a known driver has ``places`` places."""
-    return Vendor(kinds=tuple(replace(kind, places=places) if kind.driver else kind for kind in KINDS))
-
-
-VENDOR = vendor(VendorFlags().places)
+VENDOR = Vendor()
 
 
 def _container_need(container: ContainerFacts, kinds: Sequence[Kind]) -> ContainerNeed:

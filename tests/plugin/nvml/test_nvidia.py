@@ -22,7 +22,7 @@ from gas.plugin.usage.usage_monitor import UsageMonitor
 from gas.values.amounts import MemoryUnit
 from gas.values.card_records import ANNOTATION
 from gas.values.cards import FIRST_BESIDE_OTHERS
-from gas.vocabularies.aliyun.vocabulary import aliyun
+from gas.vocabularies.aliyun.vocabulary import Aliyun
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.pod_checks import PodChecks
 from gas.vocabularies.protocol import NeedOptions, Vocabulary
@@ -101,7 +101,7 @@ async def test_whole_cards_and_shares_get_the_decided_cards_by_uuid() -> None:
 async def test_a_card_has_the_units_that_its_driver_leaves() -> None:
     """Aliyun's plugin would offer 15."""
     library = FakeNvml([nvml_card(0, total=15 * GIB, reserved=400 * MIB)])
-    spoken = [aliyun(MemoryUnit.GIB)]
+    spoken = [Aliyun(unit=MemoryUnit.GIB)]
     async with sandbox_node() as node, node.running_plugin(vocabularies=spoken, sources=[nvml(node, library)]):
         await soon(lambda: allocatable(node).get(GPU_MEM) == "14")
 

@@ -12,7 +12,7 @@ from gas.extender.verdicts import at_once
 from gas.values.amounts import MEMORY_MAX, MemoryUnit
 from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
 from gas.values.cards import Card, instance
-from gas.vocabularies.aliyun.vocabulary import aliyun
+from gas.vocabularies.aliyun.vocabulary import Aliyun
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.pod_checks import PodChecks
 from gas.vocabularies.protocol import BadNeed, NeedOptions
@@ -63,7 +63,7 @@ def test_a_node_of_two_resources_has_equal_cards() -> None:
 # contract A1.3
 def test_a_request_is_a_number_of_units_of_memory() -> None:
     for unit in MemoryUnit:
-        spoken = Vocabularies([aliyun(unit)])
+        spoken = Vocabularies([Aliyun(unit=unit)])
         (need,) = spoken.need(pod(asking(gpu_mem=8)), NeedOptions()).containers
         assert dict(need.per_card) == {"gpu-mem": 8, MEMORY_MAX: 8 * unit.bytes}
 
@@ -326,14 +326,14 @@ def test_a_plugin_that_counts_in_another_unit_is_reported_and_offers_no_memory()
         " of this node; set the same --aliyun-unit for both",
     )
     assert not any(facts.inventory.capacity.values())
-    other = Vocabularies([aliyun(MemoryUnit.GIB)])
+    other = Vocabularies([Aliyun(unit=MemoryUnit.GIB)])
     assert other.facts(decoded(node)).problems == ()
 
 
 # contract A1.25
 @pytest.mark.parametrize(("units", "unit", "is_odd"), [(15, "MiB", True), (1024, "MiB", False), (15, "GiB", False)])
 def test_a_counted_card_of_less_than_1_gib_is_reported_and_used(units: int, unit: str, is_odd: bool) -> None:
-    facts = Vocabularies([aliyun(MemoryUnit(unit))]).facts(decoded(stating(gpu_mem=2 * units, gpu_count=2)))
+    facts = Vocabularies([Aliyun(unit=MemoryUnit(unit))]).facts(decoded(stating(gpu_mem=2 * units, gpu_count=2)))
     sentence = (
         "allocatable aliyun.com/gpu-mem: expected 1 GiB or more on a card, found 15 MiB; if the device plugin counts in"
         " GiB, set --aliyun-unit=GiB"
@@ -368,7 +368,7 @@ def test_a_counted_card_of_less_than_1_gib_is_reported_and_used(units: int, unit
 def test_a_new_pod_that_asks_for_nothing_useful_is_refused_or_warned_of(
     unit: str, requests: dict[str, int], found: str
 ) -> None:
-    checks = PodChecks(Vocabularies([aliyun(MemoryUnit(unit))]), NeedOptions())
+    checks = PodChecks(Vocabularies([Aliyun(unit=MemoryUnit(unit))]), NeedOptions())
     findings = checks.pod(pod({"name": "main", "resources": {"requests": requests}}))
     assert findings.all == ((found,) if found else ())
     assert bool(findings.refusals) is found.startswith("container")

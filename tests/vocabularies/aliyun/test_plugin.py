@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from gas.values.amounts import MemoryUnit
-from gas.vocabularies.aliyun.vocabulary import aliyun
+from gas.vocabularies.aliyun.vocabulary import Aliyun
 from gas.vocabularies.intel.vocabulary import INTEL
 from gas.vocabularies.selection import parse_vocabularies
 from sandbox.hardware.fake_sysfs import FLEX_170, FakeGpu, fake_gpus
@@ -58,7 +58,7 @@ async def test_the_node_states_its_memory_and_its_number_of_cards() -> None:
 
 # contract A1.3
 async def test_the_unit_is_a_setting() -> None:
-    spoken = (INTEL, aliyun(MemoryUnit.GIB))
+    spoken = (INTEL, Aliyun(unit=MemoryUnit.GIB))
     async with sandbox_node(*cards(2, 2 * 1024 + 500)) as node, node.running_plugin(vocabularies=spoken):
         await offered(node, 4)
 

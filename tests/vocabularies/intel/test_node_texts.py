@@ -13,7 +13,6 @@ from gas.values.amounts import MAX_AMOUNT
 from gas.values.cards import Card
 from gas.vocabularies.intel.node_texts import (
     MOST_PIECES,
-    UnsplittableText,
     format_card_capacity,
     joined_label,
     parse_card_capacity,
@@ -119,22 +118,6 @@ def test_a_piece_is_cut_after_the_last_letter_or_digit_that_fits() -> None:
     assert split_value(NAME, "a" * 62 + "." + "b") == {NAME: "a" * 62, f"{NAME}2": "Z.b"}
     assert split_value(NAME, "a" * 63) == {NAME: "a" * 63}
     assert split_value(NAME, "a" * 64) == {NAME: "a" * 63, f"{NAME}2": "Za"}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(".1", id="begins-with-a-dot"),
-        pytest.param("1.", id="ends-with-a-dot"),
-        pytest.param("a b", id="blank"),
-        pytest.param("a\n", id="newline"),
-        pytest.param("ä", id="letter-beyond-ascii"),
-        pytest.param("a" + "." * 125 + "b", id="nowhere-to-cut"),
-    ],
-)
-def test_what_no_label_can_hold_is_refused(text: str) -> None:
-    with pytest.raises(UnsplittableText, match=f"label {NAME}: expected letters, digits"):
-        split_value(NAME, text)
 
 
 @given(st.dictionaries(st.sampled_from(["", *map(str, range(1, 13)), "02", "x"]), st.text("Z0.\x00ü", max_size=4)))
