@@ -1,6 +1,7 @@
 """Write events on pods and nodes about what only the extender can see."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from itertools import islice
 
 from cachetools import TTLCache
@@ -17,48 +18,42 @@ MOST_AT_ONCE = 100  # pods for which events about unknown memory are written at 
 MOST_REFUSED = 10_000  # pods and reasons that are remembered for that
 
 
+@dataclass(eq=False)
 class Announcer(Observer):
     """Write events about what the decider reports, while this replica decides."""
 
-    def __init__(
-        self,
-        events: Events,
-        decider: Decider,
-        metrics: Metrics,
-        *,
-        acts: Callable[[], bool],  # returns whether this replica decides; while it does not, nothing is announced
-        # returns whether `announce_all` was called as well, which announces states that last
-        has_begun: Callable[[], bool],
-    ) -> None:
-        self._events = events
-        self._decider = decider
-        self._metrics = metrics
-        self._acts = acts
-        self._has_begun = has_begun
-        self._announced: TTLCache[tuple[str, frozenset[str]], None] = TTLCache(MOST_REFUSED, REPEAT)
+    events: Events
+    decider: Decider
+    metrics: Metrics
+    acts: Callable[[], bool]  # returns whether this replica decides; while it does not, nothing is announced
+    # returns whether `announce_all` was called as well, which announces states that last
+    has_begun: Callable[[], bool]
+    _announced: TTLCache[tuple[str, frozenset[str]], None] = field(
+        init=False, default_factory=lambda: TTLCache(MOST_REFUSED, REPEAT)
+    )
 
     def node_is_invalid(self, node: str, problems: tuple[str, ...]) -> None:
-        if self._has_begun():
+        if self.has_begun():
             self._post_invalid(node, problems)
 
     def allocation_corrected(self, pod: Pod) -> None:
-        self._metrics.corrections.inc()
-        if self._acts():
+        self.metrics.corrections.inc()
+        if self.acts():
             sentence = (
                 "kubelet gave the pod other cards than were decided; the extender's ledger now follows the receipt"
             )
             self._post_on(pod, "GPUAllocationCorrected", sentence)
 
     def booking_mismatch(self, pod: Pod, sentence: str) -> None:
-        if self._has_begun():
+        if self.has_begun():
             self._post_on(pod, "GPUBookingMismatch", sentence)
 
     def announce_all(self) -> None:
         """Announce all current mismatches and invalid nodes, when this replica starts to decide."""
-        for bound in self._decider.pods.in_trouble.values():
+        for bound in self.decider.pods.in_trouble.values():
             if bound.trouble is not None:
                 self._post_on(bound.object, "GPUBookingMismatch", bound.trouble.sentence)
-        for name, facts in self._decider.nodes:
+        for name, facts in self.decider.nodes:
             if facts.problems:
                 self._post_invalid(name, facts.problems)
 
@@ -66,7 +61,7 @@ class Announcer(Observer):
         """Announce that no node has room for a pod, if the reason can only be seen card by card."""
         key = (pod.uid, frozenset(refusal.reasons))
         # A question may be about a pod that does not exist.
-        if refusal.only_seen_by_cards and key not in self._announced and pod.uid in self._decider.pods.waiting:
+        if refusal.only_seen_by_cards and key not in self._announced and pod.uid in self.decider.pods.waiting:
             self._announced[key] = None
             self._post_on(pod, "NoGPUCardFits", refusal.summary())
 
@@ -86,4 +81,4 @@ class Announcer(Observer):
         self._post(Involved(kind="Pod", name=pod.metadata.name, uid=pod.uid, namespace=namespace), reason, message)
 
     def _post(self, involved: Involved, reason: str, message: str) -> None:
-        self._events.post(involved, severity="Warning", reason=reason, message=message)
+        self.events.post(involved, severity="Warning", reason=reason, message=message)

@@ -5,7 +5,7 @@ requests.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -212,7 +212,8 @@ def node_allocatable(node: Node) -> dict[str, int]:
 
 
 def _container_requests(pod: Pod, status: HostPodStatus | None) -> dict[str, int]:
-    statuses = _statuses_by_name(status)
+    stated = (*(status.container_statuses or ()), *(status.init_container_statuses or ())) if status is not None else ()
+    statuses = {each.name: each for each in stated}
     infeasible = _is_infeasible(status)
     staying: dict[str, int] = {}
     peak: dict[str, int] = {}
@@ -260,12 +261,6 @@ def _effective(container: Container, status: ContainerStatus | None, *, infeasib
     return most
 
 
-def _statuses_by_name(status: HostPodStatus | None) -> Mapping[str, ContainerStatus]:
-    if status is None:
-        return {}
-    return {each.name: each for each in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))}
-
-
 def _is_infeasible(status: HostPodStatus | None) -> bool:
     """Return whether the pod's node has refused a resize for good, so that the request in the spec does not count."""
     conditions = (status.conditions if status is not None else None) or ()
@@ -286,6 +281,6 @@ def _amounts(written: Mapping[str, Quantity] | None) -> dict[str, int]:
     return amounts
 
 
-def _raise_to(amounts: dict[str, int], others: Amounts | Iterable[tuple[str, int]]) -> None:
-    for name, amount in dict(others).items():
+def _raise_to(amounts: dict[str, int], others: Amounts) -> None:
+    for name, amount in others.items():
         amounts[name] = max(amounts.get(name, 0), amount)

@@ -3,8 +3,9 @@
 To add a rule: give `PodNeed` or `Inventory` a field, write the refusal, and append a `CardRule` to `CARD_RULES`.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gas.placement.inventory import Company, Inventory, Usage
 from gas.placement.need import PodNeed
@@ -20,14 +21,14 @@ class CardRule:
     """A rule that closes cards to a pod.
 
     closed   returns the cards that the rule closes; they need not be on the node
-    lifted   returns the need, the inventory and the usage without the rule
+    lifted   returns those of need, inventory and usage, by name, that differ without the rule
     detail   describes a closed card: ``"in the deny list"``
     refusal  returns the refusal for a pod that would fit without the rule, from the node's cards that the rule closes
              and from what the usable cards lack
     """
 
     closed: Callable[[PodNeed, Inventory, Usage], frozenset[Card]]
-    lifted: Callable[[PodNeed, Inventory, Usage], tuple[PodNeed, Inventory, Usage]]
+    lifted: Callable[[PodNeed, Inventory, Usage], Mapping[str, Any]]
     detail: Callable[[PodNeed, Usage], str]
     refusal: Callable[[PodNeed, Usage, tuple[Card, ...], Shortage | NotTogether], Refusal]
 
@@ -90,12 +91,9 @@ def _not_joined(inventory: Inventory, usage: Usage, may_join: Callable[[Collecti
 
 
 def _with_equal_exclusion(usage: Usage, exclusion: str) -> Usage:
-    return replace(
-        usage,
-        company={
-            card: [replace(each, exclusion=exclusion) for each in usage.company_on(card)] for card in usage.containers
-        },
-    )
+    cards = usage.containers
+    alike = {card: [replace(each, exclusion=exclusion) for each in usage.company_on(card)] for card in cards}
+    return replace(usage, company=alike)
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ def _named(name: str, usage: Usage) -> frozenset[Card]:
 CARD_RULES = (
     CardRule(
         closed=lambda _need, inventory, _usage: inventory.disabled,
-        lifted=lambda need, inventory, usage: (need, replace(inventory, disabled=NO_CARDS), usage),
+        lifted=lambda _need, inventory, _usage: {"inventory": replace(inventory, disabled=NO_CARDS)},
         detail=lambda _need, _usage: "disabled by a telemetry label",
         refusal=lambda _need, _usage, cards, _short: CardsDisabled(cards),
     ),
@@ -126,13 +124,13 @@ CARD_RULES = (
         closed=lambda need, inventory, _usage: (
             NO_CARDS if need.allowed is None else frozenset(inventory.capacity) - inventory.resolve(need.allowed)
         ),
-        lifted=lambda need, inventory, usage: (replace(need, allowed=None), inventory, usage),
+        lifted=lambda need, *_: {"need": replace(need, allowed=None)},
         detail=lambda _need, _usage: "not in the allow list",
         refusal=lambda _need, _usage, _cards, short: AllowListInTheWay(short, "in the allow list"),
     ),
     CardRule(
         closed=lambda need, inventory, _usage: inventory.resolve(need.denied),
-        lifted=lambda need, inventory, usage: (replace(need, denied=NO_CARDS), inventory, usage),
+        lifted=lambda need, *_: {"need": replace(need, denied=NO_CARDS)},
         detail=lambda _need, _usage: "in the deny list",
         refusal=lambda _need, _usage, _cards, short: DenyListInTheWay(short, "outside the deny list"),
     ),
@@ -140,11 +138,7 @@ CARD_RULES = (
         closed=lambda need, inventory, usage: (
             _not_joined(inventory, usage, need.company.has_affinity) if need.company.affinity else NO_CARDS
         ),
-        lifted=lambda need, inventory, usage: (
-            replace(need, company=replace(need.company, affinity="")),
-            inventory,
-            usage,
-        ),
+        lifted=lambda need, *_: {"need": replace(need, company=replace(need.company, affinity=""))},
         detail=lambda need, _usage: f"no pod with affinity {quoted(need.company.affinity)}",
         refusal=lambda need, _usage, _cards, short: AffinityInTheWay(
             short, f"open to affinity {quoted(need.company.affinity)}"
@@ -154,11 +148,7 @@ CARD_RULES = (
         closed=lambda need, inventory, usage: (
             _not_joined(inventory, usage, need.company.has_no_anti_affinity) if need.company.anti_affinity else NO_CARDS
         ),
-        lifted=lambda need, inventory, usage: (
-            replace(need, company=replace(need.company, anti_affinity="")),
-            inventory,
-            usage,
-        ),
+        lifted=lambda need, *_: {"need": replace(need, company=replace(need.company, anti_affinity=""))},
         detail=lambda need, _usage: f"a pod with anti-affinity {quoted(need.company.anti_affinity)}",
         refusal=lambda need, _usage, _cards, short: AntiAffinityInTheWay(
             short, f"open to anti-affinity {quoted(need.company.anti_affinity)}"
@@ -170,7 +160,7 @@ CARD_RULES = (
             if need.company.exclusion or usage.company
             else NO_CARDS
         ),
-        lifted=lambda need, inventory, usage: (need, inventory, _with_equal_exclusion(usage, need.company.exclusion)),
+        lifted=lambda need, _inventory, usage: {"usage": _with_equal_exclusion(usage, need.company.exclusion)},
         detail=lambda need, _usage: (
             f"a pod without exclusion {quoted(need.company.exclusion)}"
             if need.company.exclusion
@@ -187,7 +177,7 @@ CARD_RULES = (
         closed=lambda need, inventory, usage: (
             frozenset(inventory.capacity) - cards_to_name(need.named, inventory, usage) if need.named else NO_CARDS
         ),
-        lifted=lambda need, inventory, usage: (replace(need, named=""), inventory, usage),
+        lifted=lambda need, *_: {"need": replace(need, named="")},
         detail=lambda need, usage: (
             f"not named {quoted(need.named)}"
             if _named(need.named, usage)

@@ -145,14 +145,13 @@ def _short_on_usable(question: _Question) -> Shortage | NotTogether:
 
 def _card_rule_obstacle(rule: CardRule) -> _Obstacle:
     def leave_out(question: _Question) -> _Question | None:
-        if not rule.closed(question.need, question.inventory, question.usage):
-            return None
-        need, inventory, usage = rule.lifted(question.need, question.inventory, question.usage)
-        return replace(question, need=need, inventory=inventory, usage=usage)
+        case = question.need, question.inventory, question.usage
+        return replace(question, **rule.lifted(*case)) if rule.closed(*case) else None
 
     def refusal(question: _Question) -> Refusal:
         closed = rule.closed(question.need, question.inventory, question.usage)
-        by_others = closed_cards(*rule.lifted(question.need, question.inventory, question.usage))
+        lifted = replace(question, **rule.lifted(question.need, question.inventory, question.usage))
+        by_others = closed_cards(lifted.need, lifted.inventory, lifted.usage)
         cards = tuple(card for card in question.inventory.cards if card in closed)
         by_this_alone = tuple(card for card in cards if card not in by_others)
         return rule.refusal(question.need, question.usage, by_this_alone or cards, _short_on_usable(question))

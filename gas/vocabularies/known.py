@@ -12,13 +12,7 @@ from gas.vocabularies.kubeshare.vocabulary import KUBESHARE
 from gas.vocabularies.protocol import Vocabulary
 from gas.vocabularies.vendor.vocabulary import VENDOR
 
-KNOWN: tuple[Vocabulary, ...] = (
-    INTEL,
-    ALIYUN,
-    KOORDINATOR,
-    VENDOR,
-    KUBESHARE,
-)
+KNOWN: tuple[Vocabulary, ...] = (INTEL, ALIYUN, KOORDINATOR, VENDOR, KUBESHARE)
 """All vocabularies, with the defaults of their flags. The first is the default of ``--vocabularies``."""
 
 DEFAULT = Vocabularies(KNOWN[:1])

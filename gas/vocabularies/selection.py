@@ -4,10 +4,8 @@ Each program has ``--vocabularies`` among its own flags, and adds VOCABULARY_FLA
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
-from gas.daemon.flags import CommandFlags, CommandLine, PartFlags, flag, flags_in, read_flags
+from gas.daemon.flags import CommandFlags, PartFlags, flag, flags_in
 from gas.values.errors import InvalidEntry
 from gas.vocabularies.known import KNOWN
 from gas.vocabularies.protocol import Vocabulary
@@ -52,12 +50,6 @@ def configured(vocabularies: Sequence[Vocabulary], flags: CommandFlags) -> tuple
     return tuple(each.with_flags(flags) for each in vocabularies)
 
 
-def select(argv: Sequence[str]) -> tuple[Vocabulary, ...]:
-    """Return the vocabularies that these flags select and configure. Raises UsageError."""
-    flags = read_flags(SELECTION, argv)
-    return configured(flags.vocabularies, flags)
-
-
 def unused_flags(vocabularies: Sequence[Vocabulary], flags: CommandFlags) -> tuple[str, ...]:
     """Return a warning for each flag on the command line of a vocabulary that is not selected."""
     selected = {each.name for each in vocabularies}
@@ -68,14 +60,3 @@ def unused_flags(vocabularies: Sequence[Vocabulary], flags: CommandFlags) -> tup
         for declared in flags_in(each.flags)
         if declared.name in flags.given
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectionFlags(CommandFlags):
-    program: ClassVar[str] = "a program with vocabularies"
-    summary: ClassVar[str] = ""
-
-    vocabularies: tuple[Vocabulary, ...] = vocabularies_flag("the other program")
-
-
-SELECTION = CommandLine(SelectionFlags, VOCABULARY_FLAGS)

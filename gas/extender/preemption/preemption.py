@@ -7,7 +7,7 @@ the smallest set of pods after whose eviction the pod really fits, or the node d
 import logging
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from gas.extender.debug import cards_json
@@ -16,12 +16,7 @@ from gas.extender.filter import PendingBinds, in_turns
 from gas.extender.hooks import Hooks
 from gas.extender.host_resources import pod_requests
 from gas.extender.metrics import Metrics
-from gas.extender.preemption.disruption import (
-    AssignedPod,
-    DisruptionBudgets,
-    allowed_disruptions,
-    assigned_pod,
-)
+from gas.extender.preemption.disruption import AssignedPod, DisruptionBudgets, allowed_disruptions, assigned_pod
 from gas.extender.preemption.nominations import Nominations
 from gas.extender.preemption.wire import PreemptArgs, Proposal, decode_preempt, encode_preempt_result
 from gas.extender.readiness import check_ready
@@ -225,52 +220,40 @@ def _position(budget: DisruptionBudget, positions: dict[tuple[str | None, str], 
     return positions[key]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Preempt:
     """Decide preempt requests: called with the body of a request, returns the body of the response.
-
-    Raises Unreadable if the body is not JSON, BadRequest if it is not a valid request, and NotReady while this replica
-    may not decide.
 
     A review of a Binding may be forged, and what it reserved is free again after a moment. So no pod is evicted because
     of one: reviews for the proposed nodes are settled first, and nodes that still have an open one drop out.
     """
 
-    def __init__(
-        self,
-        decider: Decider,
-        preemption: Preemption,
-        pending_binds: PendingBinds,
-        metrics: Metrics,
-        *,
-        why_not_ready: Callable[[], str | None],  # returns the reason while this replica may not decide, else None
-        review_patience: float = REVIEW_PATIENCE,
-    ) -> None:
-        self._decider = decider
-        self._pending_binds = pending_binds
-        self._metrics = metrics
-        self._why_not_ready = why_not_ready
-        self._preemption = preemption
-        self._review_patience = review_patience
+    decider: Decider
+    preemption: Preemption
+    pending_binds: PendingBinds
+    metrics: Metrics
+    why_not_ready: Callable[[], str | None]  # returns the reason while this replica may not decide, else None
+    review_patience: float = REVIEW_PATIENCE
 
     async def __call__(self, body: bytes) -> bytes:
-        check_ready(self._why_not_ready)
+        check_ready(self.why_not_ready)
         args = decode_preempt(body)
-        await self._pending_binds.wait(args.pod.uid)
+        await self.pending_binds.wait(args.pod.uid)
         victims = await self._victims(args)
-        self._metrics.requests.labels("preempt", "victims" if victims else "no-victims").inc()
+        self.metrics.requests.labels("preempt", "victims" if victims else "no-victims").inc()
         logger.info(
             "preemption helps on %d of %d nodes", len(victims), len(args.proposals), extra={"pod": args.pod.key}
         )
         return encode_preempt_result(victims)
 
     async def _victims(self, args: PreemptArgs) -> dict[str, Proposal]:
-        for each in self._decider.hooks.reviews:
-            await each.settle_on(args.proposals.keys(), patience=self._review_patience)
+        for each in self.decider.hooks.reviews:
+            await each.settle_on(args.proposals.keys(), patience=self.review_patience)
         in_doubt = self._nodes_in_doubt()
         proposals = {node: each for node, each in args.proposals.items() if node not in in_doubt}
-        victims = await in_turns(self._preemption.preempt(replace(args, proposals=proposals)))
+        victims = await in_turns(self.preemption.preempt(replace(args, proposals=proposals)))
         in_doubt = self._nodes_in_doubt()  # a review may have come meanwhile
         return {node: each for node, each in victims.items() if node not in in_doubt}
 
     def _nodes_in_doubt(self) -> frozenset[str]:
-        return frozenset[str]().union(*(each.open_nodes() for each in self._decider.hooks.reviews))
+        return frozenset[str]().union(*(each.open_nodes() for each in self.decider.hooks.reviews))

@@ -8,6 +8,7 @@ of the node.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from prometheus_client import Counter
@@ -29,30 +30,20 @@ RETRY_PAUSE = 5.0  # seconds between two tries while the API server is away
 SCHEDULER_RETRIES = 300.0  # seconds after which kube-scheduler tries a refused pod again by itself
 
 
+@dataclass(eq=False)
 class Requeuer(Observer):
     """Patch at most one node at a time, then pause: one change makes kube-scheduler try all refused pods."""
 
-    def __init__(
-        self,
-        decider: Decider,
-        wakes: Counter,
-        *,
-        patch_node: PatchNode,
-        acts: Callable[[], bool],  # returns whether this replica decides; while it does not, freed nodes are forgotten
-        pause: float = PAUSE,
-        retry_pause: float = RETRY_PAUSE,
-        timing: Timing = SYSTEM_TIMING,
-    ) -> None:
-        self._timing = timing
-        self._freed = NodeQueue()
-        self._decider = decider
-        self._wakes = wakes
-        self._patch_node = patch_node
-        self._acts = acts
-        self._pause = pause
-        self._retry_pause = retry_pause
-        self._found_waiting: frozenset[str] = frozenset()
-        self._is_away = False
+    decider: Decider
+    wakes: Counter
+    patch_node: PatchNode
+    acts: Callable[[], bool]  # returns whether this replica decides; while it does not, freed nodes are forgotten
+    pause: float = PAUSE
+    retry_pause: float = RETRY_PAUSE
+    timing: Timing = SYSTEM_TIMING
+    _freed: NodeQueue = field(init=False, default_factory=NodeQueue)
+    _found_waiting: frozenset[str] = field(init=False, default=frozenset())
+    _is_away: bool = field(init=False, default=False)
 
     def cards_freed(self, node: str) -> None:
         self._freed.add(node)
@@ -62,15 +53,15 @@ class Requeuer(Observer):
 
         Another replica may have refused the pods, and cards may have become free while none decided.
         """
-        self._found_waiting = frozenset(self._decider.pods.waiting)
-        self._freed.add(*(name for name, _ in self._decider.nodes))
+        self._found_waiting = frozenset(self.decider.pods.waiting)
+        self._freed.add(*(name for name, _ in self.decider.nodes))
 
     async def run(self) -> NoReturn:
         while True:
             freed = await self._freed.take()
-            if not self._acts():
+            if not self.acts():
                 continue
-            pause = self._pause
+            pause = self.pause
             if self._has_refused_pods():
                 try:
                     await self._patch_one_of(freed[::-1])
@@ -79,7 +70,7 @@ class Requeuer(Observer):
                     logger.log(level, "cannot requeue refused pods yet: %s", error)
                     self._is_away = True
                     self._freed.put_back(freed)
-                    pause = self._retry_pause
+                    pause = self.retry_pause
             await asyncio.sleep(pause)
 
     def _has_refused_pods(self) -> bool:
@@ -87,18 +78,17 @@ class Requeuer(Observer):
 
         kube-scheduler may ask before the watch shows the pod.
         """
-        waiting, latest = self._decider.pods.waiting, self._timing.seconds() - SCHEDULER_RETRIES
+        waiting, latest = self.decider.pods.waiting, self.timing.seconds() - SCHEDULER_RETRIES
         refused = any(
-            not refusal.is_final and (uid in waiting or refusal.time > latest)
-            for uid, refusal in self._decider.refusals
+            not refusal.is_final and (uid in waiting or refusal.time > latest) for uid, refusal in self.decider.refusals
         )
-        return refused or self._decider.filtering > 0 or not self._found_waiting.isdisjoint(waiting)
+        return refused or self.decider.filtering > 0 or not self._found_waiting.isdisjoint(waiting)
 
     async def _patch_one_of(self, nodes: list[str]) -> None:
         """Patch the first node that can be patched. Raises ApiUnavailable."""
         for node in nodes:
             try:
-                if not await self._patch_node(node, {RELEASED: str(self._timing.nanoseconds())}):
+                if not await self.patch_node(node, {RELEASED: str(self.timing.nanoseconds())}):
                     continue  # the node is gone with its pods; the next one will do
             except ApiUnavailable:
                 raise
@@ -108,6 +98,6 @@ class Requeuer(Observer):
                 )
                 continue
             self._is_away = False
-            self._wakes.inc()
+            self.wakes.inc()
             logger.log(VERBOSE, "requeued refused pods: cards are free", extra={"node": node})
             return

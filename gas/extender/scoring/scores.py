@@ -318,10 +318,7 @@ class Scores(Observer):
                 remembered.popitem(last=False)
 
 
-@lru_cache(MOST_POOLS)
-def _shared_pool(cards: tuple[SortedAmounts, ...], cpu: int, memory: int) -> Pool:
-    """Return a pool, the same object for equal ones: the amounts of all cards of 5,000 nodes take 12 MB."""
-    return Pool(cards, cpu, memory)
+_shared_pool = lru_cache(MOST_POOLS)(Pool)  # one object for equal ones: the amounts of cards of 5,000 nodes take 12 MB
 
 
 def as_scores(names: Sequence[str], costs: Sequence[int | None]) -> list[tuple[str, int]]:

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import starmap
 
 import msgspec
@@ -122,29 +123,24 @@ class _HostPriority(msgspec.Struct, rename="pascal", gc=False):
     score: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Prioritize:
     """Score nodes on request: called with the body of a request, returns the body of the response.
 
-    Raises Unreadable if the body is not JSON, BadRequest if it is not a valid request, and NotReady while this replica
-    may not decide: the response has no field for an error, and kube-scheduler then goes on without these scores.
-
-    why_not_ready  returns the reason while this replica may not decide, else None
+    The response has no field for an error: kube-scheduler goes on without these scores if there is one.
     """
 
-    def __init__(
-        self, decider: Decider, scoring: Scoring, metrics: Metrics, *, why_not_ready: Callable[[], str | None]
-    ) -> None:
-        self._decider = decider
-        self._scoring = scoring
-        self._metrics = metrics
-        self._why_not_ready = why_not_ready
+    decider: Decider
+    scoring: Scoring
+    metrics: Metrics
+    why_not_ready: Callable[[], str | None]  # returns the reason while this replica may not decide, else None
 
     async def __call__(self, body: bytes) -> bytes:
-        check_ready(self._why_not_ready)
+        check_ready(self.why_not_ready)
         args = decode_filter(body)
         begun = time.perf_counter()
-        scores = await in_turns(self._scoring.prioritize(args))
-        self._decider.decisions.scored(args.pod.uid, scores, time.perf_counter() - begun)
-        self._metrics.requests.labels("prioritize", "scored").inc()
+        scores = await in_turns(self.scoring.prioritize(args))
+        self.decider.decisions.scored(args.pod.uid, scores, time.perf_counter() - begun)
+        self.metrics.requests.labels("prioritize", "scored").inc()
         logger.debug("%d nodes scored", len(scores), extra={"pod": args.pod.key})
         return msgspec.json.encode(list(starmap(_HostPriority, scores)))

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from cachetools import LRUCache
@@ -27,35 +28,23 @@ IDLE_PAUSE = 1.0  # seconds between two checks whether this replica decides by n
 MOST_PATCHED = 10_000  # pods remembered as they were when patched: more than wait for the watch to show the change
 
 
+@dataclass(eq=False)
 class Descheduler(Observer):
     """Label the pods that should leave, and only those, whenever their node, its bookings or they change.
 
     A pod that the extender labels also gets an annotation, so that only such labels are removed: one that a user or
     another program set stays, whatever its value.
-
-    labelled  UIDs of bound GPU pods that carry the label or the extender's mark of it
-    acts      returns whether this replica decides
     """
 
-    def __init__(
-        self,
-        decider: Decider,
-        patches: Counter,
-        *,
-        patch_pod: PatchPod,
-        acts: Callable[[], bool],
-        retry_pause: float = RETRY_PAUSE,
-        idle_pause: float = IDLE_PAUSE,
-    ) -> None:
-        self._changed = NodeQueue()
-        self.labelled: set[str] = set()
-        self._decider = decider
-        self._patches = patches
-        self._patch_pod = patch_pod
-        self._acts = acts
-        self._retry_pause = retry_pause
-        self._idle_pause = idle_pause
-        self._patched: LRUCache[str, BoundPod] = LRUCache(MOST_PATCHED)
+    decider: Decider
+    patches: Counter
+    patch_pod: PatchPod
+    acts: Callable[[], bool]  # returns whether this replica decides
+    retry_pause: float = RETRY_PAUSE
+    idle_pause: float = IDLE_PAUSE
+    labelled: set[str] = field(init=False, default_factory=set)  # UIDs of bound pods with the label or the mark of it
+    _changed: NodeQueue = field(init=False, default_factory=NodeQueue)
+    _patched: LRUCache[str, BoundPod] = field(init=False, default_factory=lambda: LRUCache(MOST_PATCHED))
 
     def node_changed(self, node: str) -> None:
         if self.labelled or self.wanted(node):  # nearly never: no pod has the label, and none should
@@ -77,8 +66,8 @@ class Descheduler(Observer):
     async def run(self) -> NoReturn:
         while True:
             nodes = await self._changed.take()
-            if not self._acts():
-                await asyncio.sleep(self._idle_pause)
+            if not self.acts():
+                await asyncio.sleep(self.idle_pause)
                 self._changed.put_back(nodes)
                 continue
             failed: dict[str, None] = {}
@@ -87,25 +76,25 @@ class Descheduler(Observer):
                     if not await self._patch(uid, bound, wanted=wanted):
                         failed[node] = None
             if failed:
-                await asyncio.sleep(self._retry_pause)
+                await asyncio.sleep(self.retry_pause)
                 self._changed.put_back(failed)
 
     def wanted(self, node: str) -> set[str]:
         """Return the UIDs of the pods on a node that should carry the label."""
-        facts = self._decider.nodes.facts(node)
+        facts = self.decider.nodes.facts(node)
         if facts is None or not (facts.deschedule_cards or facts.deschedule_tiles):
             return set()
         return {
             uid
-            for uid, booking in self._decider.ledger.on_node(node).items()
+            for uid, booking in self.decider.ledger.on_node(node).items()
             if any(card in facts.deschedule_cards for card in booking.footprint.amounts)
             or any(tile.index in booking.footprint.tiles.get(tile.card, ()) for tile in facts.deschedule_tiles)
         }
 
     def _differences(self, node: str) -> Iterator[tuple[str, BoundPod, bool]]:
         wanted = self.wanted(node)
-        pods = self._decider.pods
-        for uid in self._decider.ledger.on_node(node):
+        pods = self.decider.pods
+        for uid in self.decider.ledger.on_node(node):
             bound = pods.bound_pod(uid)
             if bound is None:
                 continue
@@ -120,7 +109,7 @@ class Descheduler(Observer):
         pod = bound.object
         mark = DESCHEDULE_POD_VALUE if wanted else None
         try:
-            if not await self._patch_pod(
+            if not await self.patch_pod(
                 pod.metadata.namespace or "default",
                 pod.metadata.name,
                 uid,
@@ -132,7 +121,7 @@ class Descheduler(Observer):
         except GasError as error:
             logger.warning("cannot change the deschedule label: %s", error, extra={"pod": pod.key})
             return False
-        self._patches.labels("put-on" if wanted else "taken-off").inc()
+        self.patches.labels("put-on" if wanted else "taken-off").inc()
         logger.info(
             "added the deschedule label" if wanted else "removed the deschedule label",
             extra={"pod": pod.key, "node": pod.node_name},

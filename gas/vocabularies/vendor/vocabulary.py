@@ -47,10 +47,7 @@ class Kind:
     places: int = 1  # how many containers may share a card; with more than 1 nothing else is booked
 
 
-KINDS = (
-    Kind("nvidia.com/gpu", "nvidia-gpu", driver="nvidia"),
-    Kind("dcu.com/gpu", "dcu-gpu"),
-)
+KINDS = (Kind("nvidia.com/gpu", "nvidia-gpu", driver="nvidia"), Kind("dcu.com/gpu", "dcu-gpu"))
 
 _RESOURCES = tuple(kind.resource for kind in KINDS)
 _COUNTS = frozenset(kind.counted for kind in KINDS)

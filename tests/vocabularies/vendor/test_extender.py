@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gas.extender.command_line import parse_flags
 from gas.extender.decider import Options
 from gas.placement.inventory import NO_COMPANY
 from gas.placement.order import FewestContainers
@@ -17,7 +18,7 @@ from gas.values.cards import Card, instance
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.koordinator.hints import EXCLUSIVE
 from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedOptions
-from gas.vocabularies.selection import parse_vocabularies, select
+from gas.vocabularies.selection import parse_vocabularies
 from tests.builders import container, pod, pod_json
 from tests.extender.decider import DrivenDecider, booked_cards
 from tests.extender.decider import following as decider_following
@@ -183,7 +184,7 @@ class TestSharedCards:
     """With --vendor-shared-dev-num a card has several places, and nothing but them is counted."""
 
     def decider(self, *pods: dict[str, Any], **node: Any) -> DrivenDecider:
-        (shared,) = select(["--vocabularies=vendor", "--vendor-shared-dev-num=4"])
+        (shared,) = parse_flags(["--vocabularies=vendor", "--vendor-shared-dev-num=4"]).vocabularies
         options = Options(vocabularies=Vocabularies([shared]), need=NeedOptions(card_order=FewestContainers()))
         return decider_following([stating(driver="nvidia", **node)], *pods, options=options)
 
@@ -205,12 +206,12 @@ class TestSharedCards:
         assert {card: of["nvidia-gpu"] for card, of in capacity.items()} == {Card(0): 4, Card(1): 4, Card(2): 4}
 
     def test_each_card_is_offered_as_often_as_it_may_be_shared(self) -> None:
-        (shared,) = select(["--vocabularies=vendor", "--vendor-shared-dev-num=4"])
+        (shared,) = parse_flags(["--vocabularies=vendor", "--vendor-shared-dev-num=4"]).vocabularies
         assert shared.ids_per_card(nvidia_gpu(0), DeviceOptions()) == {"nvidia.com/gpu": 4}
         assert shared.ids_per_card(nvidia_gpu(instance(Card(0), 0)), DeviceOptions()) == {}
 
     def test_a_hint_in_the_words_of_koordinator_is_booked_with_the_place(self) -> None:
-        (shared,) = select(["--vocabularies=vendor", "--vendor-shared-dev-num=4"])
+        (shared,) = parse_flags(["--vocabularies=vendor", "--vendor-shared-dev-num=4"]).vocabularies
         both = Vocabularies([shared, *parse_vocabularies("koordinator")])
         hint = {"scheduling.koordinator.sh/device-allocate-hint": '{"gpu":{"exclusivePolicy":"DeviceLevel"}}'}
         needs = [both.booked_need(pod(asking(nvidia=1), annotations=each)) for each in ({}, hint)]
