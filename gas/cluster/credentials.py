@@ -44,16 +44,13 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """An address and the credentials for it.
-
-    authorization  value of the Authorization header, or None
-    refresh        returns a newer value; does no more than read a file if the present one is still good
-    impersonation  headers that name the account that requests are made for, if it is another one
-    """
+    """An address and the credentials for it."""
 
     address: Address
-    authorization: str | None
+    authorization: str | None  # value of the Authorization header, or None
+    # returns a newer value; does no more than read a file if the present one is still good
     refresh: Callable[[], Awaitable[str | None]]
+    # headers that name the account that requests are made for, if it is another one
     impersonation: tuple[tuple[str, str], ...] = ()
 
 

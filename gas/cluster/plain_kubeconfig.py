@@ -70,10 +70,7 @@ def plain_contexts(files: Sequence[Path]) -> tuple[str, Mapping[str, Mapping[str
 
 
 async def plain_login(files: Sequence[Path], context: str = "", *, anonymous: bool = False) -> Login:
-    """Return the login of a context, empty for the current one. Raises one of `UNUSABLE`.
-
-    anonymous  whether the user's credentials are left out, because the caller has others
-    """
+    """Return the same as `gas.cluster.kubeconfig.load_kubeconfig`. Raises one of `UNUSABLE`."""
     found, folder = _read(files), files[0].parent
     wanted = context or found.current_context
     chosen = msgspec.convert(next((each.context for each in found.contexts if each.name == wanted), None), _Context)

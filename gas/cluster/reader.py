@@ -32,10 +32,7 @@ class Reads(Protocol):
 
 
 class Reader:
-    """Connections to one API server without a proxy, used again by later requests.
-
-    patience  seconds that the server may send nothing
-    """
+    """Connections to one API server without a proxy. The server may send nothing for ``patience`` seconds."""
 
     def __init__(self, credentials: Credentials, *, user_agent: str, patience: float = math.inf) -> None:
         self._credentials = credentials

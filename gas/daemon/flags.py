@@ -122,12 +122,10 @@ def _field(default: T, declared: Flag) -> T:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartFlags:
-    """The flags of one part of a program; each part derives a class.
+    """The flags of one part of a program; each part derives a class."""
 
-    switched_by  class attribute: the flag that switches the part on, its own or not. Without it the other flags of the
-                 part have no effect, and a warning is logged. Empty if there is no such flag
-    """
-
+    # class attribute: the flag that switches the part on, its own or not. Without it the other flags of the part have
+    # no effect, and a warning is logged. Empty if there is no such flag
     switched_by: ClassVar[str] = ""
 
 
@@ -275,10 +273,7 @@ def flags_of(declaration: Declaration[F]) -> tuple[Flag, ...]:
 
 
 def read_flags(declaration: Declaration[F], argv: Sequence[str]) -> F:
-    """Parse the arguments after the program's name.
-
-    Raises UsageError for an unknown flag, a missing or invalid value, and an argument that is not a flag.
-    """
+    """Parse the arguments after the program's name. Raises UsageError."""
     line = command_line(declaration)
     declared = line.flags
     without_effect = {each.name: each for group in line.core.ignored for each in group.flags}

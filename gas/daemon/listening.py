@@ -123,8 +123,6 @@ def listen(
     address  an IP address; empty is every address of the machine, IPv4 and IPv6 (only IPv4 where there is no IPv6)
     port     0 picks a free port
     flag     name of the flag that the error message names
-    stalled  milliseconds, see STALLED
-    most, least_time  see `ListeningSocket`
     """
     try:
         opened = ListeningSocket(_open(address, port), most, least_time)

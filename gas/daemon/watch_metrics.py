@@ -30,10 +30,7 @@ _COUNTS: Mapping[str, tuple[str, Callable[[Followed], int]]] = {
 
 
 class WatchCollector(Collector):
-    """Metrics of each watch, read at the moment of a scrape.
-
-    prefix  of the metrics' names, such as ``gas_extender``
-    """
+    """Metrics of each watch, read at the moment of a scrape; ``prefix`` begins their names."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix

@@ -117,10 +117,7 @@ def _parts(need: PodNeed) -> tuple[_Part, _Part]:
 
 
 def choice_annotations(need: PodNeed, choice: Choice, *, timestamp_ns: int) -> dict[str, str]:
-    """Return the annotations that state a pod's cards and tiles; none for a pod that wants no cards.
-
-    timestamp_ns  the time of the decision in nanoseconds since the epoch
-    """
+    """Return the annotations that state a pod's cards and tiles; none for a pod that wants no cards."""
     if not need.wants_cards:
         return {}
     annotations = {names.TIMESTAMP: str(timestamp_ns)}

@@ -37,11 +37,7 @@ UNKNOWN_MEMORY_INTERVAL = 30.0  # seconds between two looks for pods that wait b
 
 
 class Extender:
-    """The decider, with its watches and writes on one API server. Nothing runs before `run`.
-
-    identity   unique among all replicas that ever run; random if None
-    verbs      served to kube-scheduler, by name or by whole path
-    """
+    """The decider, with its watches and writes on one API server. Nothing runs before `run`."""
 
     def __init__(
         self,

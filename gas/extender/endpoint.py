@@ -22,12 +22,7 @@ INTERNAL_ERROR = "internal error, see the extender's log"
 
 
 class Problem(GasError):
-    """An error that becomes the response.
-
-    status  of HTTP
-    result  by which the request is counted
-    headers of the response
-    """
+    """An error that becomes the response. The request is counted by ``result``."""
 
     def __init__(self, status: int, result: str, sentence: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(sentence)

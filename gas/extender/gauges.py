@@ -99,11 +99,7 @@ GAUGES = (CARD_CAPACITY, CARD_BOOKED, CARD_PODS, CARD_STRANDED, WAITING_PODS, LO
 
 
 class ClusterGauges:
-    """The text of all gauges, computed at each scrape.
-
-    decides  returns whether this replica decides
-    now      returns seconds since the epoch
-    """
+    """The text of all gauges, computed at each scrape; ``decides`` returns whether this replica decides."""
 
     def __init__(self, decider: Decider, *, decides: Callable[[], bool], now: Callable[[], float]) -> None:
         self._decider = decider

@@ -120,27 +120,22 @@ FindHopeless = Callable[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """The additions of parts to decisions. Each tuple is empty if no part that is on has anything to add.
+    """The additions of parts to decisions. Each tuple is empty if no part that is on has anything to add."""
 
-    nominated    each returns, by node, the cards that are nominated for other pods than the one to be decided about
-    asked        each is called with a pod that wants cards, its need, and the named nodes
-    choosing     each returns the need with which the cards of a pod (UID, need) are chosen on a node
-    hopeless     each returns which of the failed nodes could not hold a pod even if nothing were booked; responses to
-                 filter name such nodes only if there is one
-    handlers     get the pods that the watch shows, after the core
-    reviews      of Bindings of other clients that were given cards
-    books        each returns more content of /debug/books
-    bound_names  labels and annotations of bound pods to retain, in addition to those of the vocabularies
-    """
-
+    # each returns, by node, the cards that are nominated for other pods than the one to be decided about
     nominated: tuple[Callable[[Pod], NominatedCards], ...] = ()
+    # each is called with a pod that wants cards, its need, and the named nodes
     asked: tuple[Callable[[Pod, PodNeed, Sequence[str]], None], ...] = ()
+    # each returns the need with which the cards of a pod (UID, need) are chosen on a node
     choosing: tuple[Callable[[str, PodNeed, NodeFacts | None], PodNeed], ...] = ()
+    # each returns which of the failed nodes could not hold a pod even if nothing were booked; responses to filter name
+    # such nodes only if there is one
     hopeless: tuple[FindHopeless, ...] = ()
     observers: tuple[Observer, ...] = ()
-    handlers: tuple[PodHandler, ...] = ()
-    reviews: tuple[OpenReviews, ...] = ()
-    books: tuple[Callable[[], Mapping[str, object]], ...] = ()
+    handlers: tuple[PodHandler, ...] = ()  # get the pods that the watch shows, after the core
+    reviews: tuple[OpenReviews, ...] = ()  # of Bindings of other clients that were given cards
+    books: tuple[Callable[[], Mapping[str, object]], ...] = ()  # each returns more content of /debug/books
+    # labels and annotations of bound pods to retain, in addition to those of the vocabularies
     bound_names: tuple[str, ...] = ()
 
     def __add__(self, more: Hooks) -> Hooks:

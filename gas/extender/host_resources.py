@@ -66,8 +66,7 @@ class HostPods(Mirror[HostPod, HostedPod]):
 
     A pod that the extender is about to bind is counted from then on, since the watch shows it some milliseconds later.
 
-    on_change  is called with the name of a node whose sums have changed
-    describe   returns what a part needs to know of a pod
+    describe  returns what a part needs to know of a pod
     """
 
     def __init__(self, on_change: Callable[[str], None] = lambda _node: None) -> None:
@@ -130,10 +129,7 @@ class HostPods(Mirror[HostPod, HostedPod]):
 
 
 class HostNodes(MirrorByName[Node, SortedAmounts]):
-    """The resources that each node offers to pods, from ``status.allocatable``. Fed by a watch.
-
-    ``on_change`` is called with the name of a node that now offers something else.
-    """
+    """The resources that each node offers to pods, from ``status.allocatable``. Fed by a watch."""
 
     def __init__(self, on_change: Callable[[str], None] = lambda _node: None) -> None:
         super().__init__()
@@ -149,11 +145,7 @@ class HostNodes(MirrorByName[Node, SortedAmounts]):
 
 
 class HostResources(Observer):
-    """The resources that are free on each node, apart from its cards.
-
-    pods, nodes  the two handlers that watches feed
-    on_change    is called with the name of a node on which more or less may be free now
-    """
+    """The resources that are free on each node, apart from its cards; ``on_change`` is called if they may differ."""
 
     def __init__(self, on_change: Callable[[str], None] = lambda _node: None) -> None:
         self.pods = HostPods(on_change)

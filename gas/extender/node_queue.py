@@ -3,10 +3,7 @@ from collections.abc import Iterable
 
 
 class NodeQueue:
-    """A queue of node names from the decider, which does no I/O, to one task, which takes all of them at once.
-
-    Each name is in the queue at most once.
-    """
+    """A queue of different node names from the decider, which does no I/O, to a task, which takes all at once."""
 
     def __init__(self) -> None:
         self._names: dict[str, None] = {}

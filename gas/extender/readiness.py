@@ -31,10 +31,7 @@ class Leader(Protocol):
 
 
 class Alone:
-    """The only replica: it decides as soon as it has caught up.
-
-    catch_up  awaited before the first decision if it ``has_to``
-    """
+    """The only replica: it decides as soon as it has caught up, if it ``has_to`` catch up at all."""
 
     leads = True
 

@@ -111,10 +111,7 @@ def decode_filter(body: bytes) -> FilterArgs:
 
 
 def decode_binding(body: bytes) -> BindingArgs:
-    """Decode ExtenderBindingArgs. Raises Unreadable, or BadRequest if a name is missing or invalid.
-
-    An empty namespace means ``default``, as everywhere in Kubernetes.
-    """
+    """Decode ExtenderBindingArgs. Raises Unreadable, or BadRequest if a name is missing or invalid."""
     args = decoded(_binding_decoder, body, "ExtenderBindingArgs")
     if not (args.pod_name and args.pod_namespace and args.pod_uid and args.node):
         args = decoded(_binding_decoder, in_exact_case(body, _BindingWire), "ExtenderBindingArgs")

@@ -59,14 +59,12 @@ VISIBLE_CARDS = "NVIDIA_VISIBLE_DEVICES"  # the variable that says which cards N
 
 
 class Container(StoredPart, frozen=True):
-    """A container. ``restart_policy`` matters only where it is ``Always`` on an init container: a sidecar.
-
-    env  only the variables above: an extender retains many pods, and pods have many variables
-    """
+    """A container. ``restart_policy`` matters only where it is ``Always`` on an init container: a sidecar."""
 
     name: str = ""
     resources: ResourceRequirements | None = None
     restart_policy: str | None = None
+    # only the variables above: an extender retains many pods, and pods have many variables
     env: Sequence[EnvVar] | None = None
 
     def __post_init__(self) -> None:
@@ -250,13 +248,10 @@ class WorkloadSpec(JobSpec, frozen=True):
 
 
 class Workload(StoredPart, frozen=True):
-    """An object with a template of pods: a Deployment or the like, a Job, a CronJob or a PodTemplate.
-
-    own_template  of a PodTemplate, which has no spec
-    """
+    """An object with a template of pods: a Deployment or the like, a Job, a CronJob or a PodTemplate."""
 
     spec: WorkloadSpec = WorkloadSpec()
-    own_template: PodTemplate | None = msgspec.field(default=None, name="template")
+    own_template: PodTemplate | None = msgspec.field(default=None, name="template")  # of a PodTemplate: it has no spec
 
     @property
     def template(self) -> PodTemplate | None:

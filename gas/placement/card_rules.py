@@ -18,18 +18,15 @@ NO_CARDS: frozenset[Card] = frozenset()
 
 @dataclass(frozen=True)
 class CardRule:
-    """A rule that closes cards to a pod.
+    """A rule that closes cards to a pod."""
 
-    closed   returns the cards that the rule closes; they need not be on the node
-    lifted   returns those of need, inventory and usage, by name, that differ without the rule
-    detail   describes a closed card: ``"in the deny list"``
-    refusal  returns the refusal for a pod that would fit without the rule, from the node's cards that the rule closes
-             and from what the usable cards lack
-    """
-
+    # returns the cards that the rule closes; they need not be on the node
     closed: Callable[[PodNeed, Inventory, Usage], frozenset[Card]]
+    # returns those of need, inventory and usage, by name, that differ without the rule
     lifted: Callable[[PodNeed, Inventory, Usage], Mapping[str, Any]]
-    detail: Callable[[PodNeed, Usage], str]
+    detail: Callable[[PodNeed, Usage], str]  # describes a closed card: ``"in the deny list"``
+    # returns the refusal for a pod that would fit without the rule, from the node's cards that the rule closes and from
+    # what the usable cards lack
     refusal: Callable[[PodNeed, Usage, tuple[Card, ...], Shortage | NotTogether], Refusal]
 
 

@@ -22,12 +22,10 @@ class ContainerChoice:
     """The cards and tiles of one container.
 
     Raises InvalidValue for a repeated card or tile, a negative or fractional tile, and for tiles without a card.
-
-    cards  in the order in which they were chosen
-    tiles  of each of ``cards``, in the same order; empty if the container gets no tiles
     """
 
-    cards: tuple[Card, ...] = ()
+    cards: tuple[Card, ...] = ()  # in the order in which they were chosen
+    # of each of ``cards``, in the same order; empty if the container gets no tiles
     tiles: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
@@ -41,14 +39,10 @@ class ContainerChoice:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The cards and tiles of a pod.
+    """The cards and tiles of a pod."""
 
-    containers  in the order of the need's containers
-    preferred   whether the pod got the card that the node prefers
-    """
-
-    containers: tuple[ContainerChoice, ...]
-    preferred: bool = False
+    containers: tuple[ContainerChoice, ...]  # in the order of the need's containers
+    preferred: bool = False  # whether the pod got the card that the node prefers
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +50,14 @@ class Footprint:
     """The most that a pod takes of each card at any moment of its life. Raises InvalidValue for an invalid number.
 
     Init containers run one after the other before the app containers, with the sidecars that started before them.
-
-    containers  by card, how many containers have it at the same time
-    company     the labels of the pod, which count on all its cards
-    named       the name that the pod has given its card; empty if it has given none
     """
 
     amounts: Mapping[Card, SortedAmounts] = field(default_factory=dict)
     tiles: Mapping[Card, frozenset[int]] = field(default_factory=dict)
+    # by card, how many containers have it at the same time
     containers: Mapping[Card, int] = field(default_factory=dict)
-    company: Company = NO_COMPANY
-    named: str = ""
+    company: Company = NO_COMPANY  # the labels of the pod, which count on all its cards
+    named: str = ""  # the name that the pod has given its card; empty if it has given none
 
     def __hash__(self) -> int:
         return hash((frozenset(self.amounts.items()), frozenset(self.tiles.items()), self.company))

@@ -15,16 +15,11 @@ from gas.values.errors import InvalidValue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Company:
-    """The affinity labels of a pod; empty texts are labels that it does not have.
+    """The affinity labels of a pod; empty texts are labels that it does not have."""
 
-    affinity       a card must be idle or have a pod with the same affinity
-    anti_affinity  a card must have no pod with the same anti-affinity
-    exclusion      all pods of a card must have the same exclusion; having none counts as a value as well
-    """
-
-    affinity: str = ""
-    anti_affinity: str = ""
-    exclusion: str = ""
+    affinity: str = ""  # a card must be idle or have a pod with the same affinity
+    anti_affinity: str = ""  # a card must have no pod with the same anti-affinity
+    exclusion: str = ""  # all pods of a card must have the same exclusion; having none counts as a value as well
 
     def has_affinity(self, others: Collection[Company]) -> bool:
         """Return whether affinity lets a pod with these labels join the pods of a card; a card without pods is idle."""
@@ -51,15 +46,11 @@ class Link(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """Cards that the node's administrator gives out together, to one pod.
-
-    score      how good it is; the best is tried first
-    bandwidth  between its cards, in bytes; 0 if none is stated
-    """
+    """Cards that the node's administrator gives out together, to one pod."""
 
     cards: frozenset[Card]
-    score: int = 0
-    bandwidth: int = 0
+    score: int = 0  # how good it is; the best is tried first
+    bandwidth: int = 0  # between its cards, in bytes; 0 if none is stated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,31 +59,25 @@ class Inventory:
 
     Raises InvalidValue for a capacity that is negative or fractional, and for a field that names a card or a tile that
     the node does not have. Only ``disabled``, ``preferred_card`` and ``partitions`` may name others.
-
-    capacity         in natural order of the cards; the amount of ``tiles`` is the number of a card's tiles
-    disabled         cards on which nothing new may start
-    closed_tiles     tiles that are not given out, by card
-    preferred_card   the card to try first, if the node has it
-    preferred_tiles  tiles to give first, best first, each once, by card
-    numa_groups      cards by NUMA node, each card once; None if the node states no NUMA nodes
-    links            in the node's own order, one as often as there are links; their tiles are not checked, as cards
-                     without tiles may be linked, too
-    boards           the cards that share a board, board by board, each card once
-    partitions       for pods of whole cards, see `PartitionRule`; they may name cards that the node does not have
-    partitioned      whether such pods get partitions only
-    other_names      cards by other names that a need may use in place of a card, such as a model or a PCI address
     """
 
+    # in natural order of the cards; the amount of ``tiles`` is the number of a card's tiles
     capacity: Mapping[Card, Amounts]
-    disabled: frozenset[Card] = frozenset()
-    closed_tiles: Mapping[Card, frozenset[int]] = field(default_factory=dict)
-    preferred_card: Card | None = None
+    disabled: frozenset[Card] = frozenset()  # cards on which nothing new may start
+    closed_tiles: Mapping[Card, frozenset[int]] = field(default_factory=dict)  # tiles that are not given out, by card
+    preferred_card: Card | None = None  # the card to try first, if the node has it
+    # tiles to give first, best first, each once, by card
     preferred_tiles: Mapping[Card, tuple[int, ...]] = field(default_factory=dict)
+    # cards by NUMA node, each card once; None if the node states no NUMA nodes
     numa_groups: tuple[tuple[Card, ...], ...] | None = None
+    # in the node's own order, one as often as there are links; their tiles are not checked, as cards without tiles may
+    # be linked, too
     links: tuple[Link, ...] = ()
-    boards: tuple[tuple[Card, ...], ...] = ()
+    boards: tuple[tuple[Card, ...], ...] = ()  # the cards that share a board, board by board, each card once
+    # for pods of whole cards, see `PartitionRule`; they may name cards that the node does not have
     partitions: tuple[Partition, ...] = ()
-    partitioned: bool = False
+    partitioned: bool = False  # whether such pods get partitions only
+    # cards by other names that a need may use in place of a card, such as a model or a PCI address
     other_names: Mapping[str, frozenset[Card]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -164,19 +149,16 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The amounts and tiles that are booked on one node now, a view of the ledger: read it at once and do not keep it.
+    """The amounts and tiles booked on one node now, a view of the ledger: read it at once and do not keep it."""
 
-    amounts     by card; cards that the node no longer has may be among them
-    tiles       by card, the tiles that a pod holds
-    containers  by card, how many containers have it; a card without containers is idle
-    company     by card, the different labels of its pods; a card whose pods all have no label may be missing
-    names       by card, the names that its pods have given it; a card without a name is missing
-    """
-
+    # by card; cards that the node no longer has may be among them
     amounts: Mapping[Card, Amounts] = field(default_factory=dict)
-    tiles: Mapping[Card, frozenset[int]] = field(default_factory=dict)
+    tiles: Mapping[Card, frozenset[int]] = field(default_factory=dict)  # by card, the tiles that a pod holds
+    # by card, how many containers have it; a card without containers is idle
     containers: Mapping[Card, int] = field(default_factory=dict)
+    # by card, the different labels of its pods; a card whose pods all have no label may be missing
     company: Mapping[Card, Collection[Company]] = field(default_factory=dict)
+    # by card, the names that its pods have given it; a card without a name is missing
     names: Mapping[Card, Collection[str]] = field(default_factory=dict)
 
     def is_idle(self, card: Card) -> bool:

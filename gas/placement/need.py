@@ -52,18 +52,15 @@ _SCOPES = frozenset(Scope)
 
 @dataclass(frozen=True, slots=True)
 class ContainerNeed:
-    """One container's need. Raises InvalidValue for a negative or fractional number and for amounts without a card.
-
-    count     how many different cards
-    per_card  what it takes of each of its cards. The amount of its count resource is the number of device ids on each
-              card, mostly 1; the amount of ``tiles`` is the number of tiles on each card
-    ratios    what it takes of each of its cards as a part of what the card has, at most one ratio of each resource
-    """
+    """One container's need. Raises InvalidValue for a negative or fractional number and for amounts without a card."""
 
     name: str
-    count: int = 0
+    count: int = 0  # how many different cards
+    # what it takes of each of its cards. The amount of its count resource is the number of device ids on each card,
+    # mostly 1; the amount of ``tiles`` is the number of tiles on each card
     per_card: SortedAmounts = ()
     role: Role = Role.APP
+    # what it takes of each of its cards as a part of what the card has, at most one ratio of each resource
     ratios: tuple[Ratio, ...] = ()
 
     def __post_init__(self) -> None:
@@ -100,16 +97,12 @@ class ContainerNeed:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRule:
-    """How a pod of whole cards uses the partitions of a node, see `Inventory.partitions`.
+    """How a pod of whole cards uses the partitions of a node, see `Inventory.partitions`."""
 
-    required   only partitions will do; otherwise, and unless the node demands them, they are tried before other cards
-    best       only those with the best score of all partitions of this size
-    bandwidth  the least that the partition must state, 0 if any will do
-    """
-
+    # only partitions will do; otherwise, and unless the node demands them, they are tried before other cards
     required: bool = False
-    best: bool = False
-    bandwidth: int = 0
+    best: bool = False  # only those with the best score of all partitions of this size
+    bandwidth: int = 0  # the least that the partition must state, 0 if any will do
 
 
 @dataclass(frozen=True)
@@ -117,40 +110,31 @@ class PodNeed:
     """A pod's need. Raises InvalidValue for a combination that no choice can meet.
 
     Equal needs get equal results on equal nodes, so a need serves as a key.
-
-    containers       in the order in which kubelet starts them: init containers and sidecars, then app containers
-    allowed          the only cards that may be used; None if all may. A text is another name of cards, see
-                     `Inventory.other_names`
-    denied           cards that may not be used, named in the same way
-    same_card        positions in ``containers`` of app containers that share one card; each has count 1 and no tiles
-    apart            positions of app containers that equally take of their cards, none of which two of them share
-    linked           cards are given in pairs joined by a link, one tile of each; every count is even, tiles is 1
-    scope            a pod of one card has containers of at most one card
-    partition        None if partitions do not matter to the pod
-    near             after the first card, the closest ones are tried first (`Inventory.closeness`)
-    node_score       how nodes are scored for the pod; None leaves that to the cluster
-    company          labels that decide with which other pods the pod shares a card
-    named            a name for the pod's one card, empty if it needs none: the card whose pods have this name, or an
-                     idle card if there is none
-    count_resources  names of the resources that only count cards: every container with cards wants one of them, so a
-                     refusal names them only if nothing else is short
-    stated_memory    how the owner states ``memory.max``, for sentences about the need; None in bytes
     """
 
+    # in the order in which kubelet starts them: init containers and sidecars, then app containers
     containers: tuple[ContainerNeed, ...]
+    # the only cards that may be used; None if all may. A text is another name of cards, see `Inventory.other_names`
     allowed: frozenset[Card | str] | None = None
-    denied: frozenset[Card | str] = frozenset()
+    denied: frozenset[Card | str] = frozenset()  # cards that may not be used, named in the same way
+    # positions in ``containers`` of app containers that share one card; each has count 1 and no tiles
     same_card: frozenset[int] = frozenset()
+    # positions of app containers that equally take of their cards, none of which two of them share
     apart: frozenset[int] = frozenset()
-    linked: bool = False
-    scope: Scope = Scope.ANYWHERE
-    partition: PartitionRule | None = None
+    linked: bool = False  # cards are given in pairs joined by a link, one tile of each; every count is even, tiles is 1
+    scope: Scope = Scope.ANYWHERE  # a pod of one card has containers of at most one card
+    partition: PartitionRule | None = None  # None if partitions do not matter to the pod
     order: CardOrder = DEFAULT_ORDER
-    near: bool = False
-    node_score: NodeScore | None = None
-    company: Company = NO_COMPANY
+    near: bool = False  # after the first card, the closest ones are tried first (`Inventory.closeness`)
+    node_score: NodeScore | None = None  # how nodes are scored for the pod; None leaves that to the cluster
+    company: Company = NO_COMPANY  # labels that decide with which other pods the pod shares a card
+    # a name for the pod's one card, empty if it needs none: the card whose pods have this name, or an idle card if
+    # there is none
     named: str = ""
+    # names of the resources that only count cards: every container with cards wants one of them, so a refusal names
+    # them only if nothing else is short
     count_resources: frozenset[str] = frozenset()
+    # how the owner states ``memory.max``, for sentences about the need; None in bytes
     stated_memory: StatedMemory | None = None
 
     def __post_init__(self) -> None:

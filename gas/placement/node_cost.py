@@ -103,11 +103,7 @@ def placement_cost(
 
 
 def stranded(left: int, host: Amounts, per_card: Mapping[str, float], requests: Amounts = NOTHING) -> int:
-    """Return how much of ``left``, in thousandths of a card, the scarcest resource of the host cannot serve.
-
-    host      what is free besides the cards
-    requests  what is taken from it in addition
-    """
+    """Return how much of ``left``, in thousandths of a card, the host cannot serve with what ``requests`` leave."""
     served = float(left)
     for name, amount in per_card.items():
         free = host.get(name, 0) - requests.get(name, 0)
@@ -138,11 +134,7 @@ class Arrivals:
         self._mix = Mix()
 
     def learn(self, need: PodNeed, host: Amounts, restriction: Hashable = None) -> None:
-        """Learn from a pod that has arrived. A pod that needs no card is ignored.
-
-        host         what it requests besides cards
-        restriction  names the rule by which it may use only some of the nodes, None if it may use all
-        """
+        """Learn from a pod that has arrived, and requests ``host`` besides cards; one without cards is ignored."""
         shape = tuple(Slice(request.count, request.per_card, request.ratios) for request in plan_of(need).staying)
         if not shape:
             return

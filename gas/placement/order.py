@@ -38,13 +38,11 @@ class CardOrder(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Natural(CardOrder):
-    """Try ``card2`` before ``card10``. The card that the node prefers comes first; every other order ignores it.
-
-    chosen  False if neither the pod nor the administrator has chosen an order, so that another may take its place
-    """
+    """Try ``card2`` before ``card10``. The card that the node prefers comes first; every other order ignores it."""
 
     name: ClassVar[str] = "natural"
 
+    # False if neither the pod nor the administrator has chosen an order, so that another may take its place
     chosen: bool = True
 
     def key(self, card: Card, use: UseAtStart) -> tuple[int, ...]:

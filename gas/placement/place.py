@@ -74,8 +74,6 @@ def place(
     usage       what is booked on the node; only read
     step_limit  the steps that the complete search may take, 0 for first fit alone; if they are not enough, the result
                 is SearchLimitHit
-
-    Raises InvalidValue for a negative or fractional ``step_limit``.
     """
     if not is_whole(step_limit):
         raise InvalidValue(f"step_limit: expected a whole number, 0 or more, found {step_limit}")

@@ -18,12 +18,10 @@ class Ratio:
     ``Ratio("memory.max", 50)`` is half of the card's memory. ``Ratio("millicores", 4 * GB, of="memory.max")`` is as
     large a part of the card's millicores as 4 GB are of its memory. The parts of all containers of a pod that hold a
     card at the same time are added before they are rounded down.
-
-    part  the numerator: percent, or an amount of the resource ``of``
     """
 
     resource: str
-    part: int
+    part: int  # the numerator: percent, or an amount of the resource ``of``
     of: str = ""
 
     def __post_init__(self) -> None:

@@ -15,13 +15,10 @@ from gas.values.quoted import quoted, shown
 
 @dataclass(frozen=True)
 class Refusal:
-    """A node's refusal of a pod; ``str()`` is the sentence for people.
+    """A node's refusal of a pod; ``str()`` is the sentence for people."""
 
-    kind           the reason's name in kebab-case, a label of metrics
-    only_per_card  True if only accounting per card finds this reason, not kube-scheduler's sum of a node's cards
-    """
-
-    kind: ClassVar[str]
+    kind: ClassVar[str]  # the reason's name in kebab-case, a label of metrics
+    # True if only accounting per card finds this reason, not kube-scheduler's sum of a node's cards
     only_per_card: ClassVar[bool] = True
 
     def __init_subclass__(cls, kind: str = "", *, only_per_card: bool = True) -> None:

@@ -59,10 +59,7 @@ _LONGEST_QUANTITY = 256
 
 
 class MalformedQuantity(GasError):
-    """The text is not a Kubernetes quantity, or not a whole number from 0 to 2^63-1.
-
-    ``reason`` is the sentence without what was found.
-    """
+    """The text is not a quantity, or not a whole number up to 2^63-1; ``reason`` leaves out what was found."""
 
     def __init__(self, text: object, reason: str) -> None:
         super().__init__(f"{reason}, found {quoted(text)}")

@@ -23,15 +23,12 @@ class MemorySource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardFacts:
-    """The facts about one card. Paths and names are those of the node itself, without any prefix.
-
-    driver_version its version; empty if it is unknown or that of the kernel
-    """
+    """The facts about one card. Paths and names are those of the node itself, without any prefix."""
 
     card: Card
     driver: str  # ``i915``, ``xe`` or ``nvidia``; it picks the resource
     device_id: str  # PCI device id, ``0x56c0``
-    driver_version: str = ""
+    driver_version: str = ""  # empty if it is unknown or that of the kernel
     model: str = ""  # name of the model; empty if it is unknown
     pci_address: str = ""  # ``0000:4d:00.0``; empty if it is unknown
     uuid: str = ""  # the same wherever the card is plugged in; empty if it is unknown

@@ -11,15 +11,12 @@ from datetime import UTC, datetime
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The clocks and the chance that a process gets from its machine.
+    """The clocks and the chance that a process gets from its machine."""
 
-    monotonic    returns seconds of a clock that never goes back; the event loop measures its waits by the same one
-    nanoseconds  returns nanoseconds since the epoch, by a clock that may jump
-    spread       returns a random number between two others, for pauses that many replicas must not make in step
-    """
-
+    # returns seconds of a clock that never goes back; the event loop measures its waits by the same one
     monotonic: Callable[[], float] = time.monotonic
-    nanoseconds: Callable[[], int] = time.time_ns
+    nanoseconds: Callable[[], int] = time.time_ns  # returns nanoseconds since the epoch, by a clock that may jump
+    # returns a random number between two others, for pauses that many replicas must not make in step
     spread: Callable[[float, float], float] = random.SystemRandom().uniform
 
     def seconds(self) -> float:

@@ -89,10 +89,7 @@ class Vocabularies:
         return self.vocabulary_of(pod) is not None
 
     def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
-        """Return the need of a pod that is not bound yet; a need without containers if it uses no vocabulary.
-
-        Raises BadNeed, also for a pod in the words of two vocabularies.
-        """
+        """Return the need of a pod that is not bound yet, without containers if it asks for none. Raises BadNeed."""
         content = _content(pod, pod.metadata.annotations, pod.metadata.labels)
         return self._remembered(content, options, lambda: self._read_need(pod, options))
 
@@ -136,9 +133,6 @@ class Vocabularies:
 
         An annotation of these that is already on the pending pod and that the choice does not set is outdated: it comes
         from a template made of another pod, or from a forger.
-
-        time_ns  nanoseconds since the epoch
-        node     the node that was chosen
         """
         fresh = choice_annotations(need, choice, timestamp_ns=time_ns)
         if need.wants_cards and (vocabulary := self.vocabulary_of(pod)) is not None:

@@ -87,43 +87,33 @@ class BadNeed(GasError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeedOptions:
-    """The needs that the administrator lets pods state.
+    """The needs that the administrator lets pods state."""
 
-    allowlist, denylist  whether annotations that allow or deny single cards count
-    card_order           for a pod that does not choose one
-    order_for_all        whether that order counts in vocabularies that have their own
-    card_near            whether near cards are tried first, for a pod that does not say
-    """
-
-    allowlist: bool = False
-    denylist: bool = False
-    card_order: CardOrder = DEFAULT_ORDER
-    order_for_all: bool = False
-    card_near: bool = False
+    allowlist: bool = False  # whether annotations that allow single cards count
+    denylist: bool = False  # the same for those that deny some
+    card_order: CardOrder = DEFAULT_ORDER  # for a pod that does not choose one
+    order_for_all: bool = False  # whether that order counts in vocabularies that have their own
+    card_near: bool = False  # whether near cards are tried first, for a pod that does not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """The facts about cards that a node's object states.
-
-    counted           the node states only how many cards it has, so that card0, card1 and so on stand for the first
-                      card, the second and so on; where another vocabulary names the cards, these are meant
-    deschedule_cards  pods that hold one of these should leave; the cards are not disabled by it
-    deschedule_tiles  pods that hold one of these tiles should leave; the tiles are closed as well
-    closed_by         by card, the labels that close it or its tiles, or say that its pods should leave
-    unknown_memory    cards of which the plugin does not know how much memory they have
-    uuids             of cards; only where a pod's annotations or variables may name one
-    problems          what is invalid on the node, one sentence each, the same for equal nodes
-    """
+    """The facts about cards that a node's object states."""
 
     inventory: Inventory
+    # the node states only how many cards it has, so that card0, card1 and so on stand for the first card, the second
+    # and so on; where another vocabulary names the cards, these are meant
     counted: bool = False
+    # pods that hold one of these should leave; the cards are not disabled by it
     deschedule_cards: frozenset[Card] = frozenset()
+    # pods that hold one of these tiles should leave; the tiles are closed as well
     deschedule_tiles: frozenset[Tile] = frozenset()
+    # by card, the labels that close it or its tiles, or say that its pods should leave
     closed_by: Mapping[Card, tuple[str, ...]] = field(default_factory=dict)
-    unknown_memory: frozenset[Card] = frozenset()
+    unknown_memory: frozenset[Card] = frozenset()  # cards of which the plugin does not know how much memory they have
+    # of cards; only where a pod's annotations or variables may name one
     uuids: Mapping[str, Card] = field(default_factory=dict)
-    problems: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()  # what is invalid on the node, one sentence each, the same for equal nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,10 +204,7 @@ class Vocabulary(ABC):
         """
 
     def with_rules(self, need: PodNeed, annotations: Mapping[str, str]) -> PodNeed:
-        """Return a need that another vocabulary, one of ``joins``, has read, with rules of this one.
-
-        Raises BadNeed.
-        """
+        """Return a need that a vocabulary of ``joins`` has read, with the rules of this one. Raises BadNeed."""
         return need
 
     def contradiction(self, pod: Pod) -> str:
@@ -232,11 +219,7 @@ class Vocabulary(ABC):
     time_annotation: ClassVar[str] = ""
 
     def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
-        """Return the vocabulary's own annotations for a choice.
-
-        time_ns  nanoseconds since the epoch, the same as in ``gas-ts``
-        node     the node that was chosen
-        """
+        """Return the vocabulary's own annotations for a choice on a node; ``time_ns`` is that of ``gas-ts``."""
         return {}
 
     def is_fixed(self, pod: Pod) -> bool:
@@ -244,10 +227,7 @@ class Vocabulary(ABC):
         return False
 
     def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
-        """Return the choice written on a pod that the vocabulary's old system bound, None if none is written.
-
-        Raises MalformedAnnotation when its annotations cannot be a choice for this need.
-        """
+        """Return the choice that the vocabulary's old system wrote on a pod, or None. Raises as `read_choice`."""
         return None
 
     def read_choice(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:

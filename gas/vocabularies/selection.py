@@ -22,10 +22,7 @@ VOCABULARY_FLAGS: tuple[type[PartFlags], ...] = tuple(each.flags for each in KNO
 
 
 def parse_vocabularies(text: str) -> tuple[Vocabulary, ...]:
-    """Parse the value of ``--vocabularies``: names with commas between them, in any order.
-
-    Raises InvalidEntry for a name that is unknown or empty.
-    """
+    """Parse the value of ``--vocabularies``: names with commas between them, in any order. Raises InvalidEntry."""
     names = {each.name for each in KNOWN}
     entries = {entry: entry.strip() for entry in text.split(",")}
     for entry, name in entries.items():

@@ -33,16 +33,13 @@ MOST_REMEMBERED = 10_000  # pods, and nodes, whose expired reviews are remembere
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """A Binding as it was sent.
-
-    uid, version  of the pod; empty if the Binding does not demand them
-    """
+    """A Binding as it was sent."""
 
     name: str
     namespace: str
     node: str
-    uid: str
-    version: str
+    uid: str  # of the pod; empty if the Binding does not demand it
+    version: str  # in the same way
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
 
@@ -133,12 +130,8 @@ class ReviewedBindings:
         The annotations of the Binding that a booking depends on are replaced by those of the decision; the others stay.
         Its UID and version are checked against those of the pod as it is now.
 
-        pod      as it was read just now, None if it does not exist
-        now      seconds since the epoch
-        clock    seconds of a clock that never goes back
-        dry_run  whether to book nothing
-
-        Raises CannotBind, and BadNeed if the pod's need cannot be read.
+        ``pod`` is as it was read just now, None if it does not exist. Raises CannotBind, and BadNeed if its need cannot
+        be read.
         """
         pod = _demanded(binding, pod)
         version = pod.metadata.resource_version or ""

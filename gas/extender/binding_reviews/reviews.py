@@ -62,9 +62,6 @@ class BindReviews:
     A Binding of a pod that asks for no cards passes at once, if the watch has shown the pod. If it has not, the pod is
     read. A Binding of a GPU pod is given cards, or it is refused. If the Binding is not written within a moment, the
     pod's version is changed, so that it can no longer be written, and the cards are cancelled.
-
-    why_not_ready  returns the reason while this replica may not decide, else None
-    unbound        is fed by the watch of the pods
     """
 
     def __init__(

@@ -35,10 +35,7 @@ _RECEIPTS_WRITERS = ("system:serviceaccount:", "system:node:")  # users that may
 
 
 class PodReviews:
-    """The webhooks ``validate`` and ``complete``. A pod that asks for no GPU is never refused or changed.
-
-    nodes  returns what the nodes state; None while they are not known
-    """
+    """The webhooks ``validate`` and ``complete``. A pod that asks for no GPU is never refused or changed."""
 
     def __init__(self, checks: PodChecks, *, nodes: Callable[[], Iterable[CountedFacts] | None]) -> None:
         self._checks = checks

@@ -37,10 +37,7 @@ LOWEST_PRIORITY = -(2**31)  # the priority of a pod that is not known: it is nam
 
 
 class Preemption:
-    """Decide which pods leave, from what the watches have shown.
-
-    budgets, nominations  fed by watches
-    """
+    """Decide which pods leave, from what the watches have shown to `budgets` and `nominations`."""
 
     def __init__(self, decider: Decider) -> None:
         decider.count_hosts(describe=assigned_pod)

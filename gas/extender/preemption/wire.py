@@ -45,10 +45,7 @@ _preempt_decoder = msgspec.json.Decoder(_PreemptWire)
 
 
 def decode_preempt(body: bytes) -> PreemptArgs:
-    """Decode ExtenderPreemptionArgs, with victims as UIDs or as whole pods.
-
-    Raises Unreadable, or BadRequest if there is no pod, or no map of victims.
-    """
+    """Decode ExtenderPreemptionArgs, with victims as UIDs or as whole pods. Raises Unreadable and BadRequest."""
     args = decoded(_preempt_decoder, body, "ExtenderPreemptionArgs")
     if args.pod is None or (args.node_name_to_meta_victims is None and args.node_name_to_victims is None):
         args = decoded(_preempt_decoder, in_exact_case(body, _PreemptWire), "ExtenderPreemptionArgs")

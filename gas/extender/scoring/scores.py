@@ -102,11 +102,7 @@ class Scores(Observer):
     def learn(
         self, uid: str, need: PodNeed, requests: SortedAmounts, restriction: Hashable = None, names: Iterable[str] = ()
     ) -> None:
-        """Learn from a pod that has arrived, once.
-
-        restriction  names the rule by which it may use only some of the nodes, None if it may use all
-        names        nodes that it may use
-        """
+        """Learn from a pod that has arrived, once; ``restriction`` is that of `Asked`, ``names`` are its nodes."""
         if restriction is not None:
             admitted = self._admitted.setdefault(restriction, set())
             admitted.update({pool for name in names if (pool := self._pool(name)) is not None})

@@ -78,12 +78,10 @@ class _Mirror(Generic[T]):
 
 
 class SharePods:
-    """The controller of SharePods.
+    """The controller of SharePods. The caller runs ``events`` and the watches of SharePods and of their pods.
 
-    share_watch, pod_watch  of all SharePods, and of the pods that were made for them; to be run by the caller
-    events                  to be run by the caller
-    acts                    returns whether this replica decides
-    uuids                   returns those of a node's cards
+    acts   returns whether this replica decides
+    uuids  returns those of a node's cards
     """
 
     def __init__(

@@ -31,8 +31,6 @@ def node_labels(cards: Sequence[CardFacts], *, pci_grouping_level: int) -> dict[
     """Return all labels that describe the node's cards, continuations included; none if it has no cards.
 
     Unhealthy cards are named too: links identify a card by its position in ``gpu-numbers``.
-
-    pci_grouping_level  how many folders of their sysfs paths the cards of one group share; 0: no groups are written
     """
     if not cards:
         return {}
@@ -102,8 +100,6 @@ def card_capacity(cards: Sequence[CardFacts], *, shared_dev_num: int) -> str | N
     Without the annotation, each card has an even share of each sum. It lists every card with every resource of which
     cards have different amounts; the amount is 0 for a card that has none, such as an unhealthy one or one of the other
     driver.
-
-    shared_dev_num  how many containers may share one card
     """
     amounts = {gpu.card: _card_amounts(gpu, shared_dev_num=shared_dev_num) for gpu in cards}
     resources = sorted({name for of_card in amounts.values() for name in of_card})

@@ -163,8 +163,6 @@ def status_of(share: SharePod, pod: MadePod, uuids: Mapping[str, Card]) -> dict[
     """Return the status of a SharePod with this pod, in the original's names.
 
     Of a pod that KubeShare made, the rest of what it wrote stays: its card, and the port that the pod calls.
-
-    uuids  of the cards of the pod's node
     """
     metadata = msgspec.structs.replace(pod.metadata, resource_version=None)
     annotations = pod.metadata.annotations or {}
