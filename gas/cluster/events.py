@@ -67,19 +67,16 @@ class Events:
     Equal events (object, severity, reason, message) are written once in 5 minutes; a later write raises the count of
     the Event object. Without the permission to write events they are dropped, which is logged once.
 
-    component         name of the reporting program, ``gas-extender``
-    instance          name of the replica; the host's name by default
-    per_second        highest number of writes
     written, dropped  number of events
     """
 
     def __init__(
         self,
         api: ApiServer,
-        component: str = "gas-extender",
-        instance: str | None = None,
+        component: str = "gas-extender",  # name of the reporting program
+        instance: str | None = None,  # name of the replica; the host's name by default
         *,
-        per_second: float = 5.0,
+        per_second: float = 5.0,  # highest number of writes
         queue_size: int = 1000,
         timing: Timing = SYSTEM_TIMING,
     ) -> None:

@@ -45,24 +45,18 @@ class Listing(Generic[K]):
 
 
 class Lister(Generic[T]):
-    """List the objects of one kind.
-
-    path            of the collection
-    field_selector  in the API's syntax, ``spec.nodeName!=``
-    label_selector  in the API's syntax, ``app=web``
-    keep            selects objects; the others are dropped page by page, so that they never fill the memory
-    selection       the part of a query that selects by fields and labels
-    """
+    """List the objects of one kind; `selection` is the part of a query that selects by fields and labels."""
 
     def __init__(
         self,
         api: Reads,
-        path: str,
+        path: str,  # of the collection
         object_type: type[T],
         *,
         page_size: int = PAGE_SIZE,
-        field_selector: str | None = None,
-        label_selector: str | None = None,
+        field_selector: str | None = None,  # in the API's syntax, ``spec.nodeName!=``
+        label_selector: str | None = None,  # in the API's syntax, ``app=web``
+        # selects objects; the others are dropped page by page, so that they never fill the memory
         keep: Callable[[T], bool] | None = None,
     ) -> None:
         self.api = api

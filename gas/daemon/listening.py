@@ -110,20 +110,16 @@ def _shut_down(accepted: socket.socket) -> None:
 
 
 def listen(
+    # an IP address; empty is every address of the machine, IPv4 and IPv6 (only IPv4 where there is no IPv6)
     address: str,
-    port: int,
+    port: int,  # 0 picks a free port
     *,
-    flag: str,
+    flag: str,  # name of the flag that the error message names
     stalled: int = STALLED,
     most: int | None = None,
     least_time: float = LEAST_TIME,
 ) -> ListeningSocket:
-    """Open a TCP socket. It accepts connections from now on; they wait until it is served. Raises CannotListen.
-
-    address  an IP address; empty is every address of the machine, IPv4 and IPv6 (only IPv4 where there is no IPv6)
-    port     0 picks a free port
-    flag     name of the flag that the error message names
-    """
+    """Open a TCP socket. It accepts connections from now on; they wait until it is served. Raises CannotListen."""
     try:
         opened = ListeningSocket(_open(address, port), most, least_time)
     except OSError as error:

@@ -16,8 +16,7 @@ ALLOCATED_INIT_CARDS = "gas-allocated-init-cards"
 
 DECISION = (CONTAINER_CARDS, INIT_CONTAINER_CARDS, CONTAINER_TILES, INIT_CONTAINER_TILES)
 RECEIPT = (ALLOCATED_CARDS, ALLOCATED_INIT_CARDS)
-WRITTEN_ANNOTATIONS = (TIMESTAMP, *DECISION, *RECEIPT)
-"""All pod annotations of the decision and the receipt."""
+WRITTEN_ANNOTATIONS = (TIMESTAMP, *DECISION, *RECEIPT)  # all pod annotations of the two
 
 EXPIRED_BINDING = "gas-expired-binding"
 """Pod annotation, nanoseconds since the epoch: when earlier bindings of the pod were ended. Writing it changes the

@@ -50,19 +50,20 @@ def started_containers(pod: Pod) -> list[tuple[Container, Role]]:
 
 def requests_any(pod: Pod, resource: str) -> bool:
     """Return whether a container of the pod states a request for a resource, whatever the amount is."""
-    return any(
-        resource in container.requests
-        for containers in (pod.spec.containers, pod.spec.init_containers)
-        for container in containers or ()
-    )
+    for containers in (pod.spec.containers, pod.spec.init_containers):
+        for container in containers or ():
+            if resource in container.requests:
+                return True
+    return False
 
 
 def requests_under(pod: Pod, beginning: str) -> bool:
     """Return whether a container of the pod states a request for a resource whose name begins with this text."""
     for containers in (pod.spec.containers, pod.spec.init_containers):
         for container in containers or ():
-            if any(name.startswith(beginning) for name in container.requests):
-                return True
+            for name in container.requests:
+                if name.startswith(beginning):
+                    return True
     return False
 
 

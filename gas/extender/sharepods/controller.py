@@ -78,19 +78,15 @@ class _Mirror(Generic[T]):
 
 
 class SharePods:
-    """The controller of SharePods. The caller runs ``events`` and the watches of SharePods and of their pods.
-
-    acts   returns whether this replica decides
-    uuids  returns those of a node's cards
-    """
+    """The controller of SharePods. The caller runs ``events`` and the watches of SharePods and of their pods."""
 
     def __init__(
         self,
         api: ApiServer,
         *,
         events: Events,
-        acts: Callable[[], bool],
-        uuids: Callable[[str], Mapping[str, Card]],
+        acts: Callable[[], bool],  # returns whether this replica decides
+        uuids: Callable[[str], Mapping[str, Card]],  # returns those of a node's cards
         retry_pause: float = RETRY_PAUSE,
     ) -> None:
         self._api = api
