@@ -166,7 +166,7 @@ _FAULTS = (
         "init containers are not booked",
         "_footprint",
         "for N, A in X.items():\n    P[N] = max(Y, Z)",
-        "for N, A in (X if container.role is not Role.INIT else base).items():\n    P[N] = max(Y, Z)",
+        "for N, A in (X if container.role is not Role.INIT else staying.get(card, {})).items():\n    P[N] = max(Y, Z)",
     ),
     PlantedFault(
         "parts of cards are rounded down", "intel.need._container_need", "-(-A // R.count)", "A // R.count", 80

@@ -102,22 +102,15 @@ def _footprint(need: PodNeed, choice: Choice, has: tuple[tuple[Card, SortedAmoun
     containers: dict[Card, int] = {}
     for container, chosen in zip(need.containers, choice.containers, strict=False):
         for card in chosen.cards:
-            base = staying.setdefault(card, {})
-            now = _plus(base, container)
-            if container.role is not Role.INIT:
-                staying[card] = now
+            now = _plus(staying.get(card, {}), container)
             count = staying_containers.get(card, 0) + 1
+            ratios = dict(staying_ratios.get(card, {}))
+            add_ratios(ratios, container.ratios)
             if container.role is not Role.INIT:
-                staying_containers[card] = count
+                staying[card], staying_containers[card], staying_ratios[card] = now, count, ratios
             containers[card] = max(containers.get(card, 0), count)
-            if need.has_ratios:
-                ratios = dict(staying_ratios.setdefault(card, {}))
-                add_ratios(ratios, container.ratios)
-                if container.role is not Role.INIT:
-                    staying_ratios[card] = ratios
-                now = amounts_on(capacity.get(card, {}), now, ratios.values())
             at_most = peak.setdefault(card, {})
-            for name, amount in now.items():
+            for name, amount in amounts_on(capacity.get(card, {}), now, ratios.values()).items():
                 at_most[name] = max(at_most.get(name, 0), amount)
         for card, indexes in zip(chosen.cards, chosen.tiles, strict=False):
             tiles.setdefault(card, set()).update(indexes)

@@ -46,10 +46,6 @@ class Scope(enum.Enum):
         return self is Scope.CARD or self is Scope.NUMA_CARD
 
 
-_ROLES = frozenset(Role)
-_SCOPES = frozenset(Scope)
-
-
 @dataclass(frozen=True, slots=True)
 class ContainerNeed:
     """One container's need. Raises InvalidValue for a negative or fractional number and for amounts without a card."""
@@ -68,7 +64,7 @@ class ContainerNeed:
             raise InvalidValue(
                 f"container {self.name!r}: expected a whole number of cards, 0 or more, found {self.count}"
             )
-        if self.role not in _ROLES:
+        if not isinstance(self.role, Role):
             raise InvalidValue(f"container {self.name!r}: expected a Role, found {self.role!r}")
         if not self.per_card and not self.ratios:
             return
@@ -138,7 +134,7 @@ class PodNeed:
     stated_memory: StatedMemory | None = None
 
     def __post_init__(self) -> None:
-        if self.scope not in _SCOPES:
+        if not isinstance(self.scope, Scope):
             raise InvalidValue(f"scope: expected a Scope, found {self.scope!r}")
         has_app = False
         for container in self.containers:
