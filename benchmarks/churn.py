@@ -8,7 +8,7 @@ from benchmarks.clusters import Size, node_names
 from benchmarks.drivers import Driver, ask_filter
 from benchmarks.feed import event
 from benchmarks.filter import FULL_CARD, placed, question
-from benchmarks.processes import cpu_seconds, resident_bytes
+from benchmarks.processes import MB, cpu_seconds, resident_bytes
 from benchmarks.results import Figure, Goal, Results
 from benchmarks.stage import Stage, stage
 
@@ -23,7 +23,6 @@ PAUSE = 0.02
 """Seconds between two filters, whether or not the watch sends events."""
 
 PATIENCE = 300.0
-MB = 1e6
 MARKED = "node-00000"
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from benchmarks.clusters import Size, nodes, other_pods, placed_pods
 from benchmarks.extenders import ALL_VERBS_FLAGS, our_extender
-from benchmarks.processes import cpu_seconds, resident_bytes
+from benchmarks.processes import MB, cpu_seconds, resident_bytes
 from benchmarks.real_cluster import RealCluster, real_cluster
 from benchmarks.results import Figure, Goal, Results, noise
 from gas.cluster.listing import PAGE_SIZE
@@ -25,7 +25,6 @@ OTHERS_IN_FULL = 100_000
 ROUNDS = 3
 SLOWEST_START = 600.0
 START_GOAL = Goal(1.2)
-MB = 1e6
 
 
 class _Meta(msgspec.Struct):

@@ -36,14 +36,8 @@ def growth() -> Results:
     figures = []
     plots = {}
     for what, found in (("nodes", by_nodes), ("cards a node", by_cards), ("placed pods", by_pods)):
-        lines = [
-            Line(name, [(number, times[name]) for number, times in found.items()])
-            for name in next(iter(found.values()))
-        ]
-        for line in lines:
-            (first, low), (last, high) = line.points[0], line.points[-1]
-            grows = f"{first:,} to {last:,} {what}, exponent {exponent(line.points):.2f}"
-            figures.append(Figure(f"{line.name}: {grows}", high, low))
+        lines = lines_of(found)
+        figures += [grown(line, what) for line in lines]
         plots[f"filter-by-{what.split()[-1] if what != 'cards a node' else 'cards'}"] = plot(
             f"Processor time of a filter, by {what}", x=what, y="ms", lines=lines
         )
@@ -110,6 +104,19 @@ async def _answered(filter_nodes: Filter, body: bytes) -> None:
     answer = await filter_nodes(body)
     if b'"NodeNames":["' not in answer:
         raise RuntimeError(f"expected nodes to pass, found {answer[:300]!r}")
+
+
+def lines_of(found: Mapping[int, Mapping[str, float]]) -> list[Line]:
+    """Return a line for each name, from the values by number and name."""
+    return [
+        Line(name, [(number, values[name]) for number, values in found.items()]) for name in next(iter(found.values()))
+    ]
+
+
+def grown(line: Line, what: str, unit: str = "ms") -> Figure:
+    """Compare the last point of a line with the first; ``what`` is counted by x."""
+    (first, low), (last, high) = line.points[0], line.points[-1]
+    return Figure(f"{line.name}: {first:,} to {last:,} {what}, exponent {exponent(line.points):.2f}", high, low, unit)
 
 
 def exponent(points: Sequence[tuple[float, float]]) -> float:

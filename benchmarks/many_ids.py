@@ -10,9 +10,9 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.plugin import MB, TIME_GOAL, Times, bare_plugin, running_plugin
+from benchmarks.plugin import TIME_GOAL, Times, bare_plugin, running_plugin
 from benchmarks.plugin_kubelet import CONTAINER, NAMESPACE, NODE, PATIENCE, Kubelet, PluginConnection, waiting_pod
-from benchmarks.processes import resident_bytes
+from benchmarks.processes import MB, resident_bytes
 from benchmarks.results import Figure, Results
 from gas.cluster.objects import MERGE_PATCH
 from gas.plugin.kubelet.device_server import REPLY_WITHIN

@@ -27,7 +27,7 @@ from benchmarks.plugin_kubelet import (
     create_running,
     waiting_pod,
 )
-from benchmarks.processes import cpu_seconds, resident_bytes
+from benchmarks.processes import MB, cpu_seconds, resident_bytes
 from benchmarks.results import Figure, Goal, Results
 from gas.cluster.credentials import HOST, PORT
 from gas.plugin.devices.device_ids import known_ids
@@ -118,7 +118,6 @@ WARM_UP = 10
 SETTLE = 0.02
 """Seconds until a new pod has reached the plugin."""
 
-MB = 1e6
 IDLE = 30.0
 """Seconds for which the idle plugins are measured."""
 

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+MB = 1e6
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 

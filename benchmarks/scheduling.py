@@ -8,7 +8,7 @@ from statistics import median
 
 from benchmarks.clusters import Object, Size, nodes, ordinary_pod, placed_pods, pod
 from benchmarks.extenders import ALL_VERBS_FLAGS, BareExtender, our_extender
-from benchmarks.processes import cpu_seconds, resident_bytes
+from benchmarks.processes import MB, cpu_seconds, resident_bytes
 from benchmarks.real_cluster import RealCluster, Scheduler, real_cluster, watched_pods
 from benchmarks.results import Figure, Goal, Results, noise
 from gas.objects.stored import ObjectId, Pod
@@ -22,7 +22,6 @@ ROUNDS = 5
 PODS = 600
 """Pods that wait at the start of a round."""
 
-MB = 1e6
 PATIENCE = 240.0
 """Seconds for one round."""
 

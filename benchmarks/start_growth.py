@@ -9,13 +9,12 @@ from benchmarks.clusters import Size, node_names, pod
 from benchmarks.extenders import ALL_VERBS_FLAGS
 from benchmarks.feed import event
 from benchmarks.filter import ONE_CARD, SETTLE, question
-from benchmarks.growth import NODES, PODS, USUAL, exponent
+from benchmarks.growth import NODES, PODS, USUAL, grown, lines_of
 from benchmarks.plot import Line, plot
-from benchmarks.processes import cpu_seconds, resident_bytes
+from benchmarks.processes import MB, cpu_seconds, resident_bytes
 from benchmarks.results import Figure, Results
 from benchmarks.stage import Stage, stage
 
-MB = 1e6
 START, MEMORY = "start", "resident memory"
 ASKED = 500
 """Names in a request of kube-scheduler, by default, where there are 5,000 nodes and more."""
@@ -30,13 +29,8 @@ def start_growth() -> Results:
     figures = []
     plots = {}
     for what, found in (("nodes", by_nodes), ("pods", by_pods)):
-        lines = [
-            Line(name, [(number, each[name]) for number, each in found.items()]) for name in next(iter(found.values()))
-        ]
-        for line in lines:
-            (first, low), (last, high) = line.points[0], line.points[-1]
-            grows = f"{first:,} to {last:,} {what}, exponent {exponent(line.points):.2f}"
-            figures.append(Figure(f"{line.name}: {grows}", high, low, {START: "s", MEMORY: "MB"}.get(line.name, "ms")))
+        lines = lines_of(found)
+        figures += [grown(line, what, {START: "s", MEMORY: "MB"}.get(line.name, "ms")) for line in lines]
         start, memory, *verbs = lines
         if what == "pods":
             figures.append(Figure("start of a placed pod", 1e3 * slope(start), None))

@@ -102,14 +102,7 @@ async def read_use(
     all of them together.
     """
     only = None if nodes is None else set(nodes)
-    plugins = [
-        pod
-        for pod in cluster.pods.records.values()
-        if pod.node_name
-        and not pod.is_over
-        and containers_with(pod, PLUGIN)
-        and (only is None or pod.node_name in only)
-    ]
+    plugins = [pod for pod in _running(cluster, PLUGIN) if only is None or pod.node_name in only]
     measuring = [pod for pod in plugins if any(is_on(each, "usage") for each in containers_with(pod, PLUGIN))]
     if not measuring:
         return (NOT_MEASURED,)
@@ -160,12 +153,7 @@ async def read_decisions(api: Reads, cluster: Cluster) -> tuple[str, ...]:
 
     Returns a sentence about each reason why they are not known.
     """
-    extenders = [
-        pod
-        for pod in cluster.pods.records.values()
-        if pod.node_name and not pod.is_over and containers_with(pod, EXTENDER)
-    ]
-    if not extenders:
+    if not (extenders := list(_running(cluster, EXTENDER))):
         return ()
     from gas.extender.flags import Flags as ExtenderFlags
 
@@ -210,6 +198,12 @@ async def read_explanation(where: Where, namespace: str, name: str) -> tuple[Dia
     if found.reason:
         return Diagnosis(found.reason), found.nodes
     return of_numbers(groups, found.passing, found.nodes, found.faults), found.nodes
+
+
+def _running(cluster: Cluster, program: Program) -> Iterator[InspectedPod]:
+    for pod in cluster.pods.records.values():
+        if pod.node_name and not pod.is_over and containers_with(pod, program):
+            yield pod
 
 
 def _some(names: Sequence[str]) -> str:

@@ -146,6 +146,11 @@ async def _events(path: str, pieces: AsyncIterator[bytes]) -> AsyncIterator[Watc
             yield WatchEvent(event["type"], event["object"])
 
 
+def path_of(pod: Object) -> str:
+    metadata = pod["metadata"]
+    return f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+
+
 Changed = Callable[[Object | None, Object | None], None]
 """Called with an object before and after a change; None if it does not exist then."""
 

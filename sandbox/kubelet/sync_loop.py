@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sandbox.api.client import API_FAILURES, ApiRequests, EventRecorder, Mirror, Object, RefusedByApi
+from sandbox.api.client import API_FAILURES, ApiRequests, EventRecorder, Mirror, Object, RefusedByApi, path_of
 from sandbox.api.kinds import is_over, system_time, timestamp
 from sandbox.kubelet.containers import (
     RESTART_SECONDS,
@@ -224,12 +224,12 @@ class SyncLoop:
     async def _set_status(self, pod: Object, status: Object) -> None:
         """Write the status of this pod, but not of another pod with the same name."""
         patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
-        await self._insist(lambda: self._client.patch(f"{_path(pod)}/status", patch))
+        await self._insist(lambda: self._client.patch(f"{path_of(pod)}/status", patch))
 
     async def _delete(self, pod: Object) -> None:
         """Delete this pod at once, but not another pod with the same name."""
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
-        await self._insist(lambda: self._client.delete(_path(pod), options))
+        await self._insist(lambda: self._client.delete(path_of(pod), options))
 
     async def _insist(self, send: Callable[[], Awaitable[Any]]) -> None:
         await insist(send, self._pace.retry)
@@ -250,11 +250,6 @@ async def insist(send: Callable[[], Awaitable[Any]], pause: float) -> None:
 
 def _age(pod: Object, order: dict[str, int]) -> tuple[str, int]:
     return pod["metadata"]["creationTimestamp"], order[pod["metadata"]["uid"]]
-
-
-def _path(pod: Object) -> str:
-    metadata = pod["metadata"]
-    return f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
 
 
 def pod_status(pod: Object, containers: Containers, phase: str, now: str) -> Object:

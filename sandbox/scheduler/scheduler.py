@@ -13,7 +13,7 @@ from gas.extender.host_resources import PODS as SLOTS
 from gas.extender.host_resources import node_allocatable, pod_requests
 from gas.inspection.objects import InspectedNode, InspectedPod, exclusion
 from gas.objects.stored import HostPod, Node
-from sandbox.api.client import API_FAILURES, ApiRequests, EventRecorder, Mirror, Object
+from sandbox.api.client import API_FAILURES, ApiRequests, EventRecorder, Mirror, Object, path_of
 from sandbox.api.kinds import is_over, system_time, timestamp
 from sandbox.scheduler.extender_client import ExtenderClient, ExtenderFailed
 from sandbox.scheduler.queue import SchedulingQueue
@@ -123,7 +123,7 @@ class StatusReports:
         others = [condition for condition in known if condition["type"] != wanted["type"]]
         condition = wanted | {"lastTransitionTime": timestamp(system_time())}
         patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": [*others, condition]}}
-        await self._client.patch(f"{_path(pod)}/status", patch)
+        await self._client.patch(f"{path_of(pod)}/status", patch)
 
 
 Choose = Callable[[Sequence[str], Callable[[str], float]], str]
@@ -237,7 +237,7 @@ class Scheduler:
             if not (self._extender.manages(pod) and await self._is_bound_by_extender(pod, node)):
                 names = {"name": pod["metadata"]["name"], "uid": uid}
                 target = {"kind": "Node", "name": node}
-                await self._client.post(f"{_path(pod)}/binding", {"metadata": names, "target": target})
+                await self._client.post(f"{path_of(pod)}/binding", {"metadata": names, "target": target})
         except (ExtenderFailed, *API_FAILURES) as failure:
             self._assumed.pop(uid, None)
             if (now := self._pods.objects.get(uid)) is not None and is_waiting(now):
@@ -277,10 +277,10 @@ class Scheduler:
                 self._evicting(pod, node, found[node], node in self._assumed.values())
             if node is not None or nominated:
                 patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"nominatedNodeName": node}}
-                await self._client.patch(f"{_path(pod)}/status", patch)
+                await self._client.patch(f"{path_of(pod)}/status", patch)
             for uid in found[node] if node is not None else ():
                 if (victim := self._pods.objects.get(uid)) is not None:
-                    await self._client.delete(_path(victim), {"preconditions": {"uid": uid}})
+                    await self._client.delete(path_of(victim), {"preconditions": {"uid": uid}})
         except (ExtenderFailed, *API_FAILURES) as failure:
             await self._reports.failed(pod, "SchedulerError", f"preemption: {failure}")
 
@@ -308,10 +308,6 @@ class Scheduler:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _path(pod: Object) -> str:
-    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
 
 
 def nominated_nodes(pod: Object, pods: Mapping[str, Object]) -> dict[str, str]:
