@@ -7,7 +7,8 @@ import msgspec
 
 from configurator.scheduler_configuration import CARD_RESOURCES
 from gas.doctor.snapshot import Snapshot
-from gas.objects.stored import DetailedNode, Pod, Quantity
+from gas.inspection.objects import InspectedPod
+from gas.objects.stored import DetailedNode, Quantity
 from gas.values.amounts import MalformedQuantity, parse_quantity
 from gas.vocabularies.intel import names
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources
@@ -86,8 +87,8 @@ class DryPod:
         """Return ExtenderArgs as JSON. The pod has no UID, so the extender does not wait for its bind."""
         return msgspec.json.encode({"Pod": self._written(), "Nodes": None, "NodeNames": self.nodes})
 
-    def pod(self) -> Pod:
-        return msgspec.convert(self._written(), Pod)
+    def pod(self) -> InspectedPod:
+        return msgspec.convert(self._written(), InspectedPod)
 
     def _written(self) -> dict[str, object]:
         asked = {"limits": {self.resource: "1"}, "requests": {self.resource: "1"}}

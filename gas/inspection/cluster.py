@@ -166,6 +166,12 @@ class Cluster:
             " see kubectl gas pods -A, and name another namespace with -n"
         )
 
+    def fault(self, pod: InspectedPod) -> str:
+        """Return what is wrong with the annotations or requests of a bound pod; empty if nothing is."""
+        if (bound := self.decider.pods.in_trouble.get(pod.uid)) is not None and bound.trouble is not None:
+            return bound.trouble.sentence
+        return self.decider.faults(pod) if self.decider.ledger.booking(pod.uid) is None else ""
+
     def records(self, node: str) -> Mapping[Card, CardRecord]:
         return {record.card: record for record in recorded_cards(self.nodes.records[node])}
 

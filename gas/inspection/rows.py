@@ -209,12 +209,9 @@ def pod_row(cluster: Cluster, pod: InspectedPod) -> dict[str, Value]:
         row |= {column_of(name): amount for name, amount in sums.items()}
         used, busy = _use(cluster, [(pod.uid, card) for card in booking.footprint.amounts])
         row |= {"used": used, "busy": busy}
-    bound = cluster.decider.pods.bound_pod(pod.uid)
     row["priority"] = pod.priority
-    if pod.node_name and bound is not None and bound.trouble is not None:
-        row["note"] = bound.trouble.sentence
-    elif pod.node_name and booking is None:
-        row["note"] = cluster.decider.faults(pod) or None
+    if pod.node_name:
+        row["note"] = cluster.fault(pod) or None
     return row
 
 

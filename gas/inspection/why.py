@@ -364,7 +364,7 @@ def _why_here(cluster: Cluster, pod: InspectedPod) -> Explanation:
     trouble = bound.trouble.sentence if bound is not None and bound.trouble is not None else ""
     past = past_details(cluster.decisions, pod.uid)
     if booking is None:
-        without = trouble or cluster.decider.faults(pod) or "it needs none"
+        without = cluster.fault(pod) or "it needs none"
         return Explanation(f"is on node {pod.node_name} without booked cards: {without}")
     cards = ", ".join(map(str, booking.footprint.amounts))
     details = [f"its annotations: {trouble}"] if trouble else []

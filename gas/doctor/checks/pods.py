@@ -1,28 +1,24 @@
 """Check bound GPU pods, why others wait, and whether a pod that asks for one card would be placed."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 
 from gas.doctor import fix
 from gas.doctor.check import Check
 from gas.doctor.checks.extender import kubectl_extender
-from gas.doctor.checks.rebuilt_ledger import RebuiltLedger, rebuild_ledger
 from gas.doctor.findings import Finding, Unseen, about, not_seen, ok, problem, unknown, warning
-from gas.doctor.gpus import DryPod, dry_pod_for
+from gas.doctor.gpus import dry_pod_for
 from gas.doctor.snapshot import Reply, Snapshot
 from gas.extender.verdicts import at_once
 from gas.inspection.cluster import Cluster
+from gas.inspection.gather import unlogged
 from gas.inspection.objects import InspectedPod
 from gas.inspection.reasons import Diagnoses
 from gas.objects.stored import DetailedPod
 from gas.placement.inventory import NOTHING
 from gas.placement.need import PodNeed
-from gas.placement.place import place
-from gas.placement.refusal import Refusal
-from gas.vocabularies.known import DEFAULT
 from gas.vocabularies.pod_checks import PodChecks, counted
-from gas.vocabularies.protocol import NeedOptions
 
 NOT_ASKED = ("/scheduler/filter", "/scheduler/bind", "replica of the extender", "the ledger is not complete")
 """Parts of the scheduler's message about a pod that show that the extender was not reached, or did not decide."""
@@ -41,7 +37,7 @@ def check_pods(snapshot: Snapshot, *, scores_nodes: bool) -> Iterator[Finding]:
             "kubectl get nodes,pods --all-namespaces --output=json",
             where="nodes and pods",
         )
-    rebuilt = rebuild_ledger(snapshot)
+    cluster = _cluster(snapshot)
     vocabularies = snapshot.vocabularies
 
     def is_checked(pod: DetailedPod) -> bool:
@@ -49,15 +45,13 @@ def check_pods(snapshot: Snapshot, *, scores_nodes: bool) -> Iterator[Finding]:
         return is_here and not pod.is_over and vocabularies.is_gpu_pod(pod)
 
     bound = [pod for pod in snapshot.pods if pod.node_name and is_checked(pod)]
-    yield from about("bound pods", _bound(len(bound), rebuilt, is_checked))
-    for node in filter(snapshot.is_checked, rebuilt.nodes):
-        yield from _overbooked(node, rebuilt)
-        yield from _wrong_company(node, rebuilt)
+    yield from about("bound pods", _bound(bound, cluster))
+    for node in filter(snapshot.is_checked, cluster.nodes.records):
+        yield from _overbooked(node, cluster)
+        yield from _wrong_company(node, cluster)
     waiting = [pod for pod in snapshot.pods if not pod.node_name and is_checked(pod)]
-    nodes = counted(() if snapshot.undecodable else rebuilt.nodes.values())
+    nodes = counted(() if snapshot.undecodable else (facts for _, facts in cluster.decider.nodes))
     names = {name for each in snapshot.schedulers if each.entries for name in each.names}
-    seen = [] if isinstance(snapshot.nodes, Unseen) else snapshot.nodes
-    cluster = Cluster.of(seen, snapshot.pods, counts_hosts=True)
     diagnoses = Diagnoses(cluster)
     checks = PodChecks(vocabularies, cluster.settings.options.need, scores_nodes=scores_nodes)
     in_cluster: dict[PodNeed, tuple[str, ...]] = {}
@@ -74,44 +68,60 @@ def check_pods(snapshot: Snapshot, *, scores_nodes: bool) -> Iterator[Finding]:
         yield from about(f"pod {pod.key}", found if about_pod.bad_need else [*found, _waits(pod, names, diagnoses)])
 
 
-def _bound(count: int, rebuilt: RebuiltLedger, is_checked: Callable[[DetailedPod], bool]) -> Iterator[Finding]:
-    faults = [fault for fault in rebuilt.faults if is_checked(fault.pod)]
-    for fault in faults:
-        where = f"pod {fault.pod.key} on node {fault.pod.node_name}"
-        if fault.is_unbooked:
-            delete = fix.pod(fault.pod, "delete", "pod", note="its owner creates a new one")
-            yield problem(fault.sentence, delete, where=where)
+def _cluster(snapshot: Snapshot) -> Cluster:
+    """Return the cluster with the extender's own ledger; empty if nodes or pods could not be seen."""
+    nodes = () if isinstance(snapshot.nodes, Unseen) else snapshot.nodes
+    with unlogged():  # the findings say it
+        return Cluster.of(nodes, () if isinstance(snapshot.pods, Unseen) else snapshot.pods, counts_hosts=True)
+
+
+def _bound(pods: Sequence[InspectedPod], cluster: Cluster) -> Iterator[Finding]:
+    is_valid = True
+    for pod in pods:
+        if not (sentence := cluster.fault(pod)):
+            continue
+        is_valid = False
+        where = f"pod {pod.key} on node {pod.node_name}"
+        if pod.uid in cluster.decider.pods.in_trouble and cluster.decider.ledger.booking(pod.uid) is None:
+            delete = fix.pod(pod, "delete", "pod", note="its owner creates a new one")
+            yield problem(sentence, delete, where=where)
         else:
-            yield warning(fault.sentence, fix.pod(fault.pod, "describe", "pod"), where=where)
-    if not faults:
-        yield ok(f"the annotations of all {count} with GPUs are valid")
+            yield warning(sentence, fix.pod(pod, "describe", "pod"), where=where)
+    if is_valid:
+        yield ok(f"the annotations of all {len(pods)} with GPUs are valid")
 
 
-def _overbooked(node: str, rebuilt: RebuiltLedger) -> Iterator[Finding]:
-    capacity = rebuilt.nodes[node].inventory.capacity
-    for card, booked in rebuilt.ledger.usage(node).amounts.items():
+def _overbooked(node: str, cluster: Cluster) -> Iterator[Finding]:
+    facts, ledger = cluster.decider.nodes.facts(node), cluster.decider.ledger
+    capacity = facts.inventory.capacity if facts is not None else {}
+    for card, booked in ledger.usage(node).amounts.items():
         has = capacity.get(card, NOTHING)
         over = {name: amount for name, amount in booked.items() if amount > has.get(name, 0)}
         if over and card in capacity:
             yield problem(
                 "pods hold more than the card has",
-                *(fix.pod(pod, "delete", "pod", note="one of them") for pod in rebuilt.holders.get(node, ())[:3]),
+                *(fix.pod(pod, "delete", "pod", note="one of them") for pod in _holders(node, cluster)[:3]),
                 where=f"{card} of node {node}",
                 expected=", ".join(f"at most {has.get(name, 0)} {name}" for name in over),
                 found=", ".join(f"{amount} {name}" for name, amount in over.items()),
             )
 
 
-def _wrong_company(node: str, rebuilt: RebuiltLedger) -> Iterator[Finding]:
+def _holders(node: str, cluster: Cluster) -> list[InspectedPod]:
+    held = cluster.decider.ledger.on_node(node)
+    return sorted((cluster.pods.records[uid] for uid in held), key=lambda pod: pod.key)
+
+
+def _wrong_company(node: str, cluster: Cluster) -> Iterator[Finding]:
     """Report pods on one card that must not share it: kubelet gave other cards, or annotations were edited."""
-    if not rebuilt.ledger.usage(node).company:
+    if not cluster.decider.ledger.usage(node).company:
         return
-    bookings = sorted(rebuilt.ledger.on_node(node).values(), key=lambda booking: booking.pod)
+    bookings = sorted(cluster.decider.ledger.on_node(node).values(), key=lambda booking: booking.pod)
     for one, other in combinations(bookings, 2):
         shared = sorted(one.footprint.amounts.keys() & other.footprint.amounts.keys())
         ours, theirs = one.footprint.company, [other.footprint.company]
         if shared and not (ours.has_same_exclusion(theirs) and ours.has_no_anti_affinity(theirs)):
-            pods = [pod for pod in rebuilt.holders[node] if pod.key in (one.pod, other.pod)]
+            pods = [pod for pod in _holders(node, cluster) if pod.key in (one.pod, other.pod)]
             yield warning(
                 f"the exclusion or anti-affinity of the pods {one.pod} and {other.pod} forbids that they share it",
                 *(fix.pod(pod, "delete", "pod", note="one of them") for pod in pods),
@@ -142,15 +152,8 @@ def check_placing(snapshot: Snapshot) -> Iterator[Finding]:
         return
     dry_pod = dry_pod_for(snapshot.nodes, snapshot.only_node)
     if dry_pod is not None:  # otherwise reported with labels and resources
-        room = len(dry_pod.nodes) - _refused_here(rebuild_ledger(snapshot), dry_pod)
+        room = len(_cluster(snapshot).filter(dry_pod.pod(), dry_pod.nodes).passing)
         yield from about(f"a pod that asks for {dry_pod.resource}: 1", _decisions(snapshot, len(dry_pod.nodes), room))
-
-
-def _refused_here(rebuilt: RebuiltLedger, dry_pod: DryPod) -> int:
-    """Return the number of nodes on which the pod does not fit by the ledger made here."""
-    need = DEFAULT.need(dry_pod.pod(), NeedOptions())
-    results = [place(need, rebuilt.nodes[node].inventory, rebuilt.ledger.usage(node)) for node in dry_pod.nodes]
-    return sum(isinstance(result, Refusal) for result in results)
 
 
 def _decisions(snapshot: Snapshot, count: int, room: int) -> Iterator[Finding]:

@@ -34,11 +34,11 @@ REFUSED = Reply(failed={"gpu-1": "no card has 1 i915 free"})
 @pytest.mark.parametrize(
     CASE,
     [
-        case("bound-without-cards", "problem", "without an annotation that names its cards", pods=(gpu_pod(),)),
-        case("unreadable", "problem", "cannot be read", pods=(gpu_pod(annotations=UNREADABLE),)),
+        case("bound-without-cards", "problem", "bound without cards written on it", pods=(gpu_pod(),)),
+        case("unreadable", "problem", "its cards are not booked", pods=(gpu_pod(annotations=UNREADABLE),)),
         case("damaged-receipt", "warning", "receipt", pods=(gpu_pod(cards="card0", annotations=DAMAGED_RECEIPT),)),
         case("a-card-that-the-node-does-not-have", "warning", "'card9'", pods=(gpu_pod(cards="card9"),)),
-        case("a-need-that-makes-no-sense", "problem", "is invalid", pods=(gpu_pod(i915="-1"),)),
+        case("a-need-that-makes-no-sense", "problem", "its requests cannot be read", pods=(gpu_pod(i915="-1"),)),
         case(
             "two-on-one-card",
             "problem",
