@@ -340,7 +340,7 @@ class _MoveSearch:
     def _ask(self, pod: InspectedPod) -> _Asking | None:
         unbound = replace(pod, spec=replace(pod.spec, node_name=None))
         try:
-            need = self._options.vocabularies.need(unbound, self._options.need)
+            need = self._decider.need(unbound)
         except BadNeed:
             return None
         key = node_rules(unbound)

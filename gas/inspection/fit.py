@@ -95,9 +95,9 @@ def more_of(cluster: Cluster, pod: InspectedPod) -> int | None:
 
     Counts up to MOST_MORE. Nodes in the same state are counted once.
     """
-    options, decider, requests = cluster.settings.options, cluster.decider, cluster.other_requests(pod)
+    decider, requests = cluster.decider, cluster.other_requests(pod)
     try:
-        need = options.vocabularies.need(pod, options.need)
+        need = decider.need(pod)
     except BadNeed:
         return 0
     if not need.wants_cards:
@@ -112,7 +112,7 @@ def more_of(cluster: Cluster, pod: InspectedPod) -> int | None:
         state = decider.verdicts.states.of(name)
         if state not in of_state:
             sums = decider.ledger.sums(name)
-            of_state[state] = _room(need, facts.inventory, sums, MOST_MORE - total, options.step_limit)
+            of_state[state] = _room(need, facts.inventory, sums, MOST_MORE - total, decider.options.step_limit)
         free = cluster.free_other_resources(name)
         total += min([of_state[state], *(free[each] // amount for each, amount in requests if each in free)])
         if total >= MOST_MORE:

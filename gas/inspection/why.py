@@ -134,7 +134,7 @@ class _WaitingPod:
     def _need(self, pod: InspectedPod) -> PodNeed | str:
         """Return the need of a pod, or the sentence why it cannot be read."""
         try:
-            return self._options.vocabularies.need(pod, self._options.need)
+            return self._decider.need(pod)
         except BadNeed as bad:
             return str(bad)
 
@@ -377,8 +377,7 @@ def _why_here(cluster: Cluster, pod: InspectedPod) -> Explanation:
     facts = cluster.decider.nodes.facts(pod.node_name)
     need: PodNeed | None = None
     with suppress(BadNeed):
-        options = cluster.settings.options
-        need = options.vocabularies.need(pod, options.need)
+        need = cluster.decider.need(pod)
     if facts is not None and need is not None:
         sums = cluster.decider.ledger.sums(pod.node_name)
         sums.take(pod.uid, booking.footprint)
