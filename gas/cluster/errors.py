@@ -27,12 +27,9 @@ class NoCluster(GasError):
 
 
 class ApiRefused(GasError):
-    """The API server refused the request. Nothing was changed.
+    """The API server refused the request, with a status from 300 to 499. Nothing was changed.
 
-    status   HTTP status, 300 to 499
-    reason   ``reason`` of the Status object (``Conflict``, ``NotFound``, ``Expired``), maybe empty
-    message  ``message`` of the Status object
-    request  method and path, ``"POST /api/v1/…"``
+    reason, message  those of the Status object; the reason (``Conflict``, ``NotFound``, ``Expired``) may be empty
     """
 
     def __init__(self, status: int, reason: str, message: str, *, request: str = "a request") -> None:

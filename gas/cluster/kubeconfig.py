@@ -44,7 +44,6 @@ async def load_kubeconfig(paths: str, existing: list[Path], context: str = "", *
     """Return the login of a context, empty for the current one. Raises NoCluster.
 
     paths      one or several files, written as in $KUBECONFIG
-    existing   those of them that exist
     anonymous  whether the user's credentials are left out, because the caller has others
     """
     where = f"kubeconfig {paths}" + (f" with --context={context}" if context else "")

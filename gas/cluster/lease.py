@@ -123,10 +123,7 @@ class LeaderElection:
             await asyncio.sleep(pause if self.leads else pause * self._timing.spread(1.0, 1.2))
 
     async def release(self) -> None:
-        """Stop leading and give up the Lease, so that another replica can take it at once. Raises no GasError.
-
-        If the API server cannot be reached, the Lease expires by itself.
-        """
+        """Stop leading and give up the Lease, so that another replica can take it at once. Raises no GasError."""
         self._released = True
         async with self._lock:
             led, self._renewed = self.leads, None

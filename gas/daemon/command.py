@@ -27,10 +27,7 @@ INTERRUPTED = 130  # exit code of a program that was stopped by Ctrl-C or anothe
 def run_command(
     declaration: Declaration[F], argv: Sequence[str], *, parse: Callable[[Sequence[str]], F], run: Callable[[F], int]
 ) -> int:
-    """Parse the command line; then print the help or the version, or run the program. Return the exit code.
-
-    A command line that cannot be parsed is a sentence on stderr and the exit code 2.
-    """
+    """Parse the command line; then print the help or the version, or run the program. Return the exit code."""
     from gas.daemon.flags import UsageError, help_text
 
     try:
@@ -46,10 +43,7 @@ def run_command(
 
 
 def run_daemon(flags: DaemonFlags, main: Callable[[], Coroutine[Any, Any, int | None]]) -> int:
-    """Set up logging and run ``main`` on an event loop. Return the exit code: what ``main`` returns, or 0 for None.
-
-    A GasError, which means that the program cannot start, is logged.
-    """
+    """Set up logging and run ``main`` on an event loop. Return the exit code: what ``main`` returns, or 0 for None."""
     import asyncio
     import logging
 
@@ -112,10 +106,7 @@ def interrupt_on_signals(*numbers: signal.Signals) -> Iterator[None]:
 
 
 def stop_on_signals(on_stop: Callable[[str], None]) -> asyncio.Event:
-    """Return an event that SIGTERM and SIGINT set, after a call of ``on_stop`` with the signal's name.
-
-    The running event loop handles the signals from now on.
-    """
+    """Return an event that SIGTERM and SIGINT set, after a call of ``on_stop`` with the signal's name."""
     import asyncio
 
     stopping = asyncio.Event()

@@ -24,7 +24,6 @@ import difflib
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from gas.daemon import flag_values as values
@@ -130,7 +129,6 @@ class PartFlags:
 
 
 P = TypeVar("P", bound=PartFlags)
-_NO_PARTS: Mapping[type[PartFlags], PartFlags] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +147,7 @@ class CommandFlags:
     given: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
     warnings: tuple[str, ...] = ()  # sentences about flags on the command line that have no effect
     # the flags of each part of the program, see `of`
-    parts: Mapping[type[PartFlags], PartFlags] = dataclasses.field(default_factory=lambda: _NO_PARTS, hash=False)
+    parts: Mapping[type[PartFlags], PartFlags] = dataclasses.field(default_factory=dict, hash=False)
 
     def of(self, part: type[P]) -> P:
         """Return the flags of a part, with their defaults if the command line was read without that part."""
@@ -227,7 +225,7 @@ class CommandLine(Generic[F]):
             parts[kind] = kind(**of_part)
         core = CommandLine(self.core).flags
         own = {each.attribute: found[each.name] for each in core if each.name in found}
-        return self.core(**own, given=frozenset(given), warnings=tuple(warnings), parts=MappingProxyType(parts))
+        return self.core(**own, given=frozenset(given), warnings=tuple(warnings), parts=parts)
 
     def without_effect(self, flags: F) -> list[str]:
         """Return a warning for each switch that is off although flags that need it are given."""

@@ -66,10 +66,7 @@ def format_container_tiles(containers: Sequence[Sequence[CardTiles]]) -> str:
 
 
 def parse_container_tiles(text: str, annotation: str = names.CONTAINER_TILES) -> tuple[tuple[CardTiles, ...], ...]:
-    """Parse the tiles of each container. Only the form is checked. Raises MalformedAnnotation.
-
-    An empty part between two ``,`` is a card without tiles, as the original wrote it.
-    """
+    """Parse the tiles of each container, as `parse_container_cards` does; an empty part is a card without tiles."""
     _check_length(annotation, text)
     return tuple(tuple(_parse_card(part, annotation) for part in place.split(",") if part) for place in text.split("|"))
 

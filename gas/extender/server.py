@@ -30,9 +30,7 @@ class ServedVerb:
 def extender_app(verbs: Mapping[str, ServedVerb], metrics: Metrics, *, max_body: int, body_timeout: float) -> ASGIApp:
     """Return the application that kube-scheduler calls.
 
-    verbs         by name, which ends the path: ``filter`` is served as ``/scheduler/filter``; or by their whole path
-    max_body      bytes of the largest body that is read
-    body_timeout  seconds from a request's headers to the end of its body
+    ``verbs`` are by name, which ends the path (``filter`` is served as ``/scheduler/filter``), or by their whole path.
 
     The status is 404 for an unknown path (that of a part's verb is one while the part is off), for a content type other
     than JSON and for a body that is not JSON, 405 for another method, 408 for a body that is not complete in time, 413

@@ -21,10 +21,7 @@ the memory of nested sets."""
 
 
 class State(enum.Enum):
-    """RESERVED: decided, but the pod was not yet seen bound. HELD: the pod's object shows it bound with these cards.
-
-    Cards that are nominated for a pod are not booked here, see `gas.extender.hooks.NominatedCards`.
-    """
+    """RESERVED: decided, but the pod was not yet seen bound. HELD: the pod's object shows it bound with these cards."""
 
     RESERVED = "reserved"
     HELD = "held"
@@ -49,10 +46,7 @@ class AlreadyBooked(GasError):
 
 
 class NodeSums:
-    """Sums over the bookings of one node, maintained so that `usage` does not walk over pods.
-
-    To find out what would be if pods left or came, make separate sums: `Ledger.sums`.
-    """
+    """Sums over the bookings of one node, maintained so that `usage` does not walk over pods."""
 
     __slots__ = ("amounts", "companies", "containers", "holders", "names", "tiles", "uids")
 

@@ -193,10 +193,7 @@ class AskedPod(HostPod, frozen=True):
 
     @property
     def node_restriction(self) -> Hashable:
-        """A value that is equal for pods that are limited to nodes in the same words; None if the pod is not limited.
-
-        Only equality matters, so required affinity stays as it is written.
-        """
+        """A value that is equal for pods that are limited to nodes in the same words; None if it is not limited."""
         selector, affinity = self.spec.node_selector, self.spec.affinity
         nodes = affinity.node_affinity if affinity is not None else None
         required = bytes(nodes.required) if nodes is not None else b""

@@ -52,11 +52,9 @@ def shares_left(inventory: Inventory, usage: Usage) -> dict[Card, int]:
 def effect(
     mix: Mix, inventory: Inventory, usage: Usage, footprint: Footprint, shares: Mapping[Card, int] | None = None
 ) -> Effect:
-    """Return the effect of placing a pod.
+    """Return the effect of placing a pod that takes ``footprint``; ``usage`` is what is booked without it.
 
-    usage      what is booked without it
-    footprint  what it takes
-    shares     `shares_left` of the same inventory and usage, if the caller has it already
+    shares  `shares_left` of the same inventory and usage, if the caller has it already
     """
     shares = shares_left(inventory, usage) if shares is None else shares
     before = after = sum(shares.values())
@@ -121,10 +119,7 @@ MOST_PRESSURE = 1.5
 
 
 class Arrivals:
-    """Count arrivals by shape.
-
-    A `Mix` is a snapshot. A new one is made only now and then, since every cost is computed again with it.
-    """
+    """Count arrivals by shape. A new `Mix` is made only now and then, since every cost is computed again with it."""
 
     def __init__(self) -> None:
         self._asked: dict[tuple[Shape, Hashable], tuple[float, dict[str, float]]] = {}

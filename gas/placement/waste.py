@@ -124,8 +124,7 @@ def waste_table(sizes: Mapping[int, float]) -> tuple[int, ...]:
     """Return, by hundredths of a card that are left, the thousandths that will stay unused.
 
     It is the mean of what is left after some pods, drawn by their weights, have taken their share wherever it fits.
-
-    sizes  share of a card, below WHOLE -> weight
+    ``sizes`` are the weights by shares of a card below WHOLE.
     """
     weights: dict[int, float] = {}
     for share, weight in sizes.items():

@@ -44,10 +44,7 @@ _WRITTEN_NAMES = {"device_id": "id", "pci_address": "pci", "numa_node": "numa", 
 
 
 class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_WRITTEN_NAMES):
-    """The description of one card. Raises InvalidValue for a value that no card has.
-
-    The fields are those of `CardFacts`; an unknown text is empty.
-    """
+    """The description of one card by fields of `CardFacts`. Raises InvalidValue for a value that no card has."""
 
     card: Card
     driver: str = ""

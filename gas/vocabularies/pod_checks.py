@@ -221,8 +221,6 @@ def _why_never(need: PodNeed, inventories: list[tuple[Inventory, int]]) -> Gener
     """Return why no node could run the pod even if it were empty and nothing were disabled; empty if one could.
 
     The node that lacks least comes first, of those that offer what the pod asks for.
-
-    inventories  different ones, and how many nodes have each
     """
     with_cards = [(inventory, count) for inventory, count in inventories if inventory.capacity]
     if not inventories or len(with_cards) > MOST_KINDS:

@@ -31,9 +31,8 @@ class Leadership:
         waiting --wins the election--> catching up --has caught up--> leading
            ^--------------no longer holds the Lease-------'--------------'
 
-    namespace, name  of the Lease
-    catch_up         awaited before the first decision
-    identity         unique among all replicas that ever run; made of the host's name and chance by default
+    catch_up  awaited before the first decision
+    identity  unique among all replicas that ever run; made of the host's name and chance by default
     """
 
     def __init__(

@@ -122,10 +122,7 @@ def _first(sentences: Sequence[str]) -> tuple[str, ...]:
 
 
 def _pod_of(workload: Workload) -> NewPod | None:
-    """Return the pod that a template makes, None if there is no template.
-
-    The API server copies limits to requests when a pod is created, but not in a template.
-    """
+    """Return the pod that a template makes, with limits as requests, as when it is created; None without a template."""
     if (template := workload.template) is None:
         return None
     spec = msgspec.structs.replace(

@@ -75,10 +75,7 @@ def read_numa_groups(
 def read_pci_groups(
     labels: Mapping[str, str], cards: Collection[Card], problems: list[str]
 ) -> dict[Card, frozenset[Card]]:
-    """Return, for each card that shares its board with others, all cards of that board, itself included.
-
-    They come from the label ``pci-groups`` (``0.1_2.3.4``).
-    """
+    """Return, for each card in the label ``pci-groups`` (``0.1_2.3.4``), all cards of its board, itself included."""
     text = joined_label(labels, names.PCI_GROUPS, problems)
     faults = EntryFaults(f"label {names.PCI_GROUPS}", "groups of card numbers such as 0.1_2.3.4")
     known, grouped = set(cards), set[Card]()

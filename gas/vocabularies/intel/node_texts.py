@@ -98,11 +98,7 @@ def read_card(text: str) -> Card | None:
 
 
 class EntryFaults:
-    """The faulty entries of one text, reported in at most three sentences.
-
-    place  where the text is: ``"label gpu.intel.com/gpu-numbers"``
-    form   the form of a correct entry, as the end of "expected …"
-    """
+    """The faulty entries of a text at ``place``, in at most three sentences; correct entries have the ``form``."""
 
     def __init__(self, place: str, form: str) -> None:
         self._place = place

@@ -55,11 +55,9 @@ class _Devices(msgspec.Struct):
 def format_allocated(
     amounts: Mapping[Card, Amounts], capacity: Mapping[Card, Amounts], minor_of: Callable[[int], int]
 ) -> str:
-    """Return the text of the annotation.
+    """Return the text of the annotation for what a pod takes of each of its cards, numbered by ``minor_of``.
 
-    amounts   what the pod takes of each of its cards
-    capacity  what each card has; the percentage of a card whose memory is not known is left out
-    minor_of  returns Koordinator's number of a card
+    The percentage of a card whose memory is not known is left out.
     """
     devices = []
     for card, taken in sorted(amounts.items()):
