@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gas.ledger.eviction_cost import Evictable, violating
 from gas.ledger.ledger import NodeSums
-from gas.ledger.victims import CandidateNode, Victims, smallest_victims
+from gas.ledger.victims import FIRST_STEPS, CandidateNode, Victims, smallest_victims
 from gas.placement.choice import Choice, ContainerChoice, Footprint, footprint
 from gas.placement.inventory import Inventory, Link
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
@@ -199,7 +199,11 @@ def test_a_pod_that_holds_several_cards_counts_once(older: str) -> None:
     assert names(victims_of(wants(600, cards=2), pods, inventory=inventory)) == "on-two"
 
 
-def test_a_search_cut_short_gives_a_set_of_which_every_pod_is_needed() -> None:
+@pytest.mark.parametrize("first_steps", [FIRST_STEPS, -1000])
+def test_a_search_cut_short_gives_a_set_of_which_every_pod_is_needed(
+    first_steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gas.ledger.victims.FIRST_STEPS", first_steps)
     sizes = [37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101]
     pods = [evictable(f"p{size}-{card}", card, size) for card in range(2) for size in sizes]
     need = wants(607)

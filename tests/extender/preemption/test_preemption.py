@@ -67,9 +67,9 @@ def test_victims_are_named_the_most_important_first(cluster: PreemptingCluster) 
 
 @pytest.mark.parametrize("started", ["2026-01-02T00:00:00Z", "", "today"])
 def test_of_equal_pods_the_younger_one_is_evicted(cluster: PreemptingCluster, started: str) -> None:
-    cluster.run("old", share(600), started="2026-01-01T00:00:00Z")
-    cluster.run("young", share(600), started=started)
-    assert cluster.victims(priority_pod("high", share(600), priority=1), "old") == "young"
+    cluster.run("senior", share(600), started="2026-01-01T00:00:00Z")
+    cluster.run("junior", share(600), started=started)
+    assert cluster.victims(priority_pod("high", share(600), priority=1), "senior") == "junior"
 
 
 def test_two_pods_are_evicted_rather_than_one_that_is_more_important(cluster: PreemptingCluster) -> None:
@@ -232,7 +232,9 @@ def test_the_overhead_of_a_pods_runtime_class_counts(cluster: PreemptingCluster)
 def test_disruption_budgets_come_first(full: PreemptingCluster) -> None:
     full.label("d", app="guarded")
     high = priority_pod("high", share(600), priority=100)
-    list_all(full.preemption.budgets, [budget("b", 0, app="guarded")])
+    for name in ("b", "c"):
+        full.label(name, app="free")
+    list_all(full.preemption.budgets, [budget("b", 0, app="guarded"), budget("free", 2, app="free")])
     assert full.preempt(high, {"n": ["a"]}) == {"n": Proposal(("b", "c"), 0)}
     full.preemption.budgets.changed(budget("b", 1, app="guarded"))
     assert full.preempt(high, {"n": ["a"]}) == {"n": Proposal(("d",), 0)}

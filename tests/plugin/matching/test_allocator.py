@@ -71,6 +71,7 @@ class Case(NamedTuple):
     reasons: list[str]
 
 
+UNDECIDED = node_pod(container("c", i915=1), name="a")
 TILED = node_pod(container("c", i915=1, tiles=1), name="a", annotations=decided("card2", tiles="card2:tile0"))
 
 
@@ -78,6 +79,7 @@ TILED = node_pod(container("c", i915=1, tiles=1), name="a", annotations=decided(
     "case",
     [
         pytest.param(Case("a", (A,), slots(4), "card2-0", []), id="as-decided"),
+        pytest.param(Case("a", (UNDECIDED,), slots(4), "card2-0", []), id="undecided"),
         pytest.param(Case("", (A, B), slots(4), "card2-0", ["kubelet does not list its pods"]), id="a-guess"),
         pytest.param(Case("a", (A,), slots(2), "card1-0", ["kubelet did not offer card2: "]), id="other-cards"),
         pytest.param(
@@ -101,6 +103,7 @@ async def test_everything_that_may_lead_to_a_receipt_has_its_reason_in_the_log(
     logged = [getattr(record, "because", "") for record in caplog.records]
     assert len(logged) == len(case.reasons)
     assert all(reason.startswith(begin) for reason, begin in zip(logged, case.reasons, strict=True)), logged
+    assert {vars(record)["container"] for record in caplog.records} <= {"default/a/c"}
 
 
 async def test_of_very_many_ids_only_the_number_is_logged(caplog: pytest.LogCaptureFixture) -> None:

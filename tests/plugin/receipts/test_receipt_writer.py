@@ -111,6 +111,7 @@ class Node(Events):
 
     def on_pod(self, pod: CardPod, reason: str, message: str, *, is_warning: bool = True) -> None:
         assert reason.startswith("GPU")
+        assert is_warning == reason.endswith("Mismatch")
         self.reported.append((pod.key, message))
 
     def given(self, id_: str, mask: str) -> None:
@@ -137,6 +138,7 @@ async def test_a_receipt_that_the_watch_does_not_show_is_written_again_after_a_w
     for seconds in (0.0, WRITE_AGAIN - 0.1, 0.1):
         node.now += seconds
         await node.writer.compare()
+        assert node.writer.written == len(node.patched)
         written.append(len(node.patched))
     assert written == [1, 1, 2]
     assert len(node.reported) == 1
@@ -237,7 +239,7 @@ async def test_a_write_that_fails_is_retried_and_its_reason_logged_once(caplog: 
     await node.writer.compare()
     assert node.writer.trouble == "cannot write receipts on pods: the API server is away"
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [node.writer.trouble]
-    assert len(node.reported) == 2
+    assert (len(node.reported), node.writer.written) == (2, 0)
     node.refuses = None
     await node.writer.compare()
     assert node.patched == [("a", RECEIPT), ("b", RECEIPT)]
