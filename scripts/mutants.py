@@ -52,10 +52,7 @@ PACKAGES = {
 }
 """The code that is changed, and the tests that must find it."""
 
-OPTIONS = (
-    "-n0 --assert=plain -p no:cacheprovider -p no:terminal -o addopts=--import-mode=importlib"
-    " --hypothesis-profile=mutants"
-)
+OPTIONS = "-n0 --assert=plain -p no:cacheprovider -p no:terminal --import-mode=importlib --hypothesis-profile=mutants"
 Place = tuple[str, int]  # the file and first line of a function
 Run = tuple[float, set[Place]]  # processor time, and the functions that were entered
 Mutant = tuple[str, set[Place], list[tuple[FunctionType, CodeType]]]  # the change, its places, and functions' new code
@@ -170,15 +167,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the order in which mutants are tried; 1 by default")
     parser.add_argument("--most", type=int, default=25, help="mutants of each package; 25 by default")
     arguments = parser.parse_args()
-    phases = [Phase.explicit, Phase.generate]  # a failing example is not made smaller
-    settings.register_profile("mutants", deadline=None, derandomize=True, phases=phases)
+    settings.register_profile("mutants", deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # all threads end at once
     for package in arguments.package or PACKAGES:
         words = PACKAGES[package].split()
         tops = [Path(word) for word in words if word.startswith("gas/")]
         files = [path for top in tops for path in sorted(top.rglob("*.py")) or [top]]
         trials = Trials(files, arguments.seed, arguments.most)
-        if code := pytest.main([*OPTIONS.split(), *words[len(tops) :]], plugins=[trials]):
+        if code := pytest.main([*OPTIONS.split(), "-o", "addopts=", *words[len(tops) :]], plugins=[trials]):
             sys.exit(code)
         kinds = ("killed", "survived", "equivalent", "outside functions")
         sys.stdout.write(f"{package}: {', '.join(f'{len(trials.results[kind])} {kind}' for kind in kinds)}\n")

@@ -56,6 +56,12 @@ LOADS = containers(3, 1, 2, 2, 0, 4, 4, 4)
 @pytest.mark.parametrize(
     ("need", "inventory", "usage", "expected"),
     [
+        case(
+            "the-largest-group-of-very-many-cards",
+            pod(container(6), near=True),
+            node(CARD, like=16, links=joined((0, 1, 2, 3), range(4, 16))),
+            "4,5,6,7,8,9",
+        ),
         case("the-group-of-the-first-card-wins", pod(container(2), order=FEWEST, near=True), EIGHT, "4,5", usage=LOADS),
         case("without-nearness-the-load-alone-counts", pod(container(2), order=FEWEST), EIGHT, "4,1", usage=LOADS),
         case("the-whole-group", pod(container(4), order=FEWEST, near=True), EIGHT, "4,5,6,7", usage=LOADS),

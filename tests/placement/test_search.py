@@ -36,6 +36,15 @@ def card(millicores: int) -> dict[str, int]:
             "2,3 | 0,1",
         ),
         case(
+            "a-link-is-followed-from-the-first-of-its-cards",
+            pod(container(2, millicores=300, tiles=1), container(2, millicores=400, tiles=1), linked=True),
+            node(
+                *({**card(millicores), "tiles": 1} for millicores in (400, 400, 300, 300)),
+                links=(link((1, 0), (0, 0)), link((3, 0), (2, 0))),
+            ),
+            "2:0,3:0 | 0:0,1:0",
+        ),
+        case(
             "the-first-choice-in-the-order-of-candidates",
             pod(container(millicores=300), container(millicores=300), container(millicores=400)),
             node(card(1000), like=2),
