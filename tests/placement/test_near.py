@@ -59,7 +59,7 @@ LOADS = containers(3, 1, 2, 2, 0, 4, 4, 4)
         case(
             "the-largest-group-of-very-many-cards",
             pod(container(6), near=True),
-            node(CARD, like=16, links=joined((0, 1, 2, 3), range(4, 16))),
+            node(CARD, like=16, links=joined((0, 1, 2, 3), tuple(range(4, 16)))),
             "4,5,6,7,8,9",
         ),
         case("the-group-of-the-first-card-wins", pod(container(2), order=FEWEST, near=True), EIGHT, "4,5", usage=LOADS),

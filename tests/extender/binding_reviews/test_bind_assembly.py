@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gas.cluster.connection import RateLimit
 from gas.extender.assembly import Extender
 from gas.ledger.ledger import State
 from sandbox.api.failure import ApiFailure
@@ -41,6 +42,15 @@ async def test_from_the_review_to_a_bound_pod_that_the_watch_confirms(server: Ap
         server.api.bind("default", "a", await reviewed(running, pod))
         assert pod_now(server, "a")["metadata"]["annotations"]["gas-container-cards"] == "card0"
         await eventually(lambda: state(running, pod) is State.HELD)
+
+
+async def test_a_review_does_not_wait_behind_other_requests(server: ApiServer, tmp_path: Path) -> None:
+    add_node(server)
+    async with extender(server, tmp_path, PORT) as running:
+        pod = add_pod(server, "a")
+        limit = running._core.api._limit = RateLimit(qps=0.001, burst=1)
+        limit.reserve()
+        server.api.bind("default", "a", await reviewed(running, pod))
 
 
 @pytest.mark.parametrize("flags", [(), ("--node-score=balance",)], ids=["gpu-pods-only", "with-host-resources"])
