@@ -205,7 +205,6 @@ class Decider:
             facts = sent.get
         if all_fit(verdicts):
             return FilterDecision(names, gets_cards=True)
-        different = set(verdicts)
         by_name = dict(zip(names, verdicts, strict=True))
         failed = {name: verdict.sentence for name, verdict in by_name.items() if verdict.refusal is not None}
         refusals = _kinds(verdicts) if failed else {}
@@ -217,7 +216,7 @@ class Decider:
             refusal = self._pod_refusal(args.pod, need, by_name, facts, nominated=nominated, now=now, kind=kind)
             self.refusals.keep(args.pod.uid, refusal)
             return FilterDecision([], failed, hopeless, refusals=refusals, refusal=refusal)
-        if FITS_PREFERRED not in different:
+        if FITS_PREFERRED not in set(verdicts):
             passing = [name for name, verdict in by_name.items() if verdict.refusal is None]
         else:
             passing = [name for name, verdict in by_name.items() if verdict.preferred]

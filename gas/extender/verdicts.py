@@ -224,7 +224,6 @@ class Verdicts:
             verdicts = [None if name in nominated else verdict for name, verdict in zip(names, verdicts, strict=True)]
         if all_fit(verdicts):
             return cast(list[Verdict], verdicts)
-        judged = False
         for at in [at for at, verdict in enumerate(verdicts) if verdict is None]:
             name = names[at]
             nominated_here = nominated.get(name, ())
@@ -233,11 +232,9 @@ class Verdicts:
                     by_name.verdicts[name] = verdict
             else:
                 verdict = self._judge(known, need, name, budget.steps(), nominated_here)
-                judged = True
                 yield from budget.pause()
             verdicts[at] = verdict
-        if judged:
-            self._forget_the_oldest()
+        self._forget_the_oldest()
         return cast(list[Verdict], verdicts)
 
     def refresh(self) -> Turns[None]:

@@ -5,7 +5,7 @@ the same for pods that were created without the webhooks.
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, MutableMapping
 from dataclasses import dataclass, replace
 from heapq import nsmallest
 
@@ -43,6 +43,7 @@ _OWN = _WRITTEN | {CHECKED, EXPIRED_BINDING}
 
 
 CountedFacts = tuple[NodeFacts, int]  # what nodes state about their cards, and how many nodes state it
+Known = MutableMapping[PodNeed, tuple[str, ...]]  # the warnings that depend on nodes, while the nodes stay the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,9 @@ class PodChecks:
             for name in nsmallest(_MOST_UNKNOWN, found)
         )
 
-    def in_cluster(self, pod: Pod, nodes: Iterable[CountedFacts]) -> Generator[None, None, tuple[str, ...]]:
+    def in_cluster(
+        self, pod: Pod, nodes: Iterable[CountedFacts], known: Known
+    ) -> Generator[None, None, tuple[str, ...]]:
         """Return warnings of a pod that depend on the nodes, which may change. Yields when other work should run."""
         if _too_large(pod):
             return ()
@@ -121,11 +124,13 @@ class PodChecks:
             return ()
         if not 0 < sum(container.count > 0 for container in need.containers) <= MOST_SEARCHED_CONTAINERS:
             return ()
-        inventories = [(facts.inventory, count) for facts, count in nodes]
-        is_chosen = need.order != self.options.card_order
-        warnings = _unknown_resource(need, [inventory for inventory, _ in inventories]) if is_chosen else ()
-        never = yield from _why_never(need, inventories)
-        return (*warnings, never) if never else warnings
+        if need not in known:
+            inventories = [(facts.inventory, count) for facts, count in nodes]
+            is_chosen = need.order != self.options.card_order
+            warnings = _unknown_resource(need, [inventory for inventory, _ in inventories]) if is_chosen else ()
+            never = yield from _why_never(need, inventories)
+            known[need] = (*warnings, never) if never else warnings
+        return known[need]
 
     def change(self, old: Pod, new: Pod, *, may_write_receipts: bool = False) -> tuple[str, ...]:
         """Return the warnings of a changed pod that the old one did not have.

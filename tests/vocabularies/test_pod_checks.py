@@ -207,7 +207,7 @@ NEVER = "no node of the cluster could run the pod now, even without other pods"
     ],
 )
 def test_a_pod_that_no_node_could_hold_is_a_warning(checked: Pod, nodes: list[NodeFacts], warning: str) -> None:
-    assert at_once(CHECKS.in_cluster(checked, counted(nodes))) == ((warning,) if warning else ())
+    assert at_once(CHECKS.in_cluster(checked, counted(nodes), {})) == ((warning,) if warning else ())
 
 
 amounts = st.integers(0, 3)
@@ -230,13 +230,13 @@ def test_a_pod_gets_the_warning_exactly_if_no_empty_node_has_room(
     ]
     need = DEFAULT.need(checked, NeedOptions())
     fits = any(not isinstance(place(need, each.inventory, UNUSED), Refusal) for each in nodes)
-    assert bool(at_once(CHECKS.in_cluster(checked, counted(nodes)))) == (need.wants_cards and not fits)
+    assert bool(at_once(CHECKS.in_cluster(checked, counted(nodes), {}))) == (need.wants_cards and not fits)
 
 
 def test_equal_nodes_are_searched_once_and_others_in_turns() -> None:
     checked = pod(container(i915=9))
-    assert len(list(CHECKS.in_cluster(checked, counted([SMALL] * 5000)))) == 1
-    assert len(list(CHECKS.in_cluster(checked, counted([SMALL, LARGE, SMALL])))) == 2
+    assert len(list(CHECKS.in_cluster(checked, counted([SMALL] * 5000), {}))) == 1
+    assert len(list(CHECKS.in_cluster(checked, counted([SMALL, LARGE, SMALL]), {}))) == 2
 
 
 @pytest.mark.parametrize(
@@ -244,18 +244,18 @@ def test_equal_nodes_are_searched_once_and_others_in_turns() -> None:
 )
 def test_nodes_are_not_searched_for_a_pod_of_very_many_containers(count: int, *, is_searched: bool) -> None:
     checked = pod(*(container(f"c{number}", i915=9) for number in range(count)))
-    assert bool(at_once(CHECKS.in_cluster(checked, counted([SMALL])))) == is_searched
+    assert bool(at_once(CHECKS.in_cluster(checked, counted([SMALL]), {}))) == is_searched
 
 
 def test_only_as_many_reasons_are_given_as_one_warning_has_room_for() -> None:
     few = pod(container("x" * 40, i915=9))
-    (warning,) = at_once(CHECKS.in_cluster(few, counted([SMALL, LARGE, LARGE])))
+    (warning,) = at_once(CHECKS.in_cluster(few, counted([SMALL, LARGE, LARGE]), {}))
     name = "x" * 40
     assert warning == f"{NEVER}: container '{name}' asks for 9 cards, but the node has 2 (2 nodes)"
     names: dict[str, Any] = {letter * 60: 1 for letter in "abcd"}
     long = pod(container(i915=1, **names))
     nodes = [facts(cards=1, i915=1, **{each: 1 for each in names if each != without}) for without in list(names)[:2]]
-    (warning,) = at_once(CHECKS.in_cluster(long, counted(nodes)))
+    (warning,) = at_once(CHECKS.in_cluster(long, counted(nodes), {}))
     assert warning == f"{NEVER}: no card of the node has any {'a' * 60} (1 node)"
 
 
@@ -275,8 +275,8 @@ def test_a_way_of_scoring_is_a_warning_where_nodes_are_not_scored(
 
 def test_too_many_different_nodes_are_not_searched() -> None:
     different = [replace(SMALL) for _ in range(MOST_KINDS + 1)]
-    assert at_once(CHECKS.in_cluster(pod(container(i915=9)), counted(different))) == ()
-    assert at_once(CHECKS.in_cluster(pod(container(i915=9)), counted(different[1:]))) != ()
+    assert at_once(CHECKS.in_cluster(pod(container(i915=9)), counted(different), {})) == ()
+    assert at_once(CHECKS.in_cluster(pod(container(i915=9)), counted(different[1:]), {})) != ()
 
 
 @pytest.mark.parametrize(
@@ -302,12 +302,12 @@ def test_an_order_of_cards_by_a_resource_that_no_card_has_is_a_warning(
     order: str, nodes: list[NodeFacts], warning: str
 ) -> None:
     checked = pod(container(i915=1), annotations={"gas-card-order": order})
-    assert at_once(CHECKS.in_cluster(checked, counted(nodes))) == ((warning,) if warning else ())
+    assert at_once(CHECKS.in_cluster(checked, counted(nodes), {})) == ((warning,) if warning else ())
 
 
 def test_the_pod_is_not_warned_of_the_administrators_order() -> None:
     checks = PodChecks(DEFAULT, NeedOptions(card_order=LeastUsed("gold")))
-    assert at_once(checks.in_cluster(pod(container(i915=1)), counted([SMALL]))) == ()
+    assert at_once(checks.in_cluster(pod(container(i915=1)), counted([SMALL]), {})) == ()
 
 
 RESOURCES = ["i915", "xe", "tiles", "millicores", "memory.max", "monitoring", "gold", "", "x" * 300]
@@ -330,7 +330,7 @@ def test_whatever_a_pod_says_it_is_checked_in_short_printable_sentences(
     ]
     checked = pod(*containers, annotations=annotations, node=node)
     findings = CHECKS.pod(checked)
-    for sentence in (*findings.all, *at_once(CHECKS.in_cluster(checked, counted([SMALL, LARGE])))):
+    for sentence in (*findings.all, *at_once(CHECKS.in_cluster(checked, counted([SMALL, LARGE]), {}))):
         assert sentence.isprintable()
         assert len(sentence) <= LONGEST_WARNING
     assert CHECKS.change(checked, checked) == ()

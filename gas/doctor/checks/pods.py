@@ -17,8 +17,7 @@ from gas.inspection.objects import InspectedPod
 from gas.inspection.reasons import Diagnoses
 from gas.objects.stored import DetailedPod
 from gas.placement.inventory import NOTHING
-from gas.placement.need import PodNeed
-from gas.vocabularies.pod_checks import PodChecks, counted
+from gas.vocabularies.pod_checks import Known, PodChecks, counted
 
 NOT_ASKED = ("/scheduler/filter", "/scheduler/bind", "replica of the extender", "the ledger is not complete")
 """Parts of the scheduler's message about a pod that show that the extender was not reached, or did not decide."""
@@ -54,16 +53,13 @@ def check_pods(snapshot: Snapshot, *, scores_nodes: bool) -> Iterator[Finding]:
     names = {name for each in snapshot.schedulers if each.entries for name in each.names}
     diagnoses = Diagnoses(cluster)
     checks = PodChecks(vocabularies, cluster.settings.options.need, scores_nodes=scores_nodes)
-    in_cluster: dict[PodNeed, tuple[str, ...]] = {}
+    in_cluster: Known = {}
     for pod in waiting:
         about_pod = checks.pod(pod)
         sentences = [f"no node can ever run it: {about_pod.bad_need}"] if about_pod.bad_need else []
         sentences += [*about_pod.faults, *about_pod.warnings]
         if not about_pod.refusals:
-            need = cluster.decider.need(pod)
-            if need not in in_cluster:
-                in_cluster[need] = at_once(checks.in_cluster(pod, nodes))
-            sentences += in_cluster[need]
+            sentences += at_once(checks.in_cluster(pod, nodes, in_cluster))
         found = [warning(sentence, fix.pod(pod, "describe", "pod")) for sentence in sentences]
         yield from about(f"pod {pod.key}", found if about_pod.bad_need else [*found, _waits(pod, names, diagnoses)])
 

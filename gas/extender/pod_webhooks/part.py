@@ -24,8 +24,8 @@ class PodWebhookFlags(PartFlags):
 
 
 MOST_REVIEWED_NEEDS = 64
-"""Needs of reviewed pods that are remembered: a workload creates many equal pods in a row. Each takes at most 0.2 MB,
-since no need of a larger content than LARGEST_REMEMBERED is."""
+"""Needs of reviewed pods that are remembered, with warnings: a workload creates many equal pods in a row. Each takes at
+most 0.2 MB, since no need of a larger content than LARGEST_REMEMBERED is."""
 
 
 def _build(core: Core) -> Additions:

@@ -1,16 +1,18 @@
 """Review pods and templates of pods: refuse them, warn of faults, or complete them."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
+from cachetools import LRUCache
 
 from gas.decision.names import CHECKED
 from gas.extender.admission.review import ALLOWED, CREATE, UPDATE, Review, ReviewResult, decode_object
 from gas.extender.filter import in_turns
+from gas.extender.pod_webhooks.part import MOST_REVIEWED_NEEDS
 from gas.objects.json_patch import Operation, applied
 from gas.objects.stored import NewContainer, NewPod, Workload
-from gas.vocabularies.pod_checks import CountedFacts, PodChecks
+from gas.vocabularies.pod_checks import CountedFacts, Known, PodChecks
 
 PODS = "pods"
 CHANGED = frozenset({PODS, "pods/status"})  # resources by which the annotations of a pod can be changed
@@ -37,9 +39,10 @@ _RECEIPTS_WRITERS = ("system:serviceaccount:", "system:node:")  # users that may
 class PodReviews:
     """The webhooks ``validate`` and ``complete``. A pod that asks for no GPU is never refused or changed."""
 
-    def __init__(self, checks: PodChecks, *, nodes: Callable[[], Iterable[CountedFacts] | None]) -> None:
+    def __init__(self, checks: PodChecks, *, nodes: Callable[[], Sequence[CountedFacts] | None]) -> None:
         self._checks = checks
         self._nodes = nodes
+        self._known: tuple[Sequence[CountedFacts], Known] = (), {}  # with the nodes of the last review
 
     async def validate(self, review: Review) -> ReviewResult:
         """Check an object. Every object without a rule is allowed. Raises BadReview."""
@@ -104,9 +107,11 @@ class PodReviews:
     async def _in_cluster(self, pod: NewPod) -> tuple[str, ...]:
         if (nodes := self._nodes()) is None:
             return ()
+        if nodes != self._known[0]:
+            self._known = nodes, LRUCache(MOST_REVIEWED_NEEDS)
         try:
             async with asyncio.timeout(CLUSTER_TIMEOUT):
-                return await in_turns(self._checks.in_cluster(pod, nodes))
+                return await in_turns(self._checks.in_cluster(pod, *self._known))
         except TimeoutError:
             return ()
 

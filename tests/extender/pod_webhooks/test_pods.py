@@ -12,6 +12,10 @@ from gas.extender.admission.app import LARGEST_REVIEW
 from gas.extender.admission.review import ALLOWED, BadReview, ReviewResult, decode_review, encode_result
 from gas.extender.pod_webhooks.reviews import TEMPLATES, PodReviews
 from gas.objects.stored import Node
+from gas.placement.choice import Choice
+from gas.placement.need import PodNeed
+from gas.placement.place import place
+from gas.placement.refusal import Refusal
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.intel.vocabulary import INTEL
 from gas.vocabularies.known import DEFAULT
@@ -198,6 +202,24 @@ async def test_the_largest_pod_that_is_searched_for_takes_a_short_time() -> None
     result = await reviews(nodes=[DEFAULT.facts(node(cards=8))]).validate(asked)
     assert time.process_time() - began < MOST_TIME
     assert result.warnings[0].startswith(NEVER)
+
+
+async def test_nodes_are_searched_again_only_if_they_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[PodNeed] = []
+
+    def asking(need: PodNeed, *more: Any, **options: Any) -> Choice | Refusal:
+        asked.append(need)
+        return place(need, *more, **options)
+
+    monkeypatch.setattr("gas.vocabularies.pod_checks.place", asking)
+    nodes = [DEFAULT.facts(node(cards=1))]
+    webhook = PodReviews(PodChecks(DEFAULT, NeedOptions()), nodes=lambda: counted(nodes)).validate
+    large = review(pod_json(container(i915=2)))
+    for number in (1, 2):
+        assert (await webhook(large)).warnings[0].endswith("(1 node)"), number
+    assert len(asked) == 1
+    nodes.append(DEFAULT.facts(node(cards=2)))
+    assert await webhook(large) == ALLOWED
 
 
 async def test_the_search_for_a_node_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:

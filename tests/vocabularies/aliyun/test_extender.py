@@ -378,7 +378,7 @@ def test_a_new_pod_that_asks_for_nothing_useful_is_refused_or_warned_of(
 def test_a_new_pod_that_asks_for_more_than_any_card_has_is_warned_of() -> None:
     checks = PodChecks(VOCABULARIES, NeedOptions())
     nodes = [(VOCABULARIES.facts(decoded(aliyun_node())), 1)]
-    (warning,) = at_once(checks.in_cluster(pod(asking(gpu_mem=CARD + 1)), nodes))
+    (warning,) = at_once(checks.in_cluster(pod(asking(gpu_mem=CARD + 1)), nodes, {}))
     assert warning.endswith(f"no card has {CARD + 1} MiB of aliyun.com/gpu-mem free (1 node)")
 
 
