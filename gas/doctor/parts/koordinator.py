@@ -24,9 +24,15 @@ GATES = {"Accelerators": "reports GPUs", "GPUEnvInject": "gives cards to contain
 """Koordlet's feature gates for GPUs, and what it does with them."""
 
 
-def check_writers(snapshot: Snapshot) -> Iterator[Finding]:
-    if KOORDINATOR.name not in [each.name for each in snapshot.vocabularies]:
-        return
+def check_koordinator(snapshot: Snapshot) -> Iterator[Finding]:
+    if KOORDINATOR.name in [each.name for each in snapshot.vocabularies]:
+        if snapshot.running(EXTENDER):
+            yield from _device_share(snapshot)
+        yield from _writers(snapshot)
+        yield from _koordlet(snapshot)
+
+
+def _writers(snapshot: Snapshot) -> Iterator[Finding]:
     for node in snapshot.checked_nodes:
         for manager, resource in resource_writers(node, KOORDINATOR.owns_resource).items():
             if manager.startswith(WRITER):
@@ -39,9 +45,7 @@ def check_writers(snapshot: Snapshot) -> Iterator[Finding]:
                 )
 
 
-def check_koordlet(snapshot: Snapshot) -> Iterator[Finding]:
-    if KOORDINATOR.name not in [each.name for each in snapshot.vocabularies]:
-        return
+def _koordlet(snapshot: Snapshot) -> Iterator[Finding]:
     for pod, container in snapshot.running(KOORDLET):
         values = ",".join(each for flag in GATE_FLAGS for each in flag_values(container, flag)).split(",")
         for gate, effect in GATES.items():
@@ -54,9 +58,7 @@ def check_koordlet(snapshot: Snapshot) -> Iterator[Finding]:
                 )
 
 
-def check_device_share(snapshot: Snapshot) -> Iterator[Finding]:
-    if KOORDINATOR.name not in [each.name for each in snapshot.vocabularies] or not snapshot.running(EXTENDER):
-        return
+def _device_share(snapshot: Snapshot) -> Iterator[Finding]:
     for scheduler in snapshot.schedulers:
         seen = scheduler.configuration
         if seen is not None and not isinstance(seen, Unseen) and seen.enables(DEVICE_SHARE):
@@ -67,8 +69,4 @@ def check_device_share(snapshot: Snapshot) -> Iterator[Finding]:
             )
 
 
-CHECKS = (
-    Check(name=VOCABULARIES, findings=check_device_share),
-    Check(name=VOCABULARIES, findings=check_writers),
-    Check(name=VOCABULARIES, findings=check_koordlet, programs=(KOORDLET,)),
-)
+CHECKS = (Check(name=VOCABULARIES, findings=check_koordinator, programs=(KOORDLET,)),)
