@@ -42,7 +42,7 @@ _FAULTS = (
         "P.is_over or P.metadata.deletion_timestamp",
     ),
     PlantedFault("a lost 410", "Watch.run", "(401, 429)", "(401, 410, 429)"),
-    PlantedFault("settled at the first read", "settled_pod", "P.node_name or X or Y >= Z", "True", 190),
+    PlantedFault("settled at the first read", "settled_pod", "P.node_name or Y >= Z", "True", 190),
     PlantedFault("settled without changing the pod's version", "settled_pod", "await R.change_version(*A)", within=300),
     PlantedFault(
         "a Binding without a response counts as failed",
