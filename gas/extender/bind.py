@@ -43,8 +43,6 @@ BIND_TIMES = BindTimes()
 class Binder(Observer):
     """Decide bind requests: called with the body of a request, returns the body of the response.
 
-    Raises Unreadable if the body is not JSON, and NotReady while this replica may not decide.
-
     A reservation lives until the watch shows the bound pod. If the write failed, the reservation is cancelled. If the
     outcome is not known, it stays until the pod is seen bound, or unbound in a version that no Binding demands. A
     Binding demands the version that was decided about; if the pod has a newer one, the bind is decided again.

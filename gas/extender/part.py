@@ -67,10 +67,6 @@ class Additions:
     leader: Leader | None = None  # decides which replica decides; at most one part has one
 
 
-def _no_permissions(_flags: Flags, _namespace: str) -> frozenset[Permission]:
-    return frozenset()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """One optional feature of the extender."""
@@ -82,5 +78,5 @@ class Part:
     warn: Callable[[Flags], str] = lambda _flags: ""
     metrics: tuple[Metric, ...] = ()  # those that it registers when it is built
     # returns those that it needs besides the core's, by its flags and the extender's namespace
-    permissions: Callable[[Flags, str], frozenset[Permission]] = _no_permissions
+    permissions: Callable[[Flags, str], frozenset[Permission]] = lambda _flags, _namespace: frozenset()
     verbs: frozenset[str] = frozenset()  # names of the verbs that it serves

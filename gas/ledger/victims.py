@@ -251,7 +251,7 @@ class _Search:
         if at == len(pods):
             return
         pod = pods[at]
-        if not any(_are_alike(pod, gone) for gone in self._out):  # of pods alike the less important leave first
+        if not any(_but_its_uid(pod) == _but_its_uid(gone) for gone in self._out):  # the less important leave first
             self._put(pod)
             self._decide(inventory, pods, at + 1, has_left=False)
             self._take(pod)
@@ -461,12 +461,8 @@ def _only(inventory: Inventory, cards: Collection[Card]) -> Inventory:
     return replace(inventory, disabled=inventory.disabled | (inventory.capacity.keys() - cards))
 
 
+# returns all of a pod that matters but its age: it makes no difference which of two equal ones leaves
 _but_its_uid = attrgetter("priority", "leaving", "budgets", "requests", "footprint", "must_go")
-
-
-def _are_alike(one: Evictable, other: Evictable) -> bool:
-    """Return whether it makes no difference which of two pods leaves, apart from their age."""
-    return bool(_but_its_uid(one) == _but_its_uid(other))
 
 
 def _without_ties(need: PodNeed) -> PodNeed:
