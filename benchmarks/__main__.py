@@ -9,11 +9,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import performance_page
 from benchmarks.fragmentation import Others, chosen_traces, fragmentation
 from benchmarks.processes import seconds_of_others
 from benchmarks.real_cluster import ComponentsMissing
-from benchmarks.results import Results
+from benchmarks.results import NoPlaceOnThePage, Results, write
 from benchmarks.scheduler_replay import through_scheduler
 
 _ALL = {
@@ -22,7 +21,7 @@ _ALL = {
     "vocabularies": "filter.vocabularies",
     "shapes": "filter.shapes",
     "growth": "growth.growth",
-    "start-growth": "start_growth.start_growth",
+    "start-growth": "growth.start_growth",
     "placement": "placement.placement",
     "churn": "churn.churn",
     "bind": "bind.bind",
@@ -58,8 +57,8 @@ def measured(name: str, *, full: bool) -> Results:
 
 def _write(console: Console, results: Results) -> None:
     try:
-        performance_page.write(results)
-    except performance_page.NoPlaceOnThePage as error:  # a trace of the user's own
+        write(results)
+    except NoPlaceOnThePage as error:  # a trace of the user's own
         console.print(str(error), markup=False)
 
 

@@ -1,18 +1,23 @@
-"""Growth of the processor time of a filter with nodes, cards and placed pods, in one process without HTTP and TLS."""
+"""Growth with nodes, cards and placed pods: of a filter in one process; of an extender's start, memory and verbs."""
 
 import asyncio
+import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from itertools import count
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count, islice, repeat
 from statistics import median
 
 import msgspec
 
-from benchmarks.clusters import Size, node_names, nodes, placed_pods
-from benchmarks.filter import question
+from benchmarks.clusters import Size, node_names, nodes, placed_pods, pod
+from benchmarks.extenders import ALL_VERBS_FLAGS
+from benchmarks.feed import event
+from benchmarks.filter import ONE_CARD, SETTLE, question
 from benchmarks.plot import Line, plot
+from benchmarks.processes import MB, cpu_seconds, resident_bytes
 from benchmarks.results import Figure, Results
+from benchmarks.stage import Stage, stage
 from gas.extender.decider import Decider, Options
 from gas.extender.filter import Filter, PendingBinds
 from gas.extender.metrics import Metrics
@@ -126,3 +131,85 @@ def exponent(points: Sequence[tuple[float, float]]) -> float:
     mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
     above = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
     return above / sum((x - mean_x) ** 2 for x in xs)
+
+
+START, MEMORY = "start", "resident memory"
+ASKED = 500
+"""Names in a request of kube-scheduler, by default, where there are 5,000 nodes and more."""
+
+REQUESTS = 200
+"""Requests of each kind, whose processor time is known in steps of 10 ms."""
+
+
+def start_growth() -> Results:
+    by_nodes = {number: _measured(Size(number, 4 * number), verbs=True) for number in NODES}
+    by_pods = {number: _measured(Size(USUAL.nodes, number)) for number in PODS}
+    figures = []
+    plots = {}
+    for what, found in (("nodes", by_nodes), ("pods", by_pods)):
+        lines = lines_of(found)
+        figures += [grown(line, what, {START: "s", MEMORY: "MB"}.get(line.name, "ms")) for line in lines]
+        start, memory, *verbs = lines
+        if what == "pods":
+            figures.append(Figure("start of a placed pod", 1e3 * slope(start), None))
+            figures.append(Figure("memory of a placed pod", 1e3 * slope(memory), None, "kB"))
+        plots[f"start-by-{what}"] = plot(f"Processor time until ready, by {what}", x=what, y="s", lines=[start])
+        plots[f"memory-by-{what}"] = plot(f"Resident memory when ready, by {what}", x=what, y="MB", lines=[memory])
+        if verbs:
+            title = f"Processor time of a request, by {what}"
+            plots[f"verbs-by-{what}"] = plot(title, x=what, y="ms", lines=verbs)
+    title = (
+        "Processor time until ready and of a request over HTTP and TLS, all verbs; by nodes with 4 placed pods each, by"
+        f" placed pods on {USUAL.nodes:,} nodes"
+    )
+    return Results("start-growth", title, figures, ours="largest", other="smallest", plots=plots)
+
+
+def slope(line: Line) -> float:
+    """Return how much the last point of a line is above the first, a unit of x."""
+    (first, low), (last, high) = line.points[0], line.points[-1]
+    return (high - low) / (last - first)
+
+
+def _measured(size: Size, *, verbs: bool = False) -> Mapping[str, float]:
+    """Return the seconds and the MB of a start and, with ``verbs``, the milliseconds of each kind of request."""
+    with stage(size, *ALL_VERBS_FLAGS, with_bare=False) as running:
+        pid = running.ours.program.pid
+        found = {START: cpu_seconds(pid), MEMORY: resident_bytes(pid) / MB}
+        return found | (_of_verbs(running, size) if verbs else {})
+
+
+def _of_verbs(running: Stage, size: Size) -> dict[str, float]:
+    every = question(node_names(size))
+    some = question(node_names(size)[:ASKED])
+    kinds: dict[str, tuple[str, Iterable[bytes]]] = {
+        "`filter` of all names": ("filter", repeat(every)),
+        f"`filter` of {ASKED}": ("filter", repeat(some)),
+        f"`prioritize` of {ASKED}": ("prioritize", repeat(some)),
+        "`bind`": ("bind", _waiting(running, size)),
+    }
+    driver = running.driver(running.ours.endpoint.port)
+    found = {}
+    for what, (verb, bodies) in kinds.items():
+        first, *others = islice(bodies, REQUESTS + 1)
+        driver.ask(verb, first)  # a shape never seen
+        before = cpu_seconds(running.ours.program.pid)
+        for body in others:
+            driver.ask(verb, body)
+        found[what] = 1e3 * (cpu_seconds(running.ours.program.pid) - before) / REQUESTS
+    driver.close()
+    return found
+
+
+def _waiting(running: Stage, size: Size) -> list[bytes]:
+    """Let pods wait, and return the requests that bind each to a node of its own."""
+    pods = [pod(f"waiting-{number}", ONE_CARD) for number in range(REQUESTS + 1)]
+    for each in pods:
+        each["metadata"]["uid"] = each["metadata"]["name"]
+    running.send("pods", (event("ADDED", each) for each in pods))
+    time.sleep(SETTLE)
+    uids = [each["metadata"]["uid"] for each in pods]
+    return [
+        json.dumps({"PodName": uid, "PodNamespace": "default", "PodUID": uid, "Node": node}).encode()
+        for uid, node in zip(uids, node_names(size), strict=False)
+    ]

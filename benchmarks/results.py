@@ -1,7 +1,13 @@
-"""Figures that compare two things, and tables of them for a terminal and for a page."""
+"""Figures that compare two things, and tables of them for a terminal and for docs/performance.md.
 
+On the page they stand between comments: ``<!-- NAME -->`` and ``<!-- /NAME -->`` enclose a benchmark's table,
+``<!-- NAME: WHAT -->`` and ``<!-- / -->`` one of its figures elsewhere.
+"""
+
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import median, quantiles
 
 from rich.table import Table as RichTable
@@ -161,3 +167,29 @@ def _value(value: float, unit: str, digits: int | None = None) -> str:
 
 def _spread(lowest: float, highest: float) -> str:
     return f" ({lowest:,.2f} to {highest:,.2f})"
+
+
+PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+PLOTS = PAGE.with_suffix("")
+
+
+class NoPlaceOnThePage(Exception):
+    """The page does not have the two comments of a benchmark."""
+
+
+def write(results: Results) -> None:
+    """Replace the table, notes and plots of a benchmark on the page. Raises NoPlaceOnThePage."""
+    page = PAGE.read_text(encoding="utf-8")
+    begin, end = f"<!-- {results.name} -->", f"<!-- /{results.name} -->"
+    between = re.compile(f"(?<={re.escape(begin)}\n).*?(?={re.escape(end)})", re.DOTALL)
+    if not between.search(page):
+        raise NoPlaceOnThePage(f"{PAGE.name} has no place for {results.name}: expected {begin} and {end}, a line each")
+    table = results.markdown(PLOTS.name)
+    page = between.sub(lambda _: f"\n{table}\n\n", page)
+    for figure in results.figures:
+        place = re.compile(f"(?<={re.escape(f'<!-- {results.name}: {figure.what} -->')})[^<]*(?=<!-- / -->)")
+        page = place.sub(lambda _, figure=figure: figure.verdict(), page)  # type: ignore[misc]  # bound to this one
+    PAGE.write_text(page, encoding="utf-8")
+    for name, svg in results.plots.items():
+        PLOTS.mkdir(exist_ok=True)
+        (PLOTS / f"{name}.svg").write_text(svg, encoding="utf-8")

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import performance_page
+from benchmarks import results as results_module
 from benchmarks.plot import Line, plot
 from benchmarks.results import Figure, Goal, Results
 
@@ -70,10 +70,10 @@ def results(ours: float) -> Results:
 def test_new_values_take_the_places_of_those_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there = tmp_path / "performance.md"
     there.write_text("| <!-- speed: one -->old<!-- / --> |\n\n<!-- speed -->\nold\n<!-- /speed -->\nafter\n")
-    monkeypatch.setattr(performance_page, "PAGE", there)
-    monkeypatch.setattr(performance_page, "PLOTS", tmp_path / "performance")
-    performance_page.write(results(3))
-    performance_page.write(results(5))
+    monkeypatch.setattr(results_module, "PAGE", there)
+    monkeypatch.setattr(results_module, "PLOTS", tmp_path / "performance")
+    results_module.write(results(3))
+    results_module.write(results(5))
     text = there.read_text()
     assert text.startswith("| <!-- speed: one -->2.50, MISSED<!-- / --> |\n")
     assert text.count("How fast.") == 1
@@ -85,10 +85,10 @@ def test_new_values_take_the_places_of_those_before(tmp_path: Path, monkeypatch:
 
 
 def test_a_benchmark_without_a_place_on_the_page_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(performance_page, "PAGE", tmp_path / "performance.md")
+    monkeypatch.setattr(results_module, "PAGE", tmp_path / "performance.md")
     (tmp_path / "performance.md").write_text("nothing\n")
-    with pytest.raises(performance_page.NoPlaceOnThePage, match=r"performance\.md has no place for speed"):
-        performance_page.write(results(3))
+    with pytest.raises(results_module.NoPlaceOnThePage, match=r"performance\.md has no place for speed"):
+        results_module.write(results(3))
 
 
 def test_a_plot_has_its_axes_its_legend_and_every_point_inside() -> None:
