@@ -170,6 +170,12 @@ def test_cards_of_another_driver_get_none_of_it_and_are_not_counted(tmp_path: Pa
     assert with_fence(fence, tuple, both, 0, [gpu(0)]) == Allocation()
 
 
+def test_the_percentage_is_of_the_part_of_a_card_that_the_container_has(tmp_path: Path) -> None:
+    fence = read_fence(written(tmp_path, {"variables": {"PERCENT": "{compute_percent}"}}))
+    given = with_fence(fence, tuple, pod(sharing(shared=1, core=25)), 0, [nvidia_gpu(0, millicores=500)])
+    assert given.env == {"PERCENT": "50"}
+
+
 def test_without_the_name_of_a_card_the_smallest_amount_counts(tmp_path: Path) -> None:
     cards = [nvidia_gpu(0, memory=80 * GIB), nvidia_gpu(1, memory=8 * GIB)]
     fence = read_fence(written(tmp_path, {"variables": {"SMALLEST": "{memory}"}}))
