@@ -138,6 +138,14 @@ class TestNodes:
         capacity, problems = self.capacity(memory=[1, 1], driver="nvidia", nvidia=2)
         assert (list(capacity), problems) == ([0, 1], ())
 
+    def test_of_nodes_with_another_unhealthy_card_each_has_its_own_healthy_one(self) -> None:
+        nodes = []
+        for broken in (0, 1):
+            records = [CardRecord(card=Card(n), driver="nvidia", healthy=n != broken) for n in (0, 1)]
+            nodes.append(stating(f"n{broken}", annotations={ANNOTATION: format_card_records(records)}, nvidia=1))
+        known = following(nodes, options=Options(vocabularies=Vocabularies(parse_vocabularies("vendor")))).nodes
+        assert [list(facts.inventory.capacity) for _, facts in known if facts] == [[1], [0]]
+
     def test_an_instance_does_not_count_as_a_card_for_these_pods(self) -> None:
         numbers = (1, int(instance(Card(0), 0)))
         records = json.dumps([{"card": number, "driver": "nvidia"} for number in numbers])
