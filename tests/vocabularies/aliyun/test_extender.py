@@ -319,7 +319,7 @@ async def test_a_card_whose_millicores_are_taken_has_no_room() -> None:
 
 
 def test_a_plugin_that_counts_in_another_unit_is_reported_and_offers_no_memory() -> None:
-    node = stating(memory=[16 * 1024 * MIB, 16 * 1024 * MIB], gpu_mem=32, gpu_count=2)
+    node = stating(memory=[15_974 * MIB] * 2, gpu_mem=30, gpu_count=2)  # 15.6 GiB each
     facts = VOCABULARIES.facts(decoded(node))
     assert facts.problems == (
         "allocatable aliyun.com/gpu-mem: the device plugin counts in GiB and the extender in MiB, so pods get no memory"

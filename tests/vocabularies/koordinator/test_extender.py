@@ -61,12 +61,13 @@ def test_kube_scheduler_is_to_ask_about_every_resource_of_the_api() -> None:
 
 
 # contract O1.3
-@pytest.mark.parametrize("gib", [8, 16])
-async def test_a_percentage_is_that_of_the_card(gib: int) -> None:
-    decider = following([koordinator_node(gib * GIB)], asked := wanting(ratio=50, shared=1))
+@pytest.mark.parametrize(("gib", "percent"), [(8, 50), (16, 50), (8, 33)])
+async def test_a_percentage_is_that_of_the_card(gib: int, percent: int) -> None:
+    decider = following([koordinator_node(gib * GIB)], asked := wanting(ratio=percent, shared=1))
     assert await decider.bind(asked, "n1") == ""
-    assert booked(decider) == {0: {"gpu.shared": 1, MEMORY_MAX: gib * GIB // 2}}
-    assert allocated(decider) == [(0, "0", str(gib * GIB // 2), "50")]
+    memory = gib * GIB * percent // 100
+    assert booked(decider) == {0: {"gpu.shared": 1, MEMORY_MAX: memory}}
+    assert allocated(decider) == [(0, "0", str(memory), str(percent))]
 
 
 # contract O1.3, O1.24
