@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import msgspec
@@ -23,7 +23,7 @@ from gas.extender.readiness import NotReady
 from gas.extender.scoring.part import SCORING, ScoringFlags
 from gas.extender.scoring.scores import IN_TREE, Scores, as_scores
 from gas.extender.scoring.scoring import Prioritize, Scoring
-from gas.extender.verdicts import NodeStates, at_once
+from gas.extender.verdicts import PATIENCE, NodeStates, at_once
 from gas.extender.wire import BadRequest, FilterArgs, Unreadable, decode_filter
 from gas.objects.stored import AskedPod, HostPod, Node
 from gas.placement.need import PodNeed
@@ -186,6 +186,15 @@ async def test_a_node_without_room_or_not_known_comes_last() -> None:
     scores = await decider.score(gpu_pod(500), "n1", "n2", "n3")
     assert best(scores) == "n2"
     assert scores["n2"] > IN_TREE + max(scores["n1"], scores["n3"])
+
+
+async def test_nodes_for_which_there_was_no_time_are_scored_by_the_next_question() -> None:
+    decider = Scored(gpu_node("full", cards=1), gpu_node("idle"))
+    await decider.run(gpu_pod(1000), "full")
+    decider.scores._clock = count(step=PATIENCE).__next__
+    assert best(await decider.score(gpu_pod(500), "full", "idle")) == "full"
+    decider.scores._clock = decider.clock
+    assert best(await decider.score(gpu_pod(500), "full", "idle")) == "idle"
 
 
 async def test_whole_nodes_are_scored_as_they_are_sent() -> None:
