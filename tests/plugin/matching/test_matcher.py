@@ -247,3 +247,10 @@ class TestHolders:
         node.prefer(1, slots(2))
         node.allocate("card1-0")
         assert [holder.pod.uid for holder in node.matcher.holders(I915, ids("card1-0"))] == ["a"]
+
+
+def test_the_users_of_a_card_are_those_by_receipt() -> None:
+    receipt = {"gas-allocated-cards": "card1"}
+    texts = {"other": decided("card0") | receipt, "undecided": receipt, "as-decided": decided("card0")}
+    pods = [node_pod(ONE, uid=uid, annotations=each, started=True) for uid, each in texts.items()]
+    assert Node(*pods).matcher.users() == {Card(0): {"as-decided"}, Card(1): {"other", "undecided"}}

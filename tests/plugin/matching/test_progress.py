@@ -12,7 +12,7 @@ from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.progress import Confidence, Progress
 from gas.values.cards import Card
 from tests.builders import container
-from tests.plugin.pods_for_plugin import I915, decided, ids, seen
+from tests.plugin.pods_for_plugin import I915, decided, ids, question, seen
 
 POD = seen(container("c", i915=1), container("d", i915=1))
 NOTHING_YET: ContainerIds = {"c": {}, "d": {}}
@@ -76,6 +76,13 @@ def test_ids_that_an_init_container_leaves_are_promised_once() -> None:
     )
 
     assert Progress(pod).promised_cards() == Counter({Card(0): 2, Card(1): 1})
+
+
+def test_a_sidecar_leaves_its_ids_to_no_later_container() -> None:
+    pod = seen(container("a", i915=1), init=(container("side", always=True, i915=1),))
+    progress = Progress(pod)
+    progress.serve(pod.demands[0], ids("card0-0"))
+    assert progress.can_explain(question(ids("card1-0")), pod.demands[1])
 
 
 def test_a_container_without_decision_was_promised_nothing() -> None:
