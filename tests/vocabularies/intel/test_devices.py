@@ -206,6 +206,14 @@ def test_a_container_does_not_get_the_mask_of_the_one_after_it() -> None:
     assert masks == [None, "1"]
 
 
+@pytest.mark.parametrize("always", [False, True])
+def test_init_containers_and_sidecars_get_a_mask_where_only_they_have_tiles(*, always: bool) -> None:
+    annotations = decided("", init="card0") | {"gas-init-container-tiles": "card0:gt1"}
+    pod = node_pod(container("a"), init=(container("i", always=always, i915=1, tiles=1),), annotations=annotations)
+
+    assert container_mask(pod, "i", [gpu(0, tiles=2)]) == "1"
+
+
 def test_the_hierarchy_is_each_containers_own() -> None:
     composite = container("a", i915=1, tiles=1) | {
         "env": [
