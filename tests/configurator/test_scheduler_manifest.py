@@ -222,6 +222,12 @@ def test_manifest_that_is_cut_off_is_accepted_only_if_the_pod_is_complete(text: 
             id="--config in both",
         ),
         pytest.param(
+            ["kube-scheduler", "--config=/a.yaml", "--config", "/b.yaml", "--profiling=false"],
+            ["--config=/mine.yaml", "--v=2"],
+            (["kube-scheduler", f"--config={CONFIG}", "--profiling=false"], ["--v=2"]),
+            id="--config three times",
+        ),
+        pytest.param(
             ["kube-scheduler", "--profiling=false"],
             ["--v=2"],
             (["kube-scheduler", "--profiling=false"], ["--v=2", f"--config={CONFIG}"]),
