@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Protocol, cast
 from urllib.parse import urlencode
 
@@ -260,20 +260,15 @@ async def read_body(content: aiohttp.StreamReader, largest: int) -> bytes:
     while piece := await content.readany():
         size += len(piece)
         if size > largest:
-            raise aiohttp.ClientError(f"the response is larger than {largest} bytes")
+            raise aiohttp.ClientError(f"the response has more than {largest} bytes")
         pieces.append(piece)
     return b"".join(pieces)
 
 
 async def _until_silent(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    while True:
-        try:
-            chunk = await content.readany()
-        except TimeoutError:
-            return
-        if not chunk:
-            return
-        yield chunk
+    with suppress(TimeoutError):
+        while chunk := await content.readany():
+            yield chunk
 
 
 def _retry_after(response: aiohttp.ClientResponse) -> float:

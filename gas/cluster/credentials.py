@@ -316,7 +316,7 @@ async def _load_kubeconfig(paths: str, overrides: Overrides) -> Login:
         return await plain_login(existing, overrides.context, anonymous=bool(overrides.token))
     from gas.cluster.kubeconfig import load_kubeconfig  # which imports the official client
 
-    return await load_kubeconfig(paths, existing, overrides.context, anonymous=bool(overrides.token))
+    return await load_kubeconfig(paths, overrides.context, anonymous=bool(overrides.token))
 
 
 def existing_files(paths: str) -> list[Path]:

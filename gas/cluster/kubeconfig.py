@@ -40,18 +40,13 @@ def read_contexts(paths: str) -> tuple[str, Mapping[str, Mapping[str, Any]]]:
         raise NoCluster(f"kubeconfig {paths}: expected a kubeconfig, found: {describe(error)}") from error
 
 
-async def load_kubeconfig(paths: str, existing: list[Path], context: str = "", *, anonymous: bool = False) -> Login:
+async def load_kubeconfig(paths: str, context: str = "", *, anonymous: bool = False) -> Login:
     """Return the login of a context, empty for the current one. Raises NoCluster.
 
     paths      one or several files, written as in $KUBECONFIG
     anonymous  whether the user's credentials are left out, because the caller has others
     """
     where = f"kubeconfig {paths}" + (f" with --context={context}" if context else "")
-    for path in existing:
-        try:
-            path.read_bytes()
-        except OSError as error:
-            raise NoCluster(f"kubeconfig {path}: cannot be read: {error.strerror}") from error
     try:
         merged = _merged(paths)
         loader = KubeConfigLoader(config_dict=merged, config_base_path=None, active_context=context or None)

@@ -128,11 +128,13 @@ def _read(files: Sequence[Path]) -> _Kubeconfig:
 
 
 def content_of(file: Path) -> bytes:
-    """Return what a kubeconfig holds. Raises NoCluster if YAML aliases may multiply it, which no reader survives."""
-    content = file.read_bytes()
+    """Return what a file holds. Raises NoCluster, also if YAML aliases may multiply it, which no reader survives."""
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise NoCluster(f"kubeconfig {file}: cannot be read: {error.strerror}") from error
     if len(_ALIAS.findall(content)) > MOST_ALIASES:
-        expected = f"expected at most {MOST_ALIASES} YAML aliases such as *name, found more"
-        raise NoCluster(f"kubeconfig {file}: {expected}; write the values out")
+        raise NoCluster(f"kubeconfig {file}: expected at most {MOST_ALIASES} YAML aliases; write the values out")
     return content
 
 

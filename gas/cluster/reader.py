@@ -93,7 +93,9 @@ class Reader:
                 why = late or error.strerror or error
                 raise ApiUnavailable(f"cannot connect to the API server at {url}: {why}") from error
             response = connection.ask(method, target, [*headers.items(), *self._credentials.impersonation], patience)
-            body = _body_of(response)
+            body = response.read(LARGEST_RESPONSE + 1)
+            if response.length or len(body) > LARGEST_RESPONSE:
+                raise HTTPException(f"the response ended early, or has more than {LARGEST_RESPONSE} bytes")
             is_whole = True
         except TimeoutError as error:
             sentence = f"no response from the API server at {url} within {patience:g} s to {method} {target}"
@@ -112,15 +114,6 @@ class Reader:
             self._idle.append(connection)
         text = response.headers.get("Retry-After", "")
         return response.status, min(float(text) if text.isdecimal() else 1.0, _LONGEST_PAUSE), body
-
-
-def _body_of(response: HTTPResponse) -> bytes:
-    """Return the body of a response. Raises HTTPException, also if it is too large."""
-    # Only a `read` without a limit notices that the end of a body of declared length is missing.
-    most = LARGEST_RESPONSE + 1 if response.length is None else None
-    if (response.length or 0) > LARGEST_RESPONSE or len(body := response.read(most)) > LARGEST_RESPONSE:
-        raise HTTPException(f"the response is larger than {LARGEST_RESPONSE} bytes")
-    return body
 
 
 class _Connection(HTTPConnection):

@@ -10,7 +10,6 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -265,7 +264,7 @@ async def test_a_plain_kubeconfig_is_read_as_the_official_client_reads_it(
     (tmp_path / "token").write_text("of a file")
     path = write_kubeconfig(tmp_path / "config", "https://h", ca=tmp_path / "ca.crt")
     path.write_text(json.dumps(changed(json.loads(path.read_text()))))
-    plain, official = [await read([path]) for read in (plain_login, partial(load_kubeconfig, str(path)))]
+    plain, official = await plain_login([path]), await load_kubeconfig(str(path))
 
     def facts(login: Login) -> tuple[object, ...]:
         found = login.address
@@ -503,8 +502,8 @@ async def test_the_proxy_comes_from_the_environment(
 async def test_another_token_keeps_the_account_to_act_as(machine: Machine) -> None:
     path = write_kubeconfig(machine.default, "http://h", token="t")
     path.write_text(json.dumps(user(token="t", **{"as": "joe"})(json.loads(path.read_text()))))
-    for read in (plain_login, partial(load_kubeconfig, str(path))):
-        assert (await read([path], anonymous=True)).impersonation == (("Impersonate-User", "joe"),)
+    for read in (plain_login([path], anonymous=True), load_kubeconfig(str(path), anonymous=True)):
+        assert (await read).impersonation == (("Impersonate-User", "joe"),)
 
 
 @pytest.mark.parametrize("plugin", [None, "s", [None]])
@@ -523,7 +522,7 @@ async def test_of_several_files_the_first_current_context_counts_as_for_kubectl(
         path.write_text(path.read_text().replace("sandbox", path.name))
     (tmp_path / "empty").write_text("")
     paths = ":".join(map(str, (tmp_path / "empty", *files)))
-    login = await load_kubeconfig(paths, [])
+    login = await load_kubeconfig(paths)
     assert (login.address.url, login.authorization) == ("http://one", "Bearer one")
     assert read_contexts(paths)[0] == "one"
 

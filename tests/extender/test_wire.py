@@ -5,8 +5,6 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gas.extender.wire import (
     BadRequest,
@@ -112,30 +110,6 @@ class TestDecodeFilter:
             )
             with contextlib.suppress(BadRequest, Unreadable):
                 assert decode_filter(body).node_names == ["n"]
-
-    @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
-    def test_any_bytes_give_a_value_or_one_of_two_errors(self, body: bytes) -> None:
-        for decode in (decode_filter, decode_binding):
-            with contextlib.suppress(BadRequest, Unreadable):
-                decode(body)
-
-    @given(
-        st.dictionaries(
-            st.sampled_from(["Pod", "pod", "Nodes", "nodes", "NodeNames", "NODENAMES", "Node", "PodUID", "x"]),
-            st.recursive(
-                st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-                lambda inner: (
-                    st.lists(inner, max_size=3)
-                    | st.dictionaries(st.sampled_from(["metadata", "name", "items", "spec"]), inner, max_size=3)
-                ),
-                max_leaves=8,
-            ),
-        )
-    )
-    def test_any_json_gives_a_value_or_one_of_two_errors(self, members: dict[str, Any]) -> None:
-        for decode in (decode_filter, decode_binding):
-            with contextlib.suppress(BadRequest):
-                decode(as_json(**members))
 
 
 class TestDecodeBinding:

@@ -1,16 +1,12 @@
-"""All checks together: a healthy cluster, nodes without cards, and texts that nothing expects."""
+"""All checks together: a healthy cluster, nodes without cards, and long reports."""
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from gas.decision import names
 from gas.doctor.all_parts import TITLES, all_findings
 from gas.doctor.findings import Finding, Level
 from gas.doctor.report import as_json, as_text, exit_code
 from gas.programs import PLUGIN
-from tests.doctor.snapshots import faults, gpu_pod, intel_pod, plugin_pod, seen_node, seen_pod, snapshot
+from tests.doctor.snapshots import faults, gpu_pod, plugin_pod, seen_node, snapshot
 
 
 def test_a_healthy_cluster_has_only_findings_that_are_ok() -> None:
@@ -85,41 +81,3 @@ def test_a_short_report_counts_the_blocks_that_it_has_no_room_for() -> None:
     assert (short.count("pod p: a"), long.count("pod p: a")) == (40, 60)
     assert "20 more kinds of findings are not shown" in short
     assert "gas doctor --verbose shows each" in short
-
-
-TEXTS = st.text(max_size=80) | st.sampled_from(
-    ["0.1", "Z1", "card0", "card0=i915:1", "-1", "9" * 40, "1e400", "\x1b[2J"]
-)
-LABELS = ("gpu-numbers", "gpu-numbers2", "cards", "numa-gpu-map", "pci-groups", "xe-links", "gas-disable-card0")
-
-
-@given(
-    labels=st.dictionaries(st.sampled_from(LABELS), TEXTS),
-    capacity=TEXTS,
-    resources=st.dictionaries(st.sampled_from(["i915", "xe", "tiles", "millicores", "memory.max", "x"]), TEXTS),
-    written=st.dictionaries(st.sampled_from([*names.WRITTEN_ANNOTATIONS]), TEXTS),
-    image=TEXTS,
-    arguments=st.lists(TEXTS, max_size=3),
-    message=TEXTS,
-)
-def test_no_text_of_a_cluster_breaks_a_check_or_reaches_a_terminal(
-    *,
-    labels: dict[str, str],
-    capacity: str,
-    resources: dict[str, str],
-    written: dict[str, str],
-    image: str,
-    arguments: list[str],
-    message: str,
-) -> None:
-    node = seen_node(labels=labels, resources=resources, annotations={"gas-card-capacity": capacity})
-    pods = (
-        gpu_pod("a", annotations=written),
-        gpu_pod("b", node=None, message=message),
-        seen_pod({"name": "p", "image": image, "args": arguments}, node="gpu-1"),
-        intel_pod("0.32.1", *arguments),
-    )
-    seen = snapshot(nodes=(node,), pods=pods)
-    found = all_findings(seen)
-    text = as_text(seen, found, show_all=True, colours=False) + as_json(seen, found)
-    assert all(letter.isprintable() or letter == "\n" for letter in text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -488,16 +487,6 @@ class TestBrokenFiles:
         assert not scan.broken & {gpu.card for gpu in scan.gpus}
         assert all(len(problem) < 500 for problem in scan.problems)
         shutil.rmtree(root)
-
-
-def test_reading_never_waits_for_a_pipe(tmp_path: Path, one: FakeGpu) -> None:
-    breaks: list[Callable[[], None]] = [
-        lambda: break_file(card_directory(tmp_path, one) / "lmem_total_bytes", "pipe"),
-        lambda: break_file(device_directory(tmp_path, one) / "vendor", "pipe"),
-    ]
-    for broken in breaks:
-        broken()
-        assert read_gpus(tmp_path).problems
 
 
 def test_cards_behind_one_root_port_are_on_one_board(tmp_path: Path) -> None:
