@@ -161,7 +161,7 @@ async def test_refusals_and_books_show_the_labels() -> None:
     assert booked["company"] == {"exclusion": "blue"}
 
 
-@pytest.mark.parametrize(("part", "name"), [(0.0, "aaaaa"), (0.5, "nnnnn"), (1.0, "zzzzz")])
+@pytest.mark.parametrize(("part", "name"), [(0.0, "aaaaa"), (0.5, "nnnnn"), (0.9, "xxxxx"), (1.0, "zzzzz")])
 def test_a_made_up_name_comes_from_the_chance_that_is_passed_in(part: float, name: str) -> None:
     assert random_name(lambda low, high: low + (high - low) * part) == name
 

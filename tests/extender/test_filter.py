@@ -61,10 +61,12 @@ def test_a_filter_that_is_given_up_is_in_progress_no_more(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Verdicts, "of", waiting)
     decider = knowing()
-    asked = decider.filter(FilterArgs(as_pod(wants()), ["n1"], None), now=0.0)
-    next(asked)
-    assert decider.filtering == 1
-    asked.close()
+    asked = [decider.filter(FilterArgs(as_pod(wants()), ["n1"], None), now=0.0) for _ in range(2)]
+    for in_progress, each in enumerate(asked, start=1):
+        next(each)
+        assert decider.filtering == in_progress
+    for each in asked:
+        each.close()
     assert decider.filtering == 0
 
 
@@ -285,8 +287,9 @@ class TestRefusals:
         decider = knowing(gpu_node("n1"))
         hold(decider, "n1", "card0", "card1")
         asking = wants(name="late")
-        await decider.ask(asking, "n1", "absent")
+        await decider.ask(asking, "absent", "n1", "n1")
         ((uid, refusal),) = decider.refusals
+        assert refusal.kind == "no-room", "the most frequent one"
         assert uid == asking["metadata"]["uid"]
         assert refusal.pod == "default/late"
         assert refusal.reasons == {FULL: 1, UNKNOWN: 1}

@@ -468,9 +468,10 @@ class TestAnnotationsAndTheNodesCards:
     def followed(self) -> Followed:
         return Followed(NodeFacts(inventory=Inventory(capacity={Card(0): {"tiles": 2}, Card(1): {"tiles": 2}})))
 
-    def test_a_decision_about_a_missing_card_is_booked_and_reported(self) -> None:
+    def test_a_decision_about_a_missing_card_is_booked_and_reported(self, caplog: pytest.LogCaptureFixture) -> None:
         followed = self.followed()
         followed.pods.changed(gpu_pod("card77"))
+        assert [(vars(each)["pod"], vars(each)["node"]) for each in caplog.records] == [("default/pod", "n1")]
         assert followed.booked() == "card77 on n1, held"
         assert "node n1 does not have 'card77'" in followed.mismatches[0]
         assert followed.rebuilt() == followed.books()
@@ -538,6 +539,11 @@ class TestMalformedTiles:
         assert followed.ledger.usage("n1").amounts[Card(1)] == {"i915": 1, "tiles": 1}
         assert "its cards are booked, but not its tiles: annotation gas-container-tiles" in followed.mismatches[0]
         assert followed.rebuilt() == followed.books()
+
+    def test_a_tile_of_a_card_without_tiles_is_reported(self) -> None:
+        followed = Followed(NodeFacts(inventory=Inventory(capacity={Card(1): {}})))
+        followed.pods.changed(self.tiled("card1:gt0"))
+        assert "node n1 does not have 'gt0 of card1'" in followed.mismatches[0]
 
     # contract E9.9
     def test_tiles_are_booked_once_an_edit_makes_them_readable(self) -> None:

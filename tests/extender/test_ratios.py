@@ -119,6 +119,15 @@ async def test_a_card_that_comes_back_completes_the_booking_on_it() -> None:
     assert not after.pods.in_trouble
 
 
+async def test_a_pod_without_cards_stays_unbooked_when_the_node_changes() -> None:
+    decider = knowing()
+    decider.cluster.add(percent("half", 50))
+    decider.cluster.write_binding("default", {"metadata": {"name": "half"}, "target": {"name": "n1"}})
+    list_all(decider.nodes, of_memory(16))
+    assert memory_of(decider) == 0
+    assert list(decider.pods.in_trouble) == ["uid-half"]
+
+
 async def test_cards_of_edited_annotations_are_not_booked_when_the_node_changes() -> None:
     decider = knowing()
     await bind(decider, percent("half", 50))
