@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -344,12 +345,12 @@ class Pods:
         return Pod(
             metadata=ObjectMeta(
                 name=pod.metadata.name,
-                namespace=pod.metadata.namespace,
+                namespace=pod.metadata.namespace and sys.intern(pod.metadata.namespace),
                 uid=pod.metadata.uid,
                 labels={name: text for name, text in (pod.metadata.labels or {}).items() if name in names} or None,
                 annotations={name: text for name, text in pod.annotations.items() if name in names},
             ),
-            spec=PodSpec(node_name=pod.node_name, containers=containers if has_cards else None),
+            spec=PodSpec(node_name=sys.intern(pod.node_name), containers=containers if has_cards else None),
         )
 
 

@@ -92,6 +92,13 @@ def reserve(followed: Followed, card: int = 0, node: str = "n1", uid: str = "u1"
     followed.ledger.reserve(uid, "default/pod", node, held)
 
 
+def test_bound_pods_share_the_texts_of_their_node_and_namespace() -> None:
+    followed = seen(*(gpu_pod("card0", uid=uid, node="".join("n1"), namespace="".join("ns")) for uid in ("u1", "u2")))
+    one, other = (bound.object for _, bound in followed.pods.bound())
+    assert one.spec.node_name is other.spec.node_name
+    assert one.metadata.namespace is other.metadata.namespace
+
+
 # contract E9.5
 def test_a_pod_waits_then_is_bound_then_ends() -> None:
     followed = seen(waiting_pod())
