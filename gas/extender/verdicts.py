@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar, cast
 
@@ -162,14 +162,6 @@ class NodeStates:
         return self._last
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _ByName:
-    """The verdicts of a need that are remembered by the names of nodes."""
-
-    verdicts: dict[str, Verdict] = field(default_factory=dict)  # only of nodes that have not changed since
-    changed: set[str] = field(default_factory=set)  # nodes that have changed since, see `Verdicts.refresh`
-
-
 class Verdicts:
     """The results of `place` for named nodes. Pods of one template share a need, and most nodes are alike.
 
@@ -189,16 +181,19 @@ class Verdicts:
         self._clock = clock
         self.states = NodeStates(nodes, ledger)
         self._remembered: OrderedDict[PodNeed, dict[int, Verdict]] = OrderedDict()
-        self._by_name: OrderedDict[PodNeed, _ByName] = OrderedDict()
+        self._by_name: OrderedDict[PodNeed, dict[str, Verdict]] = OrderedDict()
+        self._changed: set[str] = set()  # nodes whose verdicts the need that was asked about last has lost
         self._chosen: LRUCache[tuple[PodNeed, int], Choice | Refusal] = LRUCache(MOST_CHOICES)
 
     def forget(self, node: str) -> None:
         """Forget the state of a node that has changed, or whose bookings have."""
         self.states.forget(node)
+        verdict = None
         for by_name in self._by_name.values():
-            if by_name.verdicts.pop(node, None) is not None:
-                by_name.changed.add(node)
-                self.on_stale()
+            verdict = by_name.pop(node, None)
+        if verdict is not None:
+            self._changed.add(node)
+            self.on_stale()
 
     def look_ahead(self) -> Turns[None]:
         """Compute the state of every node."""
@@ -212,14 +207,12 @@ class Verdicts:
         known = self._known(need)
         by_name = self._known_by_name(need)
         budget = TimeBudget(self._step_limit, self._clock)
-        if by_name is not None and by_name.verdicts:
-            verdicts = list(map(by_name.verdicts.get, names))
+        if by_name:
+            verdicts = list(map(by_name.get, names))
         else:
             verdicts = self.states.look_up(names, known)
             if by_name is not None:
-                by_name.verdicts.update(
-                    (name, verdict) for name, verdict in zip(names, verdicts, strict=True) if verdict
-                )
+                by_name.update((name, verdict) for name, verdict in zip(names, verdicts, strict=True) if verdict)
         if nominated:
             verdicts = [None if name in nominated else verdict for name, verdict in zip(names, verdicts, strict=True)]
         if all_fit(verdicts):
@@ -229,7 +222,7 @@ class Verdicts:
             nominated_here = nominated.get(name, ())
             if (verdict := known.get(self.states.of(name, nominated_here))) is not None:
                 if by_name is not None and not nominated_here:
-                    by_name.verdicts[name] = verdict
+                    by_name[name] = verdict
             else:
                 verdict = self._judge(known, need, name, budget.steps(), nominated_here)
                 yield from budget.pause()
@@ -243,16 +236,16 @@ class Verdicts:
         If no name of a question lacks one, the names need not be searched, which takes as long as all look-ups.
         """
         need = next(reversed(self._by_name))
-        by_name, known = self._by_name[need], self._known(need)
+        by_name, known, changed = self._by_name[need], self._known(need), self._changed
         budget = TimeBudget(self._step_limit, self._clock)
-        while by_name.changed:
-            name = by_name.changed.pop()
+        while changed:
+            name = changed.pop()
             if self._nodes.facts(name) is None:
                 continue
             if known.get(self.states.of(name)) is None:
                 self._judge(known, need, name, budget.steps(), ())
             if (verdict := known.get(self.states.of(name))) is not None:
-                by_name.verdicts[name] = verdict
+                by_name[name] = verdict
             yield from budget.pause()
         self._forget_the_oldest()
 
@@ -325,13 +318,15 @@ class Verdicts:
         self._remembered[need] = known
         return known
 
-    def _known_by_name(self, need: PodNeed) -> _ByName | None:
+    def _known_by_name(self, need: PodNeed) -> dict[str, Verdict] | None:
         """Return what is remembered of a need by name; None if the need was not among the last ones asked about.
 
         It holds only what is remembered by state, and only of nodes that are known and have not changed since.
         """
+        if need != next(reversed(self._by_name), need):
+            self._changed = set()
         by_name = self._by_name.pop(need, None)
-        self._by_name[need] = _ByName() if by_name is None else by_name
+        self._by_name[need] = {} if by_name is None else by_name
         if len(self._by_name) > NEEDS_BY_NAME:
             self._by_name.popitem(last=False)
         return by_name

@@ -119,7 +119,7 @@ async def test_a_changed_node_is_judged_before_the_next_filter(server: ApiServer
             assert await passing(running, pod, "n1") == ["n1"]
         add_pod(server, "bound", node="n1", annotations={"gas-container-cards": "card0"})
         (by_name,) = running.decider.verdicts._by_name.values()
-        await eventually(lambda: bool(running.decider.ledger.on_node("n1")) and "n1" in by_name.verdicts)
+        await eventually(lambda: bool(running.decider.ledger.on_node("n1")) and "n1" in by_name)
 
 
 async def test_events_show_what_only_bookings_by_card_can_see(server: ApiServer, tmp_path: Path) -> None:
