@@ -160,6 +160,7 @@ def test_violations_are_counted_for_the_victims_and_no_others() -> None:
         ([()], [0], 0),
         ([(0,), (0,), (0,)], [2], 1),
         ([(0,), (1,)], [1, 0], 1),
+        ([(0, 1)], [0, 0], 1),
         ([(0, 1), (1,)], [0, 1], 2),  # a pod that violates one budget uses up the other, too
     ],
 )
@@ -197,6 +198,15 @@ def test_a_pod_that_holds_several_cards_counts_once(older: str) -> None:
     alone = [evictable("c2", 2, 600), evictable("c3", 3, 600)]
     pods = alone + on_two_cards if older == "alone" else on_two_cards + alone
     assert names(victims_of(wants(600, cards=2), pods, inventory=inventory)) == "on-two"
+
+
+def test_containers_that_may_share_a_card_need_no_second_one() -> None:
+    inventory = Inventory(capacity={Card(number): {"i915": 20, "millicores": 1000} for number in range(3)})
+    pods = [evictable("c2", 2, 1000), evictable("c0", 0, 500), evictable("c1", 1, 500)]
+    victims = victims_of(
+        PodNeed(wants(500).containers * 2), pods, others=[holds(0, 500), holds(1, 500)], inventory=inventory
+    )
+    assert names(victims) == "c2"
 
 
 @pytest.mark.parametrize("first_steps", [FIRST_STEPS, -1000])
