@@ -7,7 +7,7 @@ import pytest
 from gas.placement.inventory import Inventory, Partition, Usage
 from gas.placement.need import PartitionRule, PodNeed, Scope
 from gas.values.cards import Card
-from tests.placement.builders import amounts, booked, case, container, init, link, node, placed, pod, sidecar
+from tests.placement.builders import amounts, booked, cards, case, container, init, link, node, placed, pod, sidecar
 
 TWO_DEVICES = amounts(i915=2, millicores=1000)
 
@@ -80,8 +80,8 @@ def test_same_card(need: PodNeed, inventory: Inventory, usage: Usage, expected: 
 HALF = amounts(i915=1, millicores=500)
 APART = frozenset({0, 1})
 PARTITIONS = tuple(
-    Partition(frozenset(map(Card, cards)), score, bandwidth)
-    for cards, score, bandwidth in (((0, 1), 1, 200), ((2, 3), 1, 400), ((4, 5), 1, 0), ((0, 1, 2, 3), 1, 0))
+    Partition(cards(*numbers), score, bandwidth)
+    for numbers, score, bandwidth in (((0, 1), 1, 200), ((2, 3), 1, 400), ((4, 5), 1, 0), ((0, 1, 2, 3), 1, 0))
 )
 
 
@@ -191,6 +191,12 @@ def test_one_board(need: PodNeed, inventory: Inventory, usage: Usage, expected: 
             node(HALF, like=6, partitions=(*PARTITIONS, Partition(frozenset({Card(1), Card(2)}), 2))),
             "no partition of 2 card(s) that the pod may use is free",
             usage=booked({}, HALF),
+        ),
+        case(
+            "only-the-best-of-its-size",
+            pod(container(2), partition=PartitionRule(required=True, best=True)),
+            node(HALF, like=4, partitions=(Partition(cards(0, 1), 90), Partition(cards(0, 1, 2, 3), 100))),
+            "0,1",
         ),
         case(
             "the-bandwidth-is-a-minimum",
@@ -308,6 +314,12 @@ CHAIN = (link((0, 0), (1, 0)), link((2, 0), (3, 0)), link((1, 1), (2, 1)))
             pod(container(4, tiles=1), linked=True),
             node(LINKED, like=4, links=CHAIN),
             "0:0,1:0,2:0,3:0",
+        ),
+        case(
+            "a-card-of-an-earlier-pair-is-not-used-again",
+            pod(container(4, tiles=1), linked=True),
+            node(LINKED, like=4, links=(link((0, 0), (1, 0)), link((2, 0), (1, 1)), link((2, 1), (3, 0)))),
+            "0:0,1:0,2:1,3:0",
         ),
         case(
             "a-tile-of-an-earlier-container-is-not-free",

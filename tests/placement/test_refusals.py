@@ -9,6 +9,7 @@ from gas.placement.need import ContainerNeed, PodNeed, Scope
 from gas.placement.place import place
 from gas.placement.reason import card_details
 from gas.placement.refusal import NoTimeLeft, PreferredElsewhere, Refusal, SearchLimitHit, UnknownNode, UnreadableNeed
+from gas.values.amounts import MemoryUnit, StatedMemory
 from gas.values.cards import Card
 from tests.placement.builders import GB, amounts, booked, cards, case, container, link, node, pod
 
@@ -366,6 +367,7 @@ def test_the_need_says_which_resources_only_count_cards(count_resources: set[str
 
 
 SMALL = amounts(i915=2, memory=8 * GB)
+GIB = 2**30
 
 
 @pytest.mark.parametrize(
@@ -380,6 +382,13 @@ SMALL = amounts(i915=2, memory=8 * GB)
                 "card1: 8.0 of 8.0 GB of memory.max free, 5.0 needed",
             ),
             usage=booked(amounts(memory=5 * GB)),
+        ),
+        case(
+            "memory-as-the-pod-states-it-rounded-down",
+            pod(container(memory=8 * GIB), stated_memory=StatedMemory("gpu-mem", MemoryUnit.GIB)),
+            node(amounts(i915=2, memory=16 * GIB)),
+            ("card0: 7 of 16 GiB of gpu-mem free, 8 needed",),
+            usage=booked(amounts(memory=17 * GIB // 2)),
         ),
         case(
             "exact-bytes-where-rounding-would-hide-the-difference",
