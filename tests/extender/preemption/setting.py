@@ -48,7 +48,7 @@ def budget(
     """Return a PodDisruptionBudget that covers pods with these labels."""
     return msgspec.convert(
         {
-            "metadata": {"name": name, "namespace": namespace, "uid": name},
+            "metadata": {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}"},
             "spec": {"selector": {"matchLabels": labels}},
             "status": {
                 "disruptionsAllowed": allowed,

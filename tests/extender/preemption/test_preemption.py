@@ -242,6 +242,14 @@ def test_disruption_budgets_come_first(full: PreemptingCluster) -> None:
     assert full.preempt(high, {"n": ["a"]}) == {"n": Proposal(("d",), 0)}
 
 
+def test_budgets_of_one_name_in_two_namespaces_are_two(cluster: PreemptingCluster) -> None:
+    for priority, namespace in enumerate(("guarded", "default")):
+        cluster.run(namespace, share(1000), priority=priority, namespace=namespace, labels={"app": "x"})
+    budgets = [budget("b", 1, app="x"), budget("b", 0, app="x", namespace="guarded")]
+    list_all(cluster.preemption.budgets, budgets)
+    assert cluster.victims(priority_pod("high", share(1000), priority=9), "guarded") == "default"
+
+
 def test_violations_are_counted_for_all_victims(full: PreemptingCluster) -> None:
     full.run("plain", container(), priority=7, labels={"app": "guarded"})
     full.label("d", app="guarded")
