@@ -350,6 +350,10 @@ def test_a_bind_counts_the_pod_on_its_node_and_a_failed_one_takes_it_back() -> N
         decider.reserve(args, pod, now=1.0)
     decider.cancel("u")
     assert decider.hosts.free("n") == HostFree(4000, 0, 10)
+    decider.reserve(BindingArgs("pod", "default", "plain", "n"), host_pod(box(cpu=1), uid="plain"), now=1.0)
+    assert decider.hosts.free("n") == HostFree(3000, 0, 9)
+    decider.cancel("plain")
+    assert decider.hosts.free("n") == HostFree(4000, 0, 10)
 
 
 def test_hosts_are_not_counted_unless_asked_for() -> None:

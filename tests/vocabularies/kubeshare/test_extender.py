@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedOptions
 from gas.vocabularies.selection import parse_vocabularies
 from tests.builders import container, pod_json
+from tests.extender.cluster import Cluster
 from tests.extender.decider import DrivenDecider, as_pod, booked_cards
 from tests.extender.decider import following as decider_following
 from tests.kubeshare_words import GIB, GPUID, VGPU, of_the_original, share, sharing, sharing_node, with_card
@@ -434,7 +435,10 @@ async def test_without_the_resources_an_edit_counts_only_for_an_extender_that_st
 
 
 # contract S1.23
-async def test_removing_all_annotations_of_a_bound_pod_changes_nothing_until_it_ends() -> None:
+@pytest.mark.parametrize("end", [Cluster.end, Cluster.remove])
+async def test_removing_all_annotations_of_a_bound_pod_changes_nothing_until_it_ends(
+    end: Callable[[Cluster, str], object],
+) -> None:
     decider = following([sharing_node()])
     await bound(decider, sharing("pod", share("0.5"), with_card("main", None)))
     removed = {name: None for name in annotations_of(decider, "pod") if name.startswith("kubeshare/gpu_")}
@@ -443,7 +447,7 @@ async def test_removing_all_annotations_of_a_bound_pod_changes_nothing_until_it_
     assert decider.pods.needs(decider.cluster.pod("default/pod"))
     assert booked(decider) == {0: (500, 0)}
     assert decider.reports.mismatches[-1][1].startswith("its annotations that ask for cards were removed after binding")
-    decider.cluster.remove("default/pod")
+    end(decider.cluster, "default/pod")
     assert booked(decider) == {}
     assert not decider.pods.needs(as_pod(sharing("pod", {}, with_card("main", None))))
 
