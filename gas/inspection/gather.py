@@ -23,7 +23,7 @@ from gas.programs import EXTENDER, PLUGIN, Program, containers_with, flag_value,
 from gas.values.card_facts import MOST_MEMORY
 from gas.values.cards import Card, MalformedCard
 from gas.values.errors import UNDECODABLE, GasError
-from gas.values.quoted import quoted
+from gas.values.quoted import quoted, shown
 
 T = TypeVar("T")
 
@@ -33,6 +33,7 @@ USE_TIMEOUT = 2.0  # seconds for the measured use of all nodes together; without
 
 NOT_MEASURED = "use is not shown: no plugin measures it; see gas-plugin --usage"
 
+LONGEST_TROUBLE = 500  # characters of a plugin's own sentence: any pod may look like a plugin
 MOST_AT_ONCE = 64  # most plugins that are asked for measurements at the same time
 
 
@@ -245,7 +246,7 @@ def parse_use(document: bytes) -> Mapping[tuple[str, Card], MeasuredUse]:
     """Return the use by pod UID and card of the plugin's document ``/usage``. Raises UnusableDocument."""
     read = _decoded(document, _Usage, "/usage of gas-plugin")
     if read.trouble:
-        raise UnusableDocument(read.trouble)
+        raise UnusableDocument(shown(read.trouble, LONGEST_TROUBLE))
     found: dict[tuple[str, Card], MeasuredUse] = {}
     for pod in read.pods or ():
         for name, use in (pod.cards or {}).items():

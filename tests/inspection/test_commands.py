@@ -185,6 +185,7 @@ async def test_a_cluster_that_cannot_be_reached_ends_with_3(kubectl: Kubectl) ->
     ("document", "words"),
     [
         pytest.param({"trouble": "it is broken", "pods": []}, "for node gpu-2: it is broken", id="trouble"),
+        pytest.param({"trouble": "x" * 501}, f"for node gpu-2: '{'x' * 40}'…", id="long-trouble"),
         pytest.param([1], "for node gpu-2: expected the document /usage of gas-plugin", id="something-else"),
         pytest.param(
             {"pods": [{"uid": "u", "cards": {"crad0": {}}}]}, "for node gpu-2: the use of pod 'u'", id="malformed-card"
