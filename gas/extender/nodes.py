@@ -37,11 +37,11 @@ class Nodes(MirrorByName[Node, _Kind]):
         self._uuids: dict[str, Mapping[str, Card]] = {}
 
     def changed(self, node: Node) -> None:
-        if uuids := {each.uuid: each.card for each in recorded_cards(node) if each.uuid}:
-            self._uuids[node.name] = uuids
-        else:
-            self._uuids.pop(node.name, None)
+        kind, uuids = self.kind(node.name), self._uuids.get(node.name)
+        self._uuids[node.name] = {each.uuid: each.card for each in recorded_cards(node) if each.uuid}
         super().changed(node)
+        if kind == self.kind(node.name) and uuids != self._uuids[node.name]:
+            self._on_change(node.name)
 
     def record(self, node: Node) -> _Kind:
         source = self._vocabularies.source(node)
@@ -67,8 +67,8 @@ class Nodes(MirrorByName[Node, _Kind]):
 
     def identified(self, name: str) -> NodeFacts | None:
         """Return the facts of a node with the UUIDs of its cards, which no other node has."""
-        facts = self.facts(name)
-        return facts if facts is None or name not in self._uuids else replace(facts, uuids=self._uuids[name])
+        facts, uuids = self.facts(name), self._uuids.get(name)
+        return replace(facts, uuids=uuids) if facts is not None and uuids else facts
 
     def as_sent(self, nodes: Iterable[Node]) -> dict[str, NodeFacts]:
         """Return the facts of nodes as a request describes them, known here or not; equal descriptions share facts."""

@@ -78,7 +78,7 @@ def test_a_list_is_complete() -> None:
         pytest.param(node("n1", annotations={"gas-released": "1700000000"}), id="our-own-annotation"),
         pytest.param(node("n1", labels={"kubernetes.io/os": "linux"}), id="label-of-others"),
         pytest.param(
-            node("n1", annotations={"gas-cards": '[{"card":0,"uuid":"abcdefgh","memory":1,"healthy":false}]'}),
+            node("n1", annotations={"gas-cards": '[{"card":0,"memory":1,"healthy":false}]'}),
             id="records-without-names",
         ),
         pytest.param(node("n1", i915=2, millicores=2000, memory_max=16 * 10**9), id="the-same-again"),
@@ -107,6 +107,7 @@ def test_a_part_that_does_not_count_causes_no_change(heartbeat: Node) -> None:
         pytest.param(node("n1", labels={"gpu.intel.com/numa-gpu-map": "0-0_1-1"}), id="our-label"),
         pytest.param(node("n1", annotations={"gas-card-capacity": "card0=millicores:5"}), id="card-capacity"),
         pytest.param(node("n1", annotations={"gas-cards": '[{"card":0,"model":"x"}]'}), id="model-of-a-card"),
+        pytest.param(node("n1", annotations={"gas-cards": '[{"card":0,"uuid":"abcdefgh"}]'}), id="uuid-of-a-card"),
         pytest.param(
             node("n1", annotations={"gas-cards": '[{"card":0,"memorySource":"unknown"}]'}), id="unknown-memory"
         ),

@@ -502,11 +502,10 @@ OLD = of_the_original("old", share("0.6", memory=str(GIB), gpuid="abcde"), UUIDS
 
 
 # contract S1.24
-@pytest.mark.parametrize("shown_later", [False, True])
-async def test_a_pod_of_the_original_holds_the_card_that_its_variable_names(*, shown_later: bool) -> None:
-    node = sharing_node(uuids=UUIDS)
-    decider = following([] if shown_later else [node], OLD)
-    decider.nodes.changed(decoded(node))
+@pytest.mark.parametrize("before", [UUIDS, UUIDS[::-1], None], ids=["always", "since-its-cards-changed", "shown-later"])
+async def test_a_pod_of_the_original_holds_the_card_that_its_variable_names(before: tuple[str, ...] | None) -> None:
+    decider = following([sharing_node(uuids=before)] if before else [], OLD)
+    decider.nodes.changed(decoded(sharing_node(uuids=UUIDS)))
     assert booked(decider) == {1: (600, GIB)}
     assert decider.pods.in_trouble == {}
     assert differences(decider.pods, decider.ledger) == []
