@@ -142,7 +142,8 @@ class TestUnknownOutcome:
         await decider.bind(gpu_pod(), "n1")
         await decider.binder.settle()
         assert booked_cards(decider, "u1") == "nothing"
-        assert "could not be read" in caplog.text
+        (log,) = [each for each in caplog.records if "could not be read" in each.message]
+        assert vars(log)["pod"] == "default/pod"
 
 
 class TestVanished:

@@ -102,9 +102,7 @@ class BindReviews:
         if not binding.name:
             raise BadReview("request.object.metadata.name: expected the name of a pod, found nothing")
         _check_names(binding)
-        known = self.unbound.find(binding.key, binding.uid)
-        if known is None:
-            known = await self.unbound.wait_for(binding.key, binding.uid, patience=self._times.watch_patience)
+        known = await self.unbound.wait_for(binding.key, binding.uid, patience=self._times.watch_patience)
         if known is not None and not known.wants_cards:
             if not review.dry_run:
                 self._pending_binds.settled(known.uid)

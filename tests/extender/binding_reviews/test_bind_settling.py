@@ -38,7 +38,9 @@ async def test_a_review_that_no_binding_follows_books_cards_for_a_moment_only(ca
     assert booked_cards(decider, "u1") == "nothing"
     assert decider.reports.freed == ["n1"]
     assert (outcomes(decider, "settled"), outcomes(decider, "expired")) == (0, 1)
-    assert caplog.messages == ["a binding that was given cards did not follow; they are free again"]
+    (log,) = caplog.records
+    assert log.message == "a binding that was given cards did not follow; they are free again"
+    assert (vars(log)["pod"], vars(log)["node"]) == ("default/pod", "n1")
     with pytest.raises(ApiRefused):  # the write comes too late, and must not use cards that others may have by now
         decider.cluster.write_binding("default", written)
 
@@ -51,6 +53,7 @@ async def test_a_binding_that_was_written_without_news_from_the_watch_keeps_its_
     await decider.settle()
     assert booked_cards(decider, "u1") == "card0 on n1, held"
     assert not decider.reports.freed
+    assert (outcomes(decider, "settled"), outcomes(decider, "expired")) == (1, 0)
 
 
 @pytest.mark.parametrize("is_watched", [True, False])
