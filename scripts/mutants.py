@@ -41,6 +41,7 @@ PACKAGES = {
     " tests/extender/test_ratios.py tests/extender/test_decisions.py tests/extender/test_host_resources.py"
     " tests/extender/test_unknown_memory.py tests/extender/test_nodes.py tests/extender/test_assembly.py"
     " tests/extender/test_gauges.py tests/extender/test_pending_binds.py"
+    " tests/extender/test_node_states.py tests/extender/pod_webhooks tests/extender/explanations"
     " tests/extender/binding_reviews tests/extender/preemption tests/extender/scoring"
     " tests/extender/telemetry/test_descheduler.py tests/vocabularies/kubeshare/test_extender.py",
     "reviews": "gas/extender/binding_reviews gas/extender/late_bindings.py"
