@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from configurator.scheduler_configuration import ExtenderEntry, SchedulerConfiguration
 from configurator.scheduler_container import Mounts
 from gas.doctor.findings import Unseen
-from gas.inspection.cluster import settings_of
+from gas.inspection.cluster import Cluster, settings_of
+from gas.inspection.gather import unlogged
 from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.objects.stored import DetailedContainer, DetailedNode, DetailedPod
 from gas.programs import Program, containers_with
@@ -100,7 +102,7 @@ class Call(Contact):
     not_asked: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """The cluster, as far as it could be seen."""
 
@@ -142,3 +144,10 @@ class Snapshot:
     def vocabularies(self) -> Vocabularies:
         """The vocabularies of the extender; those of the defaults if no extender, or no valid flag, is seen."""
         return settings_of(() if isinstance(self.pods, Unseen) else self.pods).options.vocabularies
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """The cluster with the extender's own ledger; empty if nodes or pods could not be seen."""
+        nodes = () if isinstance(self.nodes, Unseen) else self.nodes
+        with unlogged():  # the findings say it
+            return Cluster.of(nodes, () if isinstance(self.pods, Unseen) else self.pods, counts_hosts=True)

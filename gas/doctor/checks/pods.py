@@ -12,7 +12,6 @@ from gas.doctor.gpus import dry_pod_for
 from gas.doctor.snapshot import Reply, Snapshot
 from gas.extender.verdicts import at_once
 from gas.inspection.cluster import Cluster
-from gas.inspection.gather import unlogged
 from gas.inspection.objects import InspectedPod
 from gas.inspection.reasons import Diagnoses
 from gas.objects.stored import DetailedPod
@@ -36,7 +35,7 @@ def check_pods(snapshot: Snapshot, *, scores_nodes: bool) -> Iterator[Finding]:
             "kubectl get nodes,pods --all-namespaces --output=json",
             where="nodes and pods",
         )
-    cluster = _cluster(snapshot)
+    cluster = snapshot.cluster
     vocabularies = snapshot.vocabularies
 
     def is_checked(pod: DetailedPod) -> bool:
@@ -62,13 +61,6 @@ def check_pods(snapshot: Snapshot, *, scores_nodes: bool) -> Iterator[Finding]:
             sentences += at_once(checks.in_cluster(pod, nodes, in_cluster))
         found = [warning(sentence, fix.pod(pod, "describe", "pod")) for sentence in sentences]
         yield from about(f"pod {pod.key}", found if about_pod.bad_need else [*found, _waits(pod, names, diagnoses)])
-
-
-def _cluster(snapshot: Snapshot) -> Cluster:
-    """Return the cluster with the extender's own ledger; empty if nodes or pods could not be seen."""
-    nodes = () if isinstance(snapshot.nodes, Unseen) else snapshot.nodes
-    with unlogged():  # the findings say it
-        return Cluster.of(nodes, () if isinstance(snapshot.pods, Unseen) else snapshot.pods, counts_hosts=True)
 
 
 def _bound(pods: Sequence[InspectedPod], cluster: Cluster) -> Iterator[Finding]:
@@ -148,7 +140,7 @@ def check_placing(snapshot: Snapshot) -> Iterator[Finding]:
         return
     dry_pod = dry_pod_for(snapshot.nodes, snapshot.only_node)
     if dry_pod is not None:  # otherwise reported with labels and resources
-        room = len(_cluster(snapshot).filter(dry_pod.pod(), dry_pod.nodes).passing)
+        room = len(snapshot.cluster.filter(dry_pod.pod(), dry_pod.nodes).passing)
         yield from about(f"a pod that asks for {dry_pod.resource}: 1", _decisions(snapshot, len(dry_pod.nodes), room))
 
 
