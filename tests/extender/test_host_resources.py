@@ -356,9 +356,12 @@ def test_a_bind_counts_the_pod_on_its_node_and_a_failed_one_takes_it_back() -> N
     assert decider.hosts.free("n") == HostFree(4000, 0, 10)
 
 
-def test_hosts_are_not_counted_unless_asked_for() -> None:
+def test_hosts_are_counted_first_and_only_if_asked_for() -> None:
     decider = Decider(Options(vocabularies=DEFAULT))
     assert (*decider.pod_handlers, *decider.node_handlers) == (decider.pods, decider.nodes)
+    decider.count_hosts()
+    assert [*decider.pod_handlers] == [decider.hosts.pods, decider.pods]
+    assert [*decider.node_handlers] == [decider.hosts.nodes, decider.nodes]
 
 
 async def test_the_watches_feed_all_pods_with_a_node(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -168,13 +169,14 @@ async def test_while_the_api_server_is_away_nothing_is_decided() -> None:
     assert len(watched.learned) == 1
 
 
-async def test_pods_that_cannot_be_listed_at_first_get_another_version_later() -> None:
+async def test_pods_that_cannot_be_listed_at_first_get_another_version_later(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster()
     cluster.add(gpu_pod())
     cluster.away = True
     watched = Watched(cluster)
     task = asyncio.create_task(watched.run())
     await turns(5)
+    assert re.search("cannot list the pods that wait: (?!None)", caplog.text)
     cluster.away = False
     await task
     assert watched.changed == ["default/pod"]
