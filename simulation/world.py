@@ -40,6 +40,7 @@ class World:
         self.api.page = plan.page
         self.laws = Laws(self.api.storage, self._given, self.loop.time)
         self.laws.calm, self.laws.calm_devices = not plan.has_faults, not plan.disturbs_nodes
+        self.laws.skips_failed_binds = plan.features >= {"ignorable", "pods bound by others"}
         self.outside = self.new_process("users")
 
     def new_process(self, name: str) -> Process:
