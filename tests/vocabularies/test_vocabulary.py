@@ -502,10 +502,13 @@ class TestRecordedCloseness:
             nvidia_gpu(2, numa_node=0),
             nvidia_gpu(3),
         )
-        assert inventory.closeness(Card(0)) == {Card(1): 2, Card(2): 4}
-        assert inventory.closeness(Card(1)) == {Card(0): 2}
-        assert inventory.closeness(Card(2)) == {Card(0): 4}
-        assert inventory.closeness(Card(3)) == {}
+        close = [inventory.closeness(card) for card in inventory.cards]
+        assert [[of_card[other] for other in inventory.cards] for of_card in close] == [
+            [0, 2, 4, 0],
+            [2, 0, 0, 0],
+            [4, 0, 0, 0],
+            [0, 0, 0, 0],
+        ]
         assert inventory.numa_groups == ((Card(0), Card(2)), (Card(1),))
 
     def test_labels_count_before_records_and_cards_of_one_numa_node_join(self) -> None:
