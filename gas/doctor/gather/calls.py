@@ -130,8 +130,10 @@ async def _ask(url: str, name: str, client: ClientFiles, question: bytes, timeou
         return Reply(error=f"no response within {timeout:g} s")
     except ssl.SSLError as error:
         return Reply(error=f"TLS fails: {error.reason or error}")
-    except (aiohttp.ClientError, OSError) as error:
+    except (aiohttp.ClientConnectionError, OSError) as error:
         return Reply(error=f"it closed the connection, as it does for a client that is not allowed: {error}")
+    except aiohttp.ClientError as error:
+        return Reply(error=f"its response cannot be read: {error}")
     if status != 200:
         return Reply(error=f"it responded with status {status}; kube-scheduler shows nothing of the body")
     try:
