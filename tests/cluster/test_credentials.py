@@ -286,6 +286,15 @@ async def test_a_certificate_in_a_plain_kubeconfig_must_belong_to_its_key(tmp_pa
             assert (await plain_login([path])).address.authority == (tmp_path / "ca.crt").read_bytes()
 
 
+async def test_clusters_may_share_a_login_by_aliases(machine: Machine) -> None:
+    users = "".join(f"- {{name: u{number}, user: *login}}\n" for number in range(20))
+    machine.default.write_text(
+        "current-context: c\ncontexts: [{name: c, context: {cluster: c, user: u19}}]\n"
+        "clusters: [{name: c, cluster: {server: http://h}}]\nusers:\n- {name: u, user: &login {token: t}}\n" + users
+    )
+    assert await (await machine.find()).authorization() == "Bearer t"
+
+
 async def test_https_without_a_user_is_named(machine: Machine) -> None:
     path = write_kubeconfig(machine.default, "https://h")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"users": []}))
@@ -300,7 +309,11 @@ async def test_https_without_a_user_is_named(machine: Machine) -> None:
         pytest.param(lambda path: path.mkdir(), "cannot be read: Is a directory", id="a-directory"),
         pytest.param(lambda path: path.write_text("a: [b"), "expected a kubeconfig", id="no-yaml"),
         pytest.param(lambda path: path.write_text("a: " + "[" * 3000), "expected a kubeconfig", id="deep"),
-        pytest.param(lambda path: path.write_text("a: &a {}\nb: [*a" + ",*a" * 10 + "]"), "10 YAML aliases", id="bomb"),
+        pytest.param(
+            lambda path: path.write_text(f"a: &a {{}}\nb: &b [{'*a, ' * 9}]\nc: [{'*b, ' * 10}]"),
+            "100 times",
+            id="bomb",
+        ),
         pytest.param(lambda path: path.write_text("a: !!int ''"), "expected a kubeconfig", id="no-number"),
         pytest.param(lambda path: path.write_text("a: !!bool x"), "expected a kubeconfig", id="no-truth"),
         pytest.param(lambda path: path.write_bytes(b"\xff\xfe\x00"), "expected a kubeconfig", id="no-text"),
