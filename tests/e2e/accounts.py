@@ -14,6 +14,8 @@ from tests.e2e.kube_api import KubeApi
 
 Rule = dict[str, Any]
 
+WEEK = 7 * 24 * 3600  # seconds; by default a token is valid for an hour, which long runs exceed
+
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 ORIGINAL_RULES: tuple[Rule, ...] = (
@@ -57,5 +59,7 @@ def add_account(api: KubeApi, name: str, role: str, rules: tuple[Rule, ...]) -> 
             "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": name}],
         },
     )
-    answer = api.create(f"/api/v1/namespaces/default/serviceaccounts/{name}/token", {"spec": {}})
+    answer = api.create(
+        f"/api/v1/namespaces/default/serviceaccounts/{name}/token", {"spec": {"expirationSeconds": WEEK}}
+    )
     return api.as_user(answer["status"]["token"])
