@@ -161,7 +161,10 @@ class Extender:
         while True:
             await are_stale.wait()
             are_stale.clear()
-            await in_turns(verdicts.refresh())
+            try:
+                await in_turns(verdicts.refresh())
+            except Exception:
+                logger.exception("changed nodes could not be judged ahead; the next filter judges them")
 
     def _check_order(self) -> None:
         """Warn if the order of cards names a resource that no card has. It may be misspelt."""

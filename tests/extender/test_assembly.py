@@ -111,7 +111,9 @@ async def warnings_of_order(
     return [message for message in caplog.messages if message.startswith("order of cards")]
 
 
-async def test_a_changed_node_is_judged_before_the_next_filter(server: ApiServer, tmp_path: Path) -> None:
+async def test_a_changed_node_is_judged_before_the_next_filter(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     add_node(server)
     pod = add_pod(server, "waits")
     async with extender(server, tmp_path) as running:
@@ -120,6 +122,9 @@ async def test_a_changed_node_is_judged_before_the_next_filter(server: ApiServer
         add_pod(server, "bound", node="n1", annotations={"gas-container-cards": "card0"})
         (by_name,) = running.decider.verdicts._by_name.values()
         await eventually(lambda: bool(running.decider.ledger.on_node("n1")) and "n1" in by_name)
+        monkeypatch.setattr(running.decider.verdicts, "_place", lambda *_: 1 / 0)
+        add_pod(server, "second", node="n1", annotations={"gas-container-cards": "card0"})
+        await eventually(lambda: "changed nodes could not be judged ahead" in caplog.text)
 
 
 async def test_events_show_what_only_bookings_by_card_can_see(server: ApiServer, tmp_path: Path) -> None:
