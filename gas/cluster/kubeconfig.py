@@ -36,6 +36,8 @@ def read_contexts(paths: str) -> tuple[str, Mapping[str, Mapping[str, Any]]]:
         merged = _merged(paths)
         contexts = {str(each["name"]): each.value["context"] or {} for each in merged.safe_get("contexts") or ()}
         return str(merged.safe_get("current-context") or ""), contexts
+    except NoCluster:
+        raise
     except Exception as error:
         raise NoCluster(f"kubeconfig {paths}: expected a kubeconfig, found: {describe(error)}") from error
 

@@ -328,6 +328,11 @@ async def test_a_file_that_is_not_a_kubeconfig_is_named(
     assert str(machine.default) in str(caught.value)
 
 
+def test_contexts_of_a_file_that_cannot_be_read_name_it_once(tmp_path: Path) -> None:
+    with pytest.raises(NoCluster, match=f"^kubeconfig {tmp_path}: cannot be read: Is a directory$"):
+        read_contexts(str(tmp_path))
+
+
 async def test_a_name_and_a_password_are_sent_as_basic_authorization(machine: Machine) -> None:
     write_kubeconfig(machine.default, "http://h", username="jane", password="p:w")
     assert await (await machine.find()).authorization() == "Basic amFuZTpwOnc="
