@@ -29,6 +29,7 @@ from gas.placement.node_cost import (
 )
 from gas.placement.order import LeastWaste, NodeScore, parse_node_score
 from gas.placement.place import place
+from gas.placement.ratio import Ratio
 from gas.placement.waste import LEFT_UNUSED, PRIOR, WHOLE, Asked, Mix, Slice, share_left, share_taken, waste_table
 from gas.values.amounts import sorted_amounts
 from gas.values.cards import Card
@@ -146,6 +147,10 @@ def test_a_pod_takes_the_share_of_what_it_takes_most(takes: dict[str, int], expe
     assert share_taken(CARD, Slice(1, sorted_amounts(takes))) == expected
 
 
+def test_the_share_taken_as_a_part_of_a_card_is_that_of_its_capacity() -> None:
+    assert share_taken({"memory.max": 80}, Slice(1, (), (Ratio("memory.max", 25),))) == WHOLE // 4
+
+
 SOME_AMOUNTS = st.dictionaries(st.sampled_from(("i915", "millicores", "memory.max", "tiles")), st.integers(0, 40))
 
 
@@ -205,6 +210,7 @@ def test_a_pod_that_takes_the_last_cpu_strands_the_cards() -> None:
     assert stranded(8000, {"cpu": 96_000}, per_card, {"cpu": 96_000}) == 8000
     assert stranded(8000, {"cpu": 96_000}, per_card, {"cpu": 54_000}) == 4000
     assert stranded(8000, {}, {}) == 0, "nothing is known of what pods request"
+    assert stranded(500, {}, {"cpu": 0.001}) == 500, "the host has none of it"
 
 
 # The effect of a pod on a node.

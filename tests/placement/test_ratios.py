@@ -293,6 +293,10 @@ def test_ratios_that_cannot_exist(make: Any, sentence: str) -> None:
     assert str(invalid.value) == sentence
 
 
+def test_ratios_of_different_resources_may_have_different_forms() -> None:
+    pod(share(1), part(HALF))
+
+
 def test_a_card_without_memory_gives_nothing_in_proportion_to_it() -> None:
     ratio = Ratio("millicores", 2**30, of="memory.max")
     assert amounts_on({"millicores": 1000}, {}, [ratio]) == {"millicores": 0}

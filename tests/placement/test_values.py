@@ -92,6 +92,10 @@ def need(count: int = 1, role: Role = Role.APP, **amounts: int) -> ContainerNeed
             "card0: expected closed tiles below 2, found 2",
         ),
         (
+            lambda: Inventory(capacity={Card(0): {}}, closed_tiles={Card(0): frozenset({0})}),
+            "card0: expected closed tiles below 0, found 0",
+        ),
+        (
             lambda: Inventory(capacity=TWO_CARDS, closed_tiles={Card(2): frozenset({0})}),
             "card2: expected closed tiles below 0, found 0",
         ),
