@@ -25,7 +25,7 @@ class PodWebhookFlags(PartFlags):
 
 MOST_REVIEWED_NEEDS = 64
 """Needs of reviewed pods that are remembered, with warnings: a workload creates many equal pods in a row. Each takes at
-most 0.2 MB, since no need of a larger content than LARGEST_REMEMBERED is."""
+most 0.7 MB, with two lists of cards as long as LONGEST_ANNOTATION."""
 
 
 def _build(core: Core) -> Additions:
