@@ -161,6 +161,8 @@ class Extender:
         while True:
             await are_stale.wait()
             are_stale.clear()
+            if not self.readiness.may_act():
+                continue
             try:
                 await in_turns(verdicts.refresh())
             except Exception:

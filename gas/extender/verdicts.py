@@ -217,7 +217,8 @@ class Verdicts:
             verdicts = [None if name in nominated else verdict for name, verdict in zip(names, verdicts, strict=True)]
         if all_fit(verdicts):
             return cast(list[Verdict], verdicts)
-        for at in [at for at, verdict in enumerate(verdicts) if verdict is None]:
+        missing = [at for at, verdict in enumerate(verdicts) if verdict is None]
+        for at in missing:
             name = names[at]
             nominated_here = nominated.get(name, ())
             if (verdict := known.get(self.states.of(name, nominated_here))) is not None:
@@ -227,7 +228,8 @@ class Verdicts:
                 verdict = self._judge(known, need, name, budget.steps(), nominated_here)
                 yield from budget.pause()
             verdicts[at] = verdict
-        self._forget_the_oldest()
+        if missing:
+            self._forget_the_oldest()
         return cast(list[Verdict], verdicts)
 
     def refresh(self) -> Turns[None]:

@@ -122,6 +122,14 @@ async def test_a_changed_node_is_judged_before_the_next_filter(
         add_pod(server, "bound", node="n1", annotations={"gas-container-cards": "card0"})
         (by_name,) = running.decider.verdicts._by_name.values()
         await eventually(lambda: bool(running.decider.ledger.on_node("n1")) and "n1" in by_name)
+        with monkeypatch.context() as standing_by:
+            standing_by.setattr(running.readiness, "why_not", lambda: "another replica leads")
+            add_pod(server, "other", node="n1", annotations={"gas-container-cards": "card0"})
+            await eventually(lambda: len(running.decider.ledger.on_node("n1")) == 2)
+            await asyncio.sleep(0.05)
+            assert "n1" not in by_name
+        for _ in range(2):
+            assert await passing(running, pod, "n1") == ["n1"]
         monkeypatch.setattr(running.decider.verdicts, "_place", lambda *_: 1 / 0)
         add_pod(server, "second", node="n1", annotations={"gas-container-cards": "card0"})
         await eventually(lambda: "changed nodes could not be judged ahead" in caplog.text)
