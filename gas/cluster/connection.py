@@ -151,13 +151,14 @@ class ApiServer:
                 pause = _retry_after(response)
             if not isinstance(error, ApiRefused):
                 raise error
-            if error.status == 401 and not renewed:
+            if error.status == 401 and not renewed and await self._credentials.renew():
                 renewed = True
-                if await self._credentials.renew():
-                    continue
-            if error.status != 429 or self._clock() + pause >= last_send:
+            elif error.status == 429 and self._clock() + pause < last_send:
+                await asyncio.sleep(pause)
+            else:
                 raise error
-            await asyncio.sleep(pause)
+            if self._clock() >= last_send:  # the process stood still meanwhile
+                raise error
 
     @asynccontextmanager
     async def stream(

@@ -166,6 +166,23 @@ async def test_a_429_is_a_refusal_when_the_timeout_ends(tmp_path: Path) -> None:
     assert caught.value.status == 429
 
 
+async def test_a_429_is_not_repeated_too_late_by_a_process_that_stood_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleep, stands_still = asyncio.sleep, 5.0
+
+    async def sleep_and_stand_still(seconds: float) -> None:
+        await sleep(seconds)
+        monkeypatch.setattr(api, "_clock", lambda: time.monotonic() + stands_still)
+
+    steps = (refuse(429, "TooManyRequests", Retry_After="0"), answer(200, b"late"))
+    async with ScriptedServer(*steps) as server, connected(server.url, tmp_path) as api:
+        monkeypatch.setattr("gas.cluster.connection.asyncio.sleep", sleep_and_stand_still)
+        with pytest.raises(ApiRefused, match="429"):
+            await api.request("POST", "/x", body=b"{}", repeat_within=4.0)
+    assert len(server.seen) == 1
+
+
 async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
     steps = (answer(307, b"", Location="/elsewhere"), answer(200))
     async with ScriptedServer(*steps) as server, connected(server.url, tmp_path) as api:
