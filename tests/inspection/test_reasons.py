@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gas.inspection.fit import fit_all, fit_report
@@ -161,10 +161,15 @@ NODES = st.lists(
 )
 
 
+@example([([0], 9, False), ([0], 0, False)], 9, 2)
 @given(NODES, st.integers(1, 9), st.integers(1, 11))
 def test_the_first_reason_is_the_one_of_the_node_that_brute_force_finds_nearest(
     built: list[tuple[list[int], int, bool]], memory: int, cpu: int
 ) -> None:
+    def gap(cards: list[int], busy: int) -> float:
+        of_memory = min(max(memory - (8 - booked), 0) / memory for booked in cards) + (memory > 8)  # then it never fits
+        return max(of_memory, max(cpu - (10 - busy), 0) / cpu)
+
     nodes, pods, gaps = [], [], []
     for at, (cards, busy, is_tainted) in enumerate(built):
         node = gpu_node_json(f"n-{at}", *map(record, range(len(cards))), memory=8 * GB, cpu="10")
@@ -174,8 +179,7 @@ def test_the_first_reason_is_the_one_of_the_node_that_brute_force_finds_nearest(
         plain = {"name": "main", "resources": {"requests": {"cpu": str(busy)}}}
         pods.append(pod_json(plain, name=f"c-{at}", node=f"n-{at}", phase="Running"))
         if cards and not is_tainted:
-            short = min(max(memory - (8 - booked), 0) / memory for booked in cards)
-            gaps.append(max(short, max(cpu - (10 - busy), 0) / cpu))
+            gaps.append(gap(cards, busy))
     found = diagnose(cluster_of(nodes, pods), decoded_pod(waiting("w", i915=1, memory_max=memory * GB, cpu=str(cpu))))
     assert found.passing == sum(gap == 0 for gap in gaps)
     if found.passing:
@@ -185,8 +189,7 @@ def test_the_first_reason_is_the_one_of_the_node_that_brute_force_finds_nearest(
     if gaps:
         at_nearest = int(found.reasons[0].nearest.split()[0].removeprefix("n-"))
         cards, busy, _ = built[at_nearest]
-        memory_gap = min(max(memory - (8 - booked), 0) / memory for booked in cards)
-        assert max(memory_gap, max(cpu - (10 - busy), 0) / cpu) == min(gaps)
+        assert gap(cards, busy) == min(gaps)
 
 
 async def test_of_a_pod_that_asks_for_memory_but_for_no_card_everything_says_what_is_missing() -> None:
