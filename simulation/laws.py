@@ -52,9 +52,7 @@ class Laws:
         self._evictions = Evictions(self.observed)
         self._copies: set[str] = set()  # UIDs of the pods that were created with the receipt of another one
         self.calm = False  # nothing fails
-        self.skips_failed_binds = (
-            False  # a pod bound by others may let a bind fail, and the scheduler then binds itself
-        )
+        self.skips_failed_binds = False  # the scheduler binds by itself if a pod bound by others lets a bind fail
         self.calm_devices = False  # nothing fails on nodes, so that containers get the cards that were decided
         self.bindings = 0
         self.receipts = 0
