@@ -8,25 +8,23 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 _LISTEN = "0A"
-_BELOW_EPHEMERAL = range(20_000, 32_000)
-"""Outgoing connections use ports from 32768 on, so a port of this range stays free while its program restarts."""
 
-_given: set[int] = set()
-"""Ports that were returned. Their programs may not listen yet."""
+_reserved: list[socket.socket] = []
+"""One socket for each port that was returned: bound, never listening, open until the test run ends."""
 
 
 def free_port() -> int:
-    """Return a port that no program on loopback uses, never the same twice. Raises OSError after 100 tries."""
-    for port in random.sample(sorted(set(_BELOW_EPHEMERAL) - _given), 100):
-        with socket.socket() as candidate:
-            candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                candidate.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        _given.add(port)
-        return port
-    raise OSError(f"100 ports between {_BELOW_EPHEMERAL.start} and {_BELOW_EPHEMERAL.stop} were tried; all in use")
+    """Return a port that no other program on this machine is given, also while its own program restarts.
+
+    A bound socket keeps the port from other test runs and from outgoing connections. A program that sets SO_REUSEADDR,
+    as servers do, can still listen on it.
+    """
+    reserved = socket.socket()
+    reserved.bind(("", 0))
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    _reserved.append(reserved)
+    port: int = reserved.getsockname()[1]
+    return port
 
 
 def own_address() -> str:
