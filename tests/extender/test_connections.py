@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -25,6 +24,7 @@ from sandbox.api.server import ApiServer
 from sandbox.certificates import Authority
 from sandbox.programs import write_kubeconfig
 from tests.builders import container, node_json, pod_json
+from tests.e2e.ports import free_port
 from tests.extender.handshakes import client_context
 
 
@@ -76,8 +76,7 @@ class Scheduler:
 @asynccontextmanager
 async def extender(server: ApiServer, directory: Path, authority: Authority, *flags: str) -> AsyncIterator[Scheduler]:
     """Run the whole program, serving over TLS, while the block runs. It may not be ready yet."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     pair = authority.server()
     options = {
         "kubeConfig": write_kubeconfig(directory / "kubeconfig", server.url, token="any"),

@@ -23,6 +23,7 @@ from gas.vocabularies.selection import parse_vocabularies
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from sandbox.programs import write_kubeconfig
 from tests.background import eventually, soon
+from tests.e2e.ports import free_port
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node
 
 
@@ -100,7 +101,7 @@ async def test_a_variable_that_is_not_a_number_stops_it_from_starting() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 async def test_it_ends_in_order_and_leaves_no_socket(number: signal.Signals) -> None:
     async with sandbox_node(*fake_gpus(FLEX_170, 2), kubelet=False) as node:
-        port = await _free_port()
+        port = free_port()
         async with process(*options(node), f"--metrics-port={port}") as running:
             not_ready = await asyncio.to_thread(_get_until, port, "/readyz", "kubelet has not started")
             assert not_ready[0] == 503
@@ -192,11 +193,3 @@ def _get_until(port: int, path: str, word: str) -> tuple[int, str]:
         if time.monotonic() > end:
             raise TimeoutError(f"{path} never said {word!r}")
         time.sleep(0.05)
-
-
-async def _free_port() -> int:
-    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
-    port: int = server.sockets[0].getsockname()[1]
-    server.close()
-    await server.wait_closed()
-    return port

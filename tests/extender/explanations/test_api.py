@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -21,6 +20,7 @@ from sandbox.certificates import Authority, PemFiles
 from tests.background import eventually
 from tests.builders import container, node_json, pod_json
 from tests.doctor.sandbox_cluster import Beside, doctor_server
+from tests.e2e.ports import free_port
 from tests.extender.assembled import extender
 
 AUTHENTICATION = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
@@ -73,8 +73,7 @@ async def served(
     data["requestheader-client-ca-file"] = front.certificate.read_text()
     data["requestheader-allowed-names"] = '["front-proxy-client"]'
     beside = Beside(objects={AUTHENTICATION: {"data": data | getattr(request, "param", {})}})
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = found.getsockname()[1]
+    port = free_port()
     async with doctor_server(beside) as server:
         server.api.create(NODES, None, node_json("secret-node", cards="0.1", i915=2, memory_max=16 * 10**9))
         server.api.create(NODES, None, {"metadata": {"name": "plain"}})
