@@ -1,13 +1,9 @@
 """Read kube-scheduler's configuration: which extenders it calls, and how. Configurator and doctor use it."""
 
-from typing import Any
-
 import msgspec
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
-from configurator.yaml_document import HALF_A_CHARACTER, LARGEST
 from gas.values.errors import GasError
+from gas.values.yaml_text import InvalidYaml, parse_yaml
 from gas.vocabularies.known import DEFAULT
 
 KIND = "KubeSchedulerConfiguration"
@@ -15,10 +11,6 @@ CARD_RESOURCES = DEFAULT.managed_resources
 """Resources of GPU pods. The extender that manages one of them decides about these pods."""
 
 _DOMAINS = tuple({f"{resource.partition('/')[0]}/" for resource in CARD_RESOURCES})
-
-
-class InvalidYaml(GasError):
-    """A text is not YAML. The sentence says where."""
 
 
 class NotAConfiguration(GasError):
@@ -119,18 +111,3 @@ def parse_scheduler_configuration(text: bytes) -> SchedulerConfiguration:
             f"expected kind {KIND}, found {configuration.kind[:80]!r}; kube-scheduler from 1.23 on reads no other"
         )
     return configuration
-
-
-def parse_yaml(text: bytes) -> list[Any]:
-    """Return every document as plain mappings, lists and texts. Raises InvalidYaml.
-
-    Unlike `configurator.yaml_document` this accepts all that kube-scheduler accepts, such as anchors.
-    """
-    if len(text) > LARGEST:
-        raise InvalidYaml(f"it has {len(text)} bytes; expected at most {LARGEST}")
-    if HALF_A_CHARACTER.search(text) is not None:
-        raise InvalidYaml("it has an escape of half a character, such as \\ud83d; write the character itself")
-    try:
-        return list(YAML(typ="safe", pure=True).load_all(text.decode("utf-8")))
-    except (YAMLError, LookupError, ValueError, RecursionError) as error:
-        raise InvalidYaml(f"it is not valid YAML: {' '.join(str(error).split())[:300]}") from error

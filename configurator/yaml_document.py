@@ -22,12 +22,9 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString, PlainScalarString
 from ruamel.yaml.tag import Tag
 
 from configurator.errors import NotYaml
+from gas.values.yaml_text import HALF_A_CHARACTER, LARGEST
 
 Path = tuple[str | int, ...]  # the path to a value: keys of mappings and indices of sequences
-LARGEST = 64 * 1024  # Bytes, which take a second or two to parse. A usual manifest has 2,000.
-HALF_A_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
-"""The escape of a character's half, as JSON has them in pairs. In YAML it is a character that no file can hold."""
-
 _TEXT = Tag(suffix="tag:yaml.org,2002:str")
 _PLAIN = re.compile(r"(--)?[A-Za-z/_][A-Za-z0-9/_.=-]*", re.ASCII)
 _CONSTANTS = {

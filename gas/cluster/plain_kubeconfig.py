@@ -4,12 +4,9 @@ Importing the official client takes longer than all the rest of a command. It re
 `gas.cluster.kubeconfig`, and says what is wrong with one that cannot be used.
 """
 
-import math
 import os
-import re
 import ssl
 from base64 import b64decode
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,12 +17,10 @@ import msgspec
 
 from gas.cluster.credentials import Login, header_value, make_address
 from gas.cluster.errors import NoCluster
+from gas.values.yaml_text import TOO_MUCH, may_grow_too_much
 
 UNUSABLE = (OSError, ValueError, LookupError, AttributeError, RecursionError, NoCluster)
 """What is raised for a kubeconfig that is not plain, or that is wrong."""
-
-MOST_GROWTH = 100  # times the length of a kubeconfig, in which many clusters may share a login by aliases
-_ALIAS = re.compile(rb"[\s,\[{:]\*([^\s*,\[\]{}]+)")
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -130,15 +125,13 @@ def _read(files: Sequence[Path]) -> _Kubeconfig:
 
 
 def content_of(file: Path) -> bytes:
-    """Return what a file holds. Raises NoCluster, also if YAML aliases may multiply it, which no reader survives."""
+    """Return what a file holds. Raises NoCluster, also if YAML aliases may multiply it."""
     try:
         content = file.read_bytes()
     except OSError as error:
         raise NoCluster(f"kubeconfig {file}: cannot be read: {error.strerror}") from error
-    # Written out anchor by anchor, from the innermost on, each use adds at most the whole file as it is then.
-    if math.prod(uses + 1 for uses in Counter(_ALIAS.findall(content)).values()) > MOST_GROWTH:
-        expected = f"expected YAML aliases that stand for at most {MOST_GROWTH} times its length"
-        raise NoCluster(f"kubeconfig {file}: {expected}; write the values out")
+    if may_grow_too_much(content):
+        raise NoCluster(f"kubeconfig {file}: {TOO_MUCH}")
     return content
 
 

@@ -9,7 +9,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import click
@@ -30,7 +29,7 @@ from gas.inspection.gather import (
     read_use,
     reading,
 )
-from gas.inspection.manifests import UnreadableManifest, one_shape, pod_of_requests, read_manifests
+from gas.inspection.manifests import LARGEST, UnreadableManifest, one_shape, pod_of_requests, read_manifests
 from gas.inspection.objects import InspectedPod, not_checked
 from gas.inspection.output import DONE, FORMATS, NOT_SO, UNREACHABLE, Look, as_data, written
 from gas.inspection.report import BadExpression, BadSelector, Report, Selector, keep_rows, parse_selector, sort_rows
@@ -380,7 +379,7 @@ def fit(options: Options, *, files: tuple[str, ...], explain: bool) -> int:
     from gas.inspection.fit import explained_report, fit_all, fit_report
 
     namespace = options.pod_namespace
-    read = [read_manifests(file, _text_of(file), namespace) for file in files]
+    read = [read_manifests(file, _content_of(file), namespace) for file in files]
     wanted = [each for found, _ in read for each in found]
     if not wanted:
         raise UnreadableManifest(f"file {quoted(files[0])}: expected pods or objects that create pods, found none")
@@ -413,7 +412,7 @@ def defrag(options: Options, *, shape: str) -> int:
     is_file = shape == "-" or os.path.exists(shape)  # noqa: PTH110 -- Path.exists raises for a name that is too long
     asked: InspectedPod | tuple[str, str]
     if is_file:
-        asked = one_shape(shape, read_manifests(shape, _text_of(shape), namespace)[0])
+        asked = one_shape(shape, read_manifests(shape, _content_of(shape), namespace)[0])
     elif "=" in shape:
         asked = pod_of_requests(shape, namespace)
     elif shape.startswith("pod/"):
@@ -443,12 +442,12 @@ def _say_not_checked(asked: Sequence[InspectedPod]) -> None:
         say(f"not looked at: {', '.join(unchecked)}")
 
 
-def _text_of(file: str) -> str:
-    """Return the content of a file, ``-`` for standard input. Raises UnreadableManifest."""
+def _content_of(file: str) -> bytes:
+    """Return the content of a file, ``-`` for standard input; of a longer one its begin. Raises UnreadableManifest."""
     try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise UnreadableManifest(f"file {quoted(file)}: expected text in UTF-8, found {error}") from error
+        with click.open_file(file, "rb") as opened:
+            content: bytes = opened.read(LARGEST + 1)
+            return content
     except OSError as error:
         raise UnreadableManifest(f"file {quoted(file)}: cannot be read: {error.strerror}") from error
 

@@ -39,8 +39,10 @@ class Where(Overrides):
     def contexts(self) -> tuple[str, Mapping[str, Mapping[str, Any]]]:
         """Return the current context of the kubeconfigs that exist, and all contexts. Raises NoCluster."""
         paths = self.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
+        if not (files := existing_files(paths)):
+            return "", {}
         with suppress(*UNUSABLE):
-            return plain_contexts(existing_files(paths))
+            return plain_contexts(files)
         from gas.cluster.kubeconfig import read_contexts  # which imports the official client
 
         return read_contexts(paths)

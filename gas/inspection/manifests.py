@@ -11,7 +11,9 @@ from gas.objects.stored import ResourceRequirements
 from gas.values.amounts import MalformedQuantity, parse_quantity
 from gas.values.errors import GasError
 from gas.values.quoted import listed, quoted
+from gas.values.yaml_text import InvalidYaml, parse_yaml
 
+LARGEST = 1024 * 1024  # bytes of a file, which take some seconds to parse
 MOST_PODS = 100_000  # Most replicas of one object. More is a mistake, and would take minutes.
 _PODS = ("Pod", "SharePod")  # kinds with the metadata and the spec of a pod
 _TEMPLATES = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet", "Job", "CronJob")
@@ -31,16 +33,12 @@ class WantedPods:
     each_node: bool = False  # True for a DaemonSet, which has one on every node that its rules allow
 
 
-def read_manifests(file: str, text: str, namespace: str) -> tuple[list[WantedPods], list[str]]:
+def read_manifests(file: str, content: bytes, namespace: str) -> tuple[list[WantedPods], list[str]]:
     """Return a file's pods, in this namespace by default, and its objects without pods. Raises UnreadableManifest."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
     try:
-        objects = list(_objects(file, YAML(typ="safe", pure=True).load_all(text)))
-    except (YAMLError, LookupError, ValueError, RecursionError) as error:
-        place = " ".join(str(error).split())
-        raise UnreadableManifest(f"file {quoted(file)}: expected YAML or JSON, found {place[:300]}") from error
+        objects = list(_objects(file, parse_yaml(content, LARGEST)))
+    except (InvalidYaml, RecursionError) as error:
+        raise UnreadableManifest(f"file {quoted(file)}: {error}") from error
     wanted: list[WantedPods] = []
     others: list[str] = []
     for built in objects:

@@ -173,10 +173,11 @@ async def test_output_that_cannot_be_written_is_reported_in_the_name_of_the_prog
         assert capsys.readouterr().err.startswith(f"{program}: cannot write to standard output: No space left")
 
 
-async def test_a_cluster_that_cannot_be_reached_ends_with_3(kubectl: Kubectl) -> None:
-    result = await kubectl("top", "--kubeconfig", "/does/not/exist")
+async def test_a_cluster_that_cannot_be_reached_ends_with_3(kubectl: Kubectl, caplog: pytest.LogCaptureFixture) -> None:
+    result = await kubectl("pods", "--kubeconfig", "/does/not/exist")
     assert result.code == 3
     assert "the file does not exist" in result.err
+    assert not caplog.text
     result = await kubectl("top", "--context", "nowhere")
     assert result.code == 3
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.inspection.fit import fit_all, more_of
-from gas.inspection.manifests import UnreadableManifest, WantedPods, read_manifests
+from gas.inspection.manifests import LARGEST, UnreadableManifest, WantedPods, read_manifests
 from gas.inspection.reasons import Diagnosis, Reason
 from sandbox.api.kinds import NODES
 from tests.builders import container, node_json, pod_json
@@ -41,7 +41,7 @@ def owner(kind: str, name: str = "web", pod: Any = None, **spec: Any) -> dict[st
 
 
 def read(*objects: Any) -> list[WantedPods]:
-    return read_manifests("f.yaml", yaml.safe_dump_all(objects), "default")[0]
+    return read_manifests("f.yaml", yaml.safe_dump_all(objects, encoding="utf-8"), "default")[0]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_objects_that_create_pods_are_read(built: dict[str, Any], name: str, cou
 
 def test_lists_empty_documents_and_other_kinds() -> None:
     service = {"kind": "Service", "metadata": {"name": "s"}}
-    text = yaml.safe_dump_all([None, {"kind": "List", "items": [owner("Job"), service]}])
+    text = yaml.safe_dump_all([None, {"kind": "List", "items": [owner("Job"), service]}], encoding="utf-8")
     wanted, others = read_manifests("f.yaml", text, "team")
     assert [each.name for each in wanted] == ["Job team/web"]
     assert others == ["Service team/s"]
@@ -85,11 +85,11 @@ def test_lists_empty_documents_and_other_kinds() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        pytest.param("a: [", "expected YAML or JSON", id="not-yaml"),
-        pytest.param("a: !!bool x", "expected YAML or JSON", id="no-truth"),
-        pytest.param("&a {kind: List, items: [*a]}", "expected YAML or JSON", id="itself"),
-        pytest.param('kind: Pod\nspec: {"\\ud83d": 1}', "found a mistake", id="half-a-character"),
-        pytest.param("- 1", "expected a Kubernetes object with a kind", id="no-object"),
+        pytest.param("a: [", "it is not valid YAML", id="not-yaml"),
+        pytest.param("a: !!bool x", "it is not valid YAML", id="no-truth"),
+        pytest.param("&a {kind: List, items: [*a]}", "maximum recursion depth exceeded", id="itself"),
+        pytest.param(f"a: &a {{}}\nb: &b [{'*a, ' * 9}]\nc: [{'*b, ' * 10}]", "at most 100 times", id="bomb"),
+        pytest.param("- &a 1\n- &a 2", "expected a Kubernetes object with a kind", id="an-anchor-twice"),
         pytest.param(
             "kind: Deployment", "Deployment default/without-name: expected a map at spec, found nothing", id="no-spec"
         ),
@@ -109,7 +109,7 @@ def test_lists_empty_documents_and_other_kinds() -> None:
 )
 def test_a_file_that_cannot_be_read_is_refused_in_a_sentence(text: str, words: str) -> None:
     with pytest.raises(UnreadableManifest) as found:
-        read_manifests("f.yaml", text, "default")
+        read_manifests("f.yaml", text.encode(), "default")
     assert str(found.value).startswith("file 'f.yaml'")
     assert words in str(found.value)
 
@@ -261,7 +261,8 @@ async def test_a_resource_that_no_node_has_is_named_once_with_a_similar_one(kube
     ("content", "words"),
     [
         pytest.param(None, "cannot be read: No such file or directory", id="missing"),
-        pytest.param(b"\xff\xfe\x00", "expected text in UTF-8", id="binary"),
+        pytest.param(b"\xff\xfe\x00", "it is not valid YAML", id="binary"),
+        pytest.param(b" " * (LARGEST + 1), f"it has more than {LARGEST} bytes", id="long"),
         pytest.param(b"kind: Service", "expected pods or objects that create pods, found none", id="no-pods"),
     ],
 )

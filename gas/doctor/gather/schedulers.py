@@ -9,11 +9,9 @@ from urllib.parse import quote
 import msgspec
 
 from configurator.scheduler_configuration import (
-    InvalidYaml,
     NotAConfiguration,
     SchedulerConfiguration,
     parse_scheduler_configuration,
-    parse_yaml,
 )
 from configurator.scheduler_container import CONFIG, Mounts, SchedulerFlags
 from gas.cluster.connection import ApiServer
@@ -25,6 +23,7 @@ from gas.doctor.objects import ConfigMap
 from gas.doctor.snapshot import SeenScheduler
 from gas.objects.stored import DetailedContainer, DetailedPod
 from gas.programs import SCHEDULER, containers_with
+from gas.values.yaml_text import InvalidYaml, parse_yaml
 
 MANIFEST = "manifests/kube-scheduler.yaml"
 NO_CONFIGURATION = "no --config"

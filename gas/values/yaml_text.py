@@ -1,0 +1,56 @@
+"""Read YAML that anyone may have written, and bound what its aliases multiply: a short text can be endless."""
+
+import math
+import re
+import warnings
+from collections import Counter
+from typing import Any
+
+from gas.values.errors import GasError
+
+LARGEST = 64 * 1024  # Bytes, which take a second or two to parse. A usual manifest has 2,000.
+MOST_GROWTH = 100  # times the length of a text, in which many objects may share a part
+TOO_MUCH = f"expected YAML aliases that stand for at most {MOST_GROWTH} times its length; write the values out"
+HALF_A_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
+"""The escape of a character's half, as JSON has them in pairs. In YAML it is a character that no file can hold."""
+
+_ANCHOR_OR_ALIAS = re.compile(rb"(&|(?<=[\s,\[{:])\*)([^\s&*,\[\]{}:?%@`]+)")
+
+
+class InvalidYaml(GasError):
+    """A text is not YAML. The sentence says where."""
+
+
+def parse_yaml(text: bytes, largest: int = LARGEST) -> list[Any]:
+    """Return every document as plain mappings, lists and texts. Raises InvalidYaml.
+
+    Unlike `configurator.yaml_document` this accepts all that kube-scheduler accepts, such as anchors.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import ReusedAnchorWarning, YAMLError
+
+    if len(text) > largest:
+        raise InvalidYaml(f"it has more than {largest} bytes; leave out what is not needed")
+    if may_grow_too_much(text):
+        raise InvalidYaml(TOO_MUCH)
+    if HALF_A_CHARACTER.search(text) is not None:
+        raise InvalidYaml("it has an escape of half a character, such as \\ud83d; write the character itself")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ReusedAnchorWarning)  # YAML allows it
+            return list(YAML(typ="safe", pure=True).load_all(text.decode("utf-8")))
+    except (YAMLError, LookupError, ValueError, RecursionError) as error:
+        raise InvalidYaml(f"it is not valid YAML: {' '.join(str(error).split())[:300]}") from error
+
+
+def may_grow_too_much(text: bytes) -> bool:
+    """Return whether aliases may make more than `MOST_GROWTH` times its length of a text."""
+    anchors: Counter[bytes] = Counter()
+    uses: Counter[tuple[bytes, int]] = Counter()
+    for sign, name in _ANCHOR_OR_ALIAS.findall(text):
+        if sign == b"&":
+            anchors[name] += 1  # a later anchor of this name stands for something else
+        elif name in anchors:
+            uses[name, anchors[name]] += 1
+    # Written out anchor by anchor, from the innermost on, each use adds at most the whole text as it is then.
+    return math.prod(each + 1 for each in uses.values()) > MOST_GROWTH
