@@ -43,7 +43,8 @@ PACKAGES = {
     " tests/extender/test_gauges.py tests/extender/test_pending_binds.py"
     " tests/extender/test_node_states.py tests/extender/pod_webhooks tests/extender/explanations"
     " tests/extender/binding_reviews tests/extender/preemption tests/extender/scoring"
-    " tests/extender/telemetry/test_descheduler.py tests/vocabularies/kubeshare/test_extender.py",
+    " tests/extender/telemetry/test_descheduler.py tests/vocabularies/kubeshare/test_extender.py"
+    " tests/vocabularies/aliyun/test_extender.py",
     "reviews": "gas/extender/binding_reviews gas/extender/late_bindings.py"
     " tests/extender/binding_reviews tests/extender/test_late_bindings.py tests/extender/preemption/test_verb.py",
     "preemption": "gas/ledger/victims.py gas/ledger/eviction_cost.py gas/extender/preemption"

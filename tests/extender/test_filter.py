@@ -10,10 +10,12 @@ import msgspec
 import pytest
 
 from gas.extender.decisions import MOST_NODES
+from gas.extender.hooks import Hooks
 from gas.extender.readiness import NotReady
 from gas.extender.verdicts import Turns, Verdict, Verdicts
 from gas.extender.wire import FilterArgs, Unreadable
 from gas.objects.stored import Node
+from gas.placement.choice import Footprint
 from gas.placement.order import LeastUsed
 from tests.builders import container, node, node_json, pod_json
 from tests.extender.decider import DrivenDecider, as_pod
@@ -68,6 +70,14 @@ def test_a_filter_that_is_given_up_is_in_progress_no_more(monkeypatch: pytest.Mo
     for each in asked:
         each.close()
     assert decider.filtering == 0
+
+
+def test_cards_that_several_parts_nominate_on_one_node_all_count() -> None:
+    first, second, third = (Footprint(named=name) for name in "abc")
+    decider = knowing()
+    decider.add(Hooks(nominated=(lambda _pod: {"n1": (first,)}, lambda _pod: {})))
+    decider.add(Hooks(nominated=(lambda _pod: {"n1": (second,), "n2": (third,)},)))
+    assert decider.nominated_for_others(as_pod(wants())) == {"n1": (first, second), "n2": (third,)}
 
 
 # contract E10.2

@@ -115,6 +115,7 @@ async def test_what_no_pod_can_take_of_a_card_in_use_is_stranded_until_a_pod_ask
     }
     waiting(decider, "2026-01-01T00:00:00Z", memory=-1, namespace="invalid")
     asks = waiting(decider, "2026-01-01T00:00:00Z", memory=GB)
+    waiting(decider, "2026-01-01T00:00:00Z")
     assert not [key for key in await shown(gauges) if key[0] == stranded[0]]
     decider.pods.deleted(asks)
     assert (*stranded, "i915") in await shown(gauges)

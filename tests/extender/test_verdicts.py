@@ -282,6 +282,8 @@ def test_equal_nodes_as_sent_share_a_verdict_within_one_filter_only(known: Known
     assert len(asked) == 2
     at_once(known.verdicts.as_sent(wanting(), sent))
     assert len(asked) == 4
+    assert at_once(known.verdicts.hopeless(wanting(), sent, sent.get)) == set()
+    assert len(asked) == 5
 
 
 def test_what_fits_beside_nominated_cards_depends_on_which_they_are(known: Known) -> None:

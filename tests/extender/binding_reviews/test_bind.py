@@ -34,6 +34,7 @@ GIVEN_A_MOMENT_AGO = (
 @pytest.mark.parametrize("resource", ["pods", "bindings"])
 async def test_a_binding_of_a_gpu_pod_gets_its_cards_and_demands_the_pod_as_it_was_read(resource: str) -> None:
     decider = following(gpu_pod())
+    decider.seconds = 7.0
     sent = binding(gpu_pod(), annotations={"note": "kept"}, labels={"note": "kept"})
     written = patched(sent, await reviewed(decider, sent, resource=resource))
     metadata = written["metadata"]
@@ -44,7 +45,9 @@ async def test_a_binding_of_a_gpu_pod_gets_its_cards_and_demands_the_pod_as_it_w
     assert metadata["resourceVersion"] == decider.cluster.pods["default/pod"]["metadata"]["resourceVersion"]
     assert booked_cards(decider, "u1") == "card0 on n1, reserved"
     (decision,) = decider.decisions
-    assert (decision.verb, decision.pod, decision.node, decision.cards) == ("review", "default/pod", "n1", "card0")
+    assert (decision.uid, decision.pod, decision.node, decision.cards) == ("u1", "default/pod", "n1", "card0")
+    assert decision.milliseconds == {"review": 0.0}
+    assert decision.time > 1.7e9
     assert decider.bind_reviews.open_nodes() == {"n1"}
     decider.cluster.write_binding("default", written)
     assert booked_cards(decider, "u1") == "card0 on n1, held"

@@ -190,6 +190,8 @@ async def test_a_sender_of_reviews_who_never_binds_is_refused_for_a_while() -> N
     assert refusal == "pod default/pod was given cards 3 times within 60 s and was not bound; retry in 30 s"
     assert booked_cards(decider, "u1") == "nothing"
     assert len(decider.cluster.asked) == asked
+    decider.seconds = EXPIRY_WINDOW - 0.5
+    assert (await reviewed(decider, binding(gpu_pod()))).refusal
     decider.seconds = EXPIRY_WINDOW
     assert not (await reviewed(decider, binding(gpu_pod()))).refusal
     assert await decider.bind(gpu_pod(), "n1") == "", "the extender's own bind is not affected"
@@ -213,6 +215,8 @@ async def test_a_node_whose_cards_are_given_again_and_again_is_refused_for_a_whi
     assert not (await reviewed(decider, binding(plain_pod()))).refusal
     assert not (await reviewed(decider, binding(last, "n2"))).refusal, "another node"
     assert await decider.bind(last, "n1") == "", "the extender's own bind is not affected"
+    decider.seconds = EXPIRY_WINDOW - 0.5
+    assert (await reviewed(decider, binding(pods[0]))).refusal
     decider.seconds = EXPIRY_WINDOW
     assert not (await reviewed(decider, binding(pods[0]))).refusal
 
