@@ -77,9 +77,24 @@ class Extender:
         self._announcer = Announcer(
             self._events, decider, metrics, acts=core.may_act, has_begun=self.readiness.has_begun
         )
-        decider.observers.add([self._announcer])
-        self.binder = _binder(core)
-        self.filter = _filter(core, self._announcer)
+        self.binder = Binder(
+            decider,
+            core.pending_binds,
+            metrics,
+            bind_pod=partial(bind_pod, api),
+            requests=PodRequests(partial(get_pod, api), core.change_version),
+            why_not_ready=core.why_not_ready,
+            timing=timing,
+        )
+        decider.observers.add([self._announcer, self.binder])
+        self.filter = Filter(
+            decider,
+            core.pending_binds,
+            metrics,
+            why_not_ready=core.why_not_ready,
+            on_refused=self._announcer.pod_refused,
+            timing=timing,
+        )
         self.verbs = {"filter": ServedVerb(self.filter), "bind": ServedVerb(self.binder, is_undisturbed=True)}
         self.webhooks: dict[str, Reviewer] = {}  # served to the API server, by name
         self.documents: dict[str, Callable[[], bytes]] = {}  # JSON for the plain port, by path
@@ -219,37 +234,12 @@ def _built(part: Part, core: Core) -> Additions:
     return additions
 
 
-def _filter(core: Core, announcer: Announcer) -> Filter:
-    return Filter(
-        core.decider,
-        core.pending_binds,
-        core.metrics,
-        why_not_ready=core.why_not_ready,
-        on_refused=announcer.pod_refused,
-        timing=core.timing,
-    )
-
-
 def _change_version(api: ApiServer, timing: Timing) -> ChangeVersion:
     async def change_version(namespace: str, name: str, uid: str) -> bool:
         mark = {EXPIRED_BINDING: str(timing.nanoseconds())}
         return await patch_pod_metadata(api, namespace, name, uid, mark, urgent=True)
 
     return change_version
-
-
-def _binder(core: Core) -> Binder:
-    binder = Binder(
-        core.decider,
-        core.pending_binds,
-        core.metrics,
-        bind_pod=partial(bind_pod, core.api),
-        requests=PodRequests(partial(get_pod, core.api), core.change_version),
-        why_not_ready=core.why_not_ready,
-        timing=core.timing,
-    )
-    core.decider.observers.add([binder])
-    return binder
 
 
 def _count_troubles(decider: Decider, *, unannotated: bool) -> int:
