@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 
 from gas.cluster.errors import ApiRefused, OutcomeUnknown
 from gas.decision.names import CONTAINER_CARDS
@@ -29,15 +28,8 @@ that is not known."""
 MOST_CONFLICTS = 4  # Newer versions of a pod that one bind tries. A pod seldom changes between two of them.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BindTimes:
-    """How long parts of a bind may take, in seconds."""
-
-    settle_pause: float = 2.0  # between two attempts to find out whether a pod is bound
-    review_patience: float = 2.0  # for finding out that no Binding of another client comes for the pod
-
-
-BIND_TIMES = BindTimes()
+SETTLE_PAUSE = 2.0  # seconds between two attempts to find out whether a pod is bound
+REVIEW_PATIENCE = 2.0  # seconds for finding out that no Binding of another client comes for the pod
 
 
 class Binder(Observer):
@@ -57,7 +49,8 @@ class Binder(Observer):
         bind_pod: BindPod,
         requests: PodRequests,
         why_not_ready: Callable[[], str | None],  # returns the reason while this replica may not decide, else None
-        times: BindTimes = BIND_TIMES,
+        settle_pause: float = SETTLE_PAUSE,
+        review_patience: float = REVIEW_PATIENCE,
         timing: Timing = SYSTEM_TIMING,
     ) -> None:
         self._timing = timing
@@ -67,7 +60,8 @@ class Binder(Observer):
         self._bind_pod = bind_pod
         self._requests = requests
         self._why_not_ready = why_not_ready
-        self._times = times
+        self._settle_pause = settle_pause
+        self._review_patience = review_patience
         self._in_progress: dict[str, asyncio.Future[None]] = {}
         self._vanished_in_progress: set[str] = set()
         self._unsettled: dict[str, asyncio.Task[None]] = {}
@@ -182,7 +176,7 @@ class Binder(Observer):
         for each in self._decider.hooks.reviews:
             if each.is_open(uid):
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._times.review_patience):
+                    async with asyncio.timeout(self._review_patience):
                         await each.settled(uid)
 
     async def _write(self, args: BindingArgs, pod: Pod, annotations: Mapping[str, str]) -> None:
@@ -225,7 +219,7 @@ class Binder(Observer):
             name,
             uid,
             requests=self._requests,
-            retry_pause=self._times.settle_pause,
+            retry_pause=self._settle_pause,
             clock=self._timing.monotonic,
         )
         if pod is not None and pod.node_name:

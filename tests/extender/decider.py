@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gas.extender.bind import Binder, BindPod, BindTimes
+from gas.extender.bind import Binder, BindPod
 from gas.extender.decider import Decider, Options
 from gas.extender.decisions import PodRefusal
 from gas.extender.filter import Filter, PendingBinds
@@ -107,7 +107,8 @@ class DrivenDecider(Decider):
             bind_pod=self._bind_pod,
             requests=PodRequests(self._get_pod, self._change_version),
             why_not_ready=lambda: self.not_ready,
-            times=BindTimes(settle_pause=0.0, review_patience=0.02),
+            settle_pause=0.0,
+            review_patience=0.02,
         )
         self.observers.add([self.binder])
 
