@@ -45,14 +45,13 @@ class FilterArgs:
     nodes: list[SentNode] | None
 
 
-@dataclass(frozen=True, slots=True)
-class BindingArgs:
+class BindingArgs(msgspec.Struct, frozen=True, gc=False):
     """One bind request. Every name can safely become part of a path."""
 
-    pod_name: str
-    pod_namespace: str
-    pod_uid: str
-    node: str
+    pod_name: str = msgspec.field(name="PodName", default="")
+    pod_namespace: str = msgspec.field(name="PodNamespace", default="")
+    pod_uid: str = msgspec.field(name="PodUID", default="")
+    node: str = msgspec.field(name="Node", default="")
 
     @property
     def key(self) -> str:
@@ -70,25 +69,10 @@ class _FilterWire(msgspec.Struct, rename="pascal", gc=False):
     node_names: list[str] | None = None
 
 
-class _BindingWire(msgspec.Struct, gc=False):
-    pod_name: str = msgspec.field(name="PodName", default="")
-    pod_namespace: str = msgspec.field(name="PodNamespace", default="")
-    pod_uid: str = msgspec.field(name="PodUID", default="")
-    node: str = msgspec.field(name="Node", default="")
-
-
-class _FilterResultWire(msgspec.Struct, gc=False):
-    nodes: _NodeList | None = msgspec.field(name="Nodes")
-    node_names: Sequence[str] | None = msgspec.field(name="NodeNames")
-    failed: Mapping[str, str] = msgspec.field(name="FailedNodes")
-    unresolvable: Mapping[str, str] = msgspec.field(name="FailedAndUnresolvableNodes")
-    error: str = msgspec.field(name="Error")
-
-
 Wire = TypeVar("Wire")
 
 _filter_decoder = msgspec.json.Decoder(_FilterWire)
-_binding_decoder = msgspec.json.Decoder(_BindingWire)
+_binding_decoder = msgspec.json.Decoder(BindingArgs)
 _node_decoder = msgspec.json.Decoder(Node)
 _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encoder = msgspec.json.Encoder()
@@ -114,12 +98,12 @@ def decode_binding(body: bytes) -> BindingArgs:
     """Decode ExtenderBindingArgs. Raises Unreadable, or BadRequest if a name is missing or invalid."""
     args = decoded(_binding_decoder, body, "ExtenderBindingArgs")
     if not (args.pod_name and args.pod_namespace and args.pod_uid and args.node):
-        args = decoded(_binding_decoder, in_exact_case(body, _BindingWire), "ExtenderBindingArgs")
+        args = decoded(_binding_decoder, in_exact_case(body, BindingArgs), "ExtenderBindingArgs")
     namespace = args.pod_namespace or "default"
     fields = {"PodName": args.pod_name, "PodNamespace": namespace, "PodUID": args.pod_uid, "Node": args.node}
     for field, text in fields.items():
         _check_name(field, text)
-    return BindingArgs(pod_name=args.pod_name, pod_namespace=namespace, pod_uid=args.pod_uid, node=args.node)
+    return BindingArgs(args.pod_name, namespace, args.pod_uid, args.node)
 
 
 def encode_filter_result(
@@ -131,8 +115,16 @@ def encode_filter_result(
     error: str = "",  # the reason why nothing could be decided; the scheduler then ignores the rest
 ) -> bytes:
     """Encode ExtenderFilterResult."""
-    sent = None if nodes is None else _NodeList([each.raw for each in nodes])
-    return _encoder.encode(_FilterResultWire(sent, node_names, failed or {}, unresolvable or {}, error))
+    sent = None if nodes is None else {"items": [each.raw for each in nodes]}
+    return _encoder.encode(
+        {
+            "Nodes": sent,
+            "NodeNames": node_names,
+            "FailedNodes": failed or {},
+            "FailedAndUnresolvableNodes": unresolvable or {},
+            "Error": error,
+        }
+    )
 
 
 def encode_binding_result(*, error: str = "") -> bytes:
