@@ -37,15 +37,12 @@ class BadCertificate(GasError):
 
 @dataclass(frozen=True, slots=True)
 class CertificateFlags:
-    """The flags that name the files of a port and the clients that may call it, for messages and metrics."""
+    """The flags that name the files of a port and the clients that may call it; by default the scheduler's port."""
 
     cert: str = "cert"
     key: str = "key"
     cacert: str = "cacert"
     names: str = "allowed-names"
-
-
-SCHEDULER_FLAGS = CertificateFlags()  # the flags of the scheduler's port
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ class CertificateFiles:
     cert: Path
     key: Path
     cacert: Path | None  # None if clients need no certificate
-    flags: CertificateFlags = SCHEDULER_FLAGS
+    flags: CertificateFlags = CertificateFlags()
     # returns that of ``cacert``, if it is not the content of a file; ``cacert`` names its origin
     content: Callable[[], str] | None = None
 
@@ -173,15 +170,13 @@ class ServingCertificates:
         if self._files.cacert is not None:
             context.verify_mode = ssl.CERT_REQUIRED
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # every one of the file is trusted, as Go does
-            self._load_authorities(context, self._files.cacert, cacert)
+            try:
+                context.load_verify_locations(cadata=cacert.encode("ascii", "replace").decode())
+            except (ssl.SSLError, OSError) as error:
+                problem = f"cannot be used: {_reason(error)}"
+                raise BadCertificate(self._files.flags.cacert, self._files.cacert, problem) from None
         self._load_pair(context, key)
         return context
-
-    def _load_authorities(self, context: ssl.SSLContext, cacert: Path, content: str) -> None:
-        try:
-            context.load_verify_locations(cadata=content.encode("ascii", "replace").decode())
-        except (ssl.SSLError, OSError) as error:
-            raise BadCertificate(self._files.flags.cacert, cacert, f"cannot be used: {_reason(error)}") from None
 
     def _load_pair(self, context: ssl.SSLContext, key: str) -> None:
         files, flags = self._files, self._files.flags
