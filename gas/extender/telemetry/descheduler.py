@@ -19,7 +19,6 @@ from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
 
-
 PatchPod = Callable[..., Awaitable[bool]]
 """(namespace, name, UID, annotations, labels=…) -> whether the pod exists. Texts that are None are removed."""
 
@@ -93,16 +92,15 @@ class Descheduler(Observer):
 
     def _differences(self, node: str) -> Iterator[tuple[str, BoundPod, bool]]:
         wanted = self.wanted(node)
-        pods = self.decider.pods
         for uid in self.decider.ledger.on_node(node):
-            bound = pods.bound_pod(uid)
-            if bound is None:
-                continue
-            if self._patched.get(uid) is bound:
+            bound = self.decider.pods.bound_pod(uid)
+            if bound is None or self._patched.get(uid) is bound:
                 continue  # the watch has not shown the patch yet
-            if uid in wanted and not _is_labelled(bound.object) and not _is_labelled_by_others(bound.object):
+            is_ours = _is_labelled_by_us(bound.object)
+            is_free = is_ours or DESCHEDULE_POD_LABEL not in (bound.object.metadata.labels or {})
+            if uid in wanted and is_free and not _is_labelled(bound.object):
                 yield uid, bound, True
-            elif uid not in wanted and _is_labelled_by_us(bound.object):
+            elif uid not in wanted and is_ours:
                 yield uid, bound, False
 
     async def _patch(self, uid: str, bound: BoundPod, *, wanted: bool) -> bool:
@@ -132,11 +130,6 @@ class Descheduler(Observer):
 def _is_labelled(pod: Pod) -> bool:
     """Return whether a pod carries the label with the value that marks pods, whoever set it."""
     return (pod.metadata.labels or {}).get(DESCHEDULE_POD_LABEL) == DESCHEDULE_POD_VALUE
-
-
-def _is_labelled_by_others(pod: Pod) -> bool:
-    """Return whether a pod carries the label with any value, and the extender did not set it."""
-    return DESCHEDULE_POD_LABEL in (pod.metadata.labels or {}) and not _is_labelled_by_us(pod)
 
 
 def _is_labelled_by_us(pod: Pod) -> bool:
