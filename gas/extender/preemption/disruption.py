@@ -65,11 +65,6 @@ class DisruptionBudgets(Mirror[DisruptionBudget, DisruptionBudget]):
         ]
 
 
-def allowed_disruptions(budget: DisruptionBudget) -> int:
-    """Return how many pods may be evicted now without violating the budget."""
-    return (budget.status.disruptions_allowed if budget.status is not None else None) or 0
-
-
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """Return whether a selector that is not empty selects these labels; an invalid one selects nothing."""
     wanted = selector.match_labels or {}

@@ -16,7 +16,7 @@ from gas.extender.filter import PendingBinds, in_turns
 from gas.extender.hooks import Hooks
 from gas.extender.host_resources import pod_requests
 from gas.extender.metrics import Metrics
-from gas.extender.preemption.disruption import AssignedPod, DisruptionBudgets, allowed_disruptions, assigned_pod
+from gas.extender.preemption.disruption import AssignedPod, DisruptionBudgets, assigned_pod
 from gas.extender.preemption.nominations import Nominations
 from gas.extender.preemption.wire import PreemptArgs, Proposal, decode_preempt, encode_preempt_result
 from gas.extender.readiness import check_ready
@@ -213,7 +213,7 @@ def _position(budget: DisruptionBudget, positions: dict[tuple[str | None, str], 
     key = (budget.metadata.namespace, budget.metadata.name)
     if key not in positions:
         positions[key] = len(allowed)
-        allowed.append(allowed_disruptions(budget))
+        allowed.append((budget.status.disruptions_allowed if budget.status is not None else None) or 0)
     return positions[key]
 
 
