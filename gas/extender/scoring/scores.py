@@ -176,11 +176,11 @@ class Scores(Observer):
             yield from budget.pause()
         return costs
 
-    def chosen_need(self, uid: str, need: PodNeed, inventory: Inventory | None) -> PodNeed:
+    def chosen_need(self, uid: str, need: PodNeed, facts: NodeFacts | None) -> PodNeed:
         """Return the need with which the pod's cards are chosen: with the mix by which its nodes were scored."""
         self._refresh()
         of, assumed = self._assumed.pop(uid, (None, need))
-        if inventory is not None and inventory.preferred_card is not None:
+        if facts is not None and facts.inventory.preferred_card is not None:
             return need
         return assumed if of == need else self._scored_need(need)
 

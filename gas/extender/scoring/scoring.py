@@ -20,7 +20,7 @@ from gas.extender.wire import FilterArgs, decode_filter
 from gas.objects.stored import AskedPod, Pod
 from gas.placement.need import PodNeed
 from gas.placement.order import NodeScore
-from gas.vocabularies.protocol import BadNeed, NodeFacts
+from gas.vocabularies.protocol import BadNeed
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Scoring:
 
     @property
     def hooks(self) -> Hooks:
-        return Hooks(asked=(self._learn,), choosing=(self._need_to_choose,), observers=(self.scores,))
+        return Hooks(asked=(self._learn,), choosing=(self.scores.chosen_need,), observers=(self.scores,))
 
     def prioritize(self, args: FilterArgs) -> Turns[list[tuple[str, int]]]:
         """Score nodes for a pod: (name, score), the highest and best score first. Books nothing.
@@ -113,9 +113,6 @@ class Scoring:
                 self.scores.learn(uid, bound.need, self._decider.hosts.pods.requested(uid) or ())
         restriction = pod.node_restriction if isinstance(pod, AskedPod) else None
         self.scores.learn(pod.uid, need, pod_requests(pod), restriction, names)
-
-    def _need_to_choose(self, uid: str, need: PodNeed, facts: NodeFacts | None) -> PodNeed:
-        return self.scores.chosen_need(uid, need, None if facts is None else facts.inventory)
 
 
 class _HostPriority(msgspec.Struct, rename="pascal", gc=False):
