@@ -16,7 +16,25 @@ from gas.values.errors import UNDECODABLE
 
 MERGE_PATCH = "application/merge-patch+json"
 
+_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
 T = TypeVar("T")
+
+
+class _Verdict(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class _AccessReview(msgspec.Struct, frozen=True):
+    status: _Verdict | None = None
+
+
+async def may_access(api: ApiServer, spec: Mapping[str, object]) -> bool:
+    """Return whether the user in the spec of a SubjectAccessReview may do what it says."""
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    response = await api.request("POST", _ACCESS_REVIEWS, body=msgspec.json.encode(review))
+    status = decode_object(response, _AccessReview, request=f"POST {_ACCESS_REVIEWS}").status
+    return status is not None and status.allowed
 
 
 async def get_object(api: ApiServer, path: str, kind: type[T], *, urgent: bool = False) -> T | None:

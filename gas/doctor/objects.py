@@ -149,11 +149,3 @@ class KubeletSettings(StoredPart, frozen=True):
 
 class ServerVersion(StoredPart, frozen=True):
     git_version: str = ""
-
-
-class _ReviewStatus(StoredPart, frozen=True):
-    allowed: bool = False
-
-
-class AccessReview(StoredPart, frozen=True):
-    status: _ReviewStatus | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gas.cluster.connection import ApiServer
-from gas.cluster.objects import decode_object, get_object
+from gas.cluster.objects import get_object, may_access
 from gas.daemon.flags import UsageError
 from gas.daemon.permissions import Permission, permissions_on
 from gas.doctor import fix
@@ -15,7 +15,7 @@ from gas.doctor.check import Check, Sources
 from gas.doctor.checks.extender import INSTALL
 from gas.doctor.checks.plugins import INSTALL_PLUGIN
 from gas.doctor.findings import Finding, Unseen, about, ok, probe, problem, unknown, warning
-from gas.doctor.objects import AccessReview, AnyObject
+from gas.doctor.objects import AnyObject
 from gas.doctor.snapshot import Snapshot
 from gas.extender.command_line import COMMAND_LINE, parse_flags
 from gas.extender.flags import Flags
@@ -35,8 +35,6 @@ EXTENDER_ACCOUNTS = (
 
 Without an extender's pod, the first that exists is checked.
 """
-
-_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,18 +109,12 @@ async def _is_allowed(api: ApiServer, namespace: str, name: str, permission: Per
         "namespace": permission.namespace,
         "name": permission.name,
     }
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {
-            "user": f"system:serviceaccount:{namespace}:{name}",
-            "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
-            "resourceAttributes": {key: value for key, value in attributes.items() if value},
-        },
+    spec = {
+        "user": f"system:serviceaccount:{namespace}:{name}",
+        "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
+        "resourceAttributes": {key: value for key, value in attributes.items() if value},
     }
-    response = await api.request("POST", _REVIEWS, body=msgspec.json.encode(review))
-    status = decode_object(response, AccessReview, request=f"POST {_REVIEWS}").status
-    return status is not None and status.allowed
+    return await may_access(api, spec)
 
 
 def check_accounts(snapshot: Snapshot) -> Iterator[Finding]:

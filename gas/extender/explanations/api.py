@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from gas.cluster import paths
 from gas.cluster.errors import ApiRefused, ApiUnavailable
-from gas.cluster.objects import decode_object, get_pod
+from gas.cluster.objects import decode_object, get_pod, may_access
 from gas.daemon.listening import ListeningSocket
 from gas.daemon.serving import PLAIN_KEEP_ALIVE, Port, serve
 from gas.extender.filter import in_turns
@@ -38,7 +38,6 @@ _AUTHORITY = "requestheader-client-ca-file"
 _NAMES = "requestheader-allowed-names"
 _PREFIXES = "requestheader-extra-headers-prefix"
 _LISTS = {_NAMES, _PREFIXES, *(f"requestheader-{kind}-headers" for kind in ("username", "group", "uid"))}
-_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 CHECK_INTERVAL = 60.0  # seconds between two looks at which certificates the API server presents
 MOST_AT_ONCE = 8  # Requests in progress. Each costs the API server two, and the extender a decision on all nodes.
@@ -47,14 +46,6 @@ GRACE = 1.0  # seconds for requests in progress when the program ends
 
 class _Data(msgspec.Struct, frozen=True):
     data: dict[str, str] = {}
-
-
-class _Verdict(msgspec.Struct, frozen=True):
-    allowed: bool = False
-
-
-class _AccessReview(msgspec.Struct, frozen=True):
-    status: _Verdict = _Verdict()
 
 
 class Refused(GasError):
@@ -149,7 +140,8 @@ class ExplanationApi:
         self._in_progress += 1
         try:
             user = self._user(headers)
-            if not await self._may_get(user, namespace, name):
+            wanted = {"verb": "get", "version": "v1", "resource": "pods", "namespace": namespace, "name": name}
+            if not await may_access(self._core.api, {**user, "resourceAttributes": wanted}):
                 sentence = f'User "{user["user"]}" cannot get resource "pods" in API group "" in the namespace'
                 raise Refused(403, "Forbidden", f'{sentence} "{namespace}"')
             if why := self._core.why_not_ready():
@@ -180,16 +172,6 @@ class ExplanationApi:
                     extra.setdefault(unquote(name[len(prefix) :]), []).append(_utf8(text))
         uid = "".join(values("uid")[:1])
         return {"user": names[0], "groups": values("group"), "extra": extra, **({"uid": uid} if uid else {})}
-
-    async def _may_get(self, user: Mapping[str, object], namespace: str, name: str) -> bool:
-        attributes = {"verb": "get", "version": "v1", "resource": "pods", "namespace": namespace, "name": name}
-        review = {
-            "kind": "SubjectAccessReview",
-            "apiVersion": "authorization.k8s.io/v1",
-            "spec": {**user, "resourceAttributes": attributes},
-        }
-        body = await self._core.api.request("POST", _REVIEWS, body=msgspec.json.encode(review))
-        return decode_object(body, _AccessReview, request=f"POST {_REVIEWS}").status.allowed
 
     async def _explained(self, pod: Pod) -> Mapping[str, object]:
         """Return why a pod waits: how many nodes have room, and each reason of the others with how many have it."""
