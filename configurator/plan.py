@@ -16,7 +16,7 @@ from configurator.files import Change, Read, WantedFile, changes, fingerprint, r
 from configurator.flags import DEFAULT_TEMPLATE, Flags
 from configurator.kubernetes_version import API_VERSION, NEWEST
 from configurator.scheduler_container import CONFIG
-from configurator.scheduler_manifest import SchedulerManifest
+from configurator.scheduler_manifest import CERTIFICATES_VOLUME, SchedulerManifest
 from configurator.static_pod import StaticPod
 from configurator.yaml_document import YamlDocument
 from gas.vocabularies.combined import Vocabularies
@@ -47,7 +47,7 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
         )
     document = YamlDocument(str(flags.manifest), state.content)
     manifest = SchedulerManifest.read(document, flags.kubernetes_version)
-    certificates = flags.certificate_directory or manifest.own_certificates or CERTIFICATE_DIRECTORY
+    certificates = flags.certificate_directory or manifest.certificates(CERTIFICATES_VOLUME) or CERTIFICATE_DIRECTORY
     target, configuration, is_new = _configuration(flags, manifest, read)
     _refuse_misplaced(flags, certificates, target)
 

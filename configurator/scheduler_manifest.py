@@ -43,16 +43,11 @@ class SchedulerManifest:
         """The value of ``--config``, a path in the container."""
         return self.pod.flags.values.get(CONFIG)
 
-    @property
-    def certificates(self) -> Path | None:
-        """The host's directory that is mounted where the extender's configuration looks for certificates."""
-        return self._certificates()
+    def certificates(self, volume: str | None = None) -> Path | None:
+        """Return the host's directory that is mounted where the extender's configuration looks for certificates.
 
-    @property
-    def own_certificates(self) -> Path | None:
-        return self._certificates(CERTIFICATES_VOLUME)
-
-    def _certificates(self, volume: str | None = None) -> Path | None:
+        volume  the name that the volume must have; None for any
+        """
         for mount in self.pod.mounts.all:
             is_wanted = mount.path == CERTIFICATES_IN_POD and volume in (None, mount.volume.name)
             if is_wanted and mount.host_path is not None:
@@ -82,7 +77,7 @@ class SchedulerManifest:
             self.pod.set_flag(CONFIG, str(configuration))
             if self.pod.on_host(str(configuration)) != configuration:
                 self._mount(CONFIG_VOLUME, str(configuration), configuration, "File")
-        if self.certificates != certificates:
+        if self.certificates() != certificates:
             self._mount(CERTIFICATES_VOLUME, CERTIFICATES_IN_POD, certificates, "Directory")
         self.pod.document.set(("spec", "dnsPolicy"), DNS_POLICY)
         self.pod.set_fingerprint(fingerprint)
