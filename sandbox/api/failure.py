@@ -51,21 +51,11 @@ def not_found(kind: Kind, name: str) -> ApiFailure:
     return ApiFailure(404, "NotFound", f'{kind.qualified} "{name}" not found', details_of(kind, name))
 
 
-def already_exists(kind: Kind, name: str) -> ApiFailure:
-    message = f'{kind.qualified} "{name}" already exists'
-    return ApiFailure(409, "AlreadyExists", message, details_of(kind, name))
-
-
 def conflict(kind: Kind, name: str, why: str, subresource: str = "") -> ApiFailure:
     """Return the 409 for an object that a request cannot change now."""
     what = f"{kind.qualified}/{subresource}" if subresource else kind.qualified
     message = f'Operation cannot be fulfilled on {what} "{name}": {why}'
     return ApiFailure(409, "Conflict", message, details_of(kind, name, subresource))
-
-
-def modified(kind: Kind, name: str) -> ApiFailure:
-    why = "the object has been modified; please apply your changes to the latest version and try again"
-    return conflict(kind, name, why)
 
 
 def bad_request(message: str) -> ApiFailure:
@@ -86,21 +76,9 @@ def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> ApiFailure:
     return ApiFailure(422, "Invalid", f'{what} "{name}" is invalid: {joined}', details)
 
 
-def unsupported_media_type() -> ApiFailure:
-    return ApiFailure(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
-
-
-def no_such_path() -> ApiFailure:
-    return ApiFailure(404, "NotFound", "the server could not find the requested resource", {})
-
-
 def method_not_allowed() -> ApiFailure:
     message = "the server does not allow this method on the requested resource"
     return ApiFailure(405, "MethodNotAllowed", message, {})
-
-
-def unauthorized() -> ApiFailure:
-    return ApiFailure(401, "Unauthorized", "Unauthorized")
 
 
 def throttled() -> ApiFailure:
@@ -115,8 +93,3 @@ def expired_page(token: str) -> ApiFailure:
         "You can start a new list without the continue parameter, or use the continue token in this response."
     )
     return ApiFailure(410, "Expired", message, token=token)
-
-
-def expired_watch(asked: int, oldest: int) -> ApiFailure:
-    """Return the 410 for a watch from a version whose history is gone."""
-    return ApiFailure(410, "Expired", f"too old resource version: {asked} ({oldest})")

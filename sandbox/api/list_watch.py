@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from sandbox.api.failure import bad_request, expired_page, expired_watch
+from sandbox.api.failure import ApiFailure, bad_request, expired_page
 from sandbox.api.kinds import Kind
 from sandbox.api.storage import Change, Compacted, Storage, Stored, Value
 
@@ -157,8 +157,8 @@ async def watch_lines(
             try:
                 changes = storage.changes(seen)
             except Compacted as gone:
-                status = expired_watch(gone.asked, gone.oldest).status
-                yield b'{"type":"ERROR","object":%b}\n' % msgspec.json.encode(status)
+                failure = ApiFailure(410, "Expired", f"too old resource version: {gone.asked} ({gone.oldest})")
+                yield b'{"type":"ERROR","object":%b}\n' % msgspec.json.encode(failure.status)
                 return
             for change in changes:
                 for word, stored in _event(change, kind, selection):

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from sandbox.api.failure import bad_request, unsupported_media_type
+from sandbox.api.failure import ApiFailure, bad_request
 
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -14,7 +14,7 @@ Object = dict[str, Any]
 def patched(value: Object, content_type: str, body: bytes) -> Object:
     """Return a patched copy. Raises ApiFailure: 415 for another content type, 400 if the patch cannot be decoded."""
     if content_type.partition(";")[0].strip() != MERGE_PATCH:
-        raise unsupported_media_type()
+        raise ApiFailure(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     try:
         patch = msgspec.json.decode(body, type=Object)
     except msgspec.MsgspecError as error:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from sandbox.api.failure import ApiFailure, bad_request, details_of, method_not_allowed, no_such_path, unauthorized
+from sandbox.api.failure import ApiFailure, bad_request, details_of, method_not_allowed
 from sandbox.api.kinds import KINDS, PODS, Kind
 from sandbox.api.list_watch import Selection, list_page, parse_selection, typed_json, watch_lines
 from sandbox.api.storage import Stored
@@ -190,7 +190,7 @@ class _KindRoutes:
         if not token:
             return "system:anonymous"
         if scheme != "Bearer" or token not in tokens:
-            raise unauthorized()
+            raise ApiFailure(401, "Unauthorized", "Unauthorized")
         return tokens[token]
 
     def _object(self, stored: Stored, code: int = 200) -> Response:
@@ -237,8 +237,9 @@ async def _refused(_request: Request, failure: Exception) -> Response:
 
 
 async def _unknown(_request: Request, failure: Exception) -> Response:
-    wrong_method = isinstance(failure, HTTPException) and failure.status_code == 405
-    return _refuse(method_not_allowed() if wrong_method else no_such_path())
+    if isinstance(failure, HTTPException) and failure.status_code == 405:
+        return _refuse(method_not_allowed())
+    return _refuse(ApiFailure(404, "NotFound", "the server could not find the requested resource", {}))
 
 
 async def _healthy(_request: Request) -> Response:

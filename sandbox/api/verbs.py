@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from sandbox.api.failure import ApiFailure, Cause, already_exists, bad_request, conflict, invalid, modified, not_found
+from sandbox.api.failure import ApiFailure, Cause, bad_request, conflict, details_of, invalid, not_found
 from sandbox.api.kinds import NAMESPACES, PODS, Kind, is_over, read_timestamp, system_time, timestamp
 from sandbox.api.patches import patched
 from sandbox.api.storage import Storage, Stored, Value
@@ -61,7 +61,8 @@ class Api:
             raise not_found(NAMESPACES, namespace)
         key = _key(namespace, metadata["name"])
         if self.storage.get(kind.plural, key) is not None:
-            raise already_exists(kind, metadata["name"])
+            message = f'{kind.qualified} "{metadata["name"]}" already exists'
+            raise ApiFailure(409, "AlreadyExists", message, details_of(kind, metadata["name"]))
         return self.storage.put(kind.plural, key, value)
 
     def update(self, kind: Kind, namespace: str | None, name: str, sent: Object, subresource: str = "") -> Stored:
@@ -142,7 +143,8 @@ class Api:
     def _replace(self, kind: Kind, before: Stored, sent: Object, subresource: str) -> Stored:
         name, old = before.value["metadata"]["name"], before.value["metadata"]
         if (version := sent["metadata"].get("resourceVersion")) and version != old["resourceVersion"]:
-            raise modified(kind, name)
+            why = "the object has been modified; please apply your changes to the latest version and try again"
+            raise conflict(kind, name, why)
         kept = {field: old[field] for field in (*SERVER_SET, "namespace") if field in old}
         after = {**with_defaults(kind, sent), "metadata": {**sent["metadata"], **kept}}
         if subresource == "status":
