@@ -2,15 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import Mapping
-from types import TracebackType
 from typing import Self, cast
 
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
 from hypercorn.typing import ASGIFramework
 
-from sandbox.api.routes import Authorize, Intercept, Settings, api_app, everything_allowed, no_interception
+from sandbox.api.routes import Settings, api_app
 from sandbox.api.storage import Storage
 from sandbox.api.verbs import Api
 
@@ -24,25 +22,12 @@ class ApiServer:
     The state is in ``server.api``, also while the server is paused. Everything runs on the event loop that started it;
     other threads use HTTP.
 
-    ``history`` is the number of writes that watches and pages can look back; the other
-    arguments are those of `sandbox.api.routes.Settings`.
-
-    ``server.settings.authorize`` and ``server.settings.intercept`` may be replaced while it runs.
+    ``history`` is the number of writes that watches and pages can look back.
     """
 
-    def __init__(
-        self,
-        *,
-        history: int = 10_000,
-        tokens: Mapping[str, str] | None = None,
-        authorize: Authorize = everything_allowed,
-        intercept: Intercept = no_interception,
-        bookmark_seconds: float = 60,
-    ) -> None:
+    def __init__(self, settings: Settings | None = None, *, history: int = 10_000) -> None:
         self.api = Api(Storage(history))
-        self.settings = Settings(
-            tokens=tokens, authorize=authorize, intercept=intercept, bookmark_seconds=bookmark_seconds
-        )
+        self.settings = settings or Settings()
         self._port = 0
         self._serving: asyncio.Task[None] | None = None
         self._app = api_app(self.api, self.settings)
@@ -81,7 +66,5 @@ class ApiServer:
         await self.resume()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.pause()

@@ -21,7 +21,7 @@ import aiohttp
 import pytest
 
 from sandbox.api.failure import ApiFailure, throttled
-from sandbox.api.routes import Access
+from sandbox.api.routes import Access, Settings
 from sandbox.api.server import ApiServer
 from tests.api_behaviour.client import KubeApi
 
@@ -51,7 +51,7 @@ async def api() -> AsyncIterator[KubeApi]:
         return
 
     tokens = {"admin-token": "admin", "powerless-token": "powerless", "crowded-token": "crowded"}
-    server = ApiServer(tokens=tokens, authorize=_is_allowed, intercept=_throttle)
+    server = ApiServer(Settings(tokens=tokens, authorize=_is_allowed, intercept=_throttle))
     headers = {"Authorization": "Bearer admin-token"}
     async with server, aiohttp.ClientSession(server.url, headers=headers) as session:
 

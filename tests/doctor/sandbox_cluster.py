@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from sandbox.api.kinds import LEASES, NAMESPACES, NODES, PODS
-from sandbox.api.routes import Access, Authorize, everything_allowed
+from sandbox.api.routes import Access, Authorize, Settings, everything_allowed
 from sandbox.api.server import ApiServer
 from tests.builders import container, pod_json
 from tests.doctor.snapshots import seen_node_json
@@ -39,7 +39,7 @@ class Beside:
 
 def doctor_server(beside: Beside, *, authorize: Authorize = everything_allowed) -> ApiServer:
     """Return an ``ApiServer`` that records every request in ``beside.asked``."""
-    server = ApiServer(tokens={"admin": "admin", "viewer": "viewer"}, authorize=authorize)
+    server = ApiServer(Settings(tokens={"admin": "admin", "viewer": "viewer"}, authorize=authorize))
     inner: Callable[[Scope, Receive, Send], Awaitable[None]] = server._app
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

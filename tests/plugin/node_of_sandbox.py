@@ -22,6 +22,7 @@ from gas.plugin.parts import PARTS
 from gas.vocabularies.protocol import Vocabulary
 from sandbox.api.client import ApiClient
 from sandbox.api.kinds import EVENTS, NODES, PODS
+from sandbox.api.routes import Settings
 from sandbox.api.server import ApiServer
 from sandbox.hardware.fake_sysfs import FakeGpu, write_tree
 from sandbox.kubelet.containers import ContainerDevices, Containers, KubeletPace
@@ -190,7 +191,7 @@ async def sandbox_node(*gpus: FakeGpu, kubelet: bool = True) -> AsyncIterator[Sa
     """Run a node with these cards; ``kubelet``: whether it runs from the start."""
     with TemporaryDirectory(prefix="gas-") as name:
         tokens = {"kubelet": "kubelet", "plugin": "plugin"}
-        async with ApiServer(tokens=tokens) as server, ApiClient(server.url, token="kubelet") as client:
+        async with ApiServer(Settings(tokens=tokens)) as server, ApiClient(server.url, token="kubelet") as client:
             node = SandboxNode(Path(name), server, client)
             write_tree(node.tree, gpus)
             (node.kubelet_dir / "device-plugins").mkdir(parents=True)

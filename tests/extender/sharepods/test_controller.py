@@ -29,6 +29,7 @@ from gas.vocabularies.kubeshare.sharepod import (
 from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import PODS, SHAREPODS, Kind
 from sandbox.api.patches import merge_patched
+from sandbox.api.routes import Settings
 from sandbox.api.server import ApiServer
 from sandbox.programs import write_kubeconfig
 from tests.background import soon
@@ -263,7 +264,7 @@ class Running:
 
 @asynccontextmanager
 async def running(tmp_path: Path, *before: dict[str, Any]) -> AsyncIterator[Running]:
-    server = ApiServer(tokens={"t": "admin"})
+    server = ApiServer(Settings(tokens={"t": "admin"}))
     async with server:
         for each in before:
             server.api.create(PODS if each["kind"] == "Pod" else SHAREPODS, "default", each)

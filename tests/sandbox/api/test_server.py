@@ -11,6 +11,7 @@ import pytest
 
 from sandbox.api.client import ApiClient, RefusedByApi
 from sandbox.api.kinds import NODES
+from sandbox.api.routes import Settings
 from sandbox.api.server import ApiServer
 from tests.sandbox.api.api_server_thread import api_server_thread
 from tests.sandbox.objects import PATIENCE, PODS, node, pod
@@ -44,7 +45,7 @@ async def test_history_is_limited() -> None:
 
 async def test_bookmarks_are_sent_at_intervals() -> None:
     async with (
-        ApiServer(bookmark_seconds=0.05) as server,
+        ApiServer(Settings(bookmark_seconds=0.05)) as server,
         ApiClient(server.url) as client,
         client.watch("/api/v1/nodes", "1", fieldSelector="metadata.name=none") as events,
     ):
