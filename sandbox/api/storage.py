@@ -63,12 +63,8 @@ class Storage:
         self._window = history
         self._changes: list[Change] = []
         self._oldest = 0
-        self._version = 0
+        self.version = 0
         self._listeners: list[Callable[[], None]] = []
-
-    @property
-    def version(self) -> int:
-        return self._version
 
     def get(self, plural: str, key: str) -> Stored | None:
         return self._objects.get(plural, {}).get(key)
@@ -78,7 +74,7 @@ class Storage:
         before = self.get(plural, key)
         if before is not None and before.value == _stamped_like(before, value):
             return before
-        after = _stamped(plural, key, self._version + 1, value)
+        after = _stamped(plural, key, self.version + 1, value)
         self._objects.setdefault(plural, {})[key] = after
         self._record(Change(before, after))
         return after
@@ -86,14 +82,14 @@ class Storage:
     def remove(self, plural: str, key: str) -> Stored:
         """Remove an object and return its last state. Raises KeyError if there is none."""
         before = self._objects[plural].pop(key)
-        after = before.at_version(self._version + 1)
+        after = before.at_version(self.version + 1)
         self._record(Change(before, after, gone=True))
         return after
 
     def objects(self, plural: str, version: int | None = None) -> list[Stored]:
         """Return all objects of a kind, sorted by key, now or as they were at ``version``. Raises Compacted."""
         state = self._objects.get(plural, {})
-        if version is not None and version != self._version:
+        if version is not None and version != self.version:
             state = dict(state)
             for change in reversed(self.changes(version)):
                 if change.after.plural != plural:
@@ -113,7 +109,7 @@ class Storage:
 
     def compact(self) -> None:
         self._changes.clear()
-        self._oldest = self._version
+        self._oldest = self.version
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call ``listener`` after each write. Returns a function that stops this."""
@@ -121,7 +117,7 @@ class Storage:
         return lambda: self._listeners.remove(listener)
 
     def _record(self, change: Change) -> None:
-        self._version = change.after.version
+        self.version = change.after.version
         self._changes.append(change)
         if len(self._changes) > self._window:
             dropped = len(self._changes) - self._window

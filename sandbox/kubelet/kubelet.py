@@ -30,10 +30,7 @@ class NodeStatusWriter:
     def __init__(self, client: ApiClient, name: str) -> None:
         self._client = client
         self._name = name
-
-    @property
-    def _path(self) -> str:
-        return f"/api/v1/nodes/{self._name}"
+        self._path = f"/api/v1/nodes/{name}"
 
     async def register(self) -> None:
         """Create the node, or mark it as ready if it exists. Raises aiohttp.ClientError."""

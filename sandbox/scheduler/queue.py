@@ -26,12 +26,7 @@ class SchedulingQueue:
         self._first = first
         self._longest = longest
         self._forgotten = forgotten
-        self._wakes = 0
-
-    @property
-    def wakes(self) -> int:
-        """The number of changes so far. Read it before an attempt and pass it to `refuse` afterwards."""
-        return self._wakes
+        self.wakes = 0  # number of changes so far: read it before an attempt and pass it to `refuse` afterwards
 
     def add(self, uid: str) -> None:
         self._waiting.setdefault(uid, _Waiting())
@@ -41,14 +36,14 @@ class SchedulingQueue:
 
     def wake(self) -> None:
         """Note a change in the cluster that may free capacity."""
-        self._wakes += 1
+        self.wakes += 1
         for waiting in self._waiting.values():
             waiting.parked = False
 
     def refuse(self, uid: str, now: float, wakes: int) -> None:
         """Park a pod that fits no node, unless something has changed since ``wakes`` was read."""
         if (waiting := self._back_off(uid, now)) is not None:
-            waiting.parked = wakes == self._wakes
+            waiting.parked = wakes == self.wakes
             waiting.parked_at = now
 
     def fail(self, uid: str, now: float) -> None:
