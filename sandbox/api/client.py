@@ -96,7 +96,6 @@ class ApiClient(ApiRequests):
         self._url = url
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._authority = authority
-        self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         trusted = ssl.create_default_context(cafile=self._authority) if self._authority else True
@@ -106,24 +105,17 @@ class ApiClient(ApiRequests):
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        if self._session is not None:
-            await self._session.close()
+        await self._session.close()
 
     async def exchange(self, method: str, path: str, body: bytes, content_type: str) -> tuple[int, bytes]:
         headers = {"Content-Type": content_type} if body else None
-        async with self._open.request(method, path, data=body or None, headers=headers) as response:
+        async with self._session.request(method, path, data=body or None, headers=headers) as response:
             return response.status, await response.read()
 
     @asynccontextmanager
     async def stream(self, path: str) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
-        async with self._open.get(path) as response:
+        async with self._session.get(path) as response:
             yield response.status, response.content.iter_any()
-
-    @property
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            raise RuntimeError("ApiClient is used inside `async with` only")
-        return self._session
 
 
 def _refusal(method: str, path: str, code: int, answer: bytes) -> RefusedByApi:
