@@ -22,9 +22,10 @@ SUMMED_RESOURCES = tuple(names.PREFIX + name for name in (MILLICORES, MEMORY_MAX
 """Full names of all resources that `node_resources` writes."""
 
 _CONTINUED = (names.GPU_NUMBERS, names.NUMA_GPU_MAP, names.PCI_GROUPS)
-_LABEL = re.compile(
+LABEL = re.compile(
     f"{re.escape(names.CARDS)}|(?:{'|'.join(map(re.escape, _CONTINUED))})(?:[2-9]|[1-9][0-9]{{1,8}})?", re.ASCII
 )
+"""The labels that `node_labels` writes, with their continuations; other programs write others under the same prefix."""
 
 
 def node_labels(cards: Sequence[CardFacts], *, pci_grouping_level: int) -> dict[str, str]:
@@ -41,15 +42,6 @@ def node_labels(cards: Sequence[CardFacts], *, pci_grouping_level: int) -> dict[
     if groups := _pci_groups(cards, pci_grouping_level):
         labels |= split_value(names.PCI_GROUPS, groups)
     return labels
-
-
-def is_node_label(name: str) -> bool:
-    """Return whether `node_labels` writes a label of this name, so that an outdated one is removed.
-
-    Only exact names and their numbered continuations match. Labels that other programs write under the same prefix,
-    such as the links that telemetry finds, stay.
-    """
-    return _LABEL.fullmatch(name) is not None
 
 
 def _card_names(gpus: Iterable[CardFacts]) -> str:

@@ -9,10 +9,10 @@ from gas.values.card_facts import CardFacts
 from gas.vocabularies.intel import names
 from gas.vocabularies.intel.devices import (
     AFFINITY_MASK,
+    LABEL,
     SUMMED_RESOURCES,
     card_capacity,
     container_mask,
-    is_node_label,
     node_labels,
     node_resources,
 )
@@ -85,7 +85,7 @@ class Intel(Vocabulary):
         )
 
     def owns_label(self, name: str) -> bool:
-        return is_node_label(name)
+        return LABEL.fullmatch(name) is not None
 
     def owns_resource(self, name: str) -> bool:
         return name in SUMMED_RESOURCES
