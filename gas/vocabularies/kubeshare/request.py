@@ -162,7 +162,9 @@ class KubeShareAdmission(Vocabulary):
             container = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))[at]
             wanted = {names.VGPU: str(each.cards)} if each.cards else {}
             if at == bears and not is_stated:
-                wanted |= _amounts(share, each.cards)
+                # An amount of 0 is stated as well, so that an annotation cannot raise it.
+                wanted[names.MILLICORES] = str(share.millicores * each.cards)
+                wanted[names.MEMORY] = str(share.memory * each.cards)
             place = ("spec", "initContainers", str(at)) if at < init else ("spec", "containers", str(at - init))
             operations += _with_resources(container, place, wanted)
         if pod.node_name:
@@ -171,11 +173,6 @@ class KubeShareAdmission(Vocabulary):
             affinity = with_node(pod.node_name, pod.spec.affinity)
             operations.append(Operation("add", pointer("spec", "affinity"), affinity))
         return tuple(operations)
-
-
-def _amounts(share: Share, cards: int) -> dict[str, str]:
-    """Return the amounts as resources. An amount of 0 is stated as well, so that an annotation cannot raise it."""
-    return {names.MILLICORES: str(share.millicores * cards), names.MEMORY: str(share.memory * cards)}
 
 
 def _with_resources(container: NewContainer, place: tuple[str, ...], wanted: Mapping[str, str]) -> Iterator[Operation]:
