@@ -7,7 +7,7 @@ replica decides. Deleting a SharePod needs no work here: its pod belongs to it, 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Generic, Literal, NoReturn, Protocol, TypeVar
+from typing import Generic, Literal, NoReturn, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ from gas.cluster.events import Events, Involved
 from gas.cluster.listing import Lister
 from gas.cluster.objects import MERGE_PATCH, get_object, patch_pod_metadata
 from gas.cluster.watch import Watch
-from gas.objects.stored import ObjectId, ObjectMeta
+from gas.objects.stored import ObjectId
 from gas.values.cards import Card
 from gas.values.errors import GasError
 from gas.vocabularies.kubeshare.sharepod import (
@@ -26,6 +26,7 @@ from gas.vocabularies.kubeshare.sharepod import (
     KIND,
     MADE,
     MADE_LABEL,
+    Keyed,
     MadePod,
     MalformedSharePod,
     SharePod,
@@ -42,14 +43,7 @@ RETRY_PAUSE = 10.0  # seconds after which a SharePod whose pod could not be made
 _MADE_POD = msgspec.json.Decoder(MadePod)
 
 
-class _Keyed(Protocol):
-    @property
-    def key(self) -> str: ...
-    @property
-    def metadata(self) -> ObjectMeta: ...
-
-
-T = TypeVar("T", bound=_Keyed)
+T = TypeVar("T", bound=Keyed)
 
 
 class _Mirror(Generic[T]):

@@ -35,16 +35,21 @@ class MalformedSharePod(GasError):
     """The spec of a SharePod is not that of a pod, or its pod would be refused."""
 
 
-class SharePod(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """A SharePod. Nothing checks its spec before its pod is made."""
+class Keyed(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """An object of a namespace."""
 
     metadata: ObjectMeta
-    spec: dict[str, Any] | None = None
-    status: dict[str, Any] | None = None
 
     @property
     def key(self) -> str:
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+
+
+class SharePod(Keyed, rename="camel", frozen=True, kw_only=True):
+    """A SharePod. Nothing checks its spec before its pod is made."""
+
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
 
     @property
     def is_deleted(self) -> bool:
@@ -75,16 +80,12 @@ class MadeSpec(msgspec.Struct, rename="camel", frozen=True):
     node_name: str | None = None
 
 
-class MadePod(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+class MadePod(Keyed, rename="camel", frozen=True, kw_only=True):
     """The pod of a SharePod, with everything that is copied."""
 
     metadata: MadeMeta
     spec: MadeSpec = MadeSpec()
     status: dict[str, Any] | None = None
-
-    @property
-    def key(self) -> str:
-        return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
 
     @property
     def phase(self) -> str:
