@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from gas.cluster.errors import ApiRefused
 from gas.doctor.all_parts import all_findings
 from gas.doctor.checks import clocks
-from gas.doctor.gather.everything import LookOptions, look_at_everything
+from gas.doctor.gather.everything import look_at_everything
 from gas.doctor.report import as_json, as_text
 from gas.inspection.cluster import Cluster
 from gas.inspection.defrag import plan_moves, plan_report
@@ -142,7 +142,7 @@ def test_the_doctor_reports_on_an_api_server(
     data: st.DataObject, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server: Any = Server(data, OBJECTS)
-    snapshot = understood(look_at_everything(AsyncMock(), server, LookOptions(control_plane=tmp_path)))
+    snapshot = understood(look_at_everything(AsyncMock(), server, control_plane=tmp_path))
     findings = all_findings(snapshot)
     for show_all in (False, True):
         assert_printable(as_text(snapshot, findings, show_all=show_all, colours=False))

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -17,7 +17,7 @@ from gas.commands import Command, command, say, version_option
 from gas.daemon import flag_values as values
 from gas.daemon.command import INTERRUPTED, print_text
 from gas.doctor.all_parts import all_findings
-from gas.doctor.gather.everything import LookOptions, look_at_everything
+from gas.doctor.gather.everything import look_at_everything
 from gas.doctor.report import as_json, as_text, exit_code
 from gas.doctor.snapshot import Snapshot
 from gas.inspection.connection import Where, connection_options
@@ -113,9 +113,9 @@ def doctor(*, node: str | None, no_dry_pod: bool, output: str, show_all: bool, *
     where = Where(**{each.name: others.pop(each.name) for each in fields(Where)})
     if others["manifest"] is not None and others["scheduler_config"] is not None:
         raise click.UsageError("flags --manifest and --scheduler-config: expected one of them")
-    options = LookOptions(node=node or "", dry_pod=not no_dry_pod, timeout=min(where.patience, DAY), **others)
+    others |= {"node": node or "", "asks_dry_pod": not no_dry_pod, "timeout": min(where.patience, DAY)}
     try:
-        snapshot = asyncio.run(_gather(where, options))
+        snapshot = asyncio.run(_gather(where, others))
         findings = all_findings(snapshot)
     except GasError as error:
         say(str(error), program=PROGRAM)
@@ -135,11 +135,11 @@ def _print(text: str, code: int) -> int:
     return print_text(PROGRAM, text, exit_code=code, unwritten=COULD_NOT_CHECK)
 
 
-async def _gather(where: Where, options: LookOptions) -> Snapshot:
+async def _gather(where: Where, options: Mapping[str, Any]) -> Snapshot:
     credentials = await where.credentials()
     api = ApiServer(credentials, user_agent="gas-doctor")
     try:
-        return await look_at_everything(credentials, api, options)
+        return await look_at_everything(credentials, api, **options)
     finally:
         await api.close()
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,34 +33,32 @@ _ALL_VOCABULARIES = Vocabularies(KNOWN)
 _ALL_PROGRAMS = (*PROGRAMS, *(program for check in CHECKS for program in check.programs))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookOptions:
-    """The choice of what is looked at."""
-
-    control_plane: Path = Path("/etc/kubernetes")  # directory that stands for /etc/kubernetes
-    manifest: Path | None = None  # of kube-scheduler; None for the usual one
+async def look_at_everything(
+    credentials: Credentials,
+    api: ApiServer,
+    *,
+    control_plane: Path,  # directory that stands for /etc/kubernetes
+    manifest: Path | None = None,  # of kube-scheduler; None for the usual one
     # of a kube-scheduler that is not a static pod; None for the file that the manifest names
-    scheduler_config: Path | None = None
-    node: str = ""  # name of the only node to check; empty for all
-    dry_pod: bool = True
-    timeout: float = 10.0  # seconds for each request or file
-
-
-async def look_at_everything(credentials: Credentials, api: ApiServer, options: LookOptions) -> Snapshot:
+    scheduler_config: Path | None = None,
+    node: str = "",  # name of the only node to check; empty for all
+    asks_dry_pod: bool = True,
+    timeout: float = 10.0,  # seconds for each request or file
+) -> Snapshot:
     """Gather what the checks need, or why it is unseen.
 
     Raises ApiUnavailable if the API server does not respond at all.
     """
     # The checks report objects that cannot be decoded; the log would repeat it.
     logging.getLogger("gas.cluster.listing").setLevel(logging.ERROR)
-    response = await api.request("GET", _VERSION, timeout=options.timeout)
+    response = await api.request("GET", _VERSION, timeout=timeout)
     nodes, pods = await asyncio.gather(
         probe(Lister(api, paths.NODES, InspectedNode).fetch()),
         probe(Lister(api, paths.PODS, InspectedPod, keep=_is_checked).fetch()),
     )
     seen_nodes, unread_nodes = _split(nodes)
     seen_pods, unread_pods = _split(pods)
-    files = HostFiles(options.control_plane, options.timeout)
+    files = HostFiles(control_plane, timeout)
     snapshot = Snapshot(
         now=time.time(),
         api_url=api.url,
@@ -68,22 +66,22 @@ async def look_at_everything(credentials: Credentials, api: ApiServer, options: 
         nodes=seen_nodes,
         pods=seen_pods,
         undecodable=unread_nodes + unread_pods,
-        only_node=options.node,
-        dry_pod=options.dry_pod,
-        control_plane=options.control_plane,
+        only_node=node,
+        dry_pod=asks_dry_pod,
+        control_plane=control_plane,
     )
     schedulers = await find_schedulers(
-        api, files, snapshot.running(SCHEDULER), manifest=options.manifest, configuration=options.scheduler_config
+        api, files, snapshot.running(SCHEDULER), manifest=manifest, configuration=scheduler_config
     )
-    dry_pod = None if isinstance(seen_nodes, Unseen) or not options.dry_pod else dry_pod_for(seen_nodes, options.node)
+    dry_pod = None if isinstance(seen_nodes, Unseen) or not asks_dry_pod else dry_pod_for(seen_nodes, node)
     question = dry_pod.question() if dry_pod is not None else None
     calls = [
-        await call_extender(api, files, scheduler, entry, question=question, timeout=options.timeout)
+        await call_extender(api, files, scheduler, entry, question=question, timeout=timeout)
         for scheduler in schedulers
         for entry in scheduler.entries
     ]
     snapshot = replace(snapshot, schedulers=tuple(schedulers), calls=tuple(calls))
-    sources = Sources(credentials=credentials, api=api, files=files, timeout=options.timeout, snapshot=snapshot)
+    sources = Sources(credentials=credentials, api=api, files=files, timeout=timeout, snapshot=snapshot)
     gathered = await asyncio.gather(*(check.gather(sources) for check in CHECKS if check.gather is not None))
     return replace(snapshot, gathered={name: value for each in gathered for name, value in each.items()})
 
