@@ -61,11 +61,7 @@ class Nominations(Mirror[HostPod, NominatedPod], Observer):
 
     def __init__(self, decider: Decider) -> None:
         super().__init__()
-        self._nodes = decider.nodes
-        self._ledger = decider.ledger
-        self._pods = decider.hosts.pods
-        self._read_need = decider.need
-        self._step_limit = decider.options.step_limit
+        self._decider = decider
         self._on_given_up = decider.observers.cards_freed
         self._on_node: dict[str, set[str]] = {}
         self._rooms: dict[str, tuple[frozenset[str], list[NominatedRoom]]] = {}
@@ -116,7 +112,7 @@ class Nominations(Mirror[HostPod, NominatedPod], Observer):
         """Return the pods that are nominated for a node and not booked anywhere yet, the most important first."""
         if node not in self._on_node:
             return []
-        waiting = frozenset(uid for uid in self._on_node[node] if self._ledger.booking(uid) is None)
+        waiting = frozenset(uid for uid in self._on_node[node] if self._decider.ledger.booking(uid) is None)
         if (known := self._rooms.get(node)) is None or known[0] != waiting:
             known = self._rooms[node] = waiting, self._find(node, waiting)
         return known[1]
@@ -129,7 +125,7 @@ class Nominations(Mirror[HostPod, NominatedPod], Observer):
         if not node or pod.node_name or pod.is_over or pod.metadata.deletion_timestamp is not None:
             return None
         try:
-            need = self._read_need(pod)
+            need = self._decider.need(pod)
         except BadNeed:
             need = None
         return NominatedPod(pod.uid, pod.key, node, pod.priority, need, pod_requests(pod))
@@ -149,7 +145,7 @@ class Nominations(Mirror[HostPod, NominatedPod], Observer):
 
     def _find(self, node: str, waiting: Collection[str]) -> list[NominatedRoom]:
         """Return the cards of these nominated pods of a node, no card promised to two of them beyond its capacity."""
-        facts = self._nodes.facts(node)
+        facts = self._decider.nodes.facts(node)
         nominated = (self.records[uid] for uid in waiting)
         found: list[NominatedRoom] = []
         for each in sorted(nominated, key=lambda each: (-each.priority, each.uid)):
@@ -161,9 +157,9 @@ class Nominations(Mirror[HostPod, NominatedPod], Observer):
         if nominated.need is None or not nominated.need.wants_cards:
             return Footprint()
         more_important = [each.footprint for each in before]
-        sums, without_lower = (self._ledger.sums(nominated.node, more_important) for _ in range(2))
-        for uid, booking in self._ledger.on_node(nominated.node).items():
-            pod: AssignedPod | None = self._pods.details(uid, nominated.node)
+        sums, without_lower = (self._decider.ledger.sums(nominated.node, more_important) for _ in range(2))
+        for uid, booking in self._decider.ledger.on_node(nominated.node).items():
+            pod: AssignedPod | None = self._decider.hosts.pods.details(uid, nominated.node)
             if pod is not None and pod.priority < nominated.priority:
                 without_lower.take(uid, booking.footprint)
                 if pod.leaving:
@@ -176,7 +172,7 @@ class Nominations(Mirror[HostPod, NominatedPod], Observer):
                 chosen.amounts
             ):
                 return _closed_if_idle(chosen, sums.usage())
-        result = place(nominated.need, inventory, sums.usage(), step_limit=self._step_limit)
+        result = place(nominated.need, inventory, sums.usage(), step_limit=self._decider.options.step_limit)
         if not isinstance(result, Choice):
             return Footprint()
         return _closed_if_idle(footprint(nominated.need, result, inventory.capacity), sums.usage())
