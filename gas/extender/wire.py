@@ -87,11 +87,10 @@ def decode_filter(body: bytes) -> FilterArgs:
         raise BadRequest("the request names no pod: expected an object in Pod, found null or nothing")
     if args.nodes is not None and args.node_names is not None:
         raise BadRequest("the request contains both Nodes and NodeNames: expected one of them")
-    if args.nodes is not None:
-        return FilterArgs(args.pod, None, _sent_nodes(args.nodes.items or []))
-    if not args.node_names:
+    sent = (args.nodes.items or []) if args.nodes is not None else None
+    if not args.node_names and not sent:
         raise BadRequest("the request names no node: expected Nodes or NodeNames with at least one of them")
-    return FilterArgs(args.pod, args.node_names, None)
+    return FilterArgs(args.pod, args.node_names, None if sent is None else _sent_nodes(sent))
 
 
 def decode_binding(body: bytes) -> BindingArgs:
@@ -150,8 +149,6 @@ def in_exact_case(body: bytes, wire: type[msgspec.Struct]) -> bytes:
 
 
 def _sent_nodes(items: list[msgspec.Raw]) -> list[SentNode]:
-    if not items:
-        raise BadRequest("the request names no node: expected Nodes or NodeNames with at least one of them")
     nodes = []
     for place, raw in enumerate(items):
         try:
