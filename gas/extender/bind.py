@@ -131,24 +131,22 @@ class Binder(Observer):
             raise CannotBind(f"an earlier bind of pod {args.key} is still in progress")
         done = self._in_progress[args.pod_uid] = asyncio.get_running_loop().create_future()
         try:
-            try:
-                await self._settle_review(args.pod_uid)
-                # The watch shows only pods that ask for cards.
-                pod = self._decider.pods.waiting.get(args.pod_uid) or await self._read(args)
-                conflicts = 0
-                while True:
-                    try:
-                        return await self._bind_version(args, pod)
-                    except ApiRefused as refused:
-                        conflicts += 1
-                        if refused.status != 409 or conflicts > MOST_CONFLICTS or args.pod_uid in self._unsettled:
-                            raise
-                        decided, pod = pod, await self._read(args)
-                        if pod.metadata.resource_version == decided.metadata.resource_version:
-                            raise  # the version is not the reason
-            finally:
-                self._pending_binds.settled(args.pod_uid)
+            await self._settle_review(args.pod_uid)
+            # The watch shows only pods that ask for cards.
+            pod = self._decider.pods.waiting.get(args.pod_uid) or await self._read(args)
+            conflicts = 0
+            while True:
+                try:
+                    return await self._bind_version(args, pod)
+                except ApiRefused as refused:
+                    conflicts += 1
+                    if refused.status != 409 or conflicts > MOST_CONFLICTS or args.pod_uid in self._unsettled:
+                        raise
+                    decided, pod = pod, await self._read(args)
+                    if pod.metadata.resource_version == decided.metadata.resource_version:
+                        raise  # the version is not the reason
         finally:
+            self._pending_binds.settled(args.pod_uid)
             del self._in_progress[args.pod_uid]
             self._vanished_in_progress.discard(args.pod_uid)
             done.set_result(None)
