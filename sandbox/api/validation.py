@@ -1,7 +1,6 @@
 """Add the API server's defaults to objects, and check objects as it does."""
 
 import re
-import secrets
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +11,6 @@ from sandbox.api.quantities import amount_causes, is_extended, read_quantities
 _LARGEST_ANNOTATIONS = 256 * 1024
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _NAME_PART = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
-_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 SERVER_SET = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 """Metadata that a client may send back but not change."""
@@ -23,9 +21,6 @@ def new_metadata(kind: Kind, sent: Any, namespace: str | None, now: datetime, ui
     metadata = read_metadata(kind, sent)
     if kind.namespaced and metadata.setdefault("namespace", namespace) != namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    if not metadata.get("name") and metadata.get("generateName"):
-        suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(5))
-        metadata["name"] = f"{metadata['generateName']}{suffix}"
     for name in SERVER_SET:
         metadata.pop(name, None)
     return metadata | {"uid": uid, "creationTimestamp": timestamp(now)}

@@ -38,13 +38,6 @@ async def test_a_status_sent_with_a_new_pod_is_dropped(api: KubeApi) -> None:
     assert created["status"]["phase"] == "Pending"
 
 
-async def test_a_generated_name_begins_with_the_given_prefix(api: KubeApi) -> None:
-    nameless = pod("p") | {"metadata": {"generateName": "worker-"}}
-    names = {(await api.post(api.pods, nameless)).metadata["name"] for _ in range(3)}
-    assert len(names) == 3
-    assert all(name.startswith("worker-") and len(name) == len("worker-") + 5 for name in names)
-
-
 async def test_a_name_can_be_used_only_once(api: KubeApi) -> None:
     await api.create_pod("p")
     response = await api.post(api.pods, pod("p"))
