@@ -9,7 +9,7 @@ import posixpath
 from collections.abc import Sequence
 from pathlib import Path
 
-from configurator.errors import NotAnApiServer
+from configurator.errors import FileTrouble
 from configurator.files import WantedFile, fingerprint
 from configurator.scheduler_container import is_within
 from configurator.static_pod import StaticPod
@@ -38,14 +38,14 @@ def present_certificate(pod: StaticPod, directory: Path, names: Sequence[str]) -
     directory  of the host, for the two files
     names      host names at which the API server calls webhooks with the certificate; at others it does not
 
-    Raises NotAnApiServer if kube-apiserver has another configuration of its admission plugins, or does not see the
+    Raises FileTrouble if kube-apiserver has another configuration of its admission plugins, or does not see the
     directory.
     """
     inside = _inside(pod, directory)
     configuration, kubeconfig = _admission_configuration(inside), _webhook_kubeconfig(inside, names)
     if not uses(pod, directory):
         if (present := pod.flags.values.get(CONFIGURATION_FLAG)) is not None:
-            raise NotAnApiServer(
+            raise FileTrouble(
                 pod.name,
                 f"has --{CONFIGURATION_FLAG}={present} already; name the certificate in that file's kubeconfig as "
                 "docs/admission.md says, and run this without --api-server",
@@ -59,14 +59,14 @@ def present_certificate(pod: StaticPod, directory: Path, names: Sequence[str]) -
 
 
 def _inside(pod: StaticPod, directory: Path) -> str:
-    """Return the container's path to a directory of the host. Raises NotAnApiServer if there is none."""
+    """Return the container's path to a directory of the host. Raises FileTrouble if there is none."""
     for mount in pod.mounts.all:
         if mount.host_path is not None and is_within(str(directory), mount.host_path):
             below = posixpath.relpath(str(directory), posixpath.normpath(mount.host_path))
             path = posixpath.normpath(posixpath.join(mount.path, below))
             if pod.on_host(path) == directory:
                 return path
-    raise NotAnApiServer(
+    raise FileTrouble(
         pod.name,
         f"does not mount {directory}, where the certificate for the API server is; name a directory that it mounts "
         "with --pki-dir, such as /etc/kubernetes/pki/gas",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from configurator.errors import BadConfiguration
+from configurator.errors import FileTrouble
 from configurator.kubernetes_version import API_VERSION, OLDEST
 from configurator.scheduler_configuration import CARD_RESOURCES, KIND
 from configurator.scheduler_manifest import CERTIFICATES_IN_POD
@@ -31,23 +31,23 @@ Carried = Mapping[tuple[str, ...], object]
 
 
 class ConfigurationDocument:
-    """A kube-scheduler configuration, for editing. Raises BadConfiguration if the document is not one."""
+    """A kube-scheduler configuration, for editing. Raises FileTrouble if the document is not one."""
 
     def __init__(self, document: YamlDocument) -> None:
         self.document = document
         kind, version = document.get("kind"), document.get("apiVersion")
         if kind != KIND or version not in (API_VERSION, _OPEN_VERSION):
-            raise BadConfiguration(
+            raise FileTrouble(
                 document.name,
                 f"is a {kind!r} of {version!r}; expected a {KIND} of {API_VERSION!r}, which kube-scheduler reads from "
                 f"1.{OLDEST} on; convert the file, and run again",
             )
         extenders = document.get("extenders")
         if extenders is not None and not isinstance(extenders, list):
-            raise BadConfiguration(document.name, "has extenders that are not a list")
+            raise FileTrouble(document.name, "has extenders that are not a list")
         for entry in extenders or ():
             if not isinstance(entry, Mapping) or not isinstance(entry.get("urlPrefix"), str):
-                raise BadConfiguration(document.name, "has an entry under extenders without urlPrefix")
+                raise FileTrouble(document.name, "has an entry under extenders without urlPrefix")
 
     @property
     def name(self) -> str:
@@ -58,17 +58,17 @@ class ConfigurationDocument:
         return self.document.get("extenders") or []
 
     def find_own(self) -> int | None:
-        """Return the index of the extender that manages cards, or None. Raises BadConfiguration for several."""
+        """Return the index of the extender that manages cards, or None. Raises FileTrouble for several."""
         found = [index for index, entry in enumerate(self.extenders) if not _managed(entry).isdisjoint(CARD_RESOURCES)]
         if len(found) > 1:
-            raise BadConfiguration(self.name, f"has {len(found)} extenders that manage {' or '.join(CARD_RESOURCES)}")
+            raise FileTrouble(self.name, f"has {len(found)} extenders that manage {' or '.join(CARD_RESOURCES)}")
         return found[0] if found else None
 
     def own(self) -> int:
-        """Return the same as `find_own`. Raises BadConfiguration if there is none."""
+        """Return the same as `find_own`. Raises FileTrouble if there is none."""
         place = self.find_own()
         if place is None:
-            raise BadConfiguration(
+            raise FileTrouble(
                 self.name, f"has no extender that manages {' or '.join(CARD_RESOURCES)}; see -f in --help"
             )
         return place
@@ -88,7 +88,7 @@ class ConfigurationDocument:
         carried   values that replace those of a template, and are added where an existing configuration has none
         managed   the resources of pods that the extender is called for; others of its entry stay
 
-        Raises BadConfiguration if no extender of the template manages cards, or if kube-scheduler would refuse the
+        Raises FileTrouble if no extender of the template manages cards, or if kube-scheduler would refuse the
         result: two extenders that bind, or two that manage one resource.
         """
         source = template or self
@@ -107,7 +107,7 @@ class ConfigurationDocument:
             place = len(self.extenders)
             self.document.append(("extenders",), wanted)
         elif self.extenders[place].get("bindVerb", wanted.get("bindVerb")) != wanted.get("bindVerb"):
-            raise BadConfiguration(
+            raise FileTrouble(
                 self.name,
                 f"has {self.extenders[place]['urlPrefix']}, which manages the same GPUs; only one extender can",
             )
@@ -132,28 +132,28 @@ class ConfigurationDocument:
             document.set((*path, "tlsConfig", key), value)
 
     def _check(self) -> None:
-        """Raise BadConfiguration for what kube-scheduler would refuse at its start, before anything is written."""
+        """Raise FileTrouble for what kube-scheduler would refuse at its start, before anything is written."""
         binders = [entry["urlPrefix"] for entry in self.extenders if entry.get("bindVerb")]
         if len(binders) > 1:
-            raise BadConfiguration(
+            raise FileTrouble(
                 self.name, f"would have several extenders that bind, {', '.join(binders)}; kube-scheduler allows one"
             )
         managed: set[str] = set()
         for entry in self.extenders:
             if not managed.isdisjoint(_managed(entry)):
                 both = ", ".join(sorted(managed & _managed(entry)))
-                raise BadConfiguration(self.name, f"would have several extenders that manage {both}")
+                raise FileTrouble(self.name, f"would have several extenders that manage {both}")
             managed |= _managed(entry)
 
     def extender_host(self) -> str:
-        """Return the host in the extender's URL. Raises BadConfiguration if there is none."""
+        """Return the host in the extender's URL. Raises FileTrouble if there is none."""
         url = str(self.extenders[self.own()]["urlPrefix"])
         host = None
         with contextlib.suppress(ValueError):
             parts = urlsplit(url)
             host = parts.hostname if parts.scheme == "https" and parts.port != 0 else None
         if not host:
-            raise BadConfiguration(self.name, f"has urlPrefix {url!r}; expected https://HOST:PORT")
+            raise FileTrouble(self.name, f"has urlPrefix {url!r}; expected https://HOST:PORT")
         return host
 
     def same_certificate_elsewhere(self) -> list[str]:

@@ -25,14 +25,6 @@ class NotAScheduler(FileTrouble):
         super().__init__(file, f"{problem}; expected the static pod manifest of a kube-scheduler, named with -m")
 
 
-class NotAnApiServer(FileTrouble):
-    """A manifest is not the static pod of a kube-apiserver that can present a certificate to webhooks."""
-
-
-class BadConfiguration(FileTrouble):
-    pass
-
-
 class BadCertificate(FileTrouble):
     pass
 

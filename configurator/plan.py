@@ -11,7 +11,7 @@ from pathlib import Path
 from configurator import api_server
 from configurator.certificate_plan import CertificatePlan, serving_names
 from configurator.configuration_document import ConfigurationDocument
-from configurator.errors import ConfiguratorError, FileTrouble, NotAnApiServer
+from configurator.errors import ConfiguratorError, FileTrouble
 from configurator.files import Change, Read, WantedFile, changes, fingerprint, read_input, read_state, unreadable
 from configurator.flags import DEFAULT_TEMPLATE, Flags
 from configurator.kubernetes_version import API_VERSION, NEWEST
@@ -94,7 +94,7 @@ def _presenting_api_server(flags: Flags, read: Read) -> StaticPod | None:
         state = read(path)
         if state is None:
             raise FileTrouble(path, "does not exist; --api-server needs kube-apiserver's static pod manifest there")
-        pod = StaticPod.read(YamlDocument(str(path), state.content), api_server.PROGRAM, NotAnApiServer)
+        pod = StaticPod.read(YamlDocument(str(path), state.content), api_server.PROGRAM, FileTrouble)
     except ConfiguratorError:
         if flags.api_server:
             raise

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from configurator.configuration_document import ConfigurationDocument
-from configurator.errors import BadConfiguration
+from configurator.errors import FileTrouble
 from configurator.plan import BUILT_IN_TEMPLATE
 from configurator.scheduler_configuration import CARD_RESOURCES
 from configurator.yaml_document import YamlDocument
@@ -83,7 +83,7 @@ def test_resources_of_more_vocabularies_are_added_and_none_is_removed() -> None:
 def test_a_resource_that_another_extender_manages_is_refused() -> None:
     managed = Vocabularies(parse_vocabularies("aliyun")).managed_resources
     other = ORIGINAL_WITH_ANOTHER.replace("telemetry/scheduling", "aliyun.com/gpu-mem")
-    with pytest.raises(BadConfiguration, match="would have several extenders that manage aliyun"):
+    with pytest.raises(FileTrouble, match="would have several extenders that manage aliyun"):
         new(other, managed=managed)
 
 
@@ -226,11 +226,11 @@ def test_what_kube_scheduler_would_refuse_is_refused(text: str, sentence: str) -
 
 
 def test_file_without_our_extender_is_refused_as_a_template() -> None:
-    with pytest.raises(BadConfiguration, match=r"has no extender that manages gpu\.intel\.com/i915"):
+    with pytest.raises(FileTrouble, match=r"has no extender that manages gpu\.intel\.com/i915"):
         new(IN_USE)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9001", "https://", "https://[::1", "gas-service:9001"])
 def test_address_that_cannot_be_called_with_tls_is_refused(url: str) -> None:
-    with pytest.raises(BadConfiguration, match="expected https://HOST:PORT"):
+    with pytest.raises(FileTrouble, match="expected https://HOST:PORT"):
         configuration(BUILT_IN.replace(URL, url)).extender_host()
