@@ -37,10 +37,6 @@ class ApiServer:
         """``http://127.0.0.1:PORT``. The port is known once the server has run."""
         return f"http://127.0.0.1:{self._port}"
 
-    def compact(self) -> None:
-        """Drop the history, as etcd does every five minutes: older versions get a 410 from now on."""
-        self.api.storage.compact()
-
     async def resume(self) -> None:
         """Serve on the same port as before. Raises OSError if it is taken."""
         listening = socket.create_server(("127.0.0.1", self._port), backlog=256)

@@ -108,6 +108,7 @@ class Storage:
         return self._changes[first:]
 
     def compact(self) -> None:
+        """Drop the history, as etcd does every five minutes: older versions are Compacted from now on."""
         self._changes.clear()
         self._oldest = self.version
 

@@ -56,7 +56,7 @@ async def api() -> AsyncIterator[KubeApi]:
     async with server, aiohttp.ClientSession(server.url, headers=headers) as session:
 
         async def compact() -> None:
-            server.compact()
+            server.api.storage.compact()
 
         api = KubeApi(session=session, namespace=namespace, compact=compact, powerless=_POWERLESS, crowded=_CROWDED)
         await api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})

@@ -80,7 +80,7 @@ def _while_away(server: ApiServer) -> None:
     patch = ("application/merge-patch+json", b'{"metadata":{"labels":{"x":"y"}}}')
     server.api.patch(KIND, None, "changes", patch)
     server.api.create(KIND, None, node("new"))
-    server.compact()
+    server.api.storage.compact()
 
 
 EVENTS = "/api/v1/namespaces/default/events"
