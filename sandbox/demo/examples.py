@@ -128,11 +128,8 @@ def _read_examples(directory: Path) -> tuple[dict[str, Object], list[tuple[Path,
     files = sorted(directory.glob("*.yaml"), key=lambda file: (file.stem != "worked-example", file.name))
     if not nodes or not files:
         raise BadManifest(f"expected files with pods in {directory} and with nodes in {directory / 'nodes'}")
-    return nodes, [(file, _submitted(_read_faultless(file))) for file in files]
-
-
-def _submitted(found: Manifests) -> list[Object]:
-    return [each.written for each in (*found.pods, *found.sharepods)]
+    found = {file: _read_faultless(file) for file in files}
+    return nodes, [(file, [each.written for each in (*of.pods, *of.sharepods)]) for file, of in found.items()]
 
 
 def _read_faultless(file: Path) -> Manifests:
