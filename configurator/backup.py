@@ -52,8 +52,6 @@ class RecordedFile(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """The changes of a run."""
-
     number: int  # higher than those of all earlier runs, since the machine's clock may be set back between two
     directories: tuple[str, ...]  # made by the run, outer ones first
     files: tuple[RecordedFile, ...]

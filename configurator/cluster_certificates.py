@@ -43,8 +43,6 @@ Trust = Callable[[bytes, datetime], Awaitable[list[str]]]
 
 
 class Secrets:
-    """The Secrets of one namespace on an API server."""
-
     def __init__(self, api: ApiServer, namespace: str) -> None:
         self._api = api
         self._path = f"/api/v1/namespaces/{namespace}/secrets"

@@ -12,8 +12,6 @@ T = TypeVar("T")
 
 
 class Level(StrEnum):
-    """How serious a finding is."""
-
     OK = "ok"
     WARNING = "warning"  # works, but not as it should
     PROBLEM = "problem"  # harms GPU pods, or will

@@ -19,8 +19,6 @@ from gas.vocabularies.combined import Vocabularies
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenScheduler:
-    """One kube-scheduler."""
-
     name: str  # for messages: a pod, or the file of a manifest
     file: str  # where its configuration was found, or should be
     configuration: SchedulerConfiguration | Unseen | None  # None if it runs without one
@@ -59,8 +57,6 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSeen:
-    """A Service, which may not exist."""
-
     name: str
     namespace: str
     exists: bool

@@ -79,7 +79,6 @@ class Options:
 
 
 def options_of(flags: Flags) -> Options:
-    """Return the options that an extender's flags set."""
     return Options(
         vocabularies=Vocabularies(flags.vocabularies),
         need=NeedOptions(
@@ -95,8 +94,6 @@ def options_of(flags: Flags) -> Options:
 
 @dataclass(frozen=True, slots=True)
 class FilterDecision:
-    """The result of a filter."""
-
     passing: Sequence[str]  # names of the nodes that pass, in the order of the request
     failed: Mapping[str, str] = field(default_factory=dict)  # the other nodes, with the reason
     # those of ``failed`` that could not hold the pod even if nothing were booked, if a part asks for them
@@ -265,7 +262,6 @@ class Decider:
         return self._vocabularies.metadata
 
     def asks_for_cards(self, pod: Pod) -> bool:
-        """Return whether a pod asks for anything in any vocabulary."""
         return self._vocabularies.is_gpu_pod(pod)
 
     def cancel(self, uid: str) -> None:

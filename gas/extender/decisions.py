@@ -23,8 +23,6 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """One decision about a pod."""
-
     time: float  # seconds since the epoch
     uid: str
     pod: str

@@ -88,7 +88,6 @@ class Nodes(MirrorByName[Node, _Kind]):
         return None if kind is None else kind.number
 
     def resources(self) -> set[str]:
-        """Return the resources that the cards of any node have."""
         capacities = (amounts for kind in self._kinds.values() for amounts in kind.facts.inventory.capacity.values())
         return {name for amounts in capacities for name in amounts}
 

@@ -52,8 +52,6 @@ class Core:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Additions:
-    """The additions of one part to the program."""
-
     hooks: Hooks = NO_HOOKS
     verbs: Mapping[str, ServedVerb] = field(default_factory=dict)  # served to kube-scheduler, by name
     other_paths: Mapping[str, str] = field(default_factory=dict)  # at which verbs are served as well, with their names
@@ -69,8 +67,6 @@ class Additions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One optional feature of the extender."""
-
     is_on: Callable[[Flags], bool]  # returns whether these flags switch it on
     build: Callable[[Core], Additions]  # returns what it adds to the program; called once, only if it is on
     flags: type[PartFlags] | None = None  # the class of its flags, None if it has none

@@ -169,7 +169,6 @@ class Pods:
             self._forget(pod.uid)
 
     def bound(self) -> Iterator[tuple[str, BoundPod]]:
-        """Return every (uid, bound pod) that asks for cards."""
         return iter(self._bound.items())
 
     def bound_pod(self, uid: str) -> BoundPod | None:

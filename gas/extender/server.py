@@ -19,8 +19,6 @@ Verb = Callable[[bytes], Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class ServedVerb:
-    """A verb as it is served."""
-
     call: Verb
     # the body of the response when a valid request cannot be decided, if it has no field for an error
     undecided: bytes | None = None

@@ -196,7 +196,6 @@ class Verdicts:
             self.on_stale()
 
     def look_ahead(self) -> Turns[None]:
-        """Compute the state of every node."""
         for at, (name, _) in enumerate(list(self._nodes)):
             self.states.of(name)
             if at % NODES_A_TURN == 0:

@@ -113,7 +113,6 @@ def encode_filter_result(
     unresolvable: Mapping[str, str] | None = None,  # the same for nodes on which evicting other pods would not help
     error: str = "",  # the reason why nothing could be decided; the scheduler then ignores the rest
 ) -> bytes:
-    """Encode ExtenderFilterResult."""
     sent = None if nodes is None else {"items": [each.raw for each in nodes]}
     return _encoder.encode(
         {

@@ -51,8 +51,6 @@ class WrittenNames:
 
 
 class Row(NamedTuple):
-    """One row of the reference page."""
-
     name: str
     used_by: str  # who asks for a resource or writes a text
     meaning: str  # the unit of a resource, or the value of a text

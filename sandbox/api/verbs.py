@@ -47,7 +47,6 @@ class Api:
         return stored
 
     def create(self, kind: Kind, namespace: str | None, sent: Object) -> Stored:
-        """Store a new object with its defaults."""
         _check_type(kind, sent)
         metadata = new_metadata(kind, sent.get("metadata"), namespace, self._now(), self._new_uid())
         value = with_defaults(kind, {**sent, "metadata": metadata})

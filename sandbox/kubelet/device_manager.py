@@ -18,8 +18,6 @@ NodeAmounts = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The devices of one container of one resource."""
-
     ids: frozenset[str]
     response: bytes  # the plugin's encoded ContainerAllocateResponse, applied at each start of the container
 

@@ -58,8 +58,6 @@ class Review(msgspec.Struct, rename="camel", frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewResult:
-    """The response to a review."""
-
     refusal: str = ""  # the sentence for the client whose request is refused; empty if it is allowed
     warnings: tuple[str, ...] = ()  # sentences that the client prints
     patch: Patch = ()

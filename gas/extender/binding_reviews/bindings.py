@@ -33,8 +33,6 @@ MOST_REMEMBERED = 10_000  # pods, and nodes, whose expired reviews are remembere
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """A Binding as it was sent."""
-
     name: str
     namespace: str
     node: str

@@ -58,8 +58,6 @@ class Refused(GasError):
 
 
 class ExplanationApi:
-    """The API on a socket of its own."""
-
     def __init__(self, core: Core, opened: ListeningSocket) -> None:
         self._core = core
         self._socket = opened
@@ -67,7 +65,6 @@ class ExplanationApi:
         self._in_progress = 0
 
     async def run(self) -> None:
-        """Serve until cancelled."""
         tls = await self._certificates()
         port = Port(app=self, socket=self._socket, tls=tls, keep_alive=PLAIN_KEEP_ALIVE)
         async with asyncio.TaskGroup() as tasks:

@@ -32,8 +32,6 @@ UNLIKE_ANY = "\0"  # an exclusion that no pod can have, since annotations contai
 
 
 class NominatedPod(NamedTuple):
-    """A pod that is nominated for a node."""
-
     uid: str
     pod: str  # ``namespace/name``, for messages
     node: str

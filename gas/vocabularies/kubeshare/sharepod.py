@@ -36,8 +36,6 @@ class MalformedSharePod(GasError):
 
 
 class Keyed(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """An object of a namespace."""
-
     metadata: ObjectMeta
 
     @property

@@ -39,8 +39,6 @@ ALONE = Company(exclusion="whole cards")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One vendor's cards."""
-
     resource: str  # full name
     counted: str  # the resource that counts its cards in ledgers: names are without prefix there, and must differ
     driver: str = ""  # the kernel driver of its cards; empty if records of cards do not have it
@@ -170,7 +168,6 @@ def _container_need(container: ContainerFacts, kinds: Sequence[Kind]) -> Contain
 
 
 def _count(kind: Kind, allocatable: Mapping[str, Quantity], problems: list[str]) -> int:
-    """Return how many cards the node has."""
     count = -(-allocatable_amount(allocatable, kind.resource, problems) // kind.places)
     if count > MOST_RECORDS:
         problems.append(
