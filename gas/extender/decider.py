@@ -256,11 +256,6 @@ class Decider:
         self.observers.reserved(pod, args.node)
         return annotations
 
-    @property
-    def booked_names(self) -> frozenset[str]:
-        """Names of the annotations and labels of a bound pod that its booking depends on."""
-        return self._vocabularies.metadata
-
     def asks_for_cards(self, pod: Pod) -> bool:
         return self._vocabularies.is_gpu_pod(pod)
 

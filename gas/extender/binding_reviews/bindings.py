@@ -201,12 +201,12 @@ class ReviewedBindings:
         booked = self._decider.ledger.booking(pod.uid)
         if own is None or booked is None or booked.state is State.HELD or booked.node != binding.node:
             return False
-        names = self._decider.booked_names | own.keys()
+        names = self._decider.options.vocabularies.metadata | own.keys()
         stated = {name: text for name, text in binding.annotations.items() if name in names}
         return binding.uid == pod.uid and stated == own and names.isdisjoint(binding.labels)
 
     def _given(self, binding: Binding, pod: Pod, choice: Mapping[str, str], source: Source) -> Given:
-        names = self._decider.booked_names
+        names = self._decider.options.vocabularies.metadata
         others = {name: text for name, text in binding.annotations.items() if name not in names}
         return Given(
             uid=pod.uid,
