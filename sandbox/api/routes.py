@@ -42,13 +42,6 @@ Intercept = Callable[[Access], Awaitable[ApiFailure | None]]
 """Called before a request is processed; may delay it, or return a failure to send as the response."""
 
 
-async def no_interception(_access: Access) -> None: ...
-
-
-def everything_allowed(_access: Access) -> bool:
-    return True
-
-
 def forbidden(access: Access) -> ApiFailure:
     """Return a 403 with the sentence that kube-apiserver's RBAC uses."""
     what = f'{access.kind.qualified} "{access.name}"' if access.name else access.kind.qualified
@@ -71,8 +64,8 @@ class Settings:
     """The settings of the routes, which may be changed while the API is served."""
 
     tokens: Mapping[str, str] | None = None  # users by bearer token; None means that every request is made by ``admin``
-    authorize: Authorize = everything_allowed  # decides which requests are allowed; the others get a 403
-    intercept: Intercept = no_interception
+    authorize: Authorize = lambda _access: True  # decides which requests are allowed; the others get a 403
+    intercept: Intercept | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)  # set to end all open watches
     bookmark_seconds: float = 60  # between the bookmarks of a watch
 
@@ -124,7 +117,7 @@ class _KindRoutes:
             return _json(list_page(self._api.storage, self._kind, selection, limit, token))
         if request.method != "POST" or (self._kind.namespaced and namespace is None):
             raise method_not_allowed()
-        sent = await _sent(request)
+        sent = _decoded(await request.body())
         await self._admit(request, "create")
         return self._object(self._api.create(self._kind, namespace, sent), 201)
 
@@ -167,7 +160,7 @@ class _KindRoutes:
     async def _binding(self, request: Request) -> Response:
         if request.method != "POST":
             raise method_not_allowed()
-        sent = await _sent(request)
+        sent = _decoded(await request.body())
         await self._admit(request, "create", "binding")
         self._api.bind(request.path_params["namespace"], request.path_params["name"], sent)
         return _success(201)
@@ -179,7 +172,8 @@ class _KindRoutes:
         access = Access(user, verb, self._kind, subresource, params.get("namespace"), params.get("name", ""))
         if not self._settings.authorize(access):
             raise forbidden(access)
-        if (failure := await self._settings.intercept(access)) is not None:
+        intercept = self._settings.intercept
+        if intercept is not None and (failure := await intercept(access)) is not None:
             raise failure
 
     def _user(self, request: Request) -> str:
@@ -195,10 +189,6 @@ class _KindRoutes:
 
     def _object(self, stored: Stored, code: int = 200) -> Response:
         return _json(typed_json(self._kind, stored), code)
-
-
-async def _sent(request: Request) -> dict[str, Any]:
-    return _decoded(await request.body())
 
 
 def _decoded(body: bytes) -> dict[str, Any]:

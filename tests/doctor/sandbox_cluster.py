@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from sandbox.api.kinds import LEASES, NAMESPACES, NODES, PODS
-from sandbox.api.routes import Access, Authorize, Settings, everything_allowed
+from sandbox.api.routes import Access, Authorize, Settings
 from sandbox.api.server import ApiServer
 from tests.builders import container, pod_json
 from tests.doctor.snapshots import seen_node_json
@@ -37,7 +37,7 @@ class Beside:
     reviewed: list[dict[str, Any]] = field(default_factory=list)
 
 
-def doctor_server(beside: Beside, *, authorize: Authorize = everything_allowed) -> ApiServer:
+def doctor_server(beside: Beside, *, authorize: Authorize = lambda _access: True) -> ApiServer:
     """Return an ``ApiServer`` that records every request in ``beside.asked``."""
     server = ApiServer(Settings(tokens={"admin": "admin", "viewer": "viewer"}, authorize=authorize))
     inner: Callable[[Scope, Receive, Send], Awaitable[None]] = server._app
