@@ -34,13 +34,6 @@ class ExtenderAddress:
     # binds a pod that the extender does not bind, without cards
     ignorable: bool = True
     weight: int = 0  # of the extender's scores; 0 if it is not asked for any
-    seconds: float = 30  # time limit of a request
-
-    def ssl_context(self) -> ssl.SSLContext:
-        """Return a context that verifies the extender and presents the client certificate."""
-        context = ssl.create_default_context(cafile=self.authority)
-        context.load_cert_chain(self.certificate, self.key)
-        return context
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +139,9 @@ class ExtenderClient:
 
 @asynccontextmanager
 async def connected(address: ExtenderAddress) -> AsyncIterator[ExtenderClient]:
-    context = address.ssl_context()
-    timeout = aiohttp.ClientTimeout(total=address.seconds)
+    context = ssl.create_default_context(cafile=address.authority)
+    context.load_cert_chain(address.certificate, address.key)
+    timeout = aiohttp.ClientTimeout(total=30)
     async with aiohttp.ClientSession(timeout=timeout, headers={"Content-Type": "application/json"}) as session:
 
         async def post(verb: str, args: dict[str, Any]) -> bytes:
