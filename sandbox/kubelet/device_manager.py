@@ -69,9 +69,6 @@ class DeviceState:
     def allocations_of(self, uid: str, container: str) -> Mapping[str, Allocation]:
         return self.allocations.get(uid, {}).get(container, {})
 
-    def add_allocation(self, uid: str, container: str, resource: str, allocation: Allocation) -> None:
-        self.allocations.setdefault(uid, {}).setdefault(container, {})[resource] = allocation
-
     def keep_only(self, uids: Collection[str]) -> None:
         self.allocations = {uid: containers for uid, containers in self.allocations.items() if uid in uids}
 
@@ -195,7 +192,8 @@ class DeviceManager:
             if has is None and asked[resource] > 0:
                 ids = await self._choose(resource, asked[resource], reusable.get(resource, frozenset()))
                 response = await self.plugins.allocate(resource, ids)
-                self.state.add_allocation(uid, name, resource, Allocation(ids, response))
+                of_pod = self.state.allocations.setdefault(uid, {})
+                of_pod.setdefault(name, {})[resource] = Allocation(ids, response)
 
     def _check_health(self, resource: str, has: frozenset[str]) -> None:
         healthy = self.state.healthy(resource)
