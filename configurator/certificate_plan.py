@@ -160,7 +160,6 @@ class CertificatePlan:
         return authority
 
     def _plan_api_server(self, owner: Owner) -> None:
-        """Plan the certificate that kube-apiserver presents to the webhooks."""
         if self._is_signing_named:
             raise ConfiguratorError(
                 "--api-server needs the authority of the configurator, because the extender must tell kube-apiserver "

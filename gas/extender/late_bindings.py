@@ -33,8 +33,6 @@ ChangeVersion = Callable[[str, str, str], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class PodRequests:
-    """Ask the API server about one pod."""
-
     get: GetPod
     change_version: ChangeVersion
 

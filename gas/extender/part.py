@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """The core of the extender, as far as parts use it."""
-
     api: ApiServer
     flags: Flags
     decider: Decider

@@ -113,7 +113,6 @@ class Pods:
                 self.changed(pod)
 
     def changed(self, pod: Pod) -> None:
-        """Process a pod that is new or was updated."""
         if pod.uid in self._gone:
             return
         if (vocabulary := self._vocabularies.vocabulary_of(pod)) is None:

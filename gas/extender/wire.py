@@ -55,7 +55,6 @@ class BindingArgs(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> str:
-        """The pod's ``namespace/name``, for messages."""
         return f"{self.pod_namespace}/{self.pod_name}"
 
 

@@ -18,7 +18,6 @@ JOINED_HELP = "If the flag is given several times, all values count."
 """The help of ``--vocabularies`` about several components of deploy/ that each switch vocabularies on."""
 
 VOCABULARY_FLAGS: tuple[type[PartFlags], ...] = tuple(each.flags for each in KNOWN if each.flags is not None)
-"""The flags of single vocabularies."""
 
 
 def parse_vocabularies(text: str) -> tuple[Vocabulary, ...]:

@@ -45,4 +45,3 @@ def check_leftovers(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 CHECKS = (Check(name=VOCABULARIES, findings=check_leftovers, programs=(PLUGIN, EXTENDER)),)
-"""The check of what is left of Aliyun's system."""

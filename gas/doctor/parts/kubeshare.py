@@ -40,4 +40,3 @@ def check_leftovers(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 CHECKS = (Check(name=VOCABULARIES, findings=check_leftovers, programs=tuple(EFFECTS)),)
-"""The check of what is left of KubeShare."""

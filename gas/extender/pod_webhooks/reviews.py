@@ -28,7 +28,6 @@ TEMPLATES = frozenset(
         "podtemplates",
     }
 )
-"""Resources with a template of pods."""
 
 SYSTEM_NAMESPACE = "kube-system"  # every pod can be created here, so that a cluster can start from nothing
 MOST_SENTENCES = 10  # faults and warnings in one response; the API server keeps 4096 characters of all warnings
