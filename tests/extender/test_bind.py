@@ -28,7 +28,10 @@ async def decider() -> DrivenDecider:
 
 
 # contract E3.4, E11.2
-async def test_a_bound_pod_has_node_and_cards_in_one_write(decider: DrivenDecider) -> None:
+async def test_a_bound_pod_has_node_and_cards_in_one_write(
+    decider: DrivenDecider, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     assert await decider.bind(gpu_pod(), "n1") == ""
     (binding,) = decider.cluster.bindings
     assert binding["uid"] == "u1"
@@ -38,6 +41,8 @@ async def test_a_bound_pod_has_node_and_cards_in_one_write(decider: DrivenDecide
     assert decider.cluster.pods["default/pod"]["spec"]["nodeName"] == "n1"
     assert booked_cards(decider, "u1") == "card0 on n1, held"
     assert decider.counted("requests_total", verb="bind", result="bound") == 1
+    (log,) = (vars(each) for each in caplog.records if each.message == "bound")
+    assert (log["pod"], log["node"], log["cards"]) == ("default/pod", "n1", "card0")
 
 
 # contract E11.1

@@ -204,7 +204,12 @@ async def test_an_invalid_need_is_refused_on_every_node(asking: dict[str, Any], 
         assert answer["FailedNodes"]["n1"].isprintable()
         assert len(answer["FailedNodes"]["n1"]) <= 200
     assert decider.counted("refusals_total", reason="unreadable-need") == 2
-    assert [(refusal.kind, refusal.is_final) for _, refusal in decider.refused] == [("unreadable-need", True)] * 2
+    assert len(decider.refused) == 2
+    for pod, refusal in decider.refused:
+        assert (refusal.pod, refusal.kind, refusal.is_final) == (pod, "unreadable-need", True)
+        assert refusal.summary().startswith("2 nodes: ")
+        assert refusal.time > 1.7e9
+    assert list(decider.refusals) == [(asking["metadata"]["uid"], refusal)]
 
 
 @pytest.mark.parametrize("annotation", ["gas-allow", "gas-deny"])
@@ -307,6 +312,7 @@ class TestRefusals:
         assert "1 node: " + FULL in refusal.summary()
         assert [key for key, _ in decider.refused] == ["default/late"]
         assert refusal.only_seen_by_cards
+        assert refusal.time > 1.7e9
 
     async def test_the_last_one_counts(self) -> None:
         decider = knowing(gpu_node("n1"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
@@ -119,6 +120,15 @@ async def test_what_no_pod_can_take_of_a_card_in_use_is_stranded_until_a_pod_ask
     assert not [key for key in await shown(gauges) if key[0] == stranded[0]]
     decider.pods.deleted(asks)
     assert (*stranded, "i915") in await shown(gauges)
+
+
+def test_other_work_gets_its_turn_while_the_needs_of_many_pods_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    for pods in ("PODS_A_TURN", "BOUND_A_TURN"):
+        monkeypatch.setattr(f"gas.extender.decider.{pods}", 2)
+    decider = cluster()  # with one bound pod
+    for _ in range(3):
+        waiting(decider, "2026-01-01T00:00:00Z")
+    assert len(list(decider.shapes())) == 1
 
 
 async def test_pods_that_wait_are_counted_by_namespace_and_reason_with_the_age_of_the_oldest() -> None:

@@ -182,10 +182,13 @@ def test_a_pod_that_another_one_bound_with_other_cards_is_booked_as_written() ->
     assert followed.rebuilt() == followed.books()
 
 
-def test_a_receipt_is_believed_counted_and_reported() -> None:
+def test_a_receipt_is_believed_counted_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     followed = seen(gpu_pod("card0"), gpu_pod("card0", annotations={"gas-allocated-cards": "card1"}))
     assert followed.booked() == "card1 on n1, held"
     assert followed.corrections == 1
+    (log,) = (vars(each) for each in caplog.records)
+    assert log["message"].startswith("kubelet gave a pod other cards")
+    assert (log["pod"], log["node"]) == ("default/pod", "n1")
     assert followed.freed == ["n1"]
     assert not followed.pods.in_trouble
     assert followed.rebuilt() == followed.books()
@@ -478,6 +481,7 @@ class TestAnnotationsAndTheNodesCards:
     def test_a_decision_about_a_missing_card_is_booked_and_reported(self, caplog: pytest.LogCaptureFixture) -> None:
         followed = self.followed()
         followed.pods.changed(gpu_pod("card77"))
+        assert "node n1 does not have 'card77'" in caplog.text
         assert [(vars(each)["pod"], vars(each)["node"]) for each in caplog.records] == [("default/pod", "n1")]
         assert followed.booked() == "card77 on n1, held"
         assert "node n1 does not have 'card77'" in followed.mismatches[0]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from gas.extender.decider import Decider
 from gas.extender.unknown_memory import NODES_A_TURN
 from gas.extender.verdicts import Turns
@@ -100,6 +102,17 @@ def test_a_pod_that_is_gone_meanwhile_is_not_announced() -> None:
     next(turns)
     decider.pods.deleted(gone)
     assert [each.uid for each, _ in done(turns)] == ["stays"]
+
+
+def test_filters_get_their_turns_while_needs_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gas.extender.decider.PODS_A_TURN", 2)
+    decider = Decider(OPTIONS)
+    decider.nodes.changed(gpu_node("gpu-1", "unknown"))
+    taken = []
+    for uid in "abcd":
+        decider.pods.changed(pod(container(**WANTS_5_GB), uid=uid))
+        taken.append(len(list(decider.waiting_for_unknown_memory())))
+    assert [each - taken[0] for each in taken] == [0, 0, 1, 1]
 
 
 def test_filters_get_their_turns_while_very_many_unlike_nodes_are_looked_at() -> None:

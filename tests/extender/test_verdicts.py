@@ -133,7 +133,8 @@ def test_after_looking_ahead_a_question_reads_no_bookings(known: Known, monkeypa
         return state(ledger, name)
 
     monkeypatch.setattr(Ledger, "state", looking)
-    at_once(known.verdicts.look_ahead())
+    monkeypatch.setattr("gas.extender.verdicts.NODES_A_TURN", 1)
+    assert len(list(known.verdicts.look_ahead())) == 2, "others get their turn after each node"
     assert looked_into == ["n1", "n2"]
     assert at_once(known.verdicts.of(wanting(), ["n1", "n2"])) == [FITS, FITS]
     assert looked_into == ["n1", "n2"]
@@ -302,6 +303,7 @@ def test_what_never_fits_a_node_as_it_is_sent_may_fit_the_known_one(known: Known
     small = known.nodes.as_sent([node("n1", i915=2, millicores=200)])
     assert at_once(known.verdicts.hopeless(wanting(), ["n1"], small.get)) == {"n1"}
     assert known.judge("n1") == [FITS]
+    assert isinstance(known.judge("absent")[0].refusal, UnknownNode)
 
 
 def test_the_need_asked_about_longest_ago_is_forgotten_first(known: Known, asked: list[str]) -> None:
@@ -339,6 +341,19 @@ def test_verdicts_of_nodes_that_change_again_and_again_are_forgotten_too(
         for _ in range(3):
             assert known.judge("n1") == [FITS]
         assert sum(map(len, known.verdicts._remembered.values())) <= 4
+
+
+def test_verdicts_of_states_that_no_node_is_in_any_more_are_forgotten(
+    known: Known, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gas.extender.verdicts.SPARE_STATES", 0)
+    for millicores in range(20):
+        known.ledger.hold("u1", "default/a", "n1", taking(0, millicores=millicores))
+        known.judge("n1", "n2")
+        known.verdicts._by_name.clear()
+    assert len(asked) == 20 + 1
+    (remembered,) = known.verdicts._remembered.values()
+    assert len(remembered) <= known.verdicts.states.most + 1
 
 
 class TestHardSearches:
@@ -381,6 +396,14 @@ class TestHardSearches:
         known.judge(*self.NAMES[:2])
         time_goes_by.clear()
         known.judge(self.NAMES[1])
+        assert time_goes_by == [STEPS]
+
+    def test_one_that_is_cut_short_makes_no_node_hopeless(self, time_goes_by: list[int]) -> None:
+        known = self.hard(time_goes_by)
+        assert at_once(known.verdicts.hopeless(wanting(), self.NAMES, known.nodes.facts)) == set()
+        assert time_goes_by == [STEPS, STEPS // FEWER_STEPS, STEPS // FEWER_STEPS]
+        time_goes_by.clear()
+        known.judge(self.NAMES[0])
         assert time_goes_by == [STEPS]
 
     def test_nodes_as_sent_get_no_more_steps(self, time_goes_by: list[int]) -> None:

@@ -32,7 +32,10 @@ GIVEN_A_MOMENT_AGO = (
 
 
 @pytest.mark.parametrize("resource", ["pods", "bindings"])
-async def test_a_binding_of_a_gpu_pod_gets_its_cards_and_demands_the_pod_as_it_was_read(resource: str) -> None:
+async def test_a_binding_of_a_gpu_pod_gets_its_cards_and_demands_the_pod_as_it_was_read(
+    resource: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     decider = following(gpu_pod())
     decider.seconds = 7.0
     sent = binding(gpu_pod(), annotations={"note": "kept"}, labels={"note": "kept"})
@@ -48,6 +51,9 @@ async def test_a_binding_of_a_gpu_pod_gets_its_cards_and_demands_the_pod_as_it_w
     assert (decision.uid, decision.pod, decision.node, decision.cards) == ("u1", "default/pod", "n1", "card0")
     assert decision.milliseconds == {"review": 0.0}
     assert decision.time > 1.7e9
+    (log,) = (vars(each) for each in caplog.records)
+    assert log["message"] == "gave cards to a binding of another client"
+    assert (log["pod"], log["node"], log["cards"], log["user"]) == ("default/pod", "n1", "card0", "alice")
     assert decider.bind_reviews.open_nodes() == {"n1"}
     decider.cluster.write_binding("default", written)
     assert booked_cards(decider, "u1") == "card0 on n1, held"
