@@ -385,7 +385,7 @@ class _CardSets:
         usable = usable_cards(self._need, self._node.inventory, UNUSED)
         if self._bounded:
             self._search_each_alone(usable)
-        groups = card_groups(self._need, self._node.inventory, usable)
+        groups = card_groups(self._need, self._node.inventory, usable, UNUSED)
         for group in sorted(groups, key=self._expense):
             for cards in self._sets(group):
                 if self._search.is_exhausted():

@@ -12,7 +12,7 @@ from typing import Any
 
 from gas.placement.card_rules import NO_CARDS, closed_cards
 from gas.placement.free_capacity import FreeCapacity, Pick, Picks
-from gas.placement.inventory import UNUSED, Inventory, Link, Partition, Usage, free_amount, free_amounts
+from gas.placement.inventory import Inventory, Link, Partition, Usage, free_amount, free_amounts
 from gas.placement.need import PartitionRule, PodNeed, Scope
 from gas.placement.order import Natural
 from gas.placement.plan import Plan, Request
@@ -31,7 +31,7 @@ def usable_cards(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[Car
     if (preferred := preferred_card(need, inventory)) is not None:
         cards = preferred_first(inventory.cards, preferred)
     closed = closed_cards(need, inventory, usage)
-    return tuple(card for card in cards if card not in closed) if closed else tuple(cards)
+    return tuple(card for card in cards if card not in closed)
 
 
 def preferred_card(need: PodNeed, inventory: Inventory) -> Card | None:
@@ -59,7 +59,7 @@ def affine_cards(need: PodNeed, usage: Usage) -> frozenset[Card]:
 
 
 def card_groups(
-    need: PodNeed, inventory: Inventory, usable: Sequence[Card], usage: Usage = UNUSED
+    need: PodNeed, inventory: Inventory, usable: Sequence[Card], usage: Usage
 ) -> Sequence[tuple[Card, ...]]:
     """Return the sets of cards of which one must serve the whole pod, in the order in which they are tried.
 
@@ -81,16 +81,16 @@ def _partitions(rule: PartitionRule, size: int, inventory: Inventory, usage: Usa
 
     Of equal ones the first is the one that leaves the largest partitions of idle cards.
     """
-    of_size = [each for each in inventory.partitions if len(each.cards) == size]
-    least = max((each.score for each in of_size), default=0) if rule.best else 0
     idle = frozenset(filter(usage.is_idle, inventory.capacity))
 
     def left(taken: Partition) -> list[int]:
         rest = idle - taken.cards
         return sorted((len(each.cards) for each in inventory.partitions if each.cards <= rest), reverse=True)
 
-    fitting = [each for each in of_size if each.score >= least and each.bandwidth >= rule.bandwidth]
-    return [each.cards for each in sorted(fitting, key=lambda each: (each.score, left(each)), reverse=True)]
+    of_size = [each for each in inventory.partitions if len(each.cards) == size]
+    of_size.sort(key=lambda each: (each.score, left(each)), reverse=True)
+    good = [each for each in of_size if not rule.best or each.score == of_size[0].score]
+    return [each.cards for each in good if each.bandwidth >= rule.bandwidth]
 
 
 def _groups(need: PodNeed, inventory: Inventory, usable: Sequence[Card]) -> Sequence[tuple[Card, ...]]:

@@ -31,8 +31,7 @@ class CardRule:
 
 
 def closed_cards(need: PodNeed, inventory: Inventory, usage: Usage) -> frozenset[Card]:
-    closed = [cards for rule in CARD_RULES if (cards := rule.closed(need, inventory, usage))]
-    return NO_CARDS.union(*closed) if closed else NO_CARDS
+    return NO_CARDS.union(*(rule.closed(need, inventory, usage) for rule in CARD_RULES))
 
 
 @dataclass(frozen=True)

@@ -98,19 +98,17 @@ class FreeCapacity:
         return taken // self._scales[card][name] if self._scales else taken
 
     def free(self, card: Card, slot: int) -> int:
-        """Return how much of a slot is free on a card; negative if the card does not have the resource."""
+        """Return how much of a slot of END is free on a card; negative if the card does not have the resource."""
         left = self.left[card][slot]
-        return left // self._scales[card][slot % len(self._plan.names)] if self._scales else left
+        return left // self._scales[card][slot] if self._scales else left
 
     def takes(self, request: Request, card: Card) -> dict[str, int]:
         if not self._takes:
             return dict(request.per_card)
         names = self._plan.names
-        of_first_moment = range(request.moments[0] * len(names), (request.moments[0] + 1) * len(names))
         return {
             names[slot % len(names)]: amount // self._scales[card][slot % len(names)]
             for slot, amount in self._takes[card][request.index]
-            if slot in of_first_moment
         }
 
     def state(self, card: Card) -> Hashable:

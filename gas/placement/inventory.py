@@ -22,8 +22,8 @@ class Company:
     exclusion: str = ""  # all pods of a card must have the same exclusion; having none counts as a value as well
 
     def has_affinity(self, others: Collection[Company]) -> bool:
-        """Return whether affinity lets a pod with these labels join the pods of a card; a card without pods is idle."""
-        return not self.affinity or not others or any(other.affinity == self.affinity for other in others)
+        """Return whether a pod with this affinity may join the pods of a card; a card without pods is idle."""
+        return not others or any(other.affinity == self.affinity for other in others)
 
     def has_no_anti_affinity(self, others: Collection[Company]) -> bool:
         return not self.anti_affinity or all(other.anti_affinity != self.anti_affinity for other in others)
@@ -189,14 +189,14 @@ def free_amounts(inventory: Inventory, usage: Usage, card: Card) -> dict[str, in
     booked = usage.amounts.get(card)
     free = inventory.capacity[card]
     free = {name: has - booked.get(name, 0) for name, has in free.items()} if booked else dict(free)
-    if card in inventory.closed_tiles and TILES in free:
-        free[TILES] = free_amount(inventory, usage, card, TILES)
+    if closed := inventory.closed_tiles.get(card):
+        free[TILES] -= len(closed - usage.tiles.get(card, frozenset()))
     return free
 
 
 def free_tiles(inventory: Inventory, usage: Usage, card: Card) -> tuple[int, ...]:
     """Return the tiles of a card that may be given out: preferred ones first, then the others in ascending order."""
     shut = inventory.closed_tiles.get(card, frozenset()) | usage.tiles.get(card, frozenset())
-    count = inventory.capacity.get(card, NOTHING).get(TILES, 0)
+    count = inventory.capacity[card].get(TILES, 0)
     preferred = [tile for tile in inventory.preferred_tiles.get(card, ()) if tile not in shut]
     return (*preferred, *(tile for tile in range(count) if tile not in shut and tile not in preferred))

@@ -26,7 +26,7 @@ def lack_of_cards(need: PodNeed, inventory: Inventory, usage: Usage, refusal: Re
     if isinstance(refusal, FewerCardsThanWanted):
         return Lack(2 - refusal.cards / refusal.wanted, text)
     short = getattr(refusal, "shortage", None) or getattr(refusal, "short", None) or refusal
-    wanted: tuple[Wanted, ...] = getattr(short, "amounts", ())
+    wanted: tuple[Wanted, ...] | None = getattr(short, "amounts", None)
     if not wanted:
         return Lack(0.0, text)
     resources = plan_of(need).names

@@ -168,7 +168,7 @@ class PodNeed:
     def _check_apart(self) -> None:
         if self.apart and (self.linked or self.scope.is_one_card or self.apart & self.same_card):
             raise InvalidValue("apart: expected containers that need neither links nor one card")
-        if not self.apart <= set(range(len(self.containers))):
+        if not self.apart.issubset(range(len(self.containers))):
             raise InvalidValue(f"apart: expected positions of the pod's containers, found {sorted(self.apart)}")
         apart = [self.containers[position] for position in self.apart]
         if any(each.role is not Role.APP or not each.count or each.tiles for each in apart) or (

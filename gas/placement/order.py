@@ -100,7 +100,7 @@ class UsedFirst(CardOrder):
     name: ClassVar[str] = "used-first"
 
     def key(self, card: Card, use: UseAtStart) -> tuple[int, ...]:
-        return (0 if use.containers(card) else 1,)
+        return (not use.containers(card),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Decide about one pod on one node: its cards and tiles, or the reason why it does not fit."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from gas.placement.candidates import preferred_card
 from gas.placement.choice import Choice, ContainerChoice
@@ -24,35 +24,30 @@ def choose_tiles(
     """Return, for every container, the tiles of each of its cards.
 
     ``cards`` has the cards of every container, chosen so that there are enough tiles. No two app containers or sidecars
-    get the same tile; they take tiles in the order of `free_tiles`. An init container avoids only the tiles of sidecars
-    that run at the same time. It prefers tiles that the pod has on that card anyway, so that it holds fewer in all.
+    get the same tile. An init container avoids only the tiles of sidecars that run at the same time. All take tiles in
+    the order of `free_tiles`, so an init container gets those that the pod has on that card anyway, as far as it can.
     """
     chosen: list[Tiles] = [()] * len(need.containers)
     staying: dict[Card, dict[int, int]] = {}  # card -> tile -> the position that holds it to the end
-    of_pod: dict[Card, set[int]] = {}
     for role in (Role.APP, Role.SIDECAR, Role.INIT):
         for position, container in enumerate(need.containers):
             if container.role is not role or not container.tiles:
                 continue
             given: list[tuple[int, ...]] = []
             for card in cards[position]:
-                held, had = staying.setdefault(card, {}), of_pod.setdefault(card, set())
-                free = free_tiles(inventory, usage, card)
-                if role is Role.INIT:
-                    beside = {tile for tile, holder in held.items() if _is_sidecar_before(need, holder, position)}
-                    tiles = _best(container.tiles, free, busy=beside, first=had)
-                else:
-                    tiles = _best(container.tiles, free, busy=held, first=())
+                held = staying.setdefault(card, {})
+                beside = {
+                    tile
+                    for tile, holder in held.items()
+                    if role is not Role.INIT or _is_sidecar_before(need, holder, position)
+                }
+                free = [tile for tile in free_tiles(inventory, usage, card) if tile not in beside]
+                tiles = tuple(free[: container.tiles])
+                if role is not Role.INIT:
                     held.update(dict.fromkeys(tiles, position))
-                had.update(tiles)
                 given.append(tiles)
             chosen[position] = tuple(given)
     return tuple(chosen)
-
-
-def _best(count: int, free: Sequence[int], *, busy: Collection[int], first: Collection[int]) -> tuple[int, ...]:
-    open_tiles = [tile for tile in free if tile not in busy]
-    return tuple(sorted(open_tiles, key=lambda tile: tile not in first)[:count])
 
 
 def _is_sidecar_before(need: PodNeed, holder: int, position: int) -> bool:

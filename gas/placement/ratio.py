@@ -46,7 +46,7 @@ def whole(of: str, capacity: Amounts) -> int:
 
     It is never 0: a card that has nothing of the resource has no room for any amount of it either.
     """
-    return PERCENT if not of else capacity.get(of, 0) or 1
+    return PERCENT if not of else capacity.get(of) or 1
 
 
 def amounts_on(card: Amounts, plain: Mapping[str, int], ratios: Iterable[Ratio]) -> dict[str, int]:

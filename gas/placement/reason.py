@@ -139,7 +139,7 @@ def _not_together(plan: Plan) -> NotTogether:
 
 def _short_on_usable(question: _Question) -> Shortage | NotTogether:
     usable = usable_cards(question.need, question.inventory, question.usage)
-    groups = card_groups(question.need, question.inventory, usable)
+    groups = card_groups(question.need, question.inventory, usable, question.usage)
     return _what_is_short(question, tuple(card for card in usable if any(card in group for group in groups)))
 
 
@@ -184,7 +184,7 @@ def _no_group(question: _Question) -> Refusal:
     plan = plan_of(question.need)
     usable = usable_cards(question.need, question.inventory, question.usage)
     free = FreeCapacity(plan, question.inventory, question.usage, usable)
-    groups = card_groups(question.need, question.inventory, usable)
+    groups = card_groups(question.need, question.inventory, usable, question.usage)
     found = (_shortage(plan, request, groups, free) for request in plan.requests)
     refusal = NoBoard if question.need.scope is Scope.BOARD else NoNumaGroup
     return refusal(next((short for short in found if short is not None), None))

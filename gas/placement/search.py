@@ -10,6 +10,7 @@ It backtracks over the requests and, for one request, over the sets of its cards
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from gas.placement.candidates import Candidates, Links, are_linked_alike, pairs
 from gas.placement.free_capacity import FreeCapacity, Pick, Picks
@@ -30,7 +31,7 @@ def follows_reuse(pool: Pool, cards: Iterable[Card]) -> bool:
     card has several, so this is only what to aim at, and a receipt corrects the ledger if kubelet gave something else.
     """
     given = frozenset(cards)
-    return pool <= given if len(pool) <= len(given) else given <= pool
+    return pool.issubset(given) or given.issubset(pool)
 
 
 def pool_after(pool: Pool, role: Role, cards: Iterable[Card]) -> Pool:
@@ -50,19 +51,19 @@ class SymmetryClasses:
     kind of its own, because the search looks up its cards again later.
     """
 
-    __slots__ = ("_kinds", "_load", "_tiles")
+    __slots__ = ("_load", "_loads", "_tiles")
 
     def __init__(self, cards: Sequence[Card], candidates: Candidates, fixed: Mapping[int, tuple[Pick, ...]]) -> None:
         plan, links = candidates.plan, candidates.links
-        kinds: dict[Hashable, int] = {}
-        self._kinds: list[int] = []
+        kinds: dict[Hashable, int] = {None: 0}  # the lowest bits are those of the class at first
+        among = links and [link for link in links if link.one.card in cards and link.other.card in cards]
+        indexes = {None, *(end.index for link in among or () for end in link)}
+        self._tiles = {index: place for place, index in enumerate(indexes)}
+        self._loads: list[int] = []  # by request, what it adds to the number of a card for the first of ``_tiles``
         for request in plan.requests:
             alone = request.index if request.index in fixed else None
             kind = alone, request.moments, request.per_card, request.ratios
-            self._kinds.append(kinds.setdefault(kind, len(kinds)))
-        among = links and [link for link in links if link.one.card in cards and link.other.card in cards]
-        indexes = sorted({end.index for link in among or () for end in link})
-        self._tiles = {index: place for place, index in enumerate(indexes)}
+            self._loads.append(1 << _BITS * kinds.setdefault(kind, len(kinds)) * len(indexes))
         self._load = dict(zip(cards, _initial_classes(cards, among, candidates.free), strict=True))
         for request in plan.requests:
             for pick in fixed.get(request.index, ()):
@@ -88,13 +89,8 @@ class SymmetryClasses:
 
     def _units(self, request: Request, pick: Pick) -> Collection[tuple[Card, int]]:
         """Return what a pick adds to the number of each of its cards."""
-        kind = self._kinds[request.index]
-        if not pick.tiles:
-            return [(card, 1 << (_BITS * (1 + kind))) for card in pick.cards]
-        return [
-            (card, 1 << (_BITS * (1 + kind * len(self._tiles) + self._tiles[tile])))
-            for card, tile in zip(pick.cards, pick.tiles, strict=True)
-        ]
+        load = self._loads[request.index]
+        return [(card, load << _BITS * self._tiles[tile]) for card, tile in zip_longest(pick.cards, pick.tiles)]
 
 
 def _initial_classes(cards: Sequence[Card], links: Links | None, free: FreeCapacity) -> list[int]:
@@ -121,7 +117,6 @@ class StepBudget:
 
     def __init__(self, limit: int) -> None:
         self._left = limit
-        self.share(1)
 
     def share(self, searches: int) -> None:
         """Begin the first of this many searches; steps that it leaves over go to the next ones."""
@@ -184,10 +179,9 @@ def combinations(
     chosen: list[int] = []
     used: list[Card] = []
     tried: list[set[Hashable]] = [set()]  # for each position in the set, the classes that are not tried there again
-    at = 0
     while True:
         if len(chosen) < count:
-            still_enough = range(at, len(options) - (count - len(chosen)) + 1)
+            still_enough = range(len(options) - (count - len(chosen)) + 1)
             index = next(
                 (
                     index
@@ -202,7 +196,6 @@ def combinations(
                 chosen.append(index)
                 used.extend(options[index].cards)
                 tried.append(set(tried[-1]))
-                at = index + 1
                 continue
         else:
             yield tuple(options[index] for index in chosen)
@@ -212,7 +205,6 @@ def combinations(
         last = chosen.pop()
         del used[-len(options[last].cards) :]
         tried[-1].add(classes[last])
-        at = last + 1
 
 
 @dataclass(slots=True)

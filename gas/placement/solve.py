@@ -82,12 +82,11 @@ def first_fit(requests: Sequence[Request], cards: Sequence[Card], candidates: Ca
     found: Picks = {}
     for request in requests:
         picks: list[Pick] = []
-        wanted = request.count if candidates.links is None else request.count // 2
         for pick in _fitting(request, cards, found, candidates):
             free.take(request, pick)
             picks.append(pick)
             found[request.index] = tuple(picks)
-            if len(picks) == wanted:
+            if len(picks) * len(pick.cards) == request.count:
                 break
         else:
             for earlier in requests:

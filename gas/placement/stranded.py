@@ -49,7 +49,7 @@ class StrandedCapacity:
         only = replace(inventory, disabled=inventory.disabled | (inventory.capacity.keys() - {card}))
         for shape in self.shapes:
             (container,) = shape.containers
-            if any(amount > max(free.get(name, 0), 0) for name, amount in container.per_card):
+            if any(amount > free.get(name, 0) for name, amount in container.per_card):
                 continue  # saves the search
             if not isinstance(place(shape, only, usage), Refusal):
                 return NOTHING

@@ -131,7 +131,7 @@ def waste_table(sizes: Mapping[int, float]) -> tuple[int, ...]:
         steps = -(-share // _STEP)
         if steps < _STEPS:
             weights[steps] = weights.get(steps, 0.0) + weight
-    total = (PRIOR + sum(weights.values())) or 1.0
+    total = PRIOR + sum(weights.values())
     chances = sorted((steps, weight / total) for steps, weight in weights.items())
     of_any_size = PRIOR / (_STEPS - 1) / total
     left = [float(steps * _STEP) for steps in range(_STEPS + 1)]
@@ -142,9 +142,8 @@ def waste_table(sizes: Mapping[int, float]) -> tuple[int, ...]:
         after = []
         smaller = 0.0  # the sum of `left` below this number of steps
         for steps, rest in enumerate(left):
-            fitting = min(steps, _STEPS - 1)  # imagined sizes; one of _STEPS would be a whole card
-            taken = of_any_size * fitting
-            expected = of_any_size * (smaller - (left[0] if fitting < steps else 0.0))
+            taken = of_any_size * min(steps, _STEPS - 1)  # a size of _STEPS would be a whole card
+            expected = of_any_size * smaller
             for size, chance in chances:
                 if size > steps:
                     break

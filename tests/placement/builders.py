@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -85,4 +86,6 @@ def case(
 
 
 def placed(need: PodNeed, inventory: Inventory, usage: Usage = UNUSED, **rest: Any) -> str:
-    return given(place(need, inventory, usage, **rest))
+    """Return the formatted result. The values are made once more, so that their checks are part of the test."""
+    need = replace(need, containers=tuple(replace(container) for container in need.containers))
+    return given(place(need, replace(inventory), usage, **rest))

@@ -54,9 +54,9 @@ TWO_DEVICES = amounts(i915=2, millicores=1000)
         ),
         case(
             "refused-with-the-sum",
-            pod(container(), container(), container(), same_card=frozenset({0, 1, 2})),
-            node(TWO_DEVICES, like=2),
-            "no card has 3 i915 free for 3 containers that share a card",
+            pod(container(), container(), same_card=frozenset({0, 1})),
+            node(amounts(i915=1), like=2),
+            "no card has 2 i915 free for 2 containers that share a card",
         ),
         case(
             "every-numa-group-is-tried",
@@ -79,6 +79,7 @@ def test_same_card(need: PodNeed, inventory: Inventory, usage: Usage, expected: 
 
 HALF = amounts(i915=1, millicores=500)
 APART = frozenset({0, 1})
+TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
 PARTITIONS = tuple(
     Partition(cards(*numbers), score, bandwidth)
     for numbers, score, bandwidth in (((0, 1), 1, 200), ((2, 3), 1, 400), ((4, 5), 1, 0), ((0, 1, 2, 3), 1, 0))
@@ -186,6 +187,18 @@ def test_one_board(need: PodNeed, inventory: Inventory, usage: Usage, expected: 
             "no partition of 2 card(s) that the pod may use is free",
         ),
         case(
+            "no-partition-and-too-few-allowed-cards",
+            pod(container(2), allowed=cards(0), partition=PartitionRule()),
+            node(HALF, like=6, partitions=PARTITIONS),
+            "needs 2 cards with 1 i915 free each, found 1 in the allow list",
+        ),
+        case(
+            "no-partition-and-too-small-numa-groups",
+            pod(container(3), scope=Scope.NUMA, partition=PartitionRule()),
+            node(HALF, like=6, numa_groups=TWO_GROUPS, partitions=PARTITIONS),
+            "no NUMA group has 3 cards with 1 i915 free each",
+        ),
+        case(
             "only-the-best",
             pod(container(2), partition=PartitionRule(required=True, best=True)),
             node(HALF, like=6, partitions=(*PARTITIONS, Partition(frozenset({Card(1), Card(2)}), 2))),
@@ -214,9 +227,6 @@ def test_one_board(need: PodNeed, inventory: Inventory, usage: Usage, expected: 
 )
 def test_partitions(need: PodNeed, inventory: Inventory, usage: Usage, expected: str) -> None:
     assert placed(need, inventory, usage) == expected
-
-
-TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
 
 
 def groups(*each: tuple[int, ...]) -> tuple[tuple[Card, ...], ...]:
@@ -364,6 +374,16 @@ CHAIN = (link((0, 0), (1, 0)), link((2, 0), (3, 0)), link((1, 1), (2, 1)))
             pod(container(2, tiles=1), linked=True),
             node(LINKED, like=3, links=(link((2, 1), (0, 0)),), disabled=frozenset({Card(1)})),
             "2:1,0:0",
+        ),
+        case(
+            "nor-one-of-a-pair-before-that",
+            pod(container(6, tiles=1), linked=True),
+            node(
+                LINKED,
+                like=6,
+                links=(link((0, 0), (3, 0)), link((1, 0), (2, 0)), link((3, 1), (4, 0)), link((4, 1), (5, 0))),
+            ),
+            "0:0,3:0,1:0,2:0,4:1,5:0",
         ),
         case(
             "the-search-takes-another-pair-if-the-first-is-a-dead-end",

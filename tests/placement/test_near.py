@@ -155,6 +155,12 @@ LOADS = containers(3, 1, 2, 2, 0, 4, 4, 4)
             "0,3 | 0",
         ),
         case(
+            "an-init-container-alone-without-room",
+            pod(init(millicores=2000), near=True),
+            node(CARD, like=2),
+            "no card has 2000 millicores free",
+        ),
+        case(
             "linked-pairs-near-to-each-other",
             pod(container(2, tiles=1), container(2, tiles=1), linked=True, near=True),
             node(

@@ -17,6 +17,7 @@ from gas.placement.order import (
     LeastUsed,
     UsedFirst,
     parse_card_order,
+    resource_of,
 )
 from gas.placement.place import place
 from gas.values.cards import Card
@@ -70,6 +71,12 @@ CARD = amounts(i915=10, millicores=1000, memory=8 * GB)
         ),
         case("any-resource-name", pod(container(xe=1)), node(amounts(i915=1, xe=1)), "0"),
         case("only-allowed-cards", pod(container(), allowed=cards(1, 7)), node(CARD, like=3), "1"),
+        case(
+            "cards-by-another-name",
+            pod(container(2), allowed=frozenset({"x", "y"}), denied=frozenset({"z"})),
+            node(CARD, like=3, other_names={"x": cards(0, 1), "y": cards(2), "z": cards(0)}),
+            "1,2",
+        ),
         case("no-denied-card", pod(container(), denied=cards(0)), node(CARD, like=3), "1"),
         case(
             "denied-wins-over-allowed", pod(container(), allowed=cards(0, 1), denied=cards(0)), node(CARD, like=3), "1"
@@ -143,9 +150,9 @@ def test_a_choice_states_if_the_pod_got_the_preferred_card(
         ),
         case(
             "amounts-that-the-pod-has-taken-so-far-count",
-            pod(container(millicores=300), container(millicores=100), container(millicores=100)),
+            pod(*[container(memory=memory, millicores=1) for memory in (300, 100, 100)]),
             node(CARD, like=2),
-            LeastUsed("millicores"),
+            LeastUsed("memory.max"),
             "0 | 1 | 1",
         ),
         case(
@@ -155,6 +162,14 @@ def test_a_choice_states_if_the_pod_got_the_preferred_card(
             LeastUsed("memory.max"),
             "1 | 1",
             usage=booked(amounts(memory=GB)),
+        ),
+        case(
+            "a-resource-that-no-card-has-any-more",
+            pod(container()),
+            node(CARD, like=2),
+            LeastUsed("xe"),
+            "1",
+            usage=booked(amounts(xe=1)),
         ),
         case(
             "the-preferred-card-is-ignored",
@@ -264,6 +279,14 @@ def with_containers(*counts: int) -> Usage:
             usage=with_containers(1, 0),
         ),
         case(
+            "containers-that-are-apart-count-once-on-each-card",
+            pod(container(), container(), container(), apart=frozenset({0, 1})),
+            node(CARD, like=3),
+            FEWEST,
+            "0 | 1 | 0",
+            usage=with_containers(0, 0, 1),
+        ),
+        case(
             "an-init-container-is-over-before-the-next-one-starts",
             pod(init(), container(2), container()),
             node(CARD, like=2),
@@ -292,6 +315,7 @@ def test_other_orders(need: PodNeed, inventory: Inventory, usage: Usage, order: 
 )
 def test_the_text_form_of_an_order_is_read_again(order: CardOrder) -> None:
     assert parse_card_order(str(order)) == order
+    assert resource_of(order) == (str(order).partition("=")[2] or None)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +332,10 @@ def test_the_text_form_of_an_order_is_read_again(order: CardOrder) -> None:
     ],
 )
 def test_any_other_text_is_not_an_order(text: str) -> None:
-    with pytest.raises(InvalidValue, match=r"^expected natural\|least-used=RESOURCE\|.*, found "):
+    without = " without its prefix" if "/" in text else ""
+    with pytest.raises(
+        InvalidValue, match=rf"^expected natural\|.*RESOURCE such as millicores{without}, found '{text}'"
+    ):
         parse_card_order(text)
 
 

@@ -9,10 +9,11 @@ import pytest
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.inventory import UNUSED, Inventory, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
-from gas.placement.order import BestFit, LeastUsed
+from gas.placement.order import BestFit, LeastUsed, LeastWaste
 from gas.placement.place import place
 from gas.placement.ratio import Ratio, amounts_on
 from gas.placement.reason import card_details
+from gas.placement.waste import Mix
 from gas.values.amounts import sorted_amounts
 from gas.values.cards import Card
 from gas.values.errors import InvalidValue
@@ -79,6 +80,13 @@ def takes(need: PodNeed, inventory: Inventory, usage: Usage = UNUSED, **options:
             {0: {"memory.max": 7}},
         ),
         case(
+            "a-part-that-is-rounded-down-to-nothing-fits-on-a-full-card",
+            pod(part(Ratio("memory.max", 1))),
+            node(amounts(i915=2, memory=99)),
+            {0: {"memory.max": 0}},
+            usage=booked(amounts(memory=99)),
+        ),
+        case(
             "an-init-container-is-over-before-the-next-one-starts",
             pod(part(Ratio("memory.max", 75), role=Role.INIT), part(HALF)),
             node(SMALL),
@@ -92,7 +100,7 @@ def takes(need: PodNeed, inventory: Inventory, usage: Usage = UNUSED, **options:
         ),
         case(
             "containers-that-share-a-card",
-            pod(part(QUARTER), part(HALF), same_card=frozenset({0, 1})),
+            pod(part(QUARTER), part(QUARTER), container(memory=2 * GB), same_card=frozenset({0, 1, 2})),
             node(SMALL, SMALL),
             {1: {"memory.max": 6 * GB}},
             usage=booked(amounts(memory=3 * GB)),
@@ -106,9 +114,17 @@ def takes(need: PodNeed, inventory: Inventory, usage: Usage = UNUSED, **options:
         ),
         case(
             "what-the-pod-has-taken-counts-in-an-order",
-            pod(part(QUARTER), part(QUARTER), order=LeastUsed("memory.max")),
+            pod(part(QUARTER), part(QUARTER), part(QUARTER), order=LeastUsed("memory.max")),
             node(SMALL, LARGE),
-            {0: {"memory.max": 2 * GB}, 1: {"memory.max": 4 * GB}},
+            {0: {"memory.max": 4 * GB}, 1: {"memory.max": 4 * GB}},
+            usage=booked({}, amounts(memory=3 * GB)),
+        ),
+        case(
+            "in-the-order-of-least-waste",
+            pod(part(QUARTER), order=LeastWaste(Mix())),
+            node(SMALL, SMALL),
+            {1: {"memory.max": 2 * GB}},
+            usage=booked({}, amounts(memory=6 * GB)),
         ),
         case(
             "of-linked-cards",
@@ -250,6 +266,7 @@ def test_pods_that_take_the_same_share_one_footprint_and_those_on_other_cards_do
     need, choice = pod(part(HALF)), Choice((ContainerChoice((Card(0),)),))
     of_small, again, of_large = (footprint(need, choice, {Card(0): dict(card)}) for card in (SMALL, SMALL, LARGE))
     assert of_small is again
+    assert hash(of_small) != hash(of_large)
     assert [dict(each.amounts[Card(0)])["memory.max"] for each in (of_small, of_large)] == [4 * GB, 8 * GB]
 
 

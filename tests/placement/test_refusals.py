@@ -16,6 +16,8 @@ from tests.placement.builders import GB, amounts, booked, cards, case, container
 CARD = amounts(i915=10, millicores=1000, memory=8 * GB)
 TILED = amounts(i915=10, millicores=1000, tiles=2)
 FULL = amounts(millicores=1000)
+GIB = 2**30
+GPU_MEM = StatedMemory("gpu-mem", MemoryUnit.GIB)
 TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
 
 
@@ -80,15 +82,15 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             node(CARD, like=2),
             "no-room",
             "no card has 500 millicores and 5.0 GB of memory.max free together",
-            usage=booked(amounts(memory=5 * GB), FULL),
+            usage=booked(amounts(memory=5 * GB), amounts(i915=10, millicores=1000)),
         ),
         case(
             "the-count-resource-is-named-if-it-is-part-of-the-shortage",
-            pod(container(memory=1, millicores=500)),
-            node(CARD, like=2),
+            pod(container(memory=5 * GB, millicores=500)),
+            node(CARD, like=3),
             "no-room",
-            "no card has 1 i915 and 500 millicores free together",
-            usage=booked(amounts(i915=10), FULL),
+            "no card has 1 i915, 500 millicores and 5.0 GB of memory.max free together",
+            usage=booked(amounts(i915=10), FULL, amounts(memory=4 * GB)),
         ),
         case(
             "the-count-resource-alone-short",
@@ -282,6 +284,32 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             "not-together",
             "each of 2 containers fits alone, but not all together (1200 millicores in total)",
         ),
+        *(
+            case(
+                f"{kind}-in-the-pods-own-words",
+                pod(*[container(count, memory=5 * GIB)] * 2, scope=scope, stated_memory=GPU_MEM),
+                node(amounts(i915=2, memory=8 * GIB), like=cards, numa_groups=()),
+                kind,
+                sentence,
+            )
+            for kind, scope, count, cards, sentence in (
+                (
+                    "not-together",
+                    Scope.ANYWHERE,
+                    1,
+                    1,
+                    "each of 2 containers fits alone, but not all together (10 GiB of gpu-mem in total)",
+                ),
+                (
+                    "one-card",
+                    Scope.CARD,
+                    1,
+                    2,
+                    "no card has room for all 2 containers together (10 GiB of gpu-mem in total)",
+                ),
+                ("numa", Scope.NUMA, 2, 4, "no NUMA group has 2 cards with 5 GiB of gpu-mem free each"),
+            )
+        ),
         case(
             "not-together-by-count",
             pod(container(6), container(6)),
@@ -367,7 +395,6 @@ def test_the_need_says_which_resources_only_count_cards(count_resources: set[str
 
 
 SMALL = amounts(i915=2, memory=8 * GB)
-GIB = 2**30
 
 
 @pytest.mark.parametrize(
@@ -385,7 +412,7 @@ GIB = 2**30
         ),
         case(
             "memory-as-the-pod-states-it-rounded-down",
-            pod(container(memory=8 * GIB), stated_memory=StatedMemory("gpu-mem", MemoryUnit.GIB)),
+            pod(container(memory=8 * GIB), stated_memory=GPU_MEM),
             node(amounts(i915=2, memory=16 * GIB)),
             ("card0: 7 of 16 GiB of gpu-mem free, 8 needed",),
             usage=booked(amounts(memory=17 * GIB // 2)),
@@ -409,6 +436,13 @@ GIB = 2**30
             pod(container(millicores=5), container(millicores=7)),
             node(amounts(i915=9, millicores=9), amounts(i915=9)),
             ("card0: 0 of 9 millicores free, 7 needed", "card1: has no millicores"),
+            usage=booked(amounts(millicores=12)),
+        ),
+        case(
+            "a-need-of-0",
+            pod(container(millicores=0)),
+            node(amounts(i915=9, millicores=9)),
+            ("card0: 0 of 9 millicores free, 0 needed",),
             usage=booked(amounts(millicores=12)),
         ),
         case(

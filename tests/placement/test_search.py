@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations as combinations_of
 
 import pytest
 
 from gas.placement.free_capacity import Pick
 from gas.placement.inventory import UNUSED, Inventory, Usage
-from gas.placement.need import PodNeed
+from gas.placement.need import PodNeed, Scope
 from gas.placement.place import DEFAULT_STEP_LIMIT, place
+from gas.placement.ratio import Ratio
 from gas.placement.refusal import NoLinkedPairs, NotTogether, SearchLimitHit
 from gas.placement.search import StepBudget, combinations
 from gas.values.cards import Card
-from tests.placement.builders import amounts, booked, case, container, link, node, placed, pod
+from tests.placement.builders import amounts, booked, case, container, init, link, node, placed, pod, sidecar
 
 
 def card(millicores: int) -> dict[str, int]:
@@ -45,11 +47,27 @@ def card(millicores: int) -> dict[str, int]:
             "2:0,3:0 | 0:0,1:0",
         ),
         case(
+            "of-cards-that-are-linked-alike-one-with-another-open-tile",
+            pod(container(2, millicores=5, tiles=1), container(2, millicores=1, tiles=1), linked=True),
+            node(
+                *[amounts(i915=1, millicores=millicores, tiles=3) for millicores in (5, 5, 5, 1)],
+                links=tuple(link((one, tile), (2 + tile, 0)) for tile in (0, 1) for one in (0, 1)),
+                closed_tiles={Card(0): frozenset({2}), Card(1): frozenset({1})},
+            ),
+            "1:0,2:0 | 0:1,3:0",
+        ),
+        case(
             "the-first-choice-in-the-order-of-candidates",
             pod(container(millicores=300), container(millicores=300), container(millicores=400)),
             node(card(1000), like=2),
             "0 | 1 | 0",
             usage=booked(amounts(millicores=300), amounts(millicores=700)),
+        ),
+        case(
+            "app-containers-before-sidecars",
+            pod(sidecar(2, millicores=200), container(2, millicores=300)),
+            node(card(300), card(300), card(700)),
+            "1,2 | 0,2",
         ),
         case(
             "the-order-begins-with-the-preferred-card",
@@ -88,6 +106,85 @@ def test_a_pod_may_have_very_many_containers() -> None:
     inventory = node(amounts(i915=2000, millicores=1697), amounts(i915=2000, millicores=499))
     answer = placed(need, inventory).split(" | ")
     assert (answer.count("0"), answer.count("1")) == (1198, 3)
+
+
+SIX = node(*[card(millicores) for millicores in (300, 400, 500, 600, 700, 800)])
+GROUPS = tuple(tuple(map(Card, range(first, first + 3))) for first in (0, 3, 6))
+THREE_GROUPS = node(
+    *[card(millicores) for millicores in (800, 800, 400, 800, 800, 400, 600, 700, 700)], numa_groups=GROUPS
+)
+FIVE = [container(millicores=millicores) for millicores in (400, 400, 300, 300, 600)]
+
+
+@pytest.mark.parametrize(
+    ("need", "inventory", "steps", "expected"),
+    [
+        pytest.param(
+            pod(init(2, millicores=700), container(4, millicores=300)), SIX, 10, "4,5 | 0,1,4,5", id="all-are-reused"
+        ),
+        pytest.param(
+            pod(init(4, millicores=300), container(2, millicores=700)),
+            SIX,
+            16,
+            "0,1,2,3 | 4,5",
+            id="none-can-be-reused",
+        ),
+        pytest.param(
+            pod(init(2, millicores=700), container(millicores=800), container(3, millicores=400)),
+            SIX,
+            12,
+            "4,5 | 5 | 1,2,4",
+            id="some-are-reused",
+        ),
+        pytest.param(pod(*FIVE, scope=Scope.NUMA), THREE_GROUPS, 31, "7 | 8 | 7 | 8 | 6", id="the-third-group"),
+        pytest.param(
+            pod(init(millicores=600), *FIVE, scope=Scope.NUMA),
+            THREE_GROUPS,
+            67,
+            "6 | 7 | 8 | 7 | 8 | 6",
+            id="the-third-group-reused",
+        ),
+        pytest.param(
+            pod(init(2, millicores=700), container(millicores=500), scope=Scope.NUMA),
+            node(*[card(m) for m in (500, 700, 800, 500, 700, 800, 700, 800, 900)], numa_groups=GROUPS),
+            16,
+            "6,7 | 6",
+            id="init-containers-of-the-third-group",
+        ),
+        pytest.param(
+            pod(*[container(count, millicores=m) for count, m in ((1, 600), (1, 600), (2, 300), (2, 200))]),
+            node(card(1000), card(400), card(800)),
+            6,
+            "each of 4 containers fits alone, but not all together (2200 millicores in total)",
+            id="what-has-failed-is-not-tried-again",
+        ),
+        pytest.param(
+            pod(*[container(millicores=600)] * 2, replace(container(), ratios=(Ratio("xe", 1),))),
+            node({**card(1000), "xe": 100}),
+            0,
+            "each of 3 containers fits alone, but not all together (1200 millicores and 1 percent of xe in total)",
+            id="too-little-of-another-resource-than-that-of-a-ratio",
+        ),
+        pytest.param(
+            pod(container(2, millicores=300), container(2, millicores=800)),
+            node(card(1000), card(1000)),
+            0,
+            "each of 2 containers fits alone, but not all together (2200 millicores in total)",
+            id="too-little-on-all-cards",
+        ),
+        pytest.param(
+            pod(container(millicores=100), container(2, millicores=600)),
+            node(card(1300), card(500)),
+            0,
+            "needs 2 cards with 600 millicores free each, found 1",
+            id="a-container-that-does-not-fit-alone",
+        ),
+    ],
+)
+def test_the_fewest_steps_that_are_enough(need: PodNeed, inventory: Inventory, steps: int, expected: str) -> None:
+    """A search that looks at more than it must, or leaves too few steps to later ones, needs more."""
+    assert placed(need, inventory, step_limit=steps) == expected
+    assert not steps or placed(need, inventory, step_limit=steps - 1) != expected
 
 
 def test_the_limit_is_enough_for_eight_containers_on_eight_unlike_cards() -> None:

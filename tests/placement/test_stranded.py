@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -32,9 +33,10 @@ REST = amounts(i915=3, memory=3 * GB)
             [pod(container(memory=4 * GB))], node(CARD, disabled=cards(0)), IN_USE, {}, id="nothing-new-may-start"
         ),
         pytest.param([], node(CARD), IN_USE, REST, id="no-pod-asks"),
+        pytest.param([pod(container(xe=1))], node(CARD), IN_USE, REST, id="of-a-resource-that-the-card-has-not"),
         pytest.param(
             [pod(container(memory=9 * GB))],
-            node(amounts(i915=4, memory=4 * GB)),
+            node(amounts(i915=4, memory=4 * GB, millicores=0)),
             IN_USE,
             amounts(i915=3),
             id="shrunk-below-what-is-booked",
@@ -52,6 +54,9 @@ REST = amounts(i915=3, memory=3 * GB)
             IN_USE,
             REST,
             id="half-a-card",
+        ),
+        pytest.param(
+            [pod(container(0))], node(CARD), Usage(containers={Card(0): 1}), CARD, id="in-use-without-amounts"
         ),
         pytest.param([pod(container(0))], node(CARD), IN_USE, REST, id="a-pod-without-cards"),
     ],
@@ -74,5 +79,6 @@ def test_results_are_remembered_by_kind_card_and_what_is_booked() -> None:
     assert stranded.of("large", node(larger), IN_USE, Card(0)) == {}
     more = replace(booked(amounts(i915=2, memory=7 * GB)), containers={Card(0): 2})
     assert stranded.of("small", node(CARD), more, Card(0)) == amounts(i915=2, memory=GB)
-    for other in ({"names": {Card(0): frozenset({"a"})}}, {"company": {Card(0): frozenset({Company(affinity="a")})}}):
+    for name, value in (("names", "a"), ("company", Company(affinity="a")), ("tiles", 0)):
+        other: dict[str, Any] = {name: {Card(0): frozenset({value})}}
         assert stranded.of("small", node(larger), replace(IN_USE, **other), Card(0)) == {}

@@ -50,6 +50,7 @@ CARD = amounts(i915=10, tiles=4)
             "1:0",
             usage=booked(amounts(tiles=1), tiles={0: {0, 1, 2, 3}}),
         ),
+        case("a-card-without-tiles", pod(container(tiles=1)), node(amounts(i915=1), CARD), "1:0"),
         case("no-tiles-without-a-need-for-tiles", pod(container(tiles=0)), node(CARD), "0"),
         case(
             "an-init-container-takes-tiles-that-the-pod-has-anyway",

@@ -13,6 +13,7 @@ from gas.placement.inventory import UNUSED, Inventory, Link
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.place import place
 from gas.placement.plan import Plan, plan_of
+from gas.placement.ratio import Ratio
 from gas.values.cards import Card, Tile
 from gas.values.errors import InvalidValue
 
@@ -68,6 +69,39 @@ def need(count: int = 1, role: Role = Role.APP, **amounts: int) -> ContainerNeed
         (
             lambda: PodNeed((need(), need()), same_card=frozenset({-1, 0})),
             "same card: the pod has no container at position -1",
+        ),
+        *(
+            (
+                lambda rules=rules: PodNeed((need(), need()), apart=frozenset({0, 1}), **rules),
+                "apart: expected containers that need neither links nor one card",
+            )
+            for rules in ({"same_card": frozenset({1})}, {"scope": Scope.CARD})
+        ),
+        (
+            lambda: PodNeed((need(2, tiles=1),), apart=frozenset({0}), linked=True),
+            "apart: expected containers that need neither links nor one card",
+        ),
+        (
+            lambda: PodNeed((need(), need()), apart=frozenset({1, 2})),
+            "apart: expected positions of the pod's containers, found [1, 2]",
+        ),
+        *(
+            pytest.param(
+                lambda other=other: PodNeed((other, need()), apart=frozenset({0, 1})),
+                "apart: expected app containers with cards, no tiles and equal amounts of each card",
+                id=f"apart-{name}",
+            )
+            for name, other in (
+                ("other-amounts", need(millicores=1)),
+                ("other-ratios", ContainerNeed("main", 1, ratios=(Ratio("millicores", 1),))),
+                ("no-card", need(0)),
+                ("tiles", need(tiles=1)),
+                ("init-container", need(role=Role.INIT)),
+            )
+        ),
+        (
+            lambda: Inventory(capacity=TWO_CARDS, other_names={"x": frozenset({Card(0), Card(7)})}),
+            "named cards, 'x': expected cards of the node, found card7",
         ),
         *(
             pytest.param(
