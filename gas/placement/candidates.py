@@ -148,8 +148,7 @@ class Candidates:
         order = self.need.order
         use = UseAtStart(self, request, picks)
         if not self.near:
-            ordered = sorted(cards, key=lambda card: order.key(card, use))
-            return sorted(ordered, key=lambda card: card not in self._affine) if self._affine else ordered
+            return sorted(cards, key=lambda card: (card not in self._affine, *order.key(card, use)))
         preferred = preferred_card(self.need, self.inventory)
         keys = {
             card: (card not in self._affine, card != preferred, *order.key(card, use))

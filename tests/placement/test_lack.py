@@ -70,6 +70,13 @@ def part(percent: int) -> ContainerNeed:
             usage=booked(amounts(memory=6 * GB)),
         ),
         case(
+            "a-card-without-the-resource-lacks-more-than-a-full-one",
+            pod(container(xe=1)),
+            node(CARD, {**CARD, "xe": 1}),
+            (1.0, "card1 with 0 xe"),
+            usage=booked({}, amounts(xe=1)),
+        ),
+        case(
             "containers-that-fit-alone-only",
             pod(container(memory=8 * GB), container(memory=8 * GB)),
             node(CARD),

@@ -164,9 +164,9 @@ def test_a_choice_states_if_the_pod_got_the_preferred_card(
             usage=booked(amounts(memory=GB)),
         ),
         case(
-            "a-resource-that-no-card-has-any-more",
+            "a-resource-that-a-card-does-not-have-any-more",
             pod(container()),
-            node(CARD, like=2),
+            node(CARD, CARD, {**CARD, "xe": 5}),
             LeastUsed("xe"),
             "1",
             usage=booked(amounts(xe=1)),

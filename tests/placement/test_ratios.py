@@ -120,6 +120,13 @@ def takes(need: PodNeed, inventory: Inventory, usage: Usage = UNUSED, **options:
             usage=booked({}, amounts(memory=3 * GB)),
         ),
         case(
+            "rounded-down",
+            pod(part(HALF), part(HALF), order=LeastUsed("memory.max")),
+            node(amounts(i915=2, memory=7), like=2),
+            {0: {"memory.max": 7}},
+            usage=booked({}, amounts(memory=3)),
+        ),
+        case(
             "in-the-order-of-least-waste",
             pod(part(QUARTER), order=LeastWaste(Mix())),
             node(SMALL, SMALL),

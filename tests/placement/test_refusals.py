@@ -249,6 +249,20 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             "no NUMA group has a card with 1 i915 free",
         ),
         case(
+            "one-card-of-several-numa-groups",
+            pod(container(millicores=600), container(millicores=600), scope=Scope.CARD),
+            node(CARD, like=2, numa_groups=((Card(0),), (Card(1),))),
+            "one-card",
+            "no card has room for all 2 containers together (1200 millicores in total)",
+        ),
+        case(
+            "one-card-of-one-of-several-numa-groups",
+            pod(container(millicores=600), container(millicores=600), scope=Scope.NUMA_CARD),
+            node(CARD, like=2, numa_groups=((Card(0),), (Card(1),))),
+            "numa",
+            "no NUMA group has room for all containers together",
+        ),
+        case(
             "numa-together",
             pod(container(2, millicores=600), container(millicores=600), scope=Scope.NUMA),
             node(CARD, like=4, numa_groups=TWO_GROUPS),
@@ -283,6 +297,13 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             node(CARD),
             "not-together",
             "each of 2 containers fits alone, but not all together (1200 millicores in total)",
+        ),
+        case(
+            "no-room-in-the-pods-own-words",
+            pod(container(memory=9 * GIB), stated_memory=GPU_MEM),
+            node(amounts(i915=2, memory=8 * GIB)),
+            "no-room",
+            "no card has 9 GiB of gpu-mem free",
         ),
         *(
             case(

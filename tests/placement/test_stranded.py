@@ -26,7 +26,11 @@ REST = amounts(i915=3, memory=3 * GB)
         pytest.param([pod(container(memory=4 * GB))], node(CARD), IN_USE, REST, id="too-small"),
         pytest.param([pod(container(memory=3 * GB))], node(CARD), IN_USE, {}, id="large-enough"),
         pytest.param(
-            [pod(container(memory=4 * GB)), pod(container(2, memory=GB))], node(CARD), IN_USE, {}, id="for-one-of-two"
+            [*(pod(container(memory=each * GB)) for each in range(4, 12)), pod(container(2, memory=GB))],
+            node(CARD),
+            IN_USE,
+            {},
+            id="for-one-of-many",
         ),
         pytest.param([pod(container(memory=9 * GB))], node(CARD), Usage(), {}, id="idle"),
         pytest.param(
@@ -36,9 +40,9 @@ REST = amounts(i915=3, memory=3 * GB)
         pytest.param([pod(container(xe=1))], node(CARD), IN_USE, REST, id="of-a-resource-that-the-card-has-not"),
         pytest.param(
             [pod(container(memory=9 * GB))],
-            node(amounts(i915=4, memory=4 * GB, millicores=0)),
+            node(amounts(i915=2, memory=4 * GB, millicores=0)),
             IN_USE,
-            amounts(i915=3),
+            amounts(i915=1),
             id="shrunk-below-what-is-booked",
         ),
         pytest.param(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gas.placement.inventory import Inventory, Usage, free_amounts
+from gas.placement.inventory import Inventory, Usage, free_amount, free_amounts
 from gas.placement.need import PodNeed
 from gas.values.cards import Card
 from tests.placement.builders import amounts, booked, case, container, init, node, placed, pod, sidecar
@@ -80,3 +80,4 @@ def test_a_closed_tile_is_not_free_and_is_not_subtracted_twice_while_it_is_used(
     inventory = node(amounts(i915=4, tiles=4), closed_tiles={Card(0): frozenset({0, 1})})
     usage = Usage(amounts={Card(0): {"tiles": 1}}, tiles={Card(0): frozenset({1})})
     assert free_amounts(inventory, usage, Card(0)) == {"i915": 4, "tiles": 2}
+    assert [free_amount(inventory, usage, Card(number), "tiles") for number in (0, 1)] == [2, 0]
