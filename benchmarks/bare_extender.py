@@ -51,7 +51,7 @@ async def run(arguments: argparse.Namespace) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, shutdown.set)
     with listen("127.0.0.1", arguments.port, flag="port") as socket:
         certificates = ServingCertificates(files, metrics)
-        api = await connect(str(arguments.kubeconfig), explicit=True)
+        api = await connect(str(arguments.kubeconfig))
         verbs = {"filter": ServedVerb(answer_all), "bind": ServedVerb(bind_in(api), is_undisturbed=True)}
         app = extender_app(verbs, metrics, max_body=64 * 2**20, body_timeout=10)
         port = Port(app=app, socket=socket, tls=certificates, keep_alive=SCHEDULER_KEEP_ALIVE)

@@ -110,7 +110,7 @@ async def watched_pods(
     keep: Callable[[PodKind], bool] | None = None,
 ) -> AsyncIterator[None]:
     """Show a handler the pods, or those to keep, while the block runs."""
-    api = await connect(str(cluster.kubeconfig), explicit=True)
+    api = await connect(str(cluster.kubeconfig))
     watching = asyncio.create_task(Watch(Lister(api, paths.PODS, kind, keep=keep), handler).run())
     try:
         yield

@@ -62,7 +62,7 @@ def _check_kubeconfig(path: Path) -> None:
     async def check() -> None:
         from gas.cluster.connection import connect
 
-        await (await connect(str(path), explicit=True)).close()
+        await (await connect(str(path))).close()
 
     try:
         asyncio.run(check())
@@ -87,7 +87,7 @@ def _apply(flags: Flags, plan: Plan, now: datetime, say: Say) -> None:
         from configurator.webhooks import trust
         from gas.cluster.connection import connect
 
-        api = await connect(str(flags.kubeconfig), explicit=True, user_agent="gas-configurator")
+        api = await connect(str(flags.kubeconfig), user_agent="gas-configurator")
         try:
             changed, _ = await trust(api, flags.webhooks or DEFAULT_WEBHOOKS, plan.certificates.serving_authority, now)
             for sentence in changed:

@@ -50,19 +50,13 @@ class RateLimit:
 
 
 async def connect(
-    kubeconfig: str | None,
-    *,
-    explicit: bool = False,
-    qps: float | None = None,
-    burst: int | None = None,
-    user_agent: str = "gas",
+    kubeconfig: str | None, *, qps: float | None = None, burst: int | None = None, user_agent: str = "gas"
 ) -> ApiServer:
     """Find the cluster and its credentials, see `find_credentials`. Nothing is sent yet. Raises NoCluster.
 
-    kubeconfig  path; ``explicit`` makes it win over the service account and $KUBECONFIG
     qps, burst  limit on requests, see `RateLimit`; both None for no limit, because the API server has its own
     """
-    credentials = await find_credentials(kubeconfig, explicit=explicit)
+    credentials = await find_credentials(kubeconfig)
     limit = None if qps is None or burst is None else RateLimit(qps, burst)
     return ApiServer(credentials, limit=limit, user_agent=user_agent)
 
@@ -74,13 +68,6 @@ class Transport(Protocol):
         self, method: str, url: URL, /, **options: Any
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]: ...
     async def close(self) -> None: ...
-
-
-def _http_transport() -> Transport:
-    session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**20
-    )
-    return cast(Transport, session)
 
 
 class ApiServer:
@@ -103,7 +90,11 @@ class ApiServer:
         self._limit = limit
         self._user_agent = user_agent
         self._broken_at = -math.inf
-        self._transport = transport or _http_transport()
+        if transport is None:
+            connector, no_cookies = aiohttp.TCPConnector(limit=0), aiohttp.DummyCookieJar()
+            session = aiohttp.ClientSession(connector=connector, cookie_jar=no_cookies, read_bufsize=2**20)
+            transport = cast(Transport, session)
+        self._transport = transport
 
     @property
     def url(self) -> str:

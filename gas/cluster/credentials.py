@@ -195,11 +195,11 @@ class Credentials:
 
 
 async def find_credentials(
-    kubeconfig: str | None,
+    kubeconfig: str | None,  # that is named explicitly
     *,
-    explicit: bool,
     overrides: Overrides = AS_CONFIGURED,
     environ: Mapping[str, str] = os.environ,
+    default: str = DEFAULT_KUBECONFIG,
     token_file: str = TOKEN_FILE,
     ca_file: str = CA_FILE,
     clock: Callable[[], float] = time.monotonic,
@@ -207,29 +207,25 @@ async def find_credentials(
     """Find and read the credentials.
 
     The first of these that applies is used (contract E12.3): a kubeconfig that is named explicitly; in a pod the
-    service account; ``$KUBECONFIG``; ``kubeconfig``, which defaults to ~/.kube/config.
+    service account; ``$KUBECONFIG``; ~/.kube/config.
 
     Raises NoCluster if the one that is used is missing, unreadable or malformed.
     """
+    in_cluster = is_in_a_cluster(environ)
+    has_account = not kubeconfig and in_cluster and bool(existing_files(token_file))
+    paths = kubeconfig or environ.get("KUBECONFIG") or default
 
-    async def load_kubeconfig(paths: str) -> Login:
+    async def load() -> Login:
+        if has_account:
+            return overrides.applied(await _load_service_account(environ, token_file, ca_file))
         return overrides.applied(await _load_kubeconfig(paths, overrides))
 
-    async def load_service_account() -> Login:
-        return overrides.applied(await _load_service_account(environ, token_file, ca_file))
-
-    if explicit and kubeconfig:
-        return await _from(lambda: load_kubeconfig(kubeconfig), clock)
-    in_cluster = is_in_a_cluster(environ)
-    if in_cluster and existing_files(token_file):
-        return await _from(load_service_account, clock)
-    paths = environ.get("KUBECONFIG") or kubeconfig or DEFAULT_KUBECONFIG
-    if in_cluster and not existing_files(paths):
+    if in_cluster and not kubeconfig and not has_account and not existing_files(paths):
         raise NoCluster(
             f"this is a pod, but there is no service account token at {token_file} and no kubeconfig at {paths}; "
             "set automountServiceAccountToken: true on the pod"
         )
-    return await _from(lambda: load_kubeconfig(paths), clock)
+    return Credentials(load, await load(), clock)
 
 
 async def credentials_of(file: str, environ: Mapping[str, str], overrides: Overrides = AS_CONFIGURED) -> Credentials:
@@ -238,10 +234,10 @@ async def credentials_of(file: str, environ: Mapping[str, str], overrides: Overr
     ``file`` may name several, written as in $KUBECONFIG. Raises NoCluster.
     """
     if not (file or overrides.context) and is_in_a_cluster(environ):
-        return await find_credentials(None, explicit=False, environ=environ, overrides=overrides)
+        return await find_credentials(None, environ=environ, overrides=overrides)
     paths = file or environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
     _check_files(paths)
-    return await find_credentials(paths, explicit=True, environ=environ, overrides=overrides)
+    return await find_credentials(paths, environ=environ, overrides=overrides)
 
 
 def _check_files(paths: str) -> None:
@@ -271,10 +267,6 @@ def kind_of(mode: int) -> str:
 
 def is_in_a_cluster(environ: Mapping[str, str]) -> bool:
     return bool(environ.get(HOST) and environ.get(PORT))
-
-
-async def _from(load: Callable[[], Awaitable[Login]], clock: Callable[[], float]) -> Credentials:
-    return Credentials(load, await load(), clock)
 
 
 async def _load_service_account(environ: Mapping[str, str], token_file: str, ca_file: str) -> Login:

@@ -33,7 +33,7 @@ async def run_extender(flags: Flags, version: str) -> None:
     """Serve until SIGTERM or SIGINT, then finish the requests in progress. Raises GasError if it cannot start."""
     metrics = Metrics(version)
     async with AsyncExitStack() as stack:
-        api = await connect(flags.kube_config, explicit=flags.kube_config is not None, qps=flags.qps, burst=flags.burst)
+        api = await connect(flags.kube_config, qps=flags.qps, burst=flags.burst)
         stack.push_async_callback(api.close)
         files, allowed_names = clients(flags, api.authority)
         certificates = ServingCertificates(files, metrics, allowed_names=allowed_names)

@@ -100,4 +100,4 @@ async def _clear_node(flags: Flags) -> None:
 
 
 async def _connect(flags: Flags) -> ApiServer:
-    return await connect(flags.kube_config, explicit=flags.kube_config is not None, user_agent="gas-plugin")
+    return await connect(flags.kube_config, user_agent="gas-plugin")

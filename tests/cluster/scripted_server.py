@@ -167,7 +167,7 @@ async def _read_request(reader: asyncio.StreamReader) -> Seen:
 async def connected(url: str, directory: Path, *, token: str = "secret") -> AsyncIterator[ApiServer]:
     """Connect a client to the API server at this address."""
     kubeconfig = write_kubeconfig(directory / "kubeconfig", url, token=token)
-    api = await connect(str(kubeconfig), explicit=True)
+    api = await connect(str(kubeconfig))
     try:
         yield api
     finally:

@@ -19,7 +19,7 @@ from tests.cluster.scripted_server import ScriptedServer, Step, answer, connecte
 
 @asynccontextmanager
 async def connected_by(kubeconfig: Path, **limits: Any) -> AsyncIterator[ApiServer]:
-    api = await connect(str(kubeconfig), explicit=True, **limits)
+    api = await connect(str(kubeconfig), **limits)
     try:
         yield api
     finally:
@@ -47,7 +47,7 @@ async def test_a_request_is_made_for_the_account_that_the_kubeconfig_acts_as(tmp
     acting: dict[str, Any] = {"as": "jane", "as-groups": ["dev", "ops"]}
     async with ScriptedServer(answer(200, b"{}")) as server:
         config = write_kubeconfig(tmp_path / "config", server.url, **acting)
-        api = await connect(str(config), explicit=True)
+        api = await connect(str(config))
         await api.request("GET", "/version")
         await api.close()
     assert server.seen[0].headers["impersonate-user"] == "jane"

@@ -49,11 +49,11 @@ class Machine:
         path = write_kubeconfig(self.directory / "variable", "http://variable:8080")
         self.environ["KUBECONFIG"] = f"/nowhere/config:{path}"
 
-    async def find(self, kubeconfig: Path | str | None = None, *, explicit: bool = False) -> Credentials:
+    async def find(self, kubeconfig: Path | str | None = None) -> Credentials:
         return await find_credentials(
-            str(kubeconfig or self.default),
-            explicit=explicit,
+            None if kubeconfig is None else str(kubeconfig),
             environ=self.environ,
+            default=str(self.default),
             token_file=str(self.token),
             ca_file=str(self.ca),
             clock=self.clock,
@@ -70,7 +70,7 @@ async def test_an_explicit_kubeconfig_comes_first(machine: Machine) -> None:
     machine.put_in_a_cluster()
     machine.has_kubeconfig_variable()
     explicit = write_kubeconfig(machine.directory / "explicit", "http://explicit:8080")
-    assert (await machine.find(explicit, explicit=True)).address.url == "http://explicit:8080"
+    assert (await machine.find(explicit)).address.url == "http://explicit:8080"
 
 
 # contract E12.3
@@ -324,7 +324,7 @@ async def test_a_file_that_is_not_a_kubeconfig_is_named(
 ) -> None:
     make(machine.default)
     with pytest.raises(NoCluster, match=sentence) as caught:
-        await machine.find(explicit=True)
+        await machine.find(machine.default)
     assert str(machine.default) in str(caught.value)
 
 
@@ -364,7 +364,7 @@ async def test_a_command_line_replaces_what_the_kubeconfig_says(machine: Machine
     acting: dict[str, Any] = {"as": "jane", "as-groups": ["dev"], "exec": {"command": "/no/plugin"}}
     write_kubeconfig(machine.default, "http://h", **acting)
     said = Overrides(server="http://other:1/", token="given", user="joe", groups=("ops",))
-    credentials = await find_credentials(str(machine.default), explicit=True, overrides=said)
+    credentials = await find_credentials(str(machine.default), overrides=said)
     assert credentials.address.url == "http://other:1"
     assert await credentials.authorization() == "Bearer given"
     assert credentials.impersonation == (("Impersonate-User", "joe"), ("Impersonate-Group", "ops"))

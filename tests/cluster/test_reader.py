@@ -32,7 +32,7 @@ from tests.cluster.scripted_server import (
 @asynccontextmanager
 async def reading(directory: Path, url: str, *, ca: Path | None = None, **user: Any) -> AsyncIterator[Reader]:
     config = write_kubeconfig(directory / "config", url, ca=ca, **{"token": "secret", **user})
-    reader = Reader(await find_credentials(str(config), explicit=True), user_agent="test", patience=0.3)
+    reader = Reader(await find_credentials(str(config)), user_agent="test", patience=0.3)
     try:
         yield reader
     finally:

@@ -109,7 +109,7 @@ import asyncio, sys
 from gas.cluster.connection import connect
 
 async def main():
-    api = await connect(sys.argv[1], explicit=True)
+    api = await connect(sys.argv[1])
     await api.request("GET", "/version")
     await api.close()
 

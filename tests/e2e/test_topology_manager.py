@@ -116,7 +116,7 @@ def test_kubelet_follows_decisions_without_hints_and_its_policy_with_them(
 
 async def read_policies(gpu_node: GpuNode, directory: Path) -> object:
     """Return what the doctor reads of each kubelet through the API server."""
-    api = await connect(str(write_kubeconfig(directory / "kubeconfig", gpu_node.api)), explicit=True)
+    api = await connect(str(write_kubeconfig(directory / "kubeconfig", gpu_node.api)))
     try:
         return await read_topology_policies(api, [gpu_node.node.name], 10)
     finally:

@@ -28,7 +28,7 @@ async def smoke() -> None:
         add_node(server)
         pod = add_pod(server, "a")
         kubeconfig = write_kubeconfig(Path(tempfile.mkdtemp()) / "kubeconfig", server.url, token="any")
-        api = await connect(str(kubeconfig), explicit=True)
+        api = await connect(str(kubeconfig))
         metrics = Metrics("1")
         extender = Extender(api, parse_flags([]), metrics)
         stopping = asyncio.Event()

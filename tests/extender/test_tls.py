@@ -345,7 +345,7 @@ class TestClusterAuthority:
         authority = port.authority.certificate
         ca = authority if form == "file" else authority.read_bytes()
         kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "https://h:6443", ca=ca, token="any")
-        address = (await find_credentials(str(kubeconfig), explicit=True)).address
+        address = (await find_credentials(str(kubeconfig))).address
         missing = tmp_path / "ca.crt"
         files, names = clients(parse_flags([f"--cacert={missing}"]), address.authority)
         assert f"--cacert {missing} is missing" in caplog.text

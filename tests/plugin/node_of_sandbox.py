@@ -74,7 +74,7 @@ class SandboxNode:
             parsed = replace(parsed, vocabularies=tuple(vocabularies))
         self.metrics = Metrics("1", [row for part in PARTS if part.runs_with(parsed) for row in part.metrics])
         kubeconfig = write_kubeconfig(self.directory / "kubeconfig", api_url or self.server.url, token="plugin")
-        api = await connect(str(kubeconfig), explicit=True) if parsed.resource_manager else None
+        api = await connect(str(kubeconfig)) if parsed.resource_manager else None
         interfaces = NodeInterfaces(cards=lambda *_: sources) if sources else NodeInterfaces()
         async with AsyncExitStack() as stack:
             if api is not None:

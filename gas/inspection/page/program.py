@@ -45,7 +45,7 @@ async def serve_page(flags: Flags) -> None:
     """Serve the page of the extender's cluster until SIGTERM or SIGINT. Raises CannotListen, NoCluster."""
     os.nice(NICENESS)
     with listen(flags.page_address, flags.page_port, flag="page-port", most=MOST_CONNECTIONS) as opened:
-        api = await connect(flags.kube_config, explicit=flags.kube_config is not None, user_agent="gas-page")
+        api = await connect(flags.kube_config, user_agent="gas-page")
         logger.info("serving the page on port %d", opened.getsockname()[1], extra={"apiserver": api.url})
         try:
             stopping = stop_on_signals(lambda _signal: None)

@@ -268,7 +268,7 @@ async def running(tmp_path: Path, *before: dict[str, Any]) -> AsyncIterator[Runn
     async with server:
         for each in before:
             server.api.create(PODS if each["kind"] == "Pod" else SHAREPODS, "default", each)
-        api = await connect(str(write_kubeconfig(tmp_path / "c.conf", server.url, token="t")), explicit=True)
+        api = await connect(str(write_kubeconfig(tmp_path / "c.conf", server.url, token="t")))
         run = Running(server)
         events = Events(api, per_second=1000)
         run.controller = SharePods(
