@@ -80,16 +80,14 @@ class Lister(Generic[T]):
 
         take  called with the objects of each page; returns what to remember of them
         """
-        expired = 0
-        while True:
-            page_size = self._page_size if expired < _EXPIRED_BEFORE_WHOLE else 0
+        for page_size in (self._page_size,) * _EXPIRED_BEFORE_WHOLE:
             try:
                 return await self._fetch_all(page_size, take)
             except ApiRefused as error:
-                if error.status != 410 or not page_size:
+                if error.status != 410:
                     raise
-                expired += 1
                 logger.info("the list of %s expired before its last page; it is requested again", self.path)
+        return await self._fetch_all(0, take)
 
     async def _fetch_all(self, page_size: int, take: Callable[[list[T]], list[K]]) -> Listing[K]:
         remembered: list[K] = []
