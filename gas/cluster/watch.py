@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from gas.cluster.backoff import Backoff
@@ -91,7 +90,10 @@ class Watch(Generic[T]):
                 await self._watch()
             except Forbidden as error:
                 pause = self._forbidden_pause
-                self._report_refusal(error)
+                self.broken += 1
+                if self.refused is None:
+                    logger.error("cannot watch %s: %s", self._path, error)
+                self.refused = str(error)
             except ApiRefused as error:
                 if error.status not in (401, 429):
                     self._version = None
@@ -124,7 +126,7 @@ class Watch(Generic[T]):
         self.synced.set()
 
     def _take_page(self, objects: list[T]) -> list[ObjectId]:
-        self._heard()
+        self.last_contact = self._clock()
         self._handler.listed(objects)
         return [ObjectId(obj.metadata.name, obj.metadata.uid or "") for obj in objects]
 
@@ -140,8 +142,7 @@ class Watch(Generic[T]):
             self._report_success()
             lines = LineSplitter()
             async for chunk in chunks:
-                self._heard()
-                turn = self._clock()
+                self.last_contact = turn = self._clock()
                 for line in lines.feed(chunk):
                     self._take(line)
                     if self._clock() - turn >= _TURN:
@@ -153,10 +154,14 @@ class Watch(Generic[T]):
         if isinstance(event, UnreadableEvent):
             self._skip(event)
             return
-        keep = self._lister.keep
-        if event.type != "BOOKMARK" and (keep is None or keep(event.object)):
-            self._call(self._handler.deleted if event.type == "DELETED" else self._handler.changed, event.object)
-        self._version = event.object.metadata.resource_version or self._version
+        obj, keep = event.object, self._lister.keep
+        if event.type != "BOOKMARK" and (keep is None or keep(obj)):
+            try:
+                (self._handler.deleted if event.type == "DELETED" else self._handler.changed)(obj)
+            except Exception:
+                self.faults += 1
+                logger.exception("the handler of %s failed for %s", self._path, obj.metadata.name)
+        self._version = obj.metadata.resource_version or self._version
 
     def _skip(self, event: UnreadableEvent) -> None:
         self._version = event.version or self._version
@@ -168,16 +173,6 @@ class Watch(Generic[T]):
         if event.type == "DELETED":
             raise _UnknownLoss(f"{name} was deleted, but its event cannot be decoded; listing {self._path} again")
 
-    def _call(self, method: Callable[[T], None], obj: T) -> None:
-        try:
-            method(obj)
-        except Exception:
-            self.faults += 1
-            logger.exception("the handler of %s failed for %s", self._path, obj.metadata.name)
-
-    def _heard(self) -> None:
-        self.last_contact = self._clock()
-
     def _report(self, error: GasError) -> None:
         """Log the error, as a warning only the first time."""
         self.broken += 1
@@ -185,15 +180,8 @@ class Watch(Generic[T]):
         logger.log(level, "the watch of %s is interrupted: %s", self._path, error)
         self.trouble = str(error)
 
-    def _report_refusal(self, error: Forbidden) -> None:
-        self.broken += 1
-        if self.refused is None:
-            logger.error("cannot watch %s: %s", self._path, error)
-        self.refused = str(error)
-
     def _report_success(self) -> None:
-        self._heard()
+        self.last_contact = self._clock()
         if self.trouble or self.refused is not None:
             logger.info("the watch of %s is working again", self._path)
-        self.trouble = ""
-        self.refused = None
+        self.trouble, self.refused = "", None
