@@ -97,13 +97,11 @@ def response_error(code: int, body: bytes, *, request: str, is_write: bool) -> A
         status = _STATUS.decode(body)
     except UNDECODABLE:
         status = Status()
-    if not status.message:
+    message = status.message
+    if not message:
         text = " ".join(body[:_LONGEST_MESSAGE].decode(errors="replace").split())
-        shown = "".join(letter for letter in text if letter.isprintable())
-        status = Status(reason=status.reason, message=shown[:200])
-    return status_error(
-        Status(code=code, reason=status.reason, message=status.message), request=request, is_write=is_write
-    )
+        message = "".join(letter for letter in text if letter.isprintable())[:200]
+    return status_error(Status(code, status.reason, message), request=request, is_write=is_write)
 
 
 def status_error(status: Status, *, request: str, is_write: bool = False) -> ApiRefused | ApiUnavailable:

@@ -99,7 +99,9 @@ class Events:
         reason   CamelCase word for programs, ``CardsExhausted``
         message  sentence, cut to 1,024 characters
         """
-        key = _Key(involved, severity, reason, _shortened(message))
+        if len(message) > _LONGEST_MESSAGE:
+            message = f"{message[: _LONGEST_MESSAGE - 1]}…"
+        key = _Key(involved, severity, reason, message)
         now = self._timing.now()
         record = self._records.get(key) or _Record(first=now, last=now)
         self._records[key] = record
@@ -199,7 +201,3 @@ class Events:
 
 def _timestamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _shortened(message: str) -> str:
-    return message if len(message) <= _LONGEST_MESSAGE else f"{message[: _LONGEST_MESSAGE - 1]}…"
