@@ -28,9 +28,6 @@ class LeaseTimes:
     retry_period: float = 2.0  # between two attempts
 
 
-LEASE_TIMES = LeaseTimes()
-
-
 class _Spec(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
     """The spec of a Lease. Its times are for people and are never compared."""
 
@@ -75,7 +72,7 @@ class LeaderElection:
         name: str = "gas-extender",
         *,
         identity: str,
-        times: LeaseTimes = LEASE_TIMES,
+        times: LeaseTimes | None = None,
         on_change: Callable[[bool], None] = lambda leads: None,
         timing: Timing = SYSTEM_TIMING,
     ) -> None:
@@ -86,7 +83,7 @@ class LeaderElection:
         self._path = paths.lease(namespace, name)
         self._collection = paths.leases(namespace)
         self._metadata = msgspec.Raw(msgspec.json.encode({"name": name, "namespace": namespace}))
-        self._times = times
+        self._times = times or LeaseTimes()
         self._on_change = on_change
         self._timing = timing
         self._clock = timing.monotonic
