@@ -34,7 +34,7 @@ def text_or_none(value: str) -> str | None:
     return value or None
 
 
-def _whole_number(least: int, most: float, expected: str) -> Callable[[str], int]:
+def whole_number(least: int, most: float, expected: str) -> Callable[[str], int]:
     def parse(value: str) -> int:
         if _WHOLE.fullmatch(value) is None or not least <= int(value) <= most:
             raise ValueError(expected)
@@ -43,9 +43,9 @@ def _whole_number(least: int, most: float, expected: str) -> Callable[[str], int
     return parse
 
 
-whole = _whole_number(0, math.inf, "a whole number, 0 or more")
-positive = _whole_number(1, math.inf, "a whole number, 1 or more")
-port = _whole_number(0, 65535, "a port, 0 to 65535")
+whole = whole_number(0, math.inf, "a whole number, 0 or more")
+positive = whole_number(1, math.inf, "a whole number, 1 or more")
+port = whole_number(0, 65535, "a port, 0 to 65535")
 
 
 def rate(value: str) -> float:

@@ -13,7 +13,7 @@ from gas.plugin.devices.device_ids import AllocateRequest, short_name
 from gas.plugin.devices.device_lists import monitored, monitoring_resources
 from gas.plugin.discovery.card_source import CardProcess, CardRules, CardSource, read_all
 from gas.plugin.discovery.scanner import IN_A_THREAD, Scanner, ScanOnce
-from gas.plugin.discovery.sysfs import VENDORS, SysfsCards, fake_tree_warning
+from gas.plugin.discovery.sysfs import SOURCE, SysfsCards, fake_tree_warning
 from gas.plugin.flags import Environment, Flags
 from gas.plugin.kubelet.device_server import Allocate, CallTracker, DeviceServer, Outcome
 from gas.plugin.kubelet.plugin_socket import FileIdentity
@@ -36,9 +36,7 @@ RECORDED_WITHIN = 1.0  # seconds to wait for the first list of pods before devic
 
 def sysfs_cards(flags: Flags, environment: Environment) -> tuple[CardSource, ...]:
     """Return the core's sources of this node's cards."""
-    rules = _card_rules(flags, environment)
-    chosen = [vendor for vendor in VENDORS if vendor.source in flags.card_sources]
-    return tuple(SysfsCards(flags.prefix, rules, vendor=vendor) for vendor in chosen)
+    return (SysfsCards(flags.prefix, _card_rules(flags, environment)),) if SOURCE in flags.card_sources else ()
 
 
 def _card_rules(flags: Flags, environment: Environment) -> CardRules:

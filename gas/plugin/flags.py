@@ -24,7 +24,7 @@ from gas.plugin.devices.allocation import ByPath, Presentation
 from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.device_lists import Monitoring
 from gas.plugin.discovery.card_models import parse_pci_ids
-from gas.plugin.discovery.sysfs import INTEL, VENDORS
+from gas.plugin.discovery.sysfs import SOURCE
 from gas.plugin.part import FlagChoice
 from gas.plugin.parts import PARTS
 from gas.values.amounts import MalformedQuantity, parse_quantity
@@ -79,7 +79,7 @@ class WriteNode(StrEnum):
 
 
 SOURCES = (
-    *(FlagChoice(vendor.source, vendor.description) for vendor in VENDORS),
+    FlagChoice(SOURCE, "Intel's"),
     *(part.card_source for part in PARTS if part.card_source is not None),
 )
 NODE_WRITERS = (
@@ -126,21 +126,6 @@ def _described(choices: Sequence[FlagChoice]) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
-def ids_per_card(value: str) -> int:
-    try:
-        number = values.positive(value)
-    except ValueError:
-        number = 0
-    if not 1 <= number <= MOST_IDS:
-        raise ValueError(f"a whole number from 1 to {MOST_IDS}")
-    return number
-
-
-def root_directory(value: str) -> Path:
-    """Parse the prefix of absolute paths. The empty text, Intel's default, is the root directory."""
-    return values.directory(value or "/")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags(MeasuredDaemonFlags):
     """The flags of the core of ``gas-plugin``. `parse_flags` checks combinations and finds the node's name.
@@ -160,7 +145,7 @@ class Flags(MeasuredDaemonFlags):
 
     shared_dev_num: int = flag(
         "shared-dev-num=N",
-        ids_per_card,
+        values.whole_number(1, MOST_IDS, f"a whole number from 1 to {MOST_IDS}"),
         "1",
         f"How many containers may share one card, up to {MOST_IDS}. Each card is offered as this many devices.",
         group="Allocating cards",
@@ -201,13 +186,13 @@ class Flags(MeasuredDaemonFlags):
     card_sources: frozenset[str] = flag(
         "card-sources=NAME,…",
         parse_sources,
-        INTEL.source,
+        SOURCE,
         f"Where cards are found, one or more of these: {_described(SOURCES)}.",
         group="Finding cards",
     )
     prefix: Path = flag(
         "prefix=DIR",
-        root_directory,
+        lambda text: values.directory(text or "/"),  # Intel's default is the empty text
         "/",
         "Directory under which the plugin finds /sys, /dev and /proc; containers never see it.",
     )

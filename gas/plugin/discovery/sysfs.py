@@ -8,7 +8,7 @@ are left out and named in `CardFacts.unread`.
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import dropwhile
 from pathlib import Path, PurePosixPath
 from uuid import UUID, uuid5
@@ -30,20 +30,10 @@ from gas.values.card_facts import CardFacts, Scan
 from gas.values.cards import Card, MalformedCard
 from gas.values.quoted import listed, quoted
 
+SOURCE = "sysfs"  # the value of --card-sources that selects these cards
 
-@dataclass(frozen=True, slots=True)
-class Vendor:
-    """A vendor whose cards sysfs describes."""
-
-    source: str  # the value of --card-sources that selects them
-    description: str  # of that value, in the flag's help
-    pci_id: str
-    drivers: tuple[str, ...]
-
-
-INTEL = Vendor("sysfs", "Intel's", "0x8086", ("i915", "xe"))
-VENDORS = (INTEL,)
-
+_INTEL = "0x8086"
+_DRIVERS = ("i915", "xe")
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _SERIAL = re.compile(r"[0-9a-f]{2}(?:-[0-9a-f]{2}){7}", re.ASCII)
 _SERIAL_NUMBERS = UUID("3f5c1e0a-6f0b-5d6e-9a3e-0d6a5b8b7c11")  # namespace of UUIDs that are made from serial numbers
@@ -62,7 +52,9 @@ def fake_tree_warning(root: Path) -> str | None:
 
 
 class SysfsCards:
-    """The GPUs of this node that the kernel shows in sysfs: a `CardSource`."""
+    """Intel's GPUs of this node, which the kernel shows in sysfs: a `CardSource`."""
+
+    drivers = _DRIVERS
 
     def __init__(
         self,
@@ -71,13 +63,10 @@ class SysfsCards:
         # asks a driver for a card's memory; may block as long as the card does not respond
         query: Query = memory_regions,
         *,
-        vendor: Vendor = INTEL,
         within: float = REPLY_WITHIN,  # seconds to wait for a driver
     ) -> None:
-        self.drivers = vendor.drivers
         self._root = str(root.resolve()).rstrip("/")
         self._rules = rules
-        self._vendor = vendor
         self._memory = MemoryReader(root, rules, query, within=within)
 
     def read(self) -> Scan:
@@ -93,7 +82,7 @@ class SysfsCards:
         gpus: list[CardFacts] = []
         broken: set[Card] = set()
         for card in sorted(_cards(names)):
-            reader = _CardReader(self._root, card, self._vendor, self._memory, problems)
+            reader = _CardReader(self._root, card, self._memory, problems)
             try:
                 gpu = reader.read(self._rules, by_path)
             except UnreadableFile as error:
@@ -136,9 +125,8 @@ def _by_path_names(root: str, problems: list[str]) -> tuple[str, ...]:
 class _CardReader:
     """Read one card, and report optional fields that cannot be read in ``problems``."""
 
-    def __init__(self, root: str, card: Card, vendor: Vendor, memory: MemoryReader, problems: list[str]) -> None:
+    def __init__(self, root: str, card: Card, memory: MemoryReader, problems: list[str]) -> None:
         self._root = root
-        self._vendor = vendor
         self._card = card
         self._memory = memory
         self._directory = f"{root}/sys/class/drm/{card}"
@@ -153,13 +141,14 @@ class _CardReader:
 
     def read(self, rules: CardRules, by_path: tuple[str, ...]) -> CardFacts | None:
         """Return the card; None if the plugin does not handle it. Raises UnreadableFile if it cannot tell."""
-        if not self._is_of_vendor():
+        if not self._is_of_intel():
             return None
-        device_id = self._device_id()
-        if not rules.admit(device_id):
+        if (device_id := self._pci_id("device", "0x56c0")) is None:
+            raise UnreadableFile("device/device is missing")
+        if not rules.admit(device_id) or (driver := self._driver()) is None:
             return None
-        if (driver := self._driver()) is None or self._is_left_to_the_host():
-            return None
+        if (read_number(f"{self._device}/sriov_numvfs", "device/sriov_numvfs") or 0) > 0:
+            return None  # a physical function, whose virtual functions are the cards
         device_nodes = self._device_nodes()
         in_device = self._names(self._device, "device", "tiles", *MEMORY_FIELDS, "mei")
         tiles = self._tiles(in_device)
@@ -183,40 +172,29 @@ class _CardReader:
         tile_names = [name for name in in_device if _TILE_OF_DEVICE.fullmatch(name) is not None]
         return self._memory.read(facts, tile_names, self.report)
 
-    def _is_of_vendor(self) -> bool:
+    def _is_of_intel(self) -> bool:
         if not is_there(self._directory):
             raise UnreadableFile("its directory is a dangling link")
-        vendor = read_text(f"{self._device}/vendor", "device/vendor")
-        if vendor is None:
-            if Path(self._device).is_symlink() and not is_there(self._device):
-                raise UnreadableFile("device is a dangling link")
-            return False  # not a PCI device: a virtual display or the firmware's frame buffer
-        if (pci_id := parse_pci_id(vendor)) is None:
-            raise UnreadableFile(f"device/vendor: expected a PCI id such as {INTEL.pci_id}, found {quoted(vendor)}")
-        return pci_id == self._vendor.pci_id
+        vendor = self._pci_id("vendor", _INTEL)
+        if vendor is None and Path(self._device).is_symlink() and not is_there(self._device):
+            raise UnreadableFile("device is a dangling link")
+        return vendor == _INTEL  # None: not a PCI device, but a virtual display or the firmware's frame buffer
 
-    def _device_id(self) -> str:
-        text = read_text(f"{self._device}/device", "device/device")
-        if text is None:
-            raise UnreadableFile("device/device is missing")
+    def _pci_id(self, name: str, example: str) -> str | None:
+        if (text := read_text(f"{self._device}/{name}", f"device/{name}")) is None:
+            return None
         if (pci_id := parse_pci_id(text)) is None:
-            raise UnreadableFile(f"device/device: expected a PCI id such as 0x56c0, found {quoted(text)}")
+            raise UnreadableFile(f"device/{name}: expected a PCI id such as {example}, found {quoted(text)}")
         return pci_id
 
     def _driver(self) -> str | None:
-        """Return the card's driver; None if it is not one of the vendor's."""
+        """Return the card's driver; None if it is not one of Intel's."""
         if (target := link_target(f"{self._device}/driver")) is None:
             raise UnreadableFile("device/driver is not a link: the card has no driver")
-        if (driver := PurePosixPath(target).name) in self._vendor.drivers:
+        if (driver := PurePosixPath(target).name) in _DRIVERS:
             return driver
-        self.report(
-            f"expected driver {' or '.join(self._vendor.drivers)}, found {quoted(driver)}; the card is left out"
-        )
+        self.report(f"expected driver {' or '.join(_DRIVERS)}, found {quoted(driver)}; the card is left out")
         return None
-
-    def _is_left_to_the_host(self) -> bool:
-        """Return whether this is a physical function, whose virtual functions are the cards."""
-        return (read_number(f"{self._device}/sriov_numvfs", "device/sriov_numvfs") or 0) > 0
 
     def _device_nodes(self) -> tuple[str, ...]:
         names = entries(f"{self._device}/drm", "device/drm")
