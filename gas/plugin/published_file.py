@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gas.plugin.daemon_thread import in_a_daemon_thread, wait_while_stuck
+from gas.plugin.discovery.sysfs_files import read_start
 from gas.plugin.kubelet.plugin_socket import FileIdentity, file_identity
 from gas.values.errors import GasError
 
@@ -155,15 +156,9 @@ def has_text(path: Path, text: str) -> bool:
     content = text.encode()
     try:
         require_plain_file(path)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_start(path, len(content) + 1) == content
     except OSError:
         return False
-    try:
-        return os.read(descriptor, len(content) + 1) == content
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
 
 
 def replace_file(path: Path, text: str) -> None:

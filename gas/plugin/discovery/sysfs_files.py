@@ -17,26 +17,28 @@ class UnreadableFile(GasError):
     """The file exists but has no valid content. The message does not name the card."""
 
 
+def read_start(path: str | Path, size: int, directory: int | None = None) -> bytes:
+    """Return at most ``size`` bytes of a file. Never blocks: a pipe reads as an empty file. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        return os.read(descriptor, size)
+    finally:
+        os.close(descriptor)
+
+
 def read_text(path: str, place: str) -> str | None:
     """Return the text of a file without surrounding whitespace; None if the file does not exist. Raises UnreadableFile.
 
-    ``place`` is the file's name in errors, such as ``"device/vendor"``. Never blocks: a pipe reads as an empty file.
+    ``place`` is the file's name in errors, such as ``"device/vendor"``.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        text = read_start(path, _LONGEST).decode("ascii", errors="replace").strip()
     except FileNotFoundError as error:
         if Path(path).is_symlink():
             raise UnreadableFile(f"{place} is a dangling link") from error
         return None
     except OSError as error:
         raise UnreadableFile(f"cannot read {place}: {error.strerror}") from error
-    try:
-        content = os.read(descriptor, _LONGEST)
-    except OSError as error:
-        raise UnreadableFile(f"cannot read {place}: {error.strerror}") from error
-    finally:
-        os.close(descriptor)
-    text = content.decode("ascii", errors="replace").strip()
     if not text:
         raise UnreadableFile(f"{place} is empty")
     return text

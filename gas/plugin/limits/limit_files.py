@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gas.plugin.discovery.sysfs_files import read_start
 from gas.values.errors import GasError
 from gas.values.quoted import quoted
 
@@ -147,7 +148,12 @@ class LimitFiles:
         return Outcome(frozenset(limited), frozenset(refused), frozenset(missing), tuple(faults))
 
     def clear(self) -> None:
-        """Remove all limits of cards' memory from all pods. Raises NoLimits for the first that cannot be removed."""
+        """Remove all limits of cards' memory from all pods, if the kernel has the controller.
+
+        Raises NoLimits for the first that cannot be removed.
+        """
+        if not (self._root / self._controller.capacity).exists():
+            return
         regions = [region for region in self.capacity() if region.startswith("drm/")]
         for _, cgroup in pod_cgroups(self._root):
             try:
@@ -179,15 +185,10 @@ class LimitFiles:
 
     def _enable(self, cgroup: Path) -> None:
         """Enable the controller in all groups above a pod's, as kubelet's runtime library does."""
-        for group in self._above(cgroup):
+        group = self._root
+        for name in ("", *cgroup.relative_to(self._root).parts[:-1]):
+            group /= name
             _write(group / "cgroup.subtree_control", f"+{self._controller.name}")
-
-    def _above(self, cgroup: Path) -> Iterator[Path]:
-        path = self._root
-        yield path
-        for name in cgroup.relative_to(self._root).parts[:-1]:
-            path /= name
-            yield path
 
     def _sentence(self, error: OSError | MalformedLimits) -> str:
         name = self._controller.limits
@@ -200,18 +201,8 @@ class LimitFiles:
         return f"memory limits of pods cannot be set: {name}: {_reason(error)}{advice}; pods run without them"
 
 
-def clear_limits(root: Path) -> None:
-    """Remove all limits below a root, if the kernel has the controller. Raises NoLimits."""
-    if (root / DMEM.capacity).exists():
-        LimitFiles(root).clear()
-
-
 def _read(file: Path) -> str:
-    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, _LARGEST).decode("ascii", errors="replace")
-    finally:
-        os.close(descriptor)
+    return read_start(file, _LARGEST).decode("ascii", errors="replace")
 
 
 def _write(file: Path, text: str) -> None:

@@ -130,7 +130,9 @@ class MemoryLimits:
             if pods is None:
                 self.limited = len(outcome.limited)
                 self._note(_MISSING, self._missing_sentence(outcome.missing))
-                self._forget_pods({_POD + pod.uid for pod in written})
+                known = {_POD + pod.uid for pod in written}
+                for cause in [cause for cause in self._troubles if cause.startswith(_POD) and cause not in known]:
+                    self._note(cause, None)
             self._note(_NODE, outcome.faults[0] if outcome.faults else None)
             for pod in written:
                 is_refused = pod.cgroup_uid in outcome.refused
@@ -140,7 +142,8 @@ class MemoryLimits:
         """Write the limits in a thread. Raises NoLimits."""
         capacity = self._files.capacity()
         outcome = self._files.apply({pod.cgroup_uid: wanted_limits(pod, gpus, capacity) for pod in pods})
-        if without := unlimited_cards(gpus, capacity):
+        # Cards with memory of their own whose driver registers no region.
+        if without := [str(gpu.card) for gpu in gpus if gpu.memory and not regions_of(gpu.pci_address, capacity)]:
             sentence = (
                 f"the memory of {', '.join(without)} cannot be limited: the driver does not register it with the "
                 "controller dmem, as xe does from Linux 6.14 on and i915 does not; pods run without limits there"
@@ -156,19 +159,13 @@ class MemoryLimits:
         now = asyncio.get_running_loop().time()
         running = {pod.cgroup_uid: pod.key for pod in self._pods if pod.is_running and pod.cgroup_uid in missing}
         self._missing_since = {uid: self._missing_since.get(uid, now) for uid in running}
-        overdue = sorted(
-            running[uid] for uid, since in self._missing_since.items() if now - since >= self._times.missing_for
-        )
-        if not overdue:
+        since_long = [uid for uid, since in self._missing_since.items() if now - since >= self._times.missing_for]
+        if not (overdue := sorted(running[uid] for uid in since_long)):
             return None
         return (
             f"memory limits cannot be set for the running pods {', '.join(overdue)}: their cgroups are not found in "
             "the node's /sys/fs/cgroup; they run without limits; check that the plugin sees the node's own directory"
         )
-
-    def _forget_pods(self, but: Collection[str]) -> None:
-        for cause in [cause for cause in self._troubles if cause.startswith(_POD) and cause not in but]:
-            self._note(cause, None)
 
     def _note(self, cause: str, trouble: str | None) -> None:
         """Record the trouble of one cause, None if it is over, and report a new one."""
@@ -206,8 +203,3 @@ def wanted_limits(pod: CardPod, gpus: Iterable[CardFacts], capacity: Mapping[str
         for region, size in regions_of(gpu.pci_address, capacity).items():
             limits[region] = amount if is_shared and amount < size else None
     return limits
-
-
-def unlimited_cards(gpus: Iterable[CardFacts], capacity: Mapping[str, int]) -> list[str]:
-    """Return the cards with memory of their own whose driver registers no region."""
-    return [str(gpu.card) for gpu in gpus if gpu.memory and not regions_of(gpu.pci_address, capacity)]

@@ -71,9 +71,9 @@ def build_limits(core: Core, _flags: LimitFlags, controller: Dmem | None = None)
 
 def _uninstall(core: Flags, own: LimitFlags) -> None:
     if own.memory_limits is MemoryLimitsOf.POD:
-        from gas.plugin.limits.limit_files import clear_limits
+        from gas.plugin.limits.limit_files import LimitFiles
 
-        clear_limits(_cgroups(core))
+        LimitFiles(_cgroups(core)).clear()
 
 
 def _cgroups(core: Flags) -> Path:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from gas.plugin.discovery.sysfs_files import read_start
 from gas.plugin.usage.fdinfo import LARGEST, Client, MalformedFdinfo, is_drm, parse_fdinfo
 from gas.values.errors import GasError
 
@@ -67,11 +68,11 @@ class SeenClient(NamedTuple):
     client: Client
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Walk:
-    clients: tuple[SeenClient, ...] = ()
+    clients: list[SeenClient] = field(default_factory=list)
     processes: int = 0  # number of processes of the pods
-    problems: tuple[str, ...] = ()  # one sentence for each cause of failed reads
+    problems: dict[str, None] = field(default_factory=dict)  # one sentence for each cause of failed reads
 
 
 @dataclass(slots=True)
@@ -98,13 +99,6 @@ class _Known:
         return is_unknown or opened != self.opened
 
 
-@dataclass(slots=True)
-class _Findings:
-    clients: list[SeenClient] = field(default_factory=list)
-    processes: int = 0
-    problems: dict[str, None] = field(default_factory=dict)
-
-
 class ProcessWalker:
     """Walk in one thread at a time, and remember which files are clients of cards.
 
@@ -125,7 +119,7 @@ class ProcessWalker:
 
         A process that ends meanwhile, or cannot be read, is left out of this walk.
         """
-        found = _Findings()
+        found = Walk()
         self._before, self._known = self._known, {}
         try:
             with _directory(str(self._proc), None, os.O_RDONLY) as root, os.scandir(root) as entries:
@@ -140,7 +134,7 @@ class ProcessWalker:
                         found.problems.setdefault(_sentence(error))
         except OSError as error:
             raise CannotWalk(f"cannot list the processes of this node: {self._proc}: {error.strerror}") from error
-        return Walk(tuple(found.clients), found.processes, tuple(found.problems))
+        return found
 
     def pod_of(self, pid: int) -> str | None:
         """Return the UID of the pod that a process belongs to; None if it belongs to none, or has ended."""
@@ -150,7 +144,7 @@ class ProcessWalker:
         except OSError:
             return None
 
-    def _visit(self, root: int, entry: os.DirEntry[str], pods: Collection[str], found: _Findings) -> None:
+    def _visit(self, root: int, entry: os.DirEntry[str], pods: Collection[str], found: Walk) -> None:
         """Read what is due of one process."""
         self._step()
         known = self._before.get(entry.name)
@@ -166,7 +160,7 @@ class ProcessWalker:
         elif is_of_pod:
             found.processes += 1
 
-    def _read(self, directory: int, known: _Known, pods: Collection[str], found: _Findings) -> None:
+    def _read(self, directory: int, known: _Known, pods: Collection[str], found: Walk) -> None:
         """Read a process through the handle of its directory: completely, or only the clients that are known."""
         status = os.fstat(directory)
         identity = (status.st_ino, status.st_mtime_ns)
@@ -186,7 +180,7 @@ class ProcessWalker:
         known.files = [name for name in names if self._is_client(directory, name, known.pod, found)]
         found.processes += 1
 
-    def _is_client(self, directory: int, name: str, pod: str, found: _Findings) -> bool:
+    def _is_client(self, directory: int, name: str, pod: str, found: Walk) -> bool:
         """Read one open file of a process. Return whether it is a DRM file, and so worth reading in the next walk."""
         try:
             content = self._content(f"fdinfo/{name}", directory, LARGEST)
@@ -214,13 +208,8 @@ class ProcessWalker:
             self._pause()
 
     def _content(self, name: str, directory: int, size: int) -> bytes:
-        """Return at most ``size`` bytes of a file. A pipe reads as an empty file."""
         self._step()
-        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
-        try:
-            return os.read(descriptor, size)
-        finally:
-            os.close(descriptor)
+        return read_start(name, size, directory)
 
 
 def _open_files(directory: int) -> int | None:

@@ -5,7 +5,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
@@ -16,7 +15,7 @@ import msgspec
 
 from gas.plugin.card_pods import CardPod
 from gas.plugin.daemon_thread import in_a_daemon_thread, wait_while_stuck
-from gas.plugin.discovery.card_source import AskProcesses, CardProcess
+from gas.plugin.discovery.card_source import AskProcesses
 from gas.plugin.part import Sample
 from gas.plugin.usage.fdinfo import Client, EngineTime
 from gas.plugin.usage.pod_usage import MeasuredUse, PodUsages
@@ -37,6 +36,11 @@ SLOW = 10.0
 OUTDATED = 60.0  # seconds after which results are no longer shown if no newer walk has ended
 PAUSE = 0.002  # seconds for which the walk regularly lets kubelet's calls go first
 REPORT_AGAIN = 600.0  # seconds between two events about the same pod
+
+_NO_PROCESS = (
+    "no process of the running pods with cards is visible; the plugin needs hostPID: true, or must run outside of"
+    " containers"
+)
 
 
 class PodCardUse(NamedTuple):
@@ -106,8 +110,9 @@ class UsageMonitor:
         pods = {pod.cgroup_uid: pod for pod in self._pods}
         started = self._clock()
         walking = asyncio.ensure_future(in_a_daemon_thread(partial(self._timed, frozenset(pods)), name="usage"))
+        stuck = f"reading the processes of this node has taken over {self._slow:g} s; a driver does not respond"
         try:
-            walk = await wait_while_stuck(walking, self._slow, self._note_stuck)
+            walk = await wait_while_stuck(walking, self._slow, lambda: self._note_trouble(stuck))
         except GasError as error:
             self._note_trouble(str(error))
             return
@@ -129,22 +134,17 @@ class UsageMonitor:
             for card in sorted({*used, *requested}):
                 yield PodCardUse(pod, card, used.get(card, MeasuredUse()), requested.get(card))
 
-    def _note_stuck(self) -> None:
-        self._note_trouble(
-            f"reading the processes of this node has taken over {self._slow:g} s; a driver does not respond"
-        )
-
     def _timed(self, pods: Collection[str]) -> Walk:
         started = time.thread_time()
         try:
             walk = self._walker.walk(pods)
             processes, problems = self._processes()
-            of_drivers = (
-                SeenClient(pod, Client(str(each.card), each.pid, each.memory, _engines(each)))
-                for each in processes
-                if (pod := self._walker.pod_of(each.pid)) in pods and pod is not None
-            )
-            return replace(walk, clients=(*walk.clients, *of_drivers), problems=(*walk.problems, *problems))
+            for each in processes:
+                if (pod := self._walker.pod_of(each.pid)) in pods and pod is not None:
+                    engines = {engine: EngineTime(nanoseconds) for engine, nanoseconds in each.busy.items()}
+                    walk.clients.append(SeenClient(pod, Client(str(each.card), each.pid, each.memory, engines)))
+            walk.problems.update(dict.fromkeys(problems))
+            return walk
         finally:
             self.cpu_seconds += time.thread_time() - started
 
@@ -157,17 +157,12 @@ class UsageMonitor:
         """Log problems that the walk before did not have. One is a node on which no running pod has any process."""
         runs = any(pod.is_running for pod in pods)
         self._without_processes = self._without_processes + 1 if runs and not walk.processes else 0
-        problems = walk.problems
         if self._without_processes > 1:
-            problems = (
-                *problems,
-                "no process of the running pods with cards is visible; the plugin needs hostPID: true, or must run "
-                "outside of containers",
-            )
-        for problem in problems:
+            walk.problems[_NO_PROCESS] = None
+        for problem in walk.problems:
             if problem not in self.problems:
                 logger.warning("%s", problem)
-        self.problems = problems
+        self.problems = tuple(walk.problems)
         self.trouble = None
 
     def _report_pods(self) -> None:
@@ -183,10 +178,6 @@ class UsageMonitor:
             pod, sentence = uses[0].pod, _over_sentence(uses)
             logger.warning("%s", sentence, extra={"pod": pod.key})
             self._on_over(pod, sentence)
-
-
-def _engines(process: CardProcess) -> dict[str, EngineTime]:
-    return {engine: EngineTime(nanoseconds) for engine, nanoseconds in process.busy.items()}
 
 
 def _over_sentence(uses: Iterable[PodCardUse]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gas.plugin.limits.limit_files import LimitFiles, NoLimits, clear_limits
+from gas.plugin.limits.limit_files import LimitFiles, NoLimits
 from tests.plugin.limits.kernel import CARD0, CARD1, MIB, Kernel, region
 from tests.plugin.pods_for_plugin import container_id, pod_uid
 
@@ -157,9 +157,9 @@ def test_clearing_removes_every_limit_of_pods(kernel: Kernel) -> None:
     first, second = kernel.add(f"kubepods/pod{A}"), kernel.add(f"kubepods/burstable/pod{B}")
     LimitFiles(kernel.root).apply({A: BOTH, B: BOTH})
     kernel.limits[first]["dma-heap/cma"] = "1"
-    clear_limits(kernel.root)
+    LimitFiles(kernel.root).clear()
     assert (kernel.of(first), kernel.of(second)) == ({"dma-heap/cma": "1"}, {}), "limits of other devices stay"
 
 
 def test_clearing_a_node_without_the_controller_does_nothing(tmp_path: Path) -> None:
-    clear_limits(tmp_path / "nowhere")
+    LimitFiles(tmp_path / "nowhere").clear()

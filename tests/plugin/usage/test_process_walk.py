@@ -68,7 +68,7 @@ def test_clients_of_the_pods_are_found(processes: Processes) -> None:
     processes.add(11, 2, xe(3, vram=7))
     walk = ProcessWalker(processes.proc).walk({A, B})
     assert found(walk) == [(A, 1, 5), (A, 2, 6), (B, 3, 7)]
-    assert (walk.processes, walk.problems) == (2, ())
+    assert (walk.processes, walk.problems) == (2, {})
 
 
 def test_of_other_pods_and_the_node_only_the_cgroup_is_read(processes: Processes, touched: list[str]) -> None:
@@ -162,7 +162,7 @@ def test_through_the_handle_of_an_ended_process_nothing_is_read(monkeypatch: pyt
     monkeypatch.setattr(process_walk, "pod_of_process", end)
     walk = ProcessWalker(Path("/proc")).walk({A})
     assert ended
-    assert (walk.clients, walk.processes, walk.problems) == ((), 0, ())
+    assert walk == Walk()
 
 
 @pytest.mark.parametrize("how", sorted(BREAKS))
@@ -208,7 +208,7 @@ def test_a_read_that_fails_is_one_sentence(
     monkeypatch.setattr(os, "open", fail)
     walk = ProcessWalker(processes.proc).walk({A})
     assert found(walk) == [(A, 29, 0)]
-    assert walk.problems == ((problem,) if problem else ())
+    assert list(walk.problems) == ([problem] if problem else [])
 
 
 def test_a_malformed_client_is_one_sentence_and_others_count(processes: Processes) -> None:
@@ -216,7 +216,7 @@ def test_a_malformed_client_is_one_sentence_and_others_count(processes: Processe
     processes.add(11, 1, xe(3).replace("xe\n", "xe\ndrm-client-id: 9\n"))
     walk = ProcessWalker(processes.proc).walk({A})
     assert found(walk) == [(A, 2, 0)]
-    assert walk.problems == (f"a client of a card in pod {A} is left out: fdinfo states 'drm-client-id' twice",)
+    assert list(walk.problems) == [f"a client of a card in pod {A} is left out: fdinfo states 'drm-client-id' twice"]
 
 
 def test_a_process_with_very_many_files_is_read_up_to_a_limit(processes: Processes) -> None:
