@@ -59,9 +59,6 @@ class NodeInterfaces:
     timing: Timing = SYSTEM_TIMING
 
 
-REAL_INTERFACES = NodeInterfaces()
-
-
 class Plugin:
     """The plugin of one node. Nothing runs before `run`."""
 
@@ -74,8 +71,9 @@ class Plugin:
         metrics: Metrics,
         *,
         parts: Sequence[Part[Any]] = PARTS,  # those that can be switched on
-        interfaces: NodeInterfaces = REAL_INTERFACES,
+        interfaces: NodeInterfaces | None = None,
     ) -> None:
+        interfaces = interfaces or NodeInterfaces()
         self._flags = flags
         self._metrics = metrics
         self._vocabularies = Vocabularies(flags.vocabularies)
@@ -83,7 +81,7 @@ class Plugin:
         self._resources = interfaces.resources(
             flags.kubelet_dir / "pod-resources" / "kubelet.sock", self._vocabularies.resources
         )
-        self.node = OwnNode(flags, self._gpus)
+        self.node = OwnNode(flags, self._vocabularies, interfaces.timing, self._gpus)
         if api is not None:
             self.node = WatchedNode(
                 api,
@@ -113,13 +111,23 @@ class Plugin:
         self._kubelet: FileIdentity | None = None
         self.registrations = {server: self._register(server, interfaces) for server in self._servers()}
         self.readiness = PluginReadiness(self.scanner, self.registrations)
-        self.publisher = self._publisher(environment)
+        self.publisher = Publisher(
+            self.scanner,
+            self.node,
+            self._vocabularies,
+            flags,
+            DeviceOptions(shared_dev_num=flags.shared_dev_num, pci_grouping_level=environment.pci_grouping_level),
+            servers=self.registrations.keys(),
+            describe=(self.node.describe, *(hooks.on_description for hooks in self.hooks)),
+        )
         self.node.subscribe(on_pods=self._pods_changed, on_links=self.publisher.publish)
         metrics.read(self._samples)
 
     async def run(self) -> None:
         """Run until cancelled, then remove the sockets."""
-        self._warn_of_fake_tree()
+        if (warning := fake_tree_warning(self._flags.prefix)) is not None:
+            logger.warning("%s", warning)
+            self.node.events.set_states("FakeGPUs", [warning])
         part_tasks = (task for hooks in self.hooks for task in hooks.tasks)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -190,18 +198,6 @@ class Plugin:
                 calls=self._calls,
             )
 
-    def _publisher(self, environment: Environment) -> Publisher:
-        flags = self._flags
-        return Publisher(
-            self.scanner,
-            self.node,
-            self._vocabularies,
-            flags,
-            DeviceOptions(shared_dev_num=flags.shared_dev_num, pci_grouping_level=environment.pci_grouping_level),
-            servers=self.registrations.keys(),
-            describe=(self.node.describe, *(hooks.on_description for hooks in self.hooks)),
-        )
-
     def _register(self, server: DeviceServer, interfaces: NodeInterfaces) -> Registration:
         return interfaces.registration(
             server,
@@ -228,7 +224,7 @@ class Plugin:
     def _kubelet_found(self, kubelet: FileIdentity) -> None:
         """Note a restart of kubelet. Every resource's registration calls this; only the first call matters."""
         if kubelet != self._kubelet:
-            self.node.kubelet_restarted()
+            self.node.pods.kubelet_restarted()
         self._kubelet = kubelet
 
     def _registration_changed(self) -> None:
@@ -242,11 +238,6 @@ class Plugin:
                 writer.hold()
             else:
                 writer.resume()
-
-    def _warn_of_fake_tree(self) -> None:
-        if (warning := fake_tree_warning(self._flags.prefix)) is not None:
-            logger.warning("%s", warning)
-            self.node.events.set_states("FakeGPUs", [warning])
 
     def _samples(self) -> Iterator[Sample]:
         scan = self.scanner.scan

@@ -63,19 +63,3 @@ class CardPods(Protocol):
 
     def users(self) -> Mapping[Card, Collection[str]]:
         """Return by card the UIDs of the pods that kubelet has admitted with it and that have not ended."""
-
-
-class NoPods:
-    """Stand in for the pods of a node whose pods are not watched."""
-
-    def __iter__(self) -> Iterator[CardPod]:
-        return iter(())
-
-    def present(self) -> None:
-        return None
-
-    def holders(self, _resource: str, _ids: Ids) -> Sequence[Holder]:
-        return ()
-
-    def users(self) -> Mapping[Card, Collection[str]]:
-        return {}

@@ -12,7 +12,7 @@ from gas.cluster.listing import Lister
 from gas.cluster.objects import patch_node_status, patch_pod_metadata
 from gas.cluster.watch import Watch
 from gas.objects.stored import Node, Pod
-from gas.plugin.card_pods import AddToContainer, CardPods, NoPods
+from gas.plugin.card_pods import AddToContainer
 from gas.plugin.devices.allocation import Allocation, card_allocation, gpus_of
 from gas.plugin.devices.allocation_policy import AllocationPolicy, ids_of_one_card, preferred_ids
 from gas.plugin.devices.device_ids import AllocateRequest, PreferredRequest
@@ -50,17 +50,19 @@ class OwnNode:
     writers  paused while another plugin serves this node
     """
 
-    pods: CardPods = NoPods()
     events = Events()
     tasks: Sequence[Task] = ()
     writers: Sequence[Writer] = ()
 
-    def __init__(self, flags: Flags, gpus: Gpus) -> None:
-        self._one_card = Vocabularies(flags.vocabularies).one_card_resources
+    def __init__(self, flags: Flags, vocabularies: Vocabularies, timing: Timing, gpus: Gpus) -> None:
+        self._one_card = vocabularies.one_card_resources
         lets_kubelet_choose = flags.allocation_policy is AllocationPolicy.NONE and not self._one_card
         self.prefer: Prefer | None = None if lets_kubelet_choose else self._by_policy
         self._flags = flags
         self._gpus = gpus
+        self._clock = timing.monotonic
+        self._gpu_pods = GpuPods(vocabularies, gpus=gpus, clock=self._clock)
+        self.pods = Matcher(self._gpu_pods, one_card=self._one_card)
 
     @property
     def links(self) -> Mapping[Card, Collection[Card]]:
@@ -72,12 +74,14 @@ class OwnNode:
 
     def subscribe(self, *, on_pods: Callable[[], None], on_links: Callable[[], None]) -> None:
         """Call these functions after each change of the node's pods, and of `links`."""
+        self._gpu_pods.subscribe(on_pods)
 
     async def recorded_cards(self) -> Sequence[CardRecord]:
         """Wait until node and pods are known. Return what the node said about its cards before this plugin wrote it."""
         return ()
 
-    def cards_changed(self) -> None: ...
+    def cards_changed(self) -> None:
+        self._gpu_pods.cards_changed()
 
     def describe(self, description: NodeDescription) -> None: ...
 
@@ -90,8 +94,6 @@ class OwnNode:
 
     async def catch_up(self) -> None:
         """Learn, before kubelet calls, which pods wait and which of their containers an earlier run has served."""
-
-    def kubelet_restarted(self) -> None: ...
 
     def add_to_containers(self, additions: Sequence[AddToContainer]) -> None:
         """Give these to each container that is known."""
@@ -121,25 +123,22 @@ class WatchedNode(OwnNode):
         resources: PodResources,
         calls: CallTracker,
     ) -> None:
-        super().__init__(flags, gpus)
-        self._clock = timing.monotonic
+        super().__init__(flags, vocabularies, timing, gpus)
         self._resources = resources
         events = ApiEvents(api, component="gas-plugin", instance=flags.node_name, timing=timing)
         self.events = NodeEvents(events, flags.node_name)
-        self._gpu_pods = GpuPods(vocabularies, gpus=gpus, clock=self._clock)
-        self.pods = self._matcher = Matcher(self._gpu_pods, one_card=self._one_card)
         selector = f"spec.nodeName={flags.node_name}"
         self._watch = Watch(Lister(api, paths.PODS, Pod, field_selector=selector), self._gpu_pods, timing=timing)
         metrics.watches.follow("pods", self._watch)
-        resolver = PodResolver(self._matcher, resources, is_watching=self._is_watching)
+        resolver = PodResolver(self.pods, resources, is_watching=self._is_watching)
         self._gpu_pods.subscribe(resolver.pods_changed)
         self._environments = IssuedEnvironments(vocabularies)
         self._allocator = Allocator(
-            self._matcher, resolver, self._environments, metrics, flags, gpus=gpus, clock=self._clock
+            self.pods, resolver, self._environments, metrics, flags, gpus=gpus, clock=self._clock
         )
         self.prefer = self._allocator.prefer
         self._receipts = ReceiptWriter(
-            self._matcher,
+            self.pods,
             resources,
             self._environments,
             partial(patch_pod_metadata, api),
@@ -167,7 +166,7 @@ class WatchedNode(OwnNode):
         yield "gas_plugin_receipts_written_total", (), self._receipts.written
 
     def subscribe(self, *, on_pods: Callable[[], None], on_links: Callable[[], None]) -> None:
-        self._gpu_pods.subscribe(on_pods)
+        super().subscribe(on_pods=on_pods, on_links=on_links)
         self._writer.subscribe(on_links)
 
     async def recorded_cards(self) -> Sequence[CardRecord]:
@@ -176,9 +175,6 @@ class WatchedNode(OwnNode):
         node = self._writer.first_seen
         text = node.annotations.get(ANNOTATION) if node is not None else None
         return parse_card_records(text)[0] if text is not None else ()
-
-    def cards_changed(self) -> None:
-        self._gpu_pods.cards_changed()
 
     def describe(self, description: NodeDescription) -> None:
         self._writer.want(description)
@@ -192,13 +188,10 @@ class WatchedNode(OwnNode):
             logger.warning("the pods of this node are not known yet; its cards are offered anyway")
         asked = self._clock()
         if listing := await self._resources.pods():
-            self._matcher.learn(listing, asked=asked)
+            self.pods.learn(listing, asked=asked)
 
     def add_to_containers(self, additions: Sequence[AddToContainer]) -> None:
         self._environments.additions = additions
-
-    def kubelet_restarted(self) -> None:
-        self._matcher.kubelet_restarted()
 
     def _is_watching(self) -> bool:
         return self._watch.synced.is_set() and self._watch.refused is None

@@ -95,7 +95,7 @@ def test_pods_and_calls_spoil_nothing(pods: list[Any], data: st.DataObject, capl
         with suppress(NoSuchCards):  # kubelet named no card of this node: the pod fails with that sentence
             server.allocated(api.ContainerAllocateRequest(devices_ids=offered))
         await node._receipts.compare()
-        node._matcher.users()
+        node.pods.users()
         assert time.process_time() - begun < 1
         good = server.allocated(api.ContainerAllocateRequest(devices_ids=["card2-0"]))
         assert [each.host_path for each in good.devices] == ["/dev/dri/card2", "/dev/dri/renderD130"]
