@@ -30,11 +30,7 @@ def _run(flags: Flags) -> int:
     # Imported modules are never freed. To collect them takes tens of milliseconds, for which kubelet would wait.
     gc.collect()
     gc.freeze()
-
-    async def serve() -> None:
-        await run_plugin(flags, read_environment(os.environ), own_version())
-
-    return run_daemon(flags, serve)
+    return run_daemon(flags, lambda: run_plugin(flags, read_environment(os.environ), own_version()))
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ async def run_plugin(
         plain_socket = stack.enter_context(listen(flags.metrics_address, flags.metrics_port, flag="metrics-port"))
         api: ApiServer | None = None
         if flags.resource_manager:
-            api = await _connect(flags)
+            api = await connect(flags.kube_config, user_agent="gas-plugin")
             stack.push_async_callback(api.close)
         plugin = Plugin(api, flags, environment, metrics, parts=parts)
 
@@ -88,7 +88,7 @@ async def uninstall(flags: Flags, parts: Sequence[Part[Any]] = PARTS) -> int:
 
 
 async def _clear_node(flags: Flags) -> None:
-    api = await _connect(flags)
+    api = await connect(flags.kube_config, user_agent="gas-plugin")
     try:
         is_there = await clear_node(api, flags.node_name, Vocabularies(flags.vocabularies))
     finally:
@@ -97,7 +97,3 @@ async def _clear_node(flags: Flags) -> None:
         logger.info("node %s: removed the labels, the annotation and the resources of its cards", flags.node_name)
     else:
         logger.warning("node %s: not found in the cluster, so nothing was removed from it", flags.node_name)
-
-
-async def _connect(flags: Flags) -> ApiServer:
-    return await connect(flags.kube_config, user_agent="gas-plugin")

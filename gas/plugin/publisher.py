@@ -145,19 +145,15 @@ class Renumbering:
 
     def __init__(self, recorded: Iterable[CardRecord] = ()) -> None:
         self._known: dict[Card, CardRecord | CardFacts] = {each.card: each for each in recorded}
-        self._withheld: dict[Card, frozenset[str]] = {}
-
-    @property
-    def withheld(self) -> Mapping[Card, frozenset[str]]:
-        """The cards that are withheld, with the UIDs of the pods that were given the earlier card of that number."""
-        return self._withheld
+        # The cards that are withheld, with the UIDs of the pods that were given the earlier card of that number.
+        self.withheld: Mapping[Card, frozenset[str]] = {}
 
     def update(self, cards: Sequence[CardFacts], users: Mapping[Card, Collection[str]]) -> tuple[CardFacts, ...]:
         """Return the cards, withheld ones as unhealthy.
 
         ``users`` are, by card number, the UIDs of the pods that kubelet has admitted with it and that have not ended.
         """
-        withheld = dict(self._withheld)
+        withheld = dict(self.withheld)
         for gpu in cards:
             before = self._known.get(gpu.card)
             if before is not None and _is_another(gpu, before):
@@ -165,8 +161,8 @@ class Renumbering:
             if before is None or gpu.pci_address:
                 self._known[gpu.card] = gpu
         left = {card: uids.intersection(users.get(card, ())) for card, uids in withheld.items()}
-        self._withheld = {card: uids for card, uids in left.items() if uids}
-        return tuple(replace(gpu, healthy=False) if gpu.card in self._withheld else gpu for gpu in cards)
+        self.withheld = {card: uids for card, uids in left.items() if uids}
+        return tuple(replace(gpu, healthy=False) if gpu.card in self.withheld else gpu for gpu in cards)
 
 
 def _is_another(one: CardFacts, other: CardRecord | CardFacts) -> bool:

@@ -1,1 +1,0 @@
-"""Kubelet's gRPC APIs: the plugin's sockets, registration and calls, and kubelet's PodResources."""

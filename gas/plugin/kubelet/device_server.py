@@ -249,7 +249,6 @@ class DeviceServer:
 
 _FALLBACK = "allocating the devices that kubelet chose for %s"
 
-
 _Context: TypeAlias = aio.ServicerContext[Any, Any]
 
 

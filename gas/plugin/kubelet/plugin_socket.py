@@ -54,8 +54,6 @@ async def is_served(path: Path) -> bool:
 
 @dataclass(slots=True)
 class PluginSocket:
-    """A unix socket that a server listens on."""
-
     path: Path  # the name by which the plugins of a resource find each other
     identity: FileIdentity  # of the file at ``path`` when the socket was made
     endpoint: Path | None = None  # the name of the current registration with kubelet; None before the first

@@ -132,14 +132,11 @@ class PodResources:
                 reply: bytes = await call(request, timeout=max(end - clock(), 0.0))
                 return reply
             except aio.AioRpcError as error:
-                if not _exceeds_rate_limit(error):
+                # A reply that is too large has the same code.
+                is_of_code = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                if not is_of_code or "rate limit" not in (error.details() or ""):
                     raise
             await asyncio.sleep(TOO_OFTEN_PAUSE)
-
-
-def _exceeds_rate_limit(error: aio.AioRpcError) -> bool:
-    # A reply that is too large has the same code.
-    return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and "rate limit" in (error.details() or "")
 
 
 def _decoded(encoded: bytes, resources: Container[str]) -> tuple[str, ContainerIds]:

@@ -222,9 +222,7 @@ class Registration:
     async def _id_of_another_system(self) -> str | None:
         try:
             counted = await asyncio.wait_for(self._allocatable(), self._times.settle)
-        except (
-            TimeoutError
-        ):  # a kubelet that has just started refuses pods for good if it has to wait for their devices
+        except TimeoutError:  # a kubelet that has just started refuses pods for good if it waits for their devices
             return None
         ids = (counted or {}).get(self.server.resource, frozenset())
         return next((id_ for id_ in ids if not is_known(id_)), None)

@@ -95,7 +95,8 @@ class NvmlCards:
         try:
             count = self._counts.reply("count", deadline)
         except NoReply as error:
-            return Scan(problems=(f"NVML: {error}; NVIDIA's cards are unhealthy",), broken=self._known)
+            known = frozenset[Card]().union(*self._at_index.values())
+            return Scan(problems=(f"NVML: {error}; NVIDIA's cards are unhealthy",), broken=known)
         except NvmlFault as fault:
             self._must_reopen = True
             return Scan(problems=(f"NVML: {fault}; NVIDIA's cards are not offered",))
@@ -141,10 +142,6 @@ class NvmlCards:
             if (busy := self._busy.get((card, sample.pid))) is not None and sample.at > before:
                 for engine, percent in sample.percent.items():
                     busy[engine] += percent * (sample.at - before) * 10  # of microseconds, in nanoseconds
-
-    @property
-    def _known(self) -> frozenset[Card]:
-        return frozenset[Card]().union(*self._at_index.values())
 
     def _opened_count(self) -> int:
         if self._must_reopen:
