@@ -49,7 +49,3 @@ class WatchCollector(Collector):
             for kind, watch in self._watches.items():
                 counted.add_metric([kind], count(watch))
             yield counted
-
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing: the names cannot clash, and no watch has to exist at registration."""
-        return ()

@@ -130,7 +130,3 @@ class Metrics(Collector):
         for name, labels, value in self._read():
             families[name].add_metric(labels, value)
         return families.values()
-
-    def describe(self) -> Iterable[Family]:
-        """Return nothing: the names never clash."""
-        return ()
