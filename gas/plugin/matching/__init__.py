@@ -1,1 +1,0 @@
-"""Find the container behind each call of kubelet, and reply to the call."""

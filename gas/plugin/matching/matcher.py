@@ -44,8 +44,6 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The container that a call is for."""
-
     target: Target | None  # the likeliest one; None if no known container can be meant
     confidence: Confidence
     doubt: str  # why it may be wrong, as a clause for the log; empty for `Confidence.KNOWN`
@@ -243,7 +241,6 @@ class Matcher:
             self._current = None
 
     def _find(self, call: Call, listing: Listing | None, doubt: str) -> Match:
-        """Return the likeliest container, and how certain it is."""
         self._forget_gone()
         question = call if isinstance(call, PreferredRequest) else None
         unwatched = self.unwatched_pods(listing) if listing is not None else frozenset[str]()
@@ -255,12 +252,14 @@ class Matcher:
         best = min(candidates, key=lambda candidate: self._rank(candidate, call))
         is_alone = len({candidate.pod.uid for candidate in candidates}) == 1
         confidence = Confidence.GUESSED
-        if in_order and best.progress is self._current and _is_certain_without(listing, best.progress):
+        # In the middle of a pod that is certain, a listing would add nothing.
+        is_certain = listing is None or best.progress.confidence is Confidence.KNOWN
+        if in_order and best.progress is self._current and is_certain:
             confidence = best.progress.confidence
         elif listing is not None and is_alone and not unwatched:
             confidence = Confidence.KNOWN
-        elif listing is None and is_alone and in_order and _is_expected(best, call):
-            confidence = Confidence.ALONE
+        elif listing is None and is_alone and in_order and best.progress.is_usual(call):
+            confidence = Confidence.GUESSED if _gets_its_cards(best, call) is False else Confidence.ALONE
         if confidence is Confidence.KNOWN:
             doubt = ""
         else:
@@ -325,15 +324,6 @@ class Matcher:
             if not progress.pod.is_admitted and not progress.abandoned:
                 promised += progress.promised_cards()
         return promised
-
-
-def _is_certain_without(listing: Listing | None, progress: Progress) -> bool:
-    """Return whether a listing would add nothing to what is known of the pod in the middle."""
-    return listing is None or progress.confidence is Confidence.KNOWN
-
-
-def _is_expected(candidate: Target, call: Call) -> bool:
-    return candidate.progress.is_usual(call) and _gets_its_cards(candidate, call) is not False
 
 
 def _gets_its_cards(candidate: Target, call: Call) -> bool | None:

@@ -100,8 +100,10 @@ class Progress:
         """Return whether kubelet can have made this call for this demand of the pod."""
         if not asks_as_much(demand, call):
             return False
-        if (held := self._held(call.resource)) and held & free_ids(call):
-            return False
+        if held := self._held(call.resource):
+            free = call.available if isinstance(call, PreferredRequest) else call.ids  # or reusable for this container
+            if held & free:
+                return False
         pool = self._pool(call.resource)
         if pool is None:
             return True
@@ -182,8 +184,3 @@ def can_get(cards: tuple[Card, ...], per_card: int, call: Call) -> bool:
         return False
     chosen = {id_.card for id_ in call.must_include} if isinstance(call, PreferredRequest) else call.counts.keys()
     return chosen <= set(cards)
-
-
-def free_ids(call: Call) -> frozenset[str]:
-    """Return the ids that are free, or reusable for this container, at the time of the call."""
-    return call.available if isinstance(call, PreferredRequest) else call.ids
