@@ -32,10 +32,6 @@ class Device:
     numa_node: int | None = None
 
 
-DeviceLists = Mapping[str, tuple[Device, ...]]
-"""The devices of each resource, in natural order of their ids. A missing resource has no card."""
-
-
 def device_lists(
     gpus: Collection[CardFacts],
     vocabularies: Vocabularies,
@@ -44,8 +40,10 @@ def device_lists(
     *,
     topology_hints: bool = False,
     without: Container[str] = (),
-) -> DeviceLists:
+) -> dict[str, tuple[Device, ...]]:
     """Return the devices of each resource of cards, and of the monitoring resources that are switched on.
+
+    They are in natural order of their ids. A missing resource has no card.
 
     An unhealthy card keeps its ids, so that kubelet knows which containers have them. Monitoring is healthy while any
     of its cards is. Source: contract P2.3 to P2.6. With ``topology_hints``, devices carry the NUMA node of their card;

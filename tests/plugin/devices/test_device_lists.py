@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from gas.plugin.devices.device_ids import known_ids
 from gas.plugin.devices.device_lists import (
     Device,
-    DeviceLists,
     Monitoring,
     device_lists,
     list_bytes,
@@ -30,7 +29,7 @@ from tests.plugin.pods_for_plugin import I915, XE
 
 def lists_of(
     gpus: Collection[CardFacts], *, shared_dev_num: int, monitoring: Monitoring, topology_hints: bool = False
-) -> DeviceLists:
+) -> dict[str, tuple[Device, ...]]:
     options = DeviceOptions(shared_dev_num=shared_dev_num)
     return device_lists(gpus, DEFAULT, options, monitoring, topology_hints=topology_hints)
 
