@@ -32,8 +32,6 @@ _SERVICE_ACCOUNT = "the service account"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of the API server."""
-
     url: str  # ``https://host:port``, maybe with a path, without a slash at the end
     tls: ssl.SSLContext  # verifies the server, and holds the client certificate if there is one
     server_hostname: str | None  # name to verify in the server's certificate, if it differs from the URL's
@@ -44,8 +42,6 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """An address and the credentials for it."""
-
     address: Address
     authorization: str | None  # value of the Authorization header, or None
     # returns a newer value; does no more than read a file if the present one is still good

@@ -51,8 +51,6 @@ class _Key(NamedTuple):
 
 @dataclass(slots=True)
 class _Record:
-    """The state of one event."""
-
     first: datetime
     last: datetime
     name: str = ""  # of the Event object; empty until it is written

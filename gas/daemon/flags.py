@@ -44,8 +44,6 @@ class UsageError(GasError):
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One declared flag."""
-
     name: str  # without dashes
     # converts text to the value; raises ValueError with what it expects, in words, or InvalidEntry if one entry of a
     # list is wrong
@@ -181,8 +179,6 @@ class DaemonFlags(CommandFlags):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredDaemonFlags(DaemonFlags):
-    """The flags of long-running programs with metrics."""
-
     metrics_address: str = flag(
         "metrics-address=IP",
         values.address,

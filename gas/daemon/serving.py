@@ -42,8 +42,6 @@ ACCEPT_AGAIN = 1.0  # seconds until connections are accepted again after a lack 
 
 
 class Tls(Protocol):
-    """The server's side of TLS."""
-
     @property
     def context(self) -> ssl.SSLContext:
         """The context for the next connection."""
@@ -57,8 +55,6 @@ class Tls(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
-    """One application on one socket."""
-
     app: ASGIApp
     socket: ListeningSocket
     tls: Tls | None  # None for plain HTTP

@@ -97,8 +97,6 @@ class KnownNodes(Known[InspectedNode], MirrorByName[InspectedNode, InspectedNode
 
 
 class MeasuredUse(NamedTuple):
-    """The use of one card by one pod."""
-
     memory: int | None  # bytes; None if the driver does not say
     # share of the last interval for which the busiest class of engines worked; None if the driver does not say
     busy: float | None

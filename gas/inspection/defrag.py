@@ -61,8 +61,6 @@ class Late(Exception):  # not an error: the time for the search is over
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Asking:
-    """A pod that looks for a place."""
-
     uid: str
     need: PodNeed
     requests: SortedAmounts  # of its node, apart from cards

@@ -30,8 +30,6 @@ async def connected(where: Where) -> AsyncIterator[ApiServer]:
 
 
 class Following(NamedTuple):
-    """A cluster that watches keep up to date."""
-
     cluster: Cluster
     watches: tuple[Watch[InspectedNode], Watch[InspectedPod]]
 

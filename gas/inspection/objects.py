@@ -138,7 +138,6 @@ class InspectedPod(DetailedPod, frozen=True):
 UNSCHEDULABLE = NodeTaint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """The taint that Kubernetes gives a cordoned node."""
 
-
 DEFAULT_SCHEDULER = "default-scheduler"  # the scheduler name that the API server gives a pod that names none
 
 

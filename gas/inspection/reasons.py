@@ -21,8 +21,6 @@ from gas.vocabularies.protocol import BadNeed
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason, and how many nodes give it."""
-
     text: str
     nodes: int
     nearest: str = ""  # the node or card that lacks least, with what is free there; empty if no amount is short
@@ -50,7 +48,6 @@ class Diagnoses:
         self._known: dict[tuple[PodNeed, bytes, SortedAmounts, str, str], Diagnosis] = {}
 
     def of(self, pod: InspectedPod) -> Diagnosis:
-        """Return `diagnose` of a pod that waits."""
         try:
             need = self._cluster.decider.need(pod)
         except BadNeed:

@@ -13,8 +13,6 @@ from gas.values.quoted import quoted
 
 
 class Booked(msgspec.Struct, frozen=True, gc=False):
-    """The booked amount of a resource, and the capacity."""
-
     booked: int
     capacity: int
 

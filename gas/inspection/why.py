@@ -40,8 +40,6 @@ ONE_BY_ONE = 16  # requests up to this amount are tried one by one; of larger on
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """One change after which the pod fits."""
-
     text: str  # of the change, as a sentence without its end
     node: str  # on which the pod fits then, and ``cards`` that it gets there
     cards: tuple[str, ...]

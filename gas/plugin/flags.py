@@ -94,7 +94,6 @@ MOST_IDS = 1000
 Kubelet accepts lists of up to 4 MiB, about 127,000 devices of a driver: over a hundred cards with this many devices.
 """
 
-
 LEVEL_ZERO_FLAGS = IgnoredFlags(
     switches=("health-management", "wsl"),
     with_value=("temp-limit", "gpu-temp-limit", "memory-temp-limit"),

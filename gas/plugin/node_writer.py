@@ -36,7 +36,6 @@ PatchNode = Callable[[MergePatch], Awaitable[Node | None]]  # patches this node 
 FORBIDDEN_PAUSE = 30.0  # seconds between attempts while an RBAC rule is missing, which an administrator must add first
 PAUSE = 1.0  # seconds between two writes, in case another program keeps writing the same names
 
-
 REPEAT = 1800.0  # seconds after which the event of a state is posted again
 
 
@@ -207,8 +206,6 @@ class Events:
 
 
 class NodeEvents(Events):
-    """Post events of the node of this name and of its pods."""
-
     def __init__(self, events: ApiEvents, node: str) -> None:
         self._events = events
         # kubectl describe finds a node's events by its name in place of the UID, as kubelet writes them.

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 Record = TypeVar("Record", bound=PartFlags)
 
-
 Sample = tuple[str, Sequence[str], float]  # the name of a metric, the values of its labels, and its value
 
 
@@ -76,8 +75,6 @@ async def _at_once() -> None: ...
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """The behaviour of a part while the program runs."""
-
     tasks: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()  # run as long as the plugin does
     samples: Callable[[], Iterable[Sample]] = tuple
     # by path of the plain port, functions that return JSON

@@ -32,8 +32,6 @@ class FileFault(GasError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileKind:
-    """The kind of a file, for sentences about it."""
-
     name: str
     unwritten: str  # consequence while it cannot be written
     unremoved: str = "remove it by hand"  # consequence while it cannot be removed, with what to do

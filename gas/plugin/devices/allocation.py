@@ -84,8 +84,6 @@ A container with several resources gets an allocation for each, and they must no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presentation:
-    """How containers see cards."""
-
     # the prefix of paths on the host, ``/`` outside of tests; paths in the container never have it
     host_root: PurePosixPath = ROOT
     by_path: ByPath = ByPath.SINGLE

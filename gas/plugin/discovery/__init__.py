@@ -1,1 +1,0 @@
-"""Discovery of the node's cards in sysfs."""

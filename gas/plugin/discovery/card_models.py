@@ -11,7 +11,6 @@ TABLE = Path(__file__).with_name("intel_models.tsv")
 _WITH_OWN_MEMORY = re.compile(r"0x(490[5-9]|56[0-9a-f]{2}|0b6[9e]|0bd[4-9ab]|e2[0-9a-f]{2}|674[c-f]|6750)", re.ASCII)
 """The ids in the table that are not integrated GPUs: DG1, Arc A and Flex, Max, Arc B, and Crescent Island."""
 
-
 _ID = re.compile(r"0x[0-9a-f]{4}", re.ASCII)
 
 

@@ -58,7 +58,6 @@ WINDOW_PERCENT = 99  # percent of the window that counts: the driver keeps a par
 REPLY_WITHIN = 2.0  # Seconds to wait for a driver. A card that is asleep wakes up in less.
 _SMALLEST_WINDOW = 2**30  # Bytes. A smaller window never shows all the memory of a card.
 
-
 _Identity = tuple[Card, str, str, str]  # a card, its driver, device id and PCI address
 
 

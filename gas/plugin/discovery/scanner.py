@@ -18,7 +18,6 @@ INTERVAL = 5.0  # Seconds between two scans. Source: contract P1.12.
 SLOW = 10.0  # Seconds after which a scan counts as stuck. The kernel may block a reader forever; nothing can stop that.
 FORGET_AFTER = 60.0  # seconds for which a missing card is remembered: longer than its reset or a reload of its driver
 
-
 ScanOnce = Callable[[Callable[[], Scan]], Awaitable[Scan]]  # runs a scan without blocking the event loop
 
 IN_A_THREAD: ScanOnce = partial(in_a_daemon_thread, name="sysfs")

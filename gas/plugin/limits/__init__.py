@@ -1,1 +1,0 @@
-"""Limits of the cards' memory that the kernel enforces on pods."""

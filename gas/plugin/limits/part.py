@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 
 class MemoryLimitsOf(StrEnum):
-    """The cgroups that get limits."""
-
     NONE = "none"
     POD = "pod"  # the cgroup of each pod, for all of its containers together
 

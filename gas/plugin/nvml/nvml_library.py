@@ -87,8 +87,6 @@ class NvmlCard:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure that a card has reported since the last call."""
-
     uuid: str
     xid: int | None  # the number of the driver's message; None for memory with an error of two bits
 

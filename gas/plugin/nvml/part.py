@@ -12,8 +12,6 @@ SOURCE = FlagChoice("nvml", "NVIDIA's, by the library of their driver")
 
 
 class Access(StrEnum):
-    """How containers get NVIDIA's cards."""
-
     VARIABLE = "variable"  # by NVIDIA_VISIBLE_DEVICES, for NVIDIA's container runtime
     NODES = "nodes"  # by the variable and the device nodes, as some programs need that check them
     CDI = "cdi"  # by the CDI names of NVIDIA's container toolkit

@@ -1,1 +1,0 @@
-"""Receipts: the cards that kubelet really gave, compared with the decision."""

@@ -28,7 +28,6 @@ WRITE_AGAIN = 10.0  # seconds after which annotations are written again if the w
 PatchPod = Callable[[str, str, str, Mapping[str, str | None]], Awaitable[bool]]
 """Writes annotations on the pod of this namespace, name and UID; returns False if it is gone."""
 
-
 _Compared = tuple[GpuPod, ContainerIds, Mapping[int, frozenset[Card]]]
 """The arguments of `gas.plugin.receipts.receipts.receipt`: equal arguments give equal receipts."""
 

@@ -1,1 +1,0 @@
-"""Measure how much of the cards the pods of this node really use."""

@@ -24,16 +24,12 @@ ClientKey = tuple[str, int]  # PCI address of the card and id of the client
 
 @dataclass(frozen=True, slots=True)
 class EngineUse:
-    """The use of the engines of one class."""
-
     seconds: float  # of one engine's time, since the plugin has seen the pod
     busy: float = 0.0  # share of all engines of the class between the last two walks, 0 to 1
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredUse:
-    """The use of one card by one pod."""
-
     memory: int = 0  # bytes of the card's own memory, at most what the card has
     clients: int = 0  # number of clients of the card that the pod's processes have open
     engines: Mapping[str, EngineUse] = field(default_factory=dict)  # by the driver's name of the class

@@ -145,7 +145,6 @@ class ProcessWalker:
             return None
 
     def _visit(self, root: int, entry: os.DirEntry[str], pods: Collection[str], found: Walk) -> None:
-        """Read what is due of one process."""
         self._step()
         known = self._before.get(entry.name)
         if known is None or known.inode != entry.inode():
