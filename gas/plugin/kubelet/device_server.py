@@ -29,10 +29,8 @@ logger = logging.getLogger(__name__)
 REPLY_WITHIN = 0.8  # Seconds until kubelet chooses by itself. While it waits, nothing else on the node starts or ends.
 
 SETTLE_WITHIN = 0.1
-"""Additional seconds for a preference whose own limit was reached meanwhile.
-
-On a busy node both limits may have passed when the process runs again. Cancelling at once would lose the preference.
-"""
+"""Additional seconds for a preference whose own limit was reached meanwhile. On a busy node both limits may have passed
+when the process runs again. Cancelling at once would lose the preference."""
 
 START_WITHIN = 10.0  # Seconds after which a container starts in any case. Kubelet waits 30; other pods do not wait.
 FINISH = 1.0  # seconds for kubelet to finish its calls for one pod when the server is closed in the middle of them
@@ -50,6 +48,7 @@ class Outcome(StrEnum):
 Prefer = Callable[[PreferredRequest], Awaitable[Sequence[str]]]
 Allocate = Callable[[AllocateRequest], Allocation]
 PreStart = Callable[[AllocateRequest], Awaitable[None]]
+_Context: TypeAlias = aio.ServicerContext[Any, Any]
 OnReply = Callable[[str, Outcome, float], None]
 """Called after each call with the method's name, its outcome and its duration in seconds."""
 
@@ -81,7 +80,7 @@ class CallTracker:
             await asyncio.sleep(min(rest, end - now))
 
 
-class DeviceServer:
+class DeviceServer(DevicePluginServicer):
     """The device plugin of one resource. It serves from `open` to `close`, which may alternate any number of times.
 
     Kubelet does nothing else while it waits for a reply, so the functions must be quick. An error would end the pod for
@@ -139,7 +138,7 @@ class DeviceServer:
     async def open(self, path: Path) -> PluginSocket:
         """Listen at this path, in place of any other server. Raises CannotListen."""
         server = aio.server()
-        add_DevicePluginServicer_to_server(_Service(self), server)
+        add_DevicePluginServicer_to_server(self, server)
         socket = await PluginSocket.listen(server, path)
         self._closing = False
         self._serving = server, socket
@@ -163,6 +162,13 @@ class DeviceServer:
         self._notify()
         await server.stop(FINISH)
 
+    async def GetDevicePluginOptions(self, request: api.Empty, context: _Context) -> api.DevicePluginOptions:
+        return self.options
+
+    async def ListAndWatch(self, request: api.Empty, context: _Context) -> AsyncIterator[api.ListAndWatchResponse]:
+        async for state in self.watched():
+            yield state
+
     async def watched(self) -> AsyncIterator[api.ListAndWatchResponse]:
         """Yield every state of the devices until `close`, for one watch of kubelet."""
         self.streams += 1
@@ -179,6 +185,13 @@ class DeviceServer:
         finally:
             self.streams -= 1
             self._notify()
+
+    async def GetPreferredAllocation(
+        self, request: api.PreferredAllocationRequest, context: _Context
+    ) -> api.PreferredAllocationResponse:
+        return api.PreferredAllocationResponse(
+            container_responses=[await self.preferred(each) for each in request.container_requests]
+        )
 
     async def preferred(
         self, asked: api.ContainerPreferredAllocationRequest
@@ -202,6 +215,18 @@ class DeviceServer:
             logger.exception("no preference for a container of %s: kubelet chooses its devices", self.resource)
         self._on_reply("GetPreferredAllocation", outcome, time.perf_counter() - started)
         return api.ContainerPreferredAllocationResponse(deviceIDs=ids)
+
+    async def Allocate(self, request: api.AllocateRequest, context: _Context) -> api.AllocateResponse:
+        try:
+            return api.AllocateResponse(container_responses=map(self.allocated, request.container_requests))
+        except GasError as error:
+            logger.error("cannot allocate %s: %s; kubelet fails the pod", self.resource, error)
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            raise  # never reached: abort raises
+        except Exception as error:
+            logger.exception("cannot allocate %s; kubelet fails the pod", self.resource)
+            await context.abort(grpc.StatusCode.INTERNAL, f"no devices could be given: {error!r}")
+            raise  # never reached: abort raises
 
     def allocated(self, asked: api.ContainerAllocateRequest) -> api.ContainerAllocateResponse:
         """Return what a container gets with the ids that kubelet chose. Raises if nothing can be given."""
@@ -228,19 +253,22 @@ class DeviceServer:
         finally:
             self._on_reply("Allocate", outcome, time.perf_counter() - started)
 
-    async def starts(self, asked: api.PreStartContainerRequest) -> None:
+    async def PreStartContainer(
+        self, request: api.PreStartContainerRequest, context: _Context
+    ) -> api.PreStartContainerResponse:
         """Prepare the start of a container with these devices. Never fails, so that the container starts."""
         started = time.perf_counter()
         outcome = Outcome.DECIDED
         try:
-            request = AllocateRequest(resource=self.resource, ids=frozenset(known_ids(asked.devices_ids)))
+            of_container = AllocateRequest(resource=self.resource, ids=frozenset(known_ids(request.devices_ids)))
             async with asyncio.timeout(START_WITHIN):
                 for prepare in self._before_start:
-                    await prepare(request)
+                    await prepare(of_container)
         except Exception:
             outcome = Outcome.FELL_BACK
             logger.exception("the start of a container of %s could not be prepared; it starts anyway", self.resource)
         self._on_reply("PreStartContainer", outcome, time.perf_counter() - started)
+        return api.PreStartContainerResponse()
 
     def _notify(self) -> None:
         self._news.set()
@@ -248,45 +276,6 @@ class DeviceServer:
 
 
 _FALLBACK = "allocating the devices that kubelet chose for %s"
-
-_Context: TypeAlias = aio.ServicerContext[Any, Any]
-
-
-class _Service(DevicePluginServicer):
-    def __init__(self, server: DeviceServer) -> None:
-        self._server = server
-
-    async def GetDevicePluginOptions(self, request: api.Empty, context: _Context) -> api.DevicePluginOptions:
-        return self._server.options
-
-    async def ListAndWatch(self, request: api.Empty, context: _Context) -> AsyncIterator[api.ListAndWatchResponse]:
-        async for state in self._server.watched():
-            yield state
-
-    async def GetPreferredAllocation(
-        self, request: api.PreferredAllocationRequest, context: _Context
-    ) -> api.PreferredAllocationResponse:
-        return api.PreferredAllocationResponse(
-            container_responses=[await self._server.preferred(each) for each in request.container_requests]
-        )
-
-    async def Allocate(self, request: api.AllocateRequest, context: _Context) -> api.AllocateResponse:
-        try:
-            return api.AllocateResponse(container_responses=map(self._server.allocated, request.container_requests))
-        except GasError as error:
-            logger.error("cannot allocate %s: %s; kubelet fails the pod", self._server.resource, error)
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
-            raise  # never reached: abort raises
-        except Exception as error:
-            logger.exception("cannot allocate %s; kubelet fails the pod", self._server.resource)
-            await context.abort(grpc.StatusCode.INTERNAL, f"no devices could be given: {error!r}")
-            raise  # never reached: abort raises
-
-    async def PreStartContainer(
-        self, request: api.PreStartContainerRequest, context: _Context
-    ) -> api.PreStartContainerResponse:
-        await self._server.starts(request)
-        return api.PreStartContainerResponse()
 
 
 def _device_message(device: Device) -> api.Device:
