@@ -213,7 +213,7 @@ class CommandLine(Generic[F]):
                 groups.setdefault(each.group, []).append(each)
         return tuple(each for group in groups.values() for each in group)
 
-    def assemble(self, found: Mapping[str, Any], given: Collection[str], warnings: Iterable[str]) -> F:
+    def assemble(self, found: Mapping[str, Any], warnings: Iterable[str]) -> F:
         """Return the flags with the values found, by the names of the flags."""
         parts: dict[type[PartFlags], PartFlags] = {}
         for kind in self.parts:
@@ -221,25 +221,19 @@ class CommandLine(Generic[F]):
             parts[kind] = kind(**of_part)
         core = CommandLine(self.core).flags
         own = {each.attribute: found[each.name] for each in core if each.name in found}
-        return self.core(**own, given=frozenset(given), warnings=tuple(warnings), parts=parts)
+        return self.core(**own, given=frozenset(found), warnings=tuple(warnings), parts=parts)
 
-    def without_effect(self, flags: F) -> list[str]:
-        """Return a warning for each switch that is off although flags that need it are given."""
-        values_by_name = {
-            each.name: getattr(record, each.attribute)
-            for record in (flags, *flags.parts.values())
-            for kind in type(record).__mro__[:-1]
-            for each in flags_in(kind)
-        }
+    def without_effect(self, found: Mapping[str, Any]) -> list[str]:
+        """Return a warning for each switch that is off, as without the flag, although flags that need it are given."""
         needing: dict[str, set[str]] = {}
         for kind in self.parts:
-            if kind.switched_by:
+            if kind.switched_by and not found.get(kind.switched_by):
                 names = {each.name for each in flags_in(kind)} - {kind.switched_by}
-                needing.setdefault(kind.switched_by, set()).update(names & flags.given)
+                needing.setdefault(kind.switched_by, set()).update(names & found.keys())
         return [
             f"ignored: {', '.join(f'--{each}' for each in sorted(names))}; set --{switch_name} as well"
             for switch_name, names in needing.items()
-            if names and not values_by_name.get(switch_name)
+            if names
         ]
 
 
@@ -286,7 +280,10 @@ def read_flags(declaration: Declaration[F], argv: Sequence[str]) -> F:
         if (read := known.get(name)) is None:
             raise UsageError(_unknown_flag(argument, name, known))
         if not equals:
-            text = "true" if read.is_boolean else _next_argument(arguments, read)
+            following = "true" if read.is_boolean else next(arguments, None)
+            if following is None:
+                raise UsageError(f"flag {read.dashed} needs a value, such as {read.dashed}={read.placeholder}")
+            text = following
         if read.joined:
             text = texts[read.name] = f"{texts[read.name]},{text}" if read.name in texts else text
         try:
@@ -300,8 +297,7 @@ def read_flags(declaration: Declaration[F], argv: Sequence[str]) -> F:
             ignored.add(read.name)
         previous = read if read.is_boolean and not equals else None
     warnings = filter(None, (group.warning(ignored) for group in line.core.ignored))
-    flags = line.assemble(found, found.keys(), warnings)
-    return dataclasses.replace(flags, warnings=(*line.without_effect(flags), *flags.warnings))
+    return line.assemble(found, (*line.without_effect(found), *warnings))
 
 
 def help_text(declaration: Declaration[Any], width: int = 100) -> str:
@@ -333,13 +329,6 @@ def _help_lines(name: str, description: str, width: int) -> list[str]:
     left = f"  {name}"
     first = [left] if len(left) > column - 2 else [left.ljust(column) + text.pop(0)]
     return [*first, *(" " * column + line for line in text)]
-
-
-def _next_argument(arguments: Iterator[str], read: Flag) -> str:
-    text = next(arguments, None)
-    if text is None:
-        raise UsageError(f"flag {read.dashed} needs a value, such as {read.dashed}={read.placeholder}")
-    return text
 
 
 def _not_a_flag(argument: str, previous: Flag | None, declared: Sequence[Flag]) -> str:
