@@ -36,12 +36,8 @@ class RateLimit:
         self._clock = clock
         self._due = clock() - self._ahead
 
-    async def wait(self) -> None:
-        """Return when the next request may be sent. A caller that gives up has used its place."""
-        await asyncio.sleep(self.reserve())
-
     def reserve(self) -> float:
-        """Take the next place and return in how many seconds it is due."""
+        """Take the next place and return in how many seconds it is due. A caller that gives up has used its place."""
         now = self._clock()
         self._due = max(self._due, now - self._ahead)
         delay = max(0.0, self._due - now)
@@ -127,7 +123,7 @@ class ApiServer:
         asks for, within ``timeout``. Raises ApiRefused, Forbidden, ApiUnavailable, OutcomeUnknown.
         """
         if self._limit is not None and not urgent:
-            await self._limit.wait()
+            await asyncio.sleep(self._limit.reserve())
         deadline = self._clock() + timeout
         last_send = self._clock() + min(timeout, repeat_within)
         renewed = False
@@ -163,7 +159,7 @@ class ApiServer:
         and after ``silence``.
         """
         if self._limit is not None:
-            await self._limit.wait()
+            await asyncio.sleep(self._limit.reserve())
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=silence)
         async with self._exchange("GET", path, query, timeout=timeout) as response:
             if response.status != 200:

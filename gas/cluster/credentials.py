@@ -275,10 +275,9 @@ async def _load_service_account(environ: Mapping[str, str], token_file: str, ca_
     url = f"https://[{host}]:{environ[PORT]}" if ":" in host else f"https://{host}:{environ[PORT]}"
     try:
         address = make_address(_SERVICE_ACCOUNT, url, ssl.create_default_context(cafile=ca_file), authority=ca_file)
-    except OSError as error:  # the file, or TLS about its content
-        raise NoCluster(f"{_SERVICE_ACCOUNT}: cannot be used: {ca_file}: {describe(error)}") from error
-    except ValueError as error:
-        raise NoCluster(f"{_SERVICE_ACCOUNT}: cannot be used: {HOST} and {PORT}: {describe(error)}") from error
+    except (OSError, ValueError) as error:
+        what = ca_file if isinstance(error, OSError) else f"{HOST} and {PORT}"  # OSError: the file, or TLS about it
+        raise NoCluster(f"{_SERVICE_ACCOUNT}: cannot be used: {what}: {describe(error)}") from error
     return Login(address, _token(token_file), refresh)
 
 

@@ -50,19 +50,14 @@ class Forbidden(ApiRefused):
         super().__init__(403, reason, message, request=request)
         self.missing_permission: str | None = None
         if (match := _RBAC_REFUSAL.search(message)) is not None:
-            self.missing_permission = _permission(match)
+            group = f' of API group "{match["group"]}"' if match["group"] else ""
+            scope = f'namespace "{match["namespace"]}"' if match["namespace"] else "the whole cluster"
+            resource = f'resource "{match["resource"]}"{group} in {scope}'
+            self.missing_permission = f'the verb "{match["verb"]}" on {resource}'
             self.args = (
                 f"the API server does not let {match['user']} {match['verb']} {match['resource']}: "
                 f"give its role {self.missing_permission}",
             )
-
-
-def _permission(match: re.Match[str]) -> str:
-    resource = f'resource "{match["resource"]}"'
-    if match["group"]:
-        resource += f' of API group "{match["group"]}"'
-    scope = f'namespace "{match["namespace"]}"' if match["namespace"] else "the whole cluster"
-    return f'the verb "{match["verb"]}" on {resource} in {scope}'
 
 
 class ApiUnavailable(GasError):

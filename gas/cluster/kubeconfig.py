@@ -56,7 +56,10 @@ async def load_kubeconfig(paths: str, context: str = "", *, anonymous: bool = Fa
         if anonymous:
             loader._user = None
         if loader._user is not None and "exec" in loader._user.value:
-            _resolve_command(loader._user)
+            command = loader._user["exec"].value.get("command")
+            # A relative path starts at the folder of the kubeconfig, as for kubectl.
+            if isinstance(command, str) and "/" in command and not Path(command).is_absolute():
+                loader._user["exec"].value["command"] = str(Path(loader._user.path).parent / command)
     except NoCluster:
         raise
     except Exception as error:
@@ -109,13 +112,6 @@ async def _login(where: str, configuration: Configuration, loader: KubeConfigLoa
         raise NoCluster(f"{where}: cannot be used: {error.filename}: {describe(error)}") from error
     except Exception as error:
         raise NoCluster(f"{where}: cannot be used: {describe(error)}") from error
-
-
-def _resolve_command(user: Any) -> None:
-    """Make a relative path of a plugin's command start at the folder of the kubeconfig, as kubectl does."""
-    command = user["exec"].value.get("command")
-    if isinstance(command, str) and "/" in command and not Path(command).is_absolute():
-        user["exec"].value["command"] = str(Path(user.path).parent / command)
 
 
 def _authorization(configuration: Configuration) -> str | None:
