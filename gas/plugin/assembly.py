@@ -102,7 +102,7 @@ class Plugin:
             events=self.node.events,
         )
         self.hooks = [part.hooks(core) for part in parts if part.runs_with(flags)]
-        self.node.add_to_containers([add for hooks in self.hooks for add in hooks.additions])
+        self.node.environments.additions = [add for hooks in self.hooks for add in hooks.additions]
         of_parts = (source for hooks in self.hooks for source in hooks.sources)
         self._sources = [*interfaces.cards(flags, environment), *of_parts]
         self.scanner = Scanner(
@@ -165,7 +165,7 @@ class Plugin:
         for hooks in self.hooks:
             hooks.on_cards(scan.gpus)
         log_scan(scan)
-        self.node.cards_changed()
+        self.node.gpu_pods.cards_changed()
         self.node.events.set_states("GPUMemoryUnknown", unknown_memory(scan))
         self.publisher.publish()
 

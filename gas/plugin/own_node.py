@@ -12,7 +12,6 @@ from gas.cluster.listing import Lister
 from gas.cluster.objects import patch_node_status, patch_pod_metadata
 from gas.cluster.watch import Watch
 from gas.objects.stored import Node, Pod
-from gas.plugin.card_pods import AddToContainer
 from gas.plugin.devices.allocation import Allocation, card_allocation, gpus_of
 from gas.plugin.devices.allocation_policy import AllocationPolicy, ids_of_one_card, preferred_ids
 from gas.plugin.devices.device_ids import AllocateRequest, PreferredRequest
@@ -61,8 +60,9 @@ class OwnNode:
         self._flags = flags
         self._gpus = gpus
         self._clock = timing.monotonic
-        self._gpu_pods = GpuPods(vocabularies, gpus=gpus, clock=self._clock)
-        self.pods = Matcher(self._gpu_pods, one_card=self._one_card)
+        self.gpu_pods = GpuPods(vocabularies, gpus=gpus, clock=self._clock)
+        self.pods = Matcher(self.gpu_pods, one_card=self._one_card)
+        self.environments = IssuedEnvironments(vocabularies)
 
     @property
     def links(self) -> Mapping[Card, Collection[Card]]:
@@ -74,14 +74,11 @@ class OwnNode:
 
     def subscribe(self, *, on_pods: Callable[[], None], on_links: Callable[[], None]) -> None:
         """Call these functions after each change of the node's pods, and of `links`."""
-        self._gpu_pods.subscribe(on_pods)
+        self.gpu_pods.subscribe(on_pods)
 
     async def recorded_cards(self) -> Sequence[CardRecord]:
         """Wait until node and pods are known. Return what the node said about its cards before this plugin wrote it."""
         return ()
-
-    def cards_changed(self) -> None:
-        self._gpu_pods.cards_changed()
 
     def describe(self, description: NodeDescription) -> None: ...
 
@@ -94,9 +91,6 @@ class OwnNode:
 
     async def catch_up(self) -> None:
         """Learn, before kubelet calls, which pods wait and which of their containers an earlier run has served."""
-
-    def add_to_containers(self, additions: Sequence[AddToContainer]) -> None:
-        """Give these to each container that is known."""
 
     async def _by_policy(self, request: PreferredRequest) -> Sequence[str]:
         ids = ids_of_one_card(request) if request.resource in self._one_card else ()
@@ -128,19 +122,18 @@ class WatchedNode(OwnNode):
         events = ApiEvents(api, component="gas-plugin", instance=flags.node_name, timing=timing)
         self.events = NodeEvents(events, flags.node_name)
         selector = f"spec.nodeName={flags.node_name}"
-        self._watch = Watch(Lister(api, paths.PODS, Pod, field_selector=selector), self._gpu_pods, timing=timing)
+        self._watch = Watch(Lister(api, paths.PODS, Pod, field_selector=selector), self.gpu_pods, timing=timing)
         metrics.watches.follow("pods", self._watch)
         resolver = PodResolver(self.pods, resources, is_watching=self._is_watching)
-        self._gpu_pods.subscribe(resolver.pods_changed)
-        self._environments = IssuedEnvironments(vocabularies)
+        self.gpu_pods.subscribe(resolver.pods_changed)
         self._allocator = Allocator(
-            self.pods, resolver, self._environments, metrics, flags, gpus=gpus, clock=self._clock
+            self.pods, resolver, self.environments, metrics, flags, gpus=gpus, clock=self._clock
         )
         self.prefer = self._allocator.prefer
         self._receipts = ReceiptWriter(
             self.pods,
             resources,
-            self._environments,
+            self.environments,
             partial(patch_pod_metadata, api),
             calls=calls,
             metrics=metrics,
@@ -189,9 +182,6 @@ class WatchedNode(OwnNode):
         asked = self._clock()
         if listing := await self._resources.pods():
             self.pods.learn(listing, asked=asked)
-
-    def add_to_containers(self, additions: Sequence[AddToContainer]) -> None:
-        self._environments.additions = additions
 
     def _is_watching(self) -> bool:
         return self._watch.synced.is_set() and self._watch.refused is None

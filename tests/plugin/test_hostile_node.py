@@ -84,7 +84,7 @@ def test_pods_and_calls_spoil_nothing(pods: list[Any], data: st.DataObject, capl
         )
         node._receipts._patch_pod = AsyncMock(return_value=True)
         server = DeviceServer(I915, allocate=node.allocate, fallback=node.allocate_to_any, prefer=node.prefer)
-        node._gpu_pods.listed([GOOD, *(seen for sent in pods for seen in decoded(sent, Pod))])
+        node.gpu_pods.listed([GOOD, *(seen for sent in pods for seen in decoded(sent, Pod))])
         begun = time.process_time()
         await node.catch_up()
         offered, kept = data.draw(st.lists(ODD, max_size=6)), data.draw(st.lists(ODD, max_size=2))
