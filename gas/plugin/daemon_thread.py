@@ -64,10 +64,7 @@ class Questions(Generic[_Result]):
         return is_new
 
     def reply(self, key: Hashable, deadline: float) -> _Result:
-        """Return a key's result, maybe of an earlier call.
-
-        Raises its error, or NoReply at the `time.monotonic` deadline.
-        """
+        """Return a key's result, maybe of an earlier call. Raises its error, or NoReply at the monotonic deadline."""
         asked = self._asked[key]
         wait((asked,), max(0.0, deadline - time.monotonic()))
         if not asked.done():

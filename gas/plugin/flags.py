@@ -89,10 +89,8 @@ NODE_WRITERS = (
 )
 
 MOST_IDS = 1000
-"""Most devices that one card can be. No kubelet runs this many containers on a card.
-
-Kubelet accepts lists of up to 4 MiB, about 127,000 devices of a driver: over a hundred cards with this many devices.
-"""
+"""Most devices that one card can be. No kubelet runs this many containers on a card. Kubelet accepts lists of up to 4
+MiB, about 127,000 devices of a driver: over a hundred cards with this many devices."""
 
 LEVEL_ZERO_FLAGS = IgnoredFlags(
     switches=("health-management", "wsl"),

@@ -8,6 +8,7 @@ removed only from a node with the plugin's records of cards, since plugins of ot
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import NoReturn
 
 from gas.cluster import paths
@@ -186,14 +187,11 @@ def _changes(found: Mapping[str, str], wanted: Mapping[str, str], owns: Callable
 
 def _plain(resources: Mapping[str, Quantity] | None) -> dict[str, str]:
     """Return the amounts as plain numbers. Unparsable amounts compare unequal, so they are rewritten."""
-    return {name: _number(quantity) for name, quantity in (resources or {}).items()}
-
-
-def _number(quantity: Quantity) -> str:
-    try:
-        return str(parse_quantity(quantity))
-    except MalformedQuantity:
-        return ""
+    plain = dict.fromkeys(resources or {}, "")
+    for name, quantity in (resources or {}).items():
+        with suppress(MalformedQuantity):
+            plain[name] = str(parse_quantity(quantity))
+    return plain
 
 
 class Events:

@@ -76,10 +76,8 @@ class Allocation:
 
 
 EditAllocation = Callable[[Allocation, str, Collection[CardFacts]], Allocation]
-"""Returns a changed allocation of these cards for a resource, which is a full name.
-
-A container with several resources gets an allocation for each, and they must not collide.
-"""
+"""Returns a changed allocation of these cards for a resource, which is a full name. A container with several resources
+gets an allocation for each, and they must not collide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,11 +29,9 @@ from gas.values.cards import Card
 from gas.values.quoted import quoted
 
 FULL_WINDOW_MODEL = "0x56a0"
-"""PCI device id of Arc A770, which has 8 or 16 GiB of memory.
-
-The size of a PCI window is a power of two, so it says nothing of models with other sizes, or that can check their
-memory (ECC): Arc B580 has 12 GiB behind one of 16 GiB, and Flex 170 with ECC less than the 16 GiB of its window.
-"""
+"""PCI device id of Arc A770, which has 8 or 16 GiB of memory. The size of a PCI window is a power of two, so it says
+nothing of models with other sizes, or that can check their memory (ECC): Arc B580 has 12 GiB behind one of 16 GiB, and
+Flex 170 with ECC less than the 16 GiB of its window."""
 
 _MIB = 2**20
 MEMORY_OF_MODELS = {
@@ -48,11 +46,9 @@ MEMORY_OF_MODELS = {
     "0xe211": 21135 * _MIB,  # Arc Pro B60, 24 GiB
     "0xe212": 14090 * _MIB,  # Arc Pro B50, 16 GiB
 }
-"""Bytes by PCI device id, of models that are sold with one size of memory, by Intel's specifications.
-
-99 percent of it, or 86 of models that can check their memory (ECC), which takes an eighth: Intel's XPU Manager shows
-12216 MiB for an Arc B580, and 14248 MiB for a Flex 170 with ECC.
-"""
+"""Bytes by PCI device id, of models that are sold with one size of memory, by Intel's specifications. 99 percent of it,
+or 86 of models that can check their memory (ECC), which takes an eighth: Intel's XPU Manager shows 12216 MiB for an Arc
+B580, and 14248 MiB for a Flex 170 with ECC."""
 
 WINDOW_PERCENT = 99  # percent of the window that counts: the driver keeps a part, 1/256 of it for compression alone
 REPLY_WITHIN = 2.0  # Seconds to wait for a driver. A card that is asleep wakes up in less.

@@ -21,8 +21,7 @@ from gas.values.errors import GasError
 
 Query = Callable[[Path, str], tuple[int, ...]]
 """Maps a render node and its driver to the bytes of each region of the card's memory: `memory_regions` or a test
-double.
-"""
+double."""
 
 Ioctl = Callable[[int, int, bytearray], object]  # like `fcntl.ioctl`, which changes the bytes that it gets
 DRM_MAJOR = 226  # the major number of all DRM device nodes

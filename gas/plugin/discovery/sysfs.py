@@ -8,6 +8,7 @@ are left out and named in `CardFacts.unread`.
 import os
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import dropwhile
 from pathlib import Path, PurePosixPath
@@ -78,7 +79,11 @@ class SysfsCards:
         if names is None:
             return Scan(problems=("/sys/class/drm is missing: the kernel has loaded no graphics driver",))
         problems: list[str] = []
-        by_path = _by_path_names(self._root, problems)
+        by_path: tuple[str, ...] = ()
+        try:
+            by_path = entries(f"{self._root}/dev/dri/by-path", "/dev/dri/by-path") or ()
+        except UnreadableFile as error:
+            problems.append(f"{error}; no card gets links there")
         gpus: list[CardFacts] = []
         broken: set[Card] = set()
         for card in sorted(_cards(names)):
@@ -108,18 +113,8 @@ def _with_boards(gpus: Sequence[CardFacts]) -> tuple[CardFacts, ...]:
 def _cards(names: Iterable[str]) -> Iterable[Card]:
     """Yield the cards among the names; others belong to connectors, render nodes and files."""
     for name in names:
-        try:
+        with suppress(MalformedCard):
             yield Card.parse(name)
-        except MalformedCard:
-            continue
-
-
-def _by_path_names(root: str, problems: list[str]) -> tuple[str, ...]:
-    try:
-        return entries(f"{root}/dev/dri/by-path", "/dev/dri/by-path") or ()
-    except UnreadableFile as error:
-        problems.append(f"{error}; no card gets links there")
-        return ()
 
 
 class _CardReader:

@@ -113,7 +113,10 @@ class Registration:
                 await self.server.news()
             self._enter(Phase.NO_KUBELET)
             while True:
-                kubelet = await self._kubelet_there()
+                while (kubelet := file_identity(self._kubelet)) is None:
+                    missing = f"{self._kubelet} does not exist: kubelet has not started, or has its plugins elsewhere"
+                    self._report(missing)
+                    await asyncio.sleep(self._times.seek)
                 self._on_kubelet(kubelet)
                 await self._let_another_system_serve()
                 try:
@@ -234,12 +237,6 @@ class Registration:
         while unanswered < 3:
             await asyncio.sleep(self._times.other)
             unanswered = 0 if await is_served(self._path) else unanswered + 1
-
-    async def _kubelet_there(self) -> FileIdentity:
-        while (kubelet := file_identity(self._kubelet)) is None:
-            self._report(f"{self._kubelet} does not exist: kubelet has not started, or has its plugins elsewhere")
-            await asyncio.sleep(self._times.seek)
-        return kubelet
 
     def _enter(self, state: Phase) -> None:
         if state is not self.state:

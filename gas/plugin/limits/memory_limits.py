@@ -135,8 +135,11 @@ class MemoryLimits:
                     self._note(cause, None)
             self._note(_NODE, outcome.faults[0] if outcome.faults else None)
             for pod in written:
-                is_refused = pod.cgroup_uid in outcome.refused
-                self._note(_POD + pod.uid, _refused_sentence(pod) if is_refused else None)
+                refusal = (
+                    f"the kernel did not accept a memory limit of pod {pod.key}: the pod uses more of a card than it"
+                    f" requested of {MEMORY_MAX}; it runs without that limit until it uses less, or is restarted"
+                )
+                self._note(_POD + pod.uid, refusal if pod.cgroup_uid in outcome.refused else None)
 
     def _write(self, pods: Collection[CardPod], gpus: Collection[CardFacts]) -> Outcome:
         """Write the limits in a thread. Raises NoLimits."""
@@ -177,13 +180,6 @@ class MemoryLimits:
             self._troubles[cause] = trouble
             logger.warning("%s", trouble)
         self._on_troubles(tuple(self._troubles.values()))
-
-
-def _refused_sentence(pod: CardPod) -> str:
-    return (
-        f"the kernel did not accept a memory limit of pod {pod.key}: the pod uses more of a card than it requested of "
-        f"{MEMORY_MAX}; it runs without that limit until it uses less, or is restarted"
-    )
 
 
 def wanted_limits(pod: CardPod, gpus: Iterable[CardFacts], capacity: Mapping[str, int]) -> Limits:

@@ -159,7 +159,11 @@ def why_other_cards(match: Match) -> str:
     target, question = match.target, match.question
     decided: set[Card] = set(target.decided.cards) if target and target.decided else set()
     if question is None:
-        if target is not None and _follows_init_containers(target):
+        if target is not None and any(
+            earlier.role is Role.INIT and earlier.resource == target.demand.resource
+            for earlier in target.pod.demands
+            if earlier.index < target.demand.index
+        ):
             return "kubelet did not ask for a preference: it reuses devices of the pod's init containers"
         return "kubelet did not ask for a preference"
     if kept := {id_.card for id_ in question.must_include} - decided:
@@ -167,13 +171,6 @@ def why_other_cards(match: Match) -> str:
     if missing := {card for card in decided if not question.has(card, 1)}:
         return f"kubelet did not offer {_listed(missing)}: its devices are in use, or on another NUMA node"
     return "kubelet did not follow the preference"
-
-
-def _follows_init_containers(target: Target) -> bool:
-    return any(
-        earlier.role is Role.INIT and earlier.resource == target.demand.resource and earlier.index < target.demand.index
-        for earlier in target.pod.demands
-    )
 
 
 def _listed(cards: Collection[Card]) -> str:

@@ -105,7 +105,10 @@ class NvmlCards:
             problems.append(f"NVML: expected at most {_MOST_CARDS} cards, found {count}; the others are ignored")
         self._failures.ask("failures", self._new_failures)
         found, broken = self._read_cards(range(min(count, _MOST_CARDS)), deadline, problems)
-        self._note_failures(deadline, problems)
+        try:
+            self._failed |= self._failures.reply("failures", deadline)  # a card that has failed stays so
+        except (NoReply, NvmlFault) as error:
+            problems.append(f"NVML: {error}; failures that cards report are noticed later")
         self._uuids = {card: each.uuid for card, each in found.items()}
         whole = {card: each for card, each in found.items() if not each.card_uuid}
         boards = self._boards(whole, max(deadline, time.monotonic() + self._within / 4))
@@ -198,13 +201,6 @@ class NvmlCards:
                 f" found {card.millicores} millicores"
             )
         return instance(whole, 10 * of_card + within)
-
-    def _note_failures(self, deadline: float, problems: list[str]) -> None:
-        """Record what cards have reported since the last scan; a card that has failed stays so."""
-        try:
-            self._failed |= self._failures.reply("failures", deadline)
-        except (NoReply, NvmlFault) as error:
-            problems.append(f"NVML: {error}; failures that cards report are noticed later")
 
     def _new_failures(self) -> dict[str, str]:
         return {

@@ -16,8 +16,7 @@ FORGET_AFTER = 300.0  # seconds for which an unseen client is remembered: its pr
 
 _TOLERANCE = 2.0
 """Factor on what is possible of engine time, because a walk does not read all clients at once, and of a client's
-memory.
-"""
+memory."""
 
 ClientKey = tuple[str, int]  # PCI address of the card and id of the client
 
@@ -102,7 +101,20 @@ class PodUsages:
                 engine = (record.pod, card, name)
                 self._seconds[engine] = self._seconds.get(engine, 0.0) + seconds
                 busy[engine] = min(busy.get(engine, 0.0) + share, 1.0)
-        self.pods = self._summary(memory, count, busy, {gpu.card: gpu.memory_size for gpu in cards.values()})
+        engines: dict[tuple[str, Card], dict[str, EngineUse]] = {}
+        for (pod, card, name), seconds in sorted(self._seconds.items()):
+            engines.setdefault((pod, card), {})[name] = EngineUse(seconds, busy.get((pod, card, name), 0.0))
+        sizes = {gpu.card: gpu.memory_size for gpu in cards.values()}
+        found: dict[str, dict[Card, MeasuredUse]] = {}
+        for pod, card in sorted({*memory, *engines}):
+            used = memory.get((pod, card), 0)
+            size = sizes.get(card)
+            found.setdefault(pod, {})[card] = MeasuredUse(
+                memory=used if size is None else min(used, size),
+                clients=count.get((pod, card), 0),
+                engines=engines.get((pod, card), {}),
+            )
+        self.pods = found
 
     def _forget(self, pods: Collection[str], now: float) -> None:
         """Forget pods that are gone, and clients of them or not seen for long."""
@@ -120,27 +132,6 @@ class PodUsages:
             record = self._records[key] = _Record(min(owners), now)
         record.seen = now
         return record
-
-    def _summary(
-        self,
-        memory: Mapping[tuple[str, Card], int],
-        count: Mapping[tuple[str, Card], int],
-        busy: Mapping[tuple[str, Card, str], float],
-        sizes: Mapping[Card, int | None],
-    ) -> dict[str, dict[Card, MeasuredUse]]:
-        engines: dict[tuple[str, Card], dict[str, EngineUse]] = {}
-        for (pod, card, name), seconds in sorted(self._seconds.items()):
-            engines.setdefault((pod, card), {})[name] = EngineUse(seconds, busy.get((pod, card, name), 0.0))
-        pods: dict[str, dict[Card, MeasuredUse]] = {}
-        for pod, card in sorted({*memory, *engines}):
-            used = memory.get((pod, card), 0)
-            size = sizes.get(card)
-            pods.setdefault(pod, {})[card] = MeasuredUse(
-                memory=used if size is None else min(used, size),
-                clients=count.get((pod, card), 0),
-                engines=engines.get((pod, card), {}),
-            )
-        return pods
 
 
 def _latest(readings: Iterable[Client]) -> dict[str, EngineTime]:

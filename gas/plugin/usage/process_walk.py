@@ -17,13 +17,11 @@ from gas.values.errors import GasError
 
 RECHECK = 6
 """Number of first walks in which a process is read completely. Then it is in each RECHECK-th walk, if it has opened or
-closed files; in the other walks only the files are read that were clients of cards.
-"""
+closed files; in the other walks only the files are read that were clients of cards."""
 
 RECHECK_ALL = 5 * RECHECK
 """A process is read completely in each RECHECK_ALL-th walk in any case. Linux before 6.2 does not state the number of
-open files, so there it is the only way to notice a change.
-"""
+open files, so there it is the only way to notice a change."""
 
 MOST_FILES = 4096  # Most files of one process that are read, lowest descriptors first. A program opens its card early.
 SLICE = 64  # processes and files between two pauses: about a millisecond of work

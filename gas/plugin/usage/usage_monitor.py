@@ -175,19 +175,16 @@ class UsageMonitor:
                 over.setdefault(use.pod.uid, []).append(use)
         for uid, uses in over.items():
             self._reported[uid] = now
-            pod, sentence = uses[0].pod, _over_sentence(uses)
+            pod = uses[0].pod
+            amounts = ", ".join(
+                f"{_mib(use.use.memory, up=True)} of {use.card} but requested {_mib(use.requested)}" for use in uses
+            )
+            sentence = (
+                f"the pod uses {amounts} of {MEMORY_MAX}; other pods on the card may find less memory than they"
+                " requested: request what the pod needs, or make it use less"
+            )
             logger.warning("%s", sentence, extra={"pod": pod.key})
             self._on_over(pod, sentence)
-
-
-def _over_sentence(uses: Iterable[PodCardUse]) -> str:
-    amounts = ", ".join(
-        f"{_mib(use.use.memory, up=True)} of {use.card} but requested {_mib(use.requested)}" for use in uses
-    )
-    return (
-        f"the pod uses {amounts} of {MEMORY_MAX}; other pods on the card may find less memory than they requested: "
-        "request what the pod needs, or make it use less"
-    )
 
 
 def _mib(amount: int | None, *, up: bool = False) -> str:
