@@ -44,15 +44,10 @@ def configure_logging(verbosity: int = 0, log_format: LogFormat = "text", stream
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
-    logging.basicConfig(level=logging_level(verbosity), handlers=[handler], force=True)
+    level = logging.DEBUG if verbosity >= 4 else VERBOSE if verbosity >= 2 else logging.INFO
+    logging.basicConfig(level=level, handlers=[handler], force=True)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
-
-
-def logging_level(verbosity: int) -> int:
-    if verbosity >= 4:
-        return logging.DEBUG
-    return VERBOSE if verbosity >= 2 else logging.INFO
 
 
 class LimitedLog:

@@ -10,17 +10,12 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 
-async def _no_series() -> AsyncIterator[str]:
-    return
-    yield
-
-
 def plain_app(
     *,
     why_not_ready: Callable[[], str | None],  # returns a sentence while the daemon is not ready, else None
     registry: CollectorRegistry,
     # metrics that are written before those of the registry, piece by piece
-    series: Callable[[], AsyncIterator[str]] = _no_series,
+    series: Callable[[], AsyncIterator[str]] | None = None,
     documents: Mapping[str, Callable[[], bytes]] | None = None,  # path -> a function that returns JSON
 ) -> ASGIApp:
     """Return the application: /healthz, /readyz, /metrics (as OpenMetrics on request), and JSON documents."""
@@ -37,8 +32,9 @@ def plain_app(
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
 
         async def text() -> AsyncIterator[str | bytes]:
-            async for piece in series():
-                yield piece
+            if series is not None:
+                async for piece in series():
+                    yield piece
             yield encode(registry)
 
         return StreamingResponse(text(), headers={"content-type": content_type})

@@ -28,11 +28,9 @@ HANDSHAKE_TIMEOUT = 10.0  # seconds from a connection to the end of its TLS hand
 SHUTDOWN_TIMEOUT = 0.5  # seconds for a client to confirm the end of a TLS connection; RFC 8446, 6.1 allows none
 
 LINGER = 0.5
-"""Seconds after the begin of the shutdown before idle connections close.
-
-A request that arrives in that time is completed, and its response ends the connection. Otherwise all requests that are
-on their way when the shutdown begins would be lost, and Go does not repeat a POST.
-"""
+"""Seconds after the begin of the shutdown before idle connections close. A request that arrives in that time is
+completed, and its response ends the connection. Otherwise all requests that are on their way when the shutdown begins
+would be lost, and Go does not repeat a POST."""
 
 SCHEDULER_KEEP_ALIVE = 120.0  # seconds for the scheduler's port; see `Port`
 PLAIN_KEEP_ALIVE = 15.0  # seconds for the plain port, which any client can connect to; see `Port`
