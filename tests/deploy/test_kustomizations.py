@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gas.daemon.flags import CommandLine, Flag, flags_of
+from gas.daemon.flags import CommandLine, Flag, flags_of, read_flags
 from gas.extender.command_line import COMMAND_LINE
 from gas.extender.flags import Flags as ExtenderFlags
-from gas.inspection.page.flags import parse_flags as parse_page_flags
+from gas.inspection.page.flags import Flags as PageFlags
 from gas.plugin.flags import COMMAND_LINE as PLUGIN_LINE
 from gas.plugin.flags import Flags as PluginFlags
 from tests.deploy.manifests import BASE, COMPONENTS, DEPLOY, KUSTOMIZATIONS, Manifest, container, local_files, one, read
@@ -75,7 +75,7 @@ def test_the_component_page_adds_a_container_with_the_port_that_the_pages_and_th
     assert extender == {"name": container(EXTENDER)["name"]}  # kustomize keeps it in front
     assert page["securityContext"] == container(EXTENDER)["securityContext"]
     port = read(ROOT / "deploy/chart/values.yaml")[0]["page"]["port"]
-    assert parse_page_flags(page["args"]).page_port == port
+    assert read_flags(PageFlags, page["args"]).page_port == port
     assert f"deployment/{EXTENDER['metadata']['name']} {port}" in (ROOT / "docs/page.md").read_text(encoding="utf-8")
 
 

@@ -1,12 +1,11 @@
 """Declare the flags of ``gas-page``."""
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from gas.daemon import flag_values as values
-from gas.daemon.flags import DaemonFlags, flag, read_flags
+from gas.daemon.flags import DaemonFlags, flag
 from gas.extender.command_line import parse_flags as parse_extender_flags
 from gas.extender.decider import options_of
 from gas.inspection.cluster import PlacementSettings
@@ -72,8 +71,3 @@ class Flags(DaemonFlags):
         "Flags of an extender that does not run in a pod, separated by spaces.",
         unset="read from the extender's pod",
     )
-
-
-def parse_flags(argv: Sequence[str]) -> Flags:
-    """Parse the arguments after the program's name. Raises UsageError."""
-    return read_flags(Flags, argv)

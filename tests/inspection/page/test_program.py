@@ -12,10 +12,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gas.daemon.flags import UsageError
+from gas.daemon.flags import UsageError, read_flags
 from gas.extender.command_line import parse_flags as parse_extender_flags
 from gas.extender.decider import options_of
-from gas.inspection.page.flags import parse_flags
+from gas.inspection.page.flags import Flags
 from sandbox.api.server import ApiServer
 from sandbox.programs import ChildProcess, running_child, running_extender, write_kubeconfig
 from tests.extender.assembled import add_node
@@ -98,17 +98,17 @@ async def test_the_page_ends_at_once_on_sigterm_with_exit_code_0(tmp_path: Path)
 
 
 def test_the_page_links_only_to_a_site() -> None:
-    assert parse_flags([]).page_grafana == ""
+    assert read_flags(Flags, []).page_grafana == ""
     with pytest.raises(
         UsageError, match=r"expected an address such as https://grafana\.example\.org, found 'javascript:x'"
     ):
-        parse_flags(["--page-grafana=javascript:x"])
+        read_flags(Flags, ["--page-grafana=javascript:x"])
 
 
 def test_settings_are_those_of_the_extenders_flags() -> None:
-    assert parse_flags([]).settings is None
+    assert read_flags(Flags, []).settings is None
     for text in ("", "--card-order=used-first '--vocabularies=intel,aliyun'"):
-        settings = parse_flags([f"--extender-flags={text}"]).settings
+        settings = read_flags(Flags, [f"--extender-flags={text}"]).settings
         assert settings is not None
         expected = options_of(parse_extender_flags(text.replace("'", "").split()))
         assert settings.options.need == expected.need
@@ -116,4 +116,4 @@ def test_settings_are_those_of_the_extenders_flags() -> None:
         assert managed == expected.vocabularies.managed_resources
     for text in ("--no-such-flag", "--card-order=nothing", "'"):
         with pytest.raises(UsageError):
-            parse_flags([f"--extender-flags={text}"])
+            read_flags(Flags, [f"--extender-flags={text}"])
