@@ -63,21 +63,19 @@ _FLAGS = (
 
 def settings_of(pods: Iterable[InspectedPod]) -> PlacementSettings:
     """Return the settings of the extender that runs in the cluster, read from its command line."""
+    default = Options(vocabularies=DEFAULT)
     for pod in pods:
         for container in () if pod.is_over else containers_with(pod, EXTENDER):
             given = [f"--{name}={text}" for name in _FLAGS for text in flag_values(container, name)]
             if not given:  # then no command waits for the import of all flags
-                return PlacementSettings(Options(vocabularies=DEFAULT))
+                return PlacementSettings(default)
             from gas.extender.command_line import parse_flags
 
             try:
                 return PlacementSettings(options_of(parse_flags(given)))
             except UsageError as error:
-                ignored = f"the flags of the extender's pod {pod.key} are ignored: {error}"
-                return PlacementSettings(Options(vocabularies=DEFAULT), (ignored,))
-    return PlacementSettings(
-        Options(vocabularies=DEFAULT), ("no extender was found in a pod; its default flags are assumed",)
-    )
+                return PlacementSettings(default, (f"the flags of the extender's pod {pod.key} are ignored: {error}",))
+    return PlacementSettings(default, ("no extender was found in a pod; its default flags are assumed",))
 
 
 class Known(Mirror[T, T]):
@@ -187,11 +185,6 @@ class Cluster:
                 found.setdefault(card, {})[uid] = booking
         return found
 
-    @property
-    def counts_hosts(self) -> bool:
-        """True if free CPU, memory and pod slots of nodes are known."""
-        return self.decider.counts_hosts
-
     def rules(self, pod: InspectedPod) -> Mapping[str, str]:
         """Return each node by name with the rule of Kubernetes that keeps the pod off it; empty if none does.
 
@@ -211,7 +204,7 @@ class Cluster:
         That is a rule of Kubernetes or, if they are counted, too little free CPU, memory or other resources. Pods of
         one template share the result, which follows `book`.
         """
-        if not self.counts_hosts:
+        if not self.decider.counts_hosts:
             return self.rules(pod)
         if self._excluded_at != (now := (self.nodes.version, self.pods.version)):
             self._excluded_at = now
@@ -246,7 +239,7 @@ class Cluster:
 
     def shortage(self, requests: SortedAmounts, node: str) -> str:
         """Return which of these requests a node has too little of, as a sentence; empty if there is enough."""
-        return shortage(requests, self.free_other_resources(node)) if self.counts_hosts else ""
+        return shortage(requests, self.free_other_resources(node))
 
     def unknown_resources(self, pod: InspectedPod) -> Iterator[str]:
         """Yield a sentence for each resource that a pod requests and no node has; none if the cluster has no nodes."""

@@ -24,7 +24,7 @@ from gas.placement.inventory import UNUSED
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.values.amounts import SortedAmounts
-from gas.vocabularies.protocol import BadNeed
+from gas.vocabularies.protocol import BadNeed, NodeFacts
 
 MOST_MOVES = 8  # most moves of a plan: clusters change while more pods start again
 MOST_TARGETS = 16  # most nodes that are tried for one pod that has to move
@@ -181,7 +181,13 @@ class _MoveSearch:
             if source == spot.node and held == new:
                 continue
             self._busy.discard(uid)
-            self._go(who, source, spot.node, held, new)
+            self._now(source).take(uid, who.requests)
+            self._now(spot.node).put(uid, new, who.requests)
+            self._place_of[uid] = spot.node
+            pod, cards = self._cluster.pods.records[uid], tuple(map(str, held.amounts))
+            is_recreated = pod.controller.kind != ""
+            new_cards = tuple(map(str, new.amounts))
+            self._moves.append(Move(uid, pod.key, source, cards, spot.node, new_cards, is_recreated=is_recreated))
             yield
             self._moves.pop()
             self._now(spot.node).take(uid, who.requests)
@@ -189,22 +195,6 @@ class _MoveSearch:
             self._place_of[uid] = source
             self._busy.add(uid)
         self._busy.discard(uid)
-
-    def _go(self, who: _Asking, source: str, target: str, held: Footprint, new: Footprint) -> None:
-        pod = self._cluster.pods.records[who.uid]
-        self._now(source).take(who.uid, who.requests)
-        self._now(target).put(who.uid, new, who.requests)
-        self._place_of[who.uid] = target
-        move = Move(
-            who.uid,
-            pod.key,
-            source,
-            tuple(map(str, held.amounts)),
-            target,
-            tuple(map(str, new.amounts)),
-            is_recreated=pod.controller.kind != "",
-        )
-        self._moves.append(move)
 
     def _ways(self, who: _Asking, limit: int) -> Iterator[_Spot]:
         """Yield the places of a pod: those that are free, then those that other moves make free."""
@@ -271,7 +261,7 @@ class _MoveSearch:
     def _fewest(self, who: _Asking, name: str, without: str = "") -> float:
         """Return the least number of pods that must leave a node so that another fits, or infinity if none suffices."""
         facts = self._decider.nodes.facts(name)
-        if facts is None or not self._can_hold(who, name):
+        if facts is None or not self._can_hold(who, facts):
             return inf
         now = self._now(name)
         key = who.uid, name, without, frozenset(now.pods.items()), frozenset(self._busy.intersection(now.pods))
@@ -299,11 +289,8 @@ class _MoveSearch:
         self._known_fewest[key] = fewest
         return fewest
 
-    def _can_hold(self, who: _Asking, name: str) -> bool:
+    def _can_hold(self, who: _Asking, facts: NodeFacts) -> bool:
         """Return whether a pod fits on a node without bookings. Nodes that say the same share the result."""
-        facts = self._decider.nodes.facts(name)
-        if facts is None:
-            return False
         key = who.need, id(facts)
         if (known := self._fits_when_empty.get(key)) is None:
             found = place(who.need, facts.inventory, UNUSED, step_limit=self._options.step_limit)
@@ -326,13 +313,10 @@ class _MoveSearch:
         """Return a running pod as one that looks for a place; None if it may not be moved."""
         if uid not in self._asking:
             pod = self._cluster.pods.records.get(uid)
-            stays = (
-                pod is None
-                or pod.is_over
-                or bool(pod.metadata.deletion_timestamp)
-                or pod.controller.kind in UNMOVABLE_OWNERS
-            )
-            self._asking[uid] = None if pod is None or stays else self._ask(pod)
+            if pod is None or pod.is_over or pod.metadata.deletion_timestamp:
+                self._asking[uid] = None
+            else:
+                self._asking[uid] = None if pod.controller.kind in UNMOVABLE_OWNERS else self._ask(pod)
         return self._asking[uid]
 
     def _ask(self, pod: InspectedPod) -> _Asking | None:

@@ -66,7 +66,10 @@ def _fit(cluster: Cluster, wanted: WantedPods, uid: str) -> Fitted:
     places: list[Place] = []
     refusal: Diagnosis | None = None
     for number, names in enumerate(targets):
-        pod = _numbered(wanted.pod, uid, number, len(targets))
+        metadata = wanted.pod.metadata
+        name = metadata.name if len(targets) == 1 else f"{metadata.name}-{number}"
+        metadata = replace(metadata, name=name, uid=f"{uid}-{number}")
+        pod = replace(wanted.pod, metadata=metadata, spec=replace(wanted.pod.spec, node_name=None))
         decision = cluster.filter(pod, names)
         if decision.passing:
             node = decision.passing[0]
@@ -81,13 +84,6 @@ def _fit(cluster: Cluster, wanted: WantedPods, uid: str) -> Fitted:
             break  # the others are equal, and nothing becomes free
     more = None if wanted.each_node else more_of(cluster, wanted.pod)
     return Fitted(wanted.name, len(targets), tuple(places), more, refusal, cluster.decider.faults(wanted.pod))
-
-
-def _numbered(pod: InspectedPod, uid: str, number: int, count: int) -> InspectedPod:
-    name = pod.metadata.name if count == 1 else f"{pod.metadata.name}-{number}"
-    return replace(
-        pod, metadata=replace(pod.metadata, name=name, uid=f"{uid}-{number}"), spec=replace(pod.spec, node_name=None)
-    )
 
 
 def more_of(cluster: Cluster, pod: InspectedPod) -> int | None:

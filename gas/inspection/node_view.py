@@ -4,11 +4,9 @@ from gas.inspection.cluster import Cluster
 from gas.inspection.output import Look, table_lines
 from gas.inspection.report import Report
 from gas.inspection.rows import NO_RECORD, card_report, card_rows, cause, resources
-from gas.ledger.ledger import Booking
 from gas.placement.inventory import NOTHING, Inventory, free_tiles
 from gas.placement.refusal import in_words
 from gas.values.amounts import TILES
-from gas.values.cards import Card
 from gas.values.quoted import escaped
 
 
@@ -25,7 +23,14 @@ def node_data(cluster: Cluster, name: str) -> dict[str, object]:
         if TILES in inventory.capacity.get(card, NOTHING):
             shown["freeTiles"] = free_tiles(inventory, usage, card)
         shown["cause"] = cause(card, facts, records.get(card, NO_RECORD))
-        shown["held"] = [_held(booking, card) for booking in holders.get(card, {}).values()]
+        shown["held"] = [
+            {
+                "pod": booking.pod,
+                "amounts": dict(booking.footprint.amounts[card]),
+                "tiles": sorted(booking.footprint.tiles.get(card, ())),
+            }
+            for booking in holders.get(card, {}).values()
+        ]
         cards.append(shown)
     taints = [f"{taint.key}:{taint.effect}" for taint in node.spec.taints or ()]
     return {
@@ -78,15 +83,6 @@ def node_lines(cluster: Cluster, name: str, look: Look) -> list[str]:
                 tiles = "".join(f" gt{index}" for index in sorted(booking.footprint.tiles.get(card, ())))
                 lines.append(f"  {escaped(booking.pod)}  {amounts}{', tiles' if tiles else ''}{tiles}")
     return lines
-
-
-def _held(booking: Booking, card: Card) -> dict[str, object]:
-    footprint = booking.footprint
-    return {
-        "pod": booking.pod,
-        "amounts": dict(footprint.amounts[card]),
-        "tiles": sorted(footprint.tiles.get(card, ())),
-    }
 
 
 def _text(value: object) -> str:

@@ -4,7 +4,8 @@ kube-scheduler checks these rules before it asks the extender. Rules that depend
 `not_checked` names those that a pod has.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -212,9 +213,6 @@ def _matches(term: NodeSelectorTerm, node: InspectedNode) -> bool:
     )
 
 
-_NUMERIC: dict[str, Callable[[int, int], bool]] = {"Gt": int.__gt__, "Lt": int.__lt__}
-
-
 def _is_met(wanted: Requirement, value: str | None) -> bool:
     values = wanted.values or ()
     match wanted.operator:
@@ -226,13 +224,10 @@ def _is_met(wanted: Requirement, value: str | None) -> bool:
             return value is not None
         case "DoesNotExist":
             return value is None
-        case "Gt" | "Lt":
-            if value is None or len(values) != 1:
-                return False
-            try:
-                return _NUMERIC[wanted.operator](int(value), int(values[0]))
-            except ValueError:
-                return False
+        case "Gt" | "Lt" if value is not None and len(values) == 1:
+            with suppress(ValueError):
+                found, limit = int(value), int(values[0])
+                return found > limit if wanted.operator == "Gt" else found < limit
     return False
 
 

@@ -48,22 +48,18 @@ class Diagnoses:
         self._known: dict[tuple[PodNeed, bytes, SortedAmounts, str, str], Diagnosis] = {}
 
     def of(self, pod: InspectedPod) -> Diagnosis:
+        cluster = self._cluster
         try:
-            need = self._cluster.decider.need(pod)
+            need = cluster.decider.need(pod)
         except BadNeed:
-            return diagnose(self._cluster, pod)
-        if self._known_at != (now := (self._cluster.nodes.version, self._cluster.pods.version)):
+            return diagnose(cluster, pod)
+        if self._known_at != (now := (cluster.nodes.version, cluster.pods.version)):
             self._known_at = now
             self._known.clear()
-        key = (
-            need,
-            node_rules(pod),
-            self._cluster.other_requests(pod),
-            yet_to_come(pod),
-            self._cluster.decider.faults(pod),
-        )
+        requests, faults = cluster.other_requests(pod), cluster.decider.faults(pod)
+        key = need, node_rules(pod), requests, yet_to_come(pod), faults
         if key not in self._known:
-            self._known[key] = diagnose(self._cluster, pod)
+            self._known[key] = diagnose(cluster, pod)
         return self._known[key]
 
 

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -44,7 +44,7 @@ class Report:
 
     columns: tuple[Column, ...]
     rows: Sequence[Row]
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 class BadExpression(GasError):
@@ -61,17 +61,12 @@ def sort_rows(report: Report, by: str, said: str = "flag --sort-by") -> Report:
     if not by:
         return report
     name = _column(report, by.removeprefix("-"), said)
-
-    def key(row: Row) -> tuple[bool, object]:
-        value = row.get(name)
-        return value is not None, _order(value)
-
     present = [row for row in report.rows if row.get(name) is not None]
     absent = [row for row in report.rows if row.get(name) is None]
-    kinds = {isinstance(_order(row[name]), tuple) for row in present}
-    if len(kinds) > 1:
+    if len({isinstance(_order(row[name]), tuple) for row in present}) > 1:
         raise BadExpression(f"{said}: column {quoted(name)} has texts and numbers")
-    return replace(report, rows=sorted(present, key=key, reverse=by.startswith("-")) + absent)
+    ordered = sorted(present, key=lambda row: _order(row[name]), reverse=by.startswith("-"))
+    return replace(report, rows=ordered + absent)
 
 
 _CONDITION = re.compile(r"([\w.-]+?)(!=|==?|~|<|>)(.*)", re.DOTALL)
@@ -119,7 +114,7 @@ def _plain(value: Value) -> str:
     return "" if value is None else str(value)
 
 
-def _order(value: Value) -> object:
+def _order(value: Value) -> Any:
     if isinstance(value, Booked):
         return value.share
     if isinstance(value, tuple):
@@ -130,11 +125,10 @@ def _order(value: Value) -> object:
 def _column(report: Report, name: str, said: str) -> str:
     """Return the name of a column as the report has it, in whatever case it is given. Raises BadExpression."""
     names = [column.name for column in report.columns]
-    if name in names:
-        return name
-    if (found := next((each for each in names if each.lower() == name.lower()), None)) is None:
-        raise BadExpression(f"{said}: expected a column of this report ({', '.join(names)}), found {quoted(name)}")
-    return found
+    for found in (name, *names):
+        if found in names and found.lower() == name.lower():
+            return found
+    raise BadExpression(f"{said}: expected a column of this report ({', '.join(names)}), found {quoted(name)}")
 
 
 class BadSelector(GasError):

@@ -313,8 +313,7 @@ def waste_of(cluster: Cluster) -> Waste:
 def _used(cluster: Cluster, card: Card, uids: Iterable[str]) -> int | None:
     """Return the memory that the pods on a card use; None if it was not measured for all of them."""
     uses = [cluster.use.get((uid, card)) for uid in uids]
-    memory = [use.memory if use is not None else None for use in uses]
-    known = [each for each in memory if each is not None]
+    known = [use.memory for use in uses if use is not None and use.memory is not None]
     return sum(known) if uses and len(known) == len(uses) else None
 
 

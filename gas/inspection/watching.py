@@ -46,33 +46,17 @@ async def watch_report(
         screen = Console(highlight=False, markup=False, emoji=False)
         can_redraw = sys.stdout.isatty() and screen.is_terminal and not screen.is_dumb_terminal
         if can_redraw and form in ("table", "wide"):
-            return await _redraw(screen, _changes(api, cluster), lambda: make(cluster), look, wide=form == "wide")
-        output = StandardOutput(program, unwritten=UNREACHABLE)
-        return await _repeat(output, _changes(api, cluster), lambda: written(make(cluster), form, look()))
-
-
-async def _repeat(output: StandardOutput, changes: AsyncIterator[object], report: Callable[[], str]) -> int:
-    reader = sys.stdout
-    async for _ in changes:
-        output.write(report() or "\n")
-        if sys.stdout is not reader:
-            break
-    return output.exit_code(DONE)
-
-
-async def _redraw(
-    console: Console,
-    changes: AsyncIterator[tuple[str, ...]],
-    report: Callable[[], Report],
-    look: Callable[[], Look],
-    *,
-    wide: bool,
-) -> int:
-    with Live(console=console, screen=True, auto_refresh=False) as live:
-        async for notes in changes:
-            lines = screen_lines(report(), notes, wide=wide, look=look())
-            live.update(Group(*(Text.from_ansi(line, no_wrap=True) for line in lines)), refresh=True)
-    return DONE
+            with Live(console=screen, screen=True, auto_refresh=False) as live:
+                async for notes in _changes(api, cluster):
+                    lines = screen_lines(make(cluster), notes, wide=form == "wide", look=look())
+                    live.update(Group(*(Text.from_ansi(line, no_wrap=True) for line in lines)), refresh=True)
+            return DONE
+        output, reader = StandardOutput(program, unwritten=UNREACHABLE), sys.stdout
+        async for _ in _changes(api, cluster):
+            output.write(written(make(cluster), form, look()) or "\n")
+            if sys.stdout is not reader:
+                break
+        return output.exit_code(DONE)
 
 
 def screen_lines(report: Report, notes: tuple[str, ...], *, wide: bool, look: Look, height: int = 0) -> list[str]:

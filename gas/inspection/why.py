@@ -6,9 +6,10 @@ its annotations or labels, the rules that keep it off nodes, the labels that clo
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from datetime import UTC, datetime
+from itertools import chain
 from typing import NamedTuple
 from zlib import crc32
 
@@ -20,13 +21,13 @@ from gas.extender.host_resources import CPU
 from gas.extender.verdicts import at_once
 from gas.inspection.cluster import Cluster, natural, not_offered
 from gas.inspection.defrag import VICTIM_STEPS, Move, cards_of, plan_moves
-from gas.inspection.objects import InspectedPod, PodAffinity, Toleration, held_back
+from gas.inspection.objects import UNSCHEDULABLE, InspectedPod, InspectedPodSpec, PodAffinity, Toleration, held_back
 from gas.inspection.reasons import Reason, diagnose
 from gas.ledger.eviction_cost import Evictable
 from gas.ledger.ledger import Booking
 from gas.ledger.victims import CandidateNode, smallest_victims
 from gas.placement.choice import Choice
-from gas.placement.inventory import UNUSED, Inventory, Usage
+from gas.placement.inventory import UNUSED
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.placement.reason import card_details
@@ -57,7 +58,7 @@ class Explanation:
     groups: tuple[Reason, ...] = ()
     suggestions: tuple[Suggestion, ...] = ()
     # further sentences: about a pod that runs, and about the last decision
-    details: tuple[str, ...] = field(default=())
+    details: tuple[str, ...] = ()
     is_complete: bool = True  # whether there was time to look at everything
 
 
@@ -72,10 +73,7 @@ class _Axis(NamedTuple):
 
 
 def explain(cluster: Cluster, pod: InspectedPod, is_late: Callable[[], bool] = lambda: False) -> Explanation:
-    """Explain a GPU pod.
-
-    is_late  returns whether no further suggestions should be looked for
-    """
+    """Explain a GPU pod. ``is_late`` returns whether no further suggestions should be looked for."""
     if pod.is_over:
         return Explanation("the pod has ended, so it holds no cards")
     return _why_here(cluster, pod) if pod.node_name else _WaitingPod(cluster, pod, is_late).explain()
@@ -104,23 +102,19 @@ class _WaitingPod:
         if found.passing:
             return Explanation(found.line, total, details=past_details(self._cluster.decisions, self._pod.uid))
         cannot_help = held_back(self._pod) or self._cluster.decider.faults(self._pod)
-        suggestions = (
-            []
-            if cannot_help
-            else [
-                *self._smaller_requests(),
-                *self._without_metadata(),
-                *self._on_excluded_nodes(),
-                *self._with_open_cards(need),
-                *self._after_ends(need),
-                *self._after_moves(),
-            ]
+        suggestions = chain(
+            self._smaller_requests(),
+            self._without_metadata(),
+            self._on_excluded_nodes(),
+            self._with_open_cards(need),
+            self._after_ends(need),
+            self._after_moves(),
         )
         return Explanation(
             found.line,
             total,
             found.reasons,
-            tuple(suggestions),
+            () if cannot_help else tuple(suggestions),
             details=(*filter(None, [held_back(self._pod)]), *past_details(self._cluster.decisions, self._pod.uid)),
             is_complete=not self._cut_short,
         )
@@ -239,40 +233,33 @@ class _WaitingPod:
                 if self._late():
                     return
                 rest = {key: text for key, text in texts.items() if key != name}
-                changed = (
-                    replace(metadata, annotations=rest) if kind == "annotation" else replace(metadata, labels=rest)
-                )
-                pod = replace(self._pod, metadata=changed)
+                pod = replace(self._pod, metadata=replace(metadata, **{f"{kind}s": rest}))
                 if self._need(pod) != before:
                     yield from self._first_place(pod, f"remove the {kind} {name}")
 
     def _on_excluded_nodes(self) -> Iterator[Suggestion]:
         """Yield the rules of Kubernetes without which the pod fits on a node that they exclude."""
         spec = self._pod.spec
-        changes: list[tuple[str, InspectedPod]] = []
+        changes: list[tuple[str, InspectedPodSpec]] = []
         if spec.node_selector:
-            changes.append(("remove its node selector", replace(self._pod, spec=replace(spec, node_selector=None))))
+            changes.append(("remove its node selector", replace(spec, node_selector=None)))
         if spec.affinity is not None and spec.affinity.node_affinity is not None:
             affinity: PodAffinity = replace(spec.affinity, node_affinity=None)
-            changes.append(
-                ("remove its required node affinity", replace(self._pod, spec=replace(spec, affinity=affinity)))
-            )
+            changes.append(("remove its required node affinity", replace(spec, affinity=affinity)))
         taints: dict[str, None] = {}
         for name, rule in self._excluded.items():
             if rule:
                 node = self._cluster.nodes.records[name]
                 taints.update(dict.fromkeys(taint.key for taint in node.spec.taints or ()))
                 if node.spec.unschedulable:
-                    taints["node.kubernetes.io/unschedulable"] = None
+                    taints[UNSCHEDULABLE.key] = None
         for key in taints:
             tolerations = (*(spec.tolerations or ()), Toleration(key=key, operator="Exists"))
-            changes.append(
-                (f"let it tolerate the taint {key}", replace(self._pod, spec=replace(spec, tolerations=tolerations)))
-            )
-        for text, pod in changes:
+            changes.append((f"let it tolerate the taint {key}", replace(spec, tolerations=tolerations)))
+        for text, changed in changes:
             if self._late():
                 return
-            yield from self._first_place(pod, text)
+            yield from self._first_place(replace(self._pod, spec=changed), text)
 
     def _with_open_cards(self, need: PodNeed) -> Iterator[Suggestion]:
         """Yield the first node on which the pod fits once telemetry labels no longer close cards or tiles."""
@@ -283,7 +270,7 @@ class _WaitingPod:
             if self._late():
                 return
             opened = with_fields(facts.inventory, disabled=frozenset(), closed_tiles={})
-            choice = self._place(need, opened, self._decider.ledger.usage(name))
+            choice = place(need, opened, self._decider.ledger.usage(name), step_limit=self._options.step_limit)
             if isinstance(choice, Choice):
                 text = f"remove the telemetry labels that close cards of {name}, if the cards are well"
                 yield Suggestion(text, name, cards_of(choice))
@@ -304,7 +291,8 @@ class _WaitingPod:
             if ones >= ENOUGH or self._late():
                 break
             if (fits := possible.get(id(facts))) is None:
-                fits = possible[id(facts)] = isinstance(self._place(need, facts.inventory, UNUSED), Choice)
+                found_one = place(need, facts.inventory, UNUSED, step_limit=self._options.step_limit)
+                fits = possible[id(facts)] = isinstance(found_one, Choice)
             if not fits:
                 continue
             pods = [
@@ -351,16 +339,12 @@ class _WaitingPod:
         pod = self._cluster.pods.records.get(uid)
         return 0 if pod is None else -pod.priority, natural(booking.pod)
 
-    def _place(self, need: PodNeed, inventory: Inventory, usage: Usage) -> Choice | Refusal:
-        return place(need, inventory, usage, step_limit=self._options.step_limit)
-
 
 def _why_here(cluster: Cluster, pod: InspectedPod) -> Explanation:
     """Explain the cards of a pod that has a node."""
     booking = cluster.decider.ledger.booking(pod.uid)
     bound = cluster.decider.pods.bound_pod(pod.uid)
     trouble = bound.trouble.sentence if bound is not None and bound.trouble is not None else ""
-    past = past_details(cluster.decisions, pod.uid)
     if booking is None:
         without = cluster.fault(pod) or "it needs none"
         return Explanation(f"is on node {pod.node_name} without booked cards: {without}")
@@ -368,7 +352,7 @@ def _why_here(cluster: Cluster, pod: InspectedPod) -> Explanation:
     details = [f"its annotations: {trouble}"] if trouble else []
     if text := pod.annotations.get(TIMESTAMP):
         details.append(f"its cards were decided at {as_time(text)}")
-    details += past
+    details += past_details(cluster.decisions, pod.uid)
     for card, amounts in booking.footprint.amounts.items():
         words = ", ".join(describe(name, amount) for name, amount in amounts)
         details.append(f"of {card} it holds {words}")
@@ -471,14 +455,11 @@ def past_details(decisions: Iterable[Decision], uid: str) -> tuple[str, ...]:
     found = [f"the decision took {took}"]
     if last.passing is not None:
         score = f"; the score of {last.node} was {last.score}" if last.score is not None else ""
-        found.append(f"{_nodes(last.passing)} had room then{score}")
+        nodes = "1 node" if last.passing == 1 else f"{last.passing} nodes"
+        found.append(f"{nodes} had room then{score}")
     if last.alternatives:
         others = ", ".join(
             each.node if each.score is None else f"{each.node} (score {each.score})" for each in last.alternatives
         )
         found.append(f"it could have had {others} instead")
     return tuple(found)
-
-
-def _nodes(number: int) -> str:
-    return "1 node" if number == 1 else f"{number} nodes"

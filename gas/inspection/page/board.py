@@ -20,7 +20,6 @@ HEALTHS = ("ok", "unhealthy", "gone", "disabled", "descheduled")
 STATES = ("ready", "not ready", "cordoned")
 
 MOST_MODELS = 256  # most different models on the map; all further ones are `OTHER_MODELS`
-
 OTHER_MODELS = "other models"
 LONGEST_MODEL = 80
 

@@ -37,18 +37,14 @@ WHY_TIMEOUT = 1.0  # Seconds for finding suggestions for one pod. Nothing else i
 WHY_AGE = 5.0  # seconds for which suggestions are shown again without another search
 
 MOST_WHYS = 64
-
 MOST_PODS = 200  # Most pods in one list. A search finds the others.
 
 _SORTED_BY = ("namespace", "owner", "state", "node", "cards", "used", "busy", "priority", "created", "asks")
 """What pods can be sorted by, apart from what they hold."""
 
 SAMPLE_INTERVAL = 60.0  # seconds between two samples of how full the cluster is
-
 MOST_SAMPLES = 360
-
 MOST_DECISIONS = 200
-
 MOST_NOTES = 3  # most sentences about what is not known: each plugin may have its own reason
 DECISIONS_AGE = 2.0  # seconds for which the last decisions are shown again without reading them once more
 TURN = 0.02  # seconds of work after which requests are served
@@ -158,9 +154,11 @@ class View:
         if self._following is None:
             return {"trouble": self._trouble, "notes": [], "grafana": self._grafana, "waiting": 0, "changes": 0}
         pods = self._cluster.decider.pods
+        notes = [*self._cluster.settings.notes, *self._notes]
+        more = len(notes) - MOST_NOTES
         return {
             "trouble": self._following.trouble,
-            "notes": _first([*self._cluster.settings.notes, *self._notes]),
+            "notes": notes[:MOST_NOTES] + ([f"and {more} more of such"] if more > 0 else []),
             "grafana": self._grafana,
             "waiting": len(pods.waiting),
             "changes": self._cluster.pods.version + self._board.version,
@@ -290,11 +288,6 @@ async def _in_turns(steps: Iterable[T]) -> list[T]:
             await asyncio.sleep(0)
             begun = time.monotonic()
     return found
-
-
-def _first(notes: list[str]) -> list[str]:
-    more = len(notes) - MOST_NOTES
-    return notes if more <= 0 else [*notes[:MOST_NOTES], f"and {more} more of such"]
 
 
 def _decisions_data(decisions: Iterable[Decision]) -> list[dict[str, object]]:
