@@ -15,9 +15,6 @@ SHAREPODS = "/apis/kubeshare.nthu/v1/sharepods"
 class MalformedName(GasError):
     """The name of an object is empty, or one such as ``..`` that would lead to another path."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"expected the name of a Kubernetes object, found {name[:80]!r}")
-
 
 def sharepod(namespace: str, name: str) -> str:
     return f"/apis/kubeshare.nthu/v1/namespaces/{_segment(namespace)}/sharepods/{_segment(name)}"
@@ -61,5 +58,5 @@ def lease(namespace: str, name: str) -> str:
 
 def _segment(name: str) -> str:
     if name in ("", ".", ".."):
-        raise MalformedName(name)
+        raise MalformedName(f"expected the name of a Kubernetes object, found {name[:80]!r}")
     return quote(name, safe="")

@@ -39,9 +39,6 @@ Number = TypeVar("Number", int, int | None)
 class MalformedVariable(GasError):
     """The value of a variable is not a whole number."""
 
-    def __init__(self, name: str, reason: MalformedQuantity) -> None:
-        super().__init__(f"environment variable {name}: {reason}")
-
 
 def _variable(name: str, default: Number, description: str) -> Number:
     return dataclasses.field(default=default, metadata={"name": name, "description": description})
@@ -308,5 +305,5 @@ def _number(environ: Mapping[str, str], name: str) -> int:
         if number > MOST_MEMORY:
             raise MalformedQuantity(text, f"expected at most {MOST_MEMORY}")
     except MalformedQuantity as malformed:
-        raise MalformedVariable(name, malformed) from malformed
+        raise MalformedVariable(f"environment variable {name}: {malformed}") from malformed
     return number

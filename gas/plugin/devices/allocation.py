@@ -20,13 +20,6 @@ BY_PATH = DRI / "by-path"
 class NoSuchCards(GasError):
     """None of the requested cards is on this node any more."""
 
-    def __init__(self, cards: Iterable[str]) -> None:
-        names = ", ".join(cards)
-        missing = (
-            f"none of the cards {names} is on this node any more" if names else "kubelet named no device of a card"
-        )
-        super().__init__(f"{missing}; nothing can be allocated")
-
 
 class ByPath(StrEnum):
     """Which links of /dev/dri/by-path a container gets. They show programs a card's PCI address."""
@@ -92,7 +85,9 @@ def gpus_of(cards: Iterable[Card], gpus: Iterable[CardFacts]) -> tuple[CardFacts
     wanted = set(cards)
     found = tuple(sorted((gpu for gpu in gpus if gpu.card in wanted), key=lambda gpu: gpu.card))
     if not found:
-        raise NoSuchCards(map(str, sorted(wanted)))
+        names = ", ".join(map(str, sorted(wanted)))
+        gone = f"none of the cards {names} is on this node any more"
+        raise NoSuchCards(f"{gone if names else 'kubelet named no device of a card'}; nothing can be allocated")
     return found
 
 

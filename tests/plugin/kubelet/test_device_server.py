@@ -243,7 +243,7 @@ def _broken(request: AllocateRequest) -> Allocation:
 
 
 def _no_such_cards(request: AllocateRequest) -> Allocation:
-    raise NoSuchCards(["card0"])
+    raise NoSuchCards("no card0")
 
 
 FALLS_BACK = "allocating the devices that kubelet chose for gpu.intel.com/i915"
@@ -260,8 +260,8 @@ FAILS = "cannot allocate gpu.intel.com/i915"
         pytest.param(
             _no_such_cards,
             _no_such_cards,
-            (grpc.StatusCode.FAILED_PRECONDITION, str(NoSuchCards(["card0"]))),
-            [(logging.ERROR, False, f"{FAILS}: {NoSuchCards(['card0'])}; kubelet fails the pod")],
+            (grpc.StatusCode.FAILED_PRECONDITION, str(NoSuchCards("no card0"))),
+            [(logging.ERROR, False, f"{FAILS}: {NoSuchCards('no card0')}; kubelet fails the pod")],
             id="card-gone",
         ),
         pytest.param(
