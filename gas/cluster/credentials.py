@@ -191,7 +191,7 @@ class Credentials:
 
 
 async def find_credentials(
-    kubeconfig: str | None,  # that is named explicitly
+    kubeconfig: str | None,  # one that is named explicitly
     *,
     overrides: Overrides = AS_CONFIGURED,
     environ: Mapping[str, str] = os.environ,
