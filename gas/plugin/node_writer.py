@@ -21,6 +21,7 @@ from gas.cluster.objects import get_object, patch_node_status
 from gas.objects.stored import Node, NodeStatus, ObjectId, Quantity
 from gas.placement.inventory import Link
 from gas.plugin.card_pods import CardPod
+from gas.plugin.writer import Writer
 from gas.values.amounts import MalformedQuantity, parse_quantity
 from gas.values.card_records import ANNOTATION
 from gas.values.cards import Card
@@ -40,7 +41,7 @@ PAUSE = 1.0  # seconds between two writes, in case another program keeps writing
 REPEAT = 1800.0  # seconds after which the event of a state is posted again
 
 
-class NodeWriter:
+class NodeWriter(Writer[NodeDescription]):
     """Compare the node with its description whenever either changes, and patch the difference.
 
     It handles a `gas.cluster.watch.Watch` of this one node (``metadata.name=NAME``). Cards are handed out whether the
@@ -50,6 +51,7 @@ class NodeWriter:
     """
 
     def __init__(self, patch_node: PatchNode, vocabularies: Vocabularies) -> None:
+        super().__init__()
         self.writes = 0  # number of patches that were applied
         self.trouble: str | None = None  # sentence about why the node cannot be written, else None
         self.first_seen: Node | None = None  # the node before this writer changed it; None while it is not known
@@ -57,26 +59,11 @@ class NodeWriter:
         self._vocabularies = vocabularies
         self._backoff = Backoff()
         self._node: Node | None = None
-        self._wanted: NodeDescription | None = None
-        self._look = asyncio.Event()
-        self._held = False
         self._subscribers: list[Callable[[], None]] = []
         self.links: Mapping[Card, tuple[Card, ...]] = {}
 
     def subscribe(self, on_links: Callable[[], None]) -> None:
         self._subscribers.append(on_links)
-
-    def want(self, description: NodeDescription) -> None:
-        """Set the description that the node should match. Nothing is written before the first call."""
-        self._wanted = description
-        self._look.set()
-
-    def hold(self) -> None:
-        self._held = True
-
-    def resume(self) -> None:
-        self._held = False
-        self._look.set()
 
     def listed(self, nodes: list[Node]) -> None:
         for node in nodes:

@@ -24,8 +24,9 @@ from gas.plugin.matching.matcher import Matcher
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.metrics import Metrics
 from gas.plugin.node_writer import Events, NodeEvents, NodeWriter
-from gas.plugin.part import Sample, Writer
+from gas.plugin.part import Sample
 from gas.plugin.receipts.receipt_writer import ReceiptWriter
+from gas.plugin.writer import Writer
 from gas.values.card_facts import CardFacts
 from gas.values.card_records import ANNOTATION, CardRecord, parse_card_records
 from gas.values.cards import Card
@@ -51,7 +52,7 @@ class OwnNode:
 
     events = Events()
     tasks: Sequence[Task] = ()
-    writers: Sequence[Writer] = ()
+    writers: Sequence[Writer[Any]] = ()
 
     def __init__(self, flags: Flags, vocabularies: Vocabularies, timing: Timing, gpus: Gpus) -> None:
         self._one_card = vocabularies.one_card_resources

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from gas.daemon.flags import PartFlags
 from gas.daemon.metric import Metric
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gas.plugin.flags import Flags
     from gas.plugin.kubelet.device_server import PreStart
     from gas.plugin.node_writer import Events
+    from gas.plugin.writer import Writer
     from gas.values.card_facts import CardFacts
     from gas.vocabularies.protocol import NodeDescription
 
@@ -43,16 +44,6 @@ class PodNeeds:
     capabilities: tuple[str, ...] = ()
     mounts: tuple[str, ...] = ()  # directories of the node that it must be able to write in
     environment: Mapping[str, str] = field(default_factory=dict)
-
-
-class Writer(Protocol):
-    """A writer of something that only one plugin of a node may write at a time."""
-
-    def hold(self) -> None:
-        """Write nothing until `resume`: another plugin of this node writes."""
-
-    def resume(self) -> None:
-        """Write again, starting now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +75,7 @@ class Hooks:
     additions: Sequence[AddToContainer] = ()  # what a known container gets in addition to its cards
     edits: Sequence[EditAllocation] = ()  # change what a container gets
     before_start: Sequence[PreStart] = ()  # awaited before each start of a container with cards
-    writers: Sequence[Writer] = ()  # paused while another plugin serves this node
+    writers: Sequence[Writer[Any]] = ()  # paused while another plugin serves this node
     on_cards: Callable[[Collection[CardFacts]], None] = _nothing
     # called with the description of the node after each change
     on_description: Callable[[NodeDescription], None] = _nothing

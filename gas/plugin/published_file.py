@@ -17,6 +17,7 @@ from pathlib import Path
 from gas.plugin.daemon_thread import in_a_daemon_thread, wait_while_stuck
 from gas.plugin.discovery.sysfs_files import read_start
 from gas.plugin.kubelet.plugin_socket import FileIdentity, file_identity
+from gas.plugin.writer import Writer
 from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ class FileKind:
             raise FileFault(f"cannot remove the {self.name} {path}: {error.strerror}; {self.unremoved}") from error
 
 
-class PublishedFile:
+class PublishedFile(Writer[str]):
     """Write a file whenever its text is not as wanted, and retry while that fails.
 
     All of it happens in separate threads, so that a failing disk does not make kubelet wait. If two plugins publish the
@@ -66,37 +67,24 @@ class PublishedFile:
     """
 
     def __init__(self, path: Path, kind: FileKind, *, retry: float = RETRY, slow: float = SLOW) -> None:
+        super().__init__()
         self.trouble: str | None = None
         self._path = path
         self._kind = kind
         self._retry = retry
         self._slow = slow
-        self._wanted: str | None = None
-        self._held = False
-        self._check_now = asyncio.Event()
         self._checked = asyncio.Event()
         # The following fields belong to the threads, which run one at a time.
         self._turn = threading.Lock()
         self._written: FileIdentity | None = None
         self._ended = False
 
-    def want(self, text: str) -> None:
-        self._wanted = text
-        self._check_now.set()
-
-    def hold(self) -> None:
-        self._held = True
-
-    def resume(self) -> None:
-        self._held = False
-        self._check_now.set()
-
     async def run(self) -> None:
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._retry):
-                    await self._check_now.wait()
-            self._check_now.clear()
+                    await self._look.wait()
+            self._look.clear()
             if self._wanted is not None and not self._held:
                 await self._check(self._wanted)
                 self._checked.set()
