@@ -8,7 +8,7 @@ import errno
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gas.plugin.discovery.sysfs_files import read_start
@@ -96,13 +96,13 @@ class NoLimits(GasError):
     """The node cannot limit memory; the sentence says what is missing and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
-    limited: frozenset[str] = frozenset()  # UIDs of pods that have all their limits
+    limited: set[str] = field(default_factory=set)  # UIDs of pods that have all their limits
     # UIDs of pods that use more already than a limit, so that the kernel did not accept it
-    refused: frozenset[str] = frozenset()
-    missing: frozenset[str] = frozenset()  # UIDs of pods that want limits and have no cgroup (yet)
-    faults: tuple[str, ...] = ()  # one sentence for each cause of failed writes
+    refused: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)  # UIDs of pods that want limits and have no cgroup (yet)
+    faults: dict[str, None] = field(default_factory=dict)  # one sentence for each cause of failed writes
 
 
 class LimitFiles:
@@ -125,27 +125,26 @@ class LimitFiles:
 
     def apply(self, wanted: Mapping[str, Limits]) -> Outcome:
         """Give pods their limits, which ``wanted`` has by UID for every region that counts; None removes a limit."""
-        limited, refused, missing = set[str](), set[str](), set[str]()
-        faults: dict[str, None] = {}
+        found = Outcome()
         cgroups = dict(pod_cgroups(self._root))
         for uid, limits in wanted.items():
             is_limited = any(limit is not None for limit in limits.values())
             if (cgroup := cgroups.get(uid)) is None:
-                missing |= {uid} if is_limited else set()
+                found.missing |= {uid} if is_limited else set()
                 continue
             try:
                 is_accepted = self._apply(cgroup, limits)
             except (OSError, MalformedLimits) as error:
                 if isinstance(error, OSError) and error.errno in _GONE and not cgroup.is_dir():
-                    missing |= {uid} if is_limited else set()  # the pod has ended
+                    found.missing |= {uid} if is_limited else set()  # the pod has ended
                 else:
-                    faults.setdefault(self._sentence(error))
+                    found.faults[self._sentence(error)] = None
             else:
                 if not is_accepted:
-                    refused.add(uid)
+                    found.refused.add(uid)
                 elif is_limited:
-                    limited.add(uid)
-        return Outcome(frozenset(limited), frozenset(refused), frozenset(missing), tuple(faults))
+                    found.limited.add(uid)
+        return found
 
     def clear(self) -> None:
         """Remove all limits of cards' memory from all pods, if the kernel has the controller.

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from gas.plugin.card_pods import CardPod, CardPods
@@ -133,7 +133,7 @@ class MemoryLimits:
                 known = {_POD + pod.uid for pod in written}
                 for cause in [cause for cause in self._troubles if cause.startswith(_POD) and cause not in known]:
                     self._note(cause, None)
-            self._note(_NODE, outcome.faults[0] if outcome.faults else None)
+            self._note(_NODE, next(iter(outcome.faults), None))
             for pod in written:
                 refusal = (
                     f"the kernel did not accept a memory limit of pod {pod.key}: the pod uses more of a card than it"
@@ -151,7 +151,7 @@ class MemoryLimits:
                 f"the memory of {', '.join(without)} cannot be limited: the driver does not register it with the "
                 "controller dmem, as xe does from Linux 6.14 on and i915 does not; pods run without limits there"
             )
-            outcome = replace(outcome, faults=(*outcome.faults, sentence))
+            outcome.faults[sentence] = None
         return outcome
 
     def _missing_sentence(self, missing: Collection[str]) -> str | None:
