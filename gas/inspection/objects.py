@@ -11,12 +11,15 @@ from typing import Any
 import msgspec
 
 from gas.objects.stored import (
+    ContainerPort,
     DetailedContainer,
     DetailedNode,
     DetailedPod,
     DetailedPodSpec,
     ObjectMeta,
+    RequiredPodTerms,
     Requirement,
+    SpreadConstraint,
     StoredPart,
     Volume,
 )
@@ -59,22 +62,10 @@ class RequiredNodes(StoredPart, frozen=True):
     required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
 
 
-class RequiredCompany(StoredPart, frozen=True):
-    required: Sequence[Any] | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
-
-
 class PodAffinity(StoredPart, frozen=True):
     node_affinity: RequiredNodes | None = None
-    pod_affinity: RequiredCompany | None = None
-    pod_anti_affinity: RequiredCompany | None = None
-
-
-class Spread(StoredPart, frozen=True):
-    when_unsatisfiable: str = ""
-
-
-class ContainerPort(StoredPart, frozen=True):
-    host_port: int | None = None
+    pod_affinity: RequiredPodTerms | None = None
+    pod_anti_affinity: RequiredPodTerms | None = None
 
 
 class InspectedContainer(DetailedContainer, frozen=True):
@@ -101,7 +92,7 @@ class InspectedPodSpec(DetailedPodSpec, frozen=True):
     node_selector: dict[str, str] | None = None
     affinity: PodAffinity | None = None
     tolerations: Sequence[Toleration] | None = None
-    topology_spread_constraints: Sequence[Spread] | None = None
+    topology_spread_constraints: Sequence[SpreadConstraint] | None = None
     scheduling_gates: Sequence[SchedulingGate] | None = None
 
 

@@ -266,12 +266,12 @@ class PreemptorContainer(Container, frozen=True):
     ports: Sequence[ContainerPort] | None = None
 
 
-class PodAntiAffinity(StoredPart, frozen=True):
+class RequiredPodTerms(StoredPart, frozen=True):
     required: Sequence[Any] | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
 
 
 class PreemptorAffinity(StoredPart, frozen=True):
-    pod_anti_affinity: PodAntiAffinity | None = None
+    pod_anti_affinity: RequiredPodTerms | None = None
 
 
 class SpreadConstraint(StoredPart, frozen=True):
