@@ -13,11 +13,15 @@ from functools import partial
 from typing import Any, cast
 from weakref import ReferenceType
 
+import h11
 from hypercorn.asyncio.task_group import TaskGroup
 from hypercorn.asyncio.tcp_server import MAX_RECV, TCPServer
 from hypercorn.asyncio.worker_context import AsyncioSingleTask, WorkerContext
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol import ProtocolWrapper
+from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.typing import ConnectionState
 
 from gas.daemon.listening import ListeningSocket
 
@@ -67,6 +71,18 @@ class _IdleTimer:
             end()
 
 
+# Without it fails test_http_2_is_not_spoken.
+class _Http1(H11Protocol):
+    """HTTP/1.1, whatever a client offers.
+
+    Hypercorn changes to HTTP/2 for any client that begins with it or asks for it. kube-scheduler does neither, and a client that
+    begins thousands of requests a second and takes them back would delay all others.
+    """
+
+    async def _check_protocol(self, event: h11.Request) -> None:
+        pass
+
+
 class Connection(TCPServer):
     """A connection that is over once its client has closed it, and that starts no request once it closes itself.
 
@@ -98,8 +114,17 @@ class Connection(TCPServer):
     async def run(self) -> None:
         _serving.set(self)
         try:
-            await super().run()
+            async with TaskGroup(self.loop) as self._task_group:
+                parts = (self.app, self.config, self.context, self._task_group, ConnectionState(self.state))
+                is_tls = self.writer.get_extra_info("ssl_object") is not None
+                http1 = _Http1(*parts, is_tls, client=None, server=None, send=self.protocol_send)
+                self.protocol = cast(ProtocolWrapper, http1)  # it has the same methods
+                await self.idle_task.restart(self._task_group, self._idle_timeout)
+                await self._read_data()
+        except OSError:
+            pass
         finally:
+            await self._close()
             for part in ("protocol", "_task_group", "reader", "writer"):
                 self.__dict__.pop(part, None)
 
@@ -158,7 +183,7 @@ class PortConfig(Config):
     errorlog = logging.getLogger("hypercorn")
     include_server_header = False
     h11_max_incomplete_size = LONGEST_HEADERS
-    keep_alive_max_requests = sys.maxsize  # on HTTP/2 the request that reaches it would get no response
+    keep_alive_max_requests = sys.maxsize
     is_last_response = False  # whether each response on HTTP/1.1 says that its connection ends with it
 
     # Without it fails test_a_request_just_after_the_signal_is_completed_and_ends_its_connection.

@@ -7,21 +7,16 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-LINGER = 1.0  # seconds that an HTTP/1.1 client which is still sending gets to notice its response
-PATIENCE = 5.0  # most seconds to wait for the rest of a body on HTTP/2, from the start of the response
+LINGER = 1.0  # seconds that a client which is still sending gets to notice its response
 
 
 class EarlyResponses:
     """ASGI middleware for an application that may respond at any time.
 
-    An HTTP/1.1 connection whose request was not read to its end cannot be used again. Its response gets
+    A connection whose request was not read to its end cannot be used again. Its response gets
     ``Connection: close``, and it is closed a moment later: if it were closed at once, with bytes of the client still
     unread, the kernel would reset it and the response could be lost. Meanwhile the server's queue of body pieces is
     emptied, because Hypercorn waits for space in it before it closes anything.
-
-    On HTTP/2 other requests share the connection, and Hypercorn closes all of it when a piece of the body arrives for a
-    request that has its response. So the rest of the body is awaited first, and dropped. Hypercorn speaks HTTP/2 with
-    every client that begins with it, even if it was not offered.
 
     on_complete  is called when all of a request has arrived
     """
@@ -35,16 +30,7 @@ class EarlyResponses:
             await send({"type": "websocket.close"})
             return
         exchange = _Exchange(scope, receive, self._on_complete)
-        respond = self._send_after_body if scope["http_version"] == "2" else self._send_then_close
-        await self._app(scope, exchange.receive, respond(exchange, send))
-
-    def _send_after_body(self, exchange: _Exchange, send: Send) -> Send:
-        async def respond(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                await exchange.drop_rest(PATIENCE)
-            await send(message)
-
-        return respond
+        await self._app(scope, exchange.receive, self._send_then_close(exchange, send))
 
     def _send_then_close(self, exchange: _Exchange, send: Send) -> Send:
         closing = False
@@ -74,8 +60,6 @@ class _Exchange:
             (name == b"content-length" and value != b"0") or name == b"transfer-encoding"
             for name, value in scope["headers"]
         )
-        if scope["http_version"] == "2":
-            self.is_read = False  # HTTP/2 needs no header for a body
 
     async def receive(self) -> Message:
         message = await self._receive()

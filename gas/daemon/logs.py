@@ -30,7 +30,7 @@ LogFormat = Literal["text", "json"]
 
 _NOT_FIELDS = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})
 _PLAIN_VALUE = re.compile(r'[^\s"=\\]+')
-_QUIET = ("asyncio", "hypercorn", "h2", "hpack", "kubernetes", "aiohttp", "grpc")
+_QUIET = ("asyncio", "hypercorn", "kubernetes", "aiohttp", "grpc")
 
 
 def configure_logging(verbosity: int = 0, log_format: LogFormat = "text", stream: TextIO | None = None) -> None:

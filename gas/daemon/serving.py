@@ -254,7 +254,7 @@ class _PortServer:
 
 
 def _report_broken_connection(log: LimitedLog, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log a connection that ended by an exception: its peer broke HTTP/2's rules, or did not receive."""
+    """Log a connection that ended by an exception: its peer did not receive, for example."""
     if context.get("message") == "Unhandled exception in client_connected_cb":
         log.log(logging.WARNING, "closed a broken connection: %r", context.get("exception"))
     else:

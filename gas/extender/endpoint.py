@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+LARGE = 64 * 1024
+MOST_LARGE = 8  # bodies over LARGE bytes that are read at a time on one port, so that they take little memory
 INTERNAL_ERROR = "internal error, see the extender's log"
 
 
@@ -127,7 +129,7 @@ class JsonEndpoint(abc.ABC):
         self._count(problem.result)
         response = self.problem_response(problem)
         response.headers.update(problem.headers)
-        if problem.result == "not-ready" and scope["http_version"] != "2":  # HTTP/2 has no such header
+        if problem.result == "not-ready":
             response.headers["connection"] = "close"  # a Service chooses a replica for each new connection
         return response
 

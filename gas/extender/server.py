@@ -1,13 +1,14 @@
 """Serve the verbs on the scheduler's port. Checks everything around them and decides nothing."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from starlette.responses import Response
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive
 
-from gas.extender.endpoint import JsonEndpoint, Problem, by_path, to_its_end
+from gas.extender.endpoint import LARGE, MOST_LARGE, JsonEndpoint, Problem, by_path, to_its_end
 from gas.extender.metrics import Metrics
 from gas.extender.wire import BadRequest, Unreadable, encode_binding_result
 
@@ -39,9 +40,10 @@ def extender_app(verbs: Mapping[str, ServedVerb], metrics: Metrics, *, max_body:
     replicas for each new connection only, so the next request can reach the replica that leads. No other connection
     is touched, since a request may be in progress on it.
     """
+    large = asyncio.Semaphore(MOST_LARGE)
     paths = {
         name if name.startswith("/") else f"/scheduler/{name}": _VerbEndpoint(
-            name.rpartition("/")[2], verb, metrics, largest=max_body, timeout=body_timeout
+            name.rpartition("/")[2], verb, metrics, large, largest=max_body, timeout=body_timeout
         )
         for name, verb in verbs.items()
     }
@@ -61,7 +63,9 @@ class _VerbEndpoint(JsonEndpoint):
     internal_error = 200
     when_too_large = "; raise --max-request-bytes"
 
-    def __init__(self, name: str, verb: ServedVerb, metrics: Metrics, *, largest: int, timeout: float) -> None:
+    def __init__(
+        self, name: str, verb: ServedVerb, metrics: Metrics, large: asyncio.Semaphore, *, largest: int, timeout: float
+    ) -> None:
         super().__init__(
             name,
             count=lambda result: metrics.requests.labels(name, result).inc(),
@@ -71,6 +75,13 @@ class _VerbEndpoint(JsonEndpoint):
         )
         self._verb = (lambda body: to_its_end(verb.call(body))) if verb.is_undisturbed else verb.call
         self._undecided = verb.undecided
+        self._large = large
+
+    async def read(self, receive: Receive, declared: int | None) -> bytes:
+        if declared is not None and not LARGE < declared <= self._largest:
+            return await super().read(receive, declared)
+        async with self._large:  # a further one waits, because for kube-scheduler an error means that it cannot decide
+            return await super().read(receive, declared)
 
     async def respond(self, body: bytes) -> Response:
         try:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """For TLS 1.2: forward secrecy and authenticated encryption only. TLS 1.3 has nothing else."""
 
-ALPN = ("http/1.1",)
+ALPN = ["http/1.1"]
 """Go's client keeps only two idle HTTP/1.1 connections, so one bind in three or four needs a handshake. Over HTTP/2
 every request would pay for frames and header tables in Python: as much for usual requests, more for large ones
 (docs/performance.md, HTTP)."""
@@ -81,12 +81,10 @@ class ServingCertificates:
         metrics: Metrics,
         *,
         allowed_names: frozenset[str] = frozenset(),
-        alpn: Sequence[str] = ALPN,
     ) -> None:
         self._files = files
         self._metrics = metrics
         self._allowed_names = allowed_names
-        self._alpn = list(alpn)
         self._log = LimitedLog(logger)
         self._problem = ""
         self._used = self._found = files.read()
@@ -164,7 +162,7 @@ class ServingCertificates:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers(CIPHERS)
-        context.set_alpn_protocols(self._alpn)
+        context.set_alpn_protocols(ALPN)
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
         context.num_tickets = 0
         if self._files.cacert is not None:

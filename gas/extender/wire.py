@@ -14,6 +14,8 @@ from gas.objects.stored import AskedPod, Node, Pod
 from gas.values.errors import UNDECODABLE, GasError
 from gas.values.quoted import LONGEST_NAME
 
+LARGEST_POD = 4 * 1024 * 1024  # bytes of a pod, which are at most half as many in the API server's storage
+MOST_NODES = 100_000  # whole nodes in one request
 _NOT_IN_NAMES = frozenset("/%?# ")
 
 
@@ -62,15 +64,20 @@ class _NodeList(msgspec.Struct, gc=False):
     items: list[msgspec.Raw] | None = None
 
 
+NO_POD = msgspec.Raw(b"null")
+
+
 class _FilterWire(msgspec.Struct, rename="pascal", gc=False):
-    pod: AskedPod | None = None
+    pod: msgspec.Raw = NO_POD
     nodes: _NodeList | None = None
     node_names: list[str] | None = None
 
 
 Wire = TypeVar("Wire")
+AnyPod = TypeVar("AnyPod", bound=Pod)
 
 _filter_decoder = msgspec.json.Decoder(_FilterWire)
+_pod_decoder = msgspec.json.Decoder(AskedPod | None)
 _binding_decoder = msgspec.json.Decoder(BindingArgs)
 _node_decoder = msgspec.json.Decoder(Node)
 _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -80,16 +87,15 @@ _encoder = msgspec.json.Encoder()
 def decode_filter(body: bytes) -> FilterArgs:
     """Decode ExtenderArgs. Raises Unreadable, or BadRequest if there is no pod, no node, or nodes in both forms."""
     args = decoded(_filter_decoder, body, "ExtenderArgs")
-    if args.pod is None or (args.nodes is None and args.node_names is None):
+    if args.pod == NO_POD or (args.nodes is None and args.node_names is None):
         args = decoded(_filter_decoder, in_exact_case(body, _FilterWire), "ExtenderArgs")
-    if args.pod is None:
-        raise BadRequest("the request names no pod: expected an object in Pod, found null or nothing")
+    pod = decoded_pod(_pod_decoder, args.pod, "ExtenderArgs")
     if args.nodes is not None and args.node_names is not None:
         raise BadRequest("the request contains both Nodes and NodeNames: expected one of them")
     sent = (args.nodes.items or []) if args.nodes is not None else None
     if not args.node_names and not sent:
         raise BadRequest("the request names no node: expected Nodes or NodeNames with at least one of them")
-    return FilterArgs(args.pod, args.node_names, None if sent is None else _sent_nodes(sent))
+    return FilterArgs(pod, args.node_names, None if sent is None else _sent_nodes(sent))
 
 
 def decode_binding(body: bytes) -> BindingArgs:
@@ -139,6 +145,15 @@ def decoded(decoder: msgspec.json.Decoder[Wire], body: bytes, what: str) -> Wire
         raise Unreadable(f"expected {what} as JSON: {error}") from None
 
 
+def decoded_pod(decoder: msgspec.json.Decoder[AnyPod | None], raw: msgspec.Raw, what: str) -> AnyPod:
+    """Decode the pod of a request. Raises BadRequest, also if there is none."""
+    if (size := len(bytes(raw))) > LARGEST_POD:
+        raise BadRequest(f"Pod has {size} bytes, expected at most {LARGEST_POD}; make it smaller")
+    if (pod := decoded(decoder, bytes(raw), f"{what}.Pod")) is None:
+        raise BadRequest("the request names no pod: expected an object in Pod, found null or nothing")
+    return pod
+
+
 def in_exact_case(body: bytes, wire: type[msgspec.Struct]) -> bytes:
     """Return the object with the names of its members spelled as in ``wire``, whatever case they were written in."""
     exact = {field.encode_name.lower(): field.encode_name for field in msgspec.structs.fields(wire)}
@@ -147,6 +162,8 @@ def in_exact_case(body: bytes, wire: type[msgspec.Struct]) -> bytes:
 
 
 def _sent_nodes(items: list[msgspec.Raw]) -> list[SentNode]:
+    if len(items) > MOST_NODES:
+        raise BadRequest(f"Nodes has {len(items)} items, expected at most {MOST_NODES}; send NodeNames")
     nodes = []
     for place, raw in enumerate(items):
         try:

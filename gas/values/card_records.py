@@ -29,7 +29,7 @@ MOST_BYTES = 128 * 1024  # half of what Kubernetes allows for all annotations of
 _LAST_CARD = Card(999_999_999)
 _LONGEST_MODEL = 80
 MOST_NUMA_NODES = 1024
-_MOST_TILES = 256
+MOST_TILES = 256  # of one card, which has a few
 _PLACE = f"annotation {ANNOTATION}"
 _DRIVER = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 _DEVICE_ID = re.compile(r"0x[0-9a-f]{4}", re.ASCII)
@@ -77,7 +77,7 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         self._check_text("memorySource", self.memory_source, _SOURCE, "a word such as query")
         self._check_number("memory", self.memory, 1, MOST_MEMORY)
         self._check_number("numa", self.numa_node, 0, MOST_NUMA_NODES - 1)
-        self._check_number("tiles", self.tiles, 1, _MOST_TILES)
+        self._check_number("tiles", self.tiles, 1, MOST_TILES)
         self._check_number("millicores", self.millicores, 1, MILLICORES_OF_A_CARD)
         self._check_number("board", self.board, 0, _LAST_CARD)
         if self.card in self.links or list(self.links) != sorted(self.links):

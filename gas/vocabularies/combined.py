@@ -43,6 +43,7 @@ LARGEST_REMEMBERED = 32 * 1024
 
 MOST_RESOURCES = 32  # Resources that a container may request. Real ones request a dozen; each costs time on every node.
 
+MOST_CONTAINERS = 500  # containers of a pod that asks for cards; more would keep other work waiting
 MOST_CARD_CONTAINERS = 64
 """Containers of a pod that may ask for cards. Each is placed on every node, with those that run at the same time."""
 
@@ -111,15 +112,17 @@ class Vocabularies:
         return need
 
     def _read_need(self, pod: Pod, options: NeedOptions) -> PodNeed:
-        facts = need_facts(pod)
         matching = [each for each in self._all if each.matches(pod)]
+        if matching:
+            names = {name for each in (matching[0], *matching[0].guests) for name in each.user_annotations}
+            _check_size(pod, names)
+        facts = need_facts(pod)
         if len(matching) > 1:
             first, second = (each.name for each in matching[:2])
             raise BadNeed(f"the pod asks for GPUs in the words of {first} and of {second}; use only one of them")
         if not matching:
             return PodNeed(())
         vocabulary = matching[0]
-        _check_size(pod, {name for each in (vocabulary, *vocabulary.guests) for name in each.user_annotations})
         need = vocabulary.need(facts, options)
         for guest in vocabulary.guests:
             need = guest.with_rules(need, facts.annotations)
@@ -298,7 +301,9 @@ def _too_many_resources(pod: Pod) -> str | None:
 
 
 def _check_size(pod: Pod, names: Iterable[str]) -> None:
-    """Raise TooLarge for a pod with more resources or longer annotations than any real one, which take time to read."""
+    """Raise TooLarge for a pod with more containers or resources or longer annotations than any real one."""
+    if (count := len(pod.spec.containers or ()) + len(pod.spec.init_containers or ())) > MOST_CONTAINERS:
+        raise TooLarge(f"the pod has {count} containers, expected at most {MOST_CONTAINERS}; use several pods")
     if (sentence := _too_many_resources(pod)) is not None:
         raise TooLarge(sentence)
     for name in sorted(names):

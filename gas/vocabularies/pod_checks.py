@@ -26,7 +26,6 @@ from gas.vocabularies.protocol import BadNeed, NeedOptions, NodeFacts, Vocabular
 DEFAULT_SCHEDULER = "default-scheduler"
 
 MOST_KINDS = 1000  # different nodes that are searched for room for one pod; beyond that, one of the others may have it
-MOST_CONTAINERS = 500  # containers of a pod that is checked; more would keep other work waiting
 MOST_ANNOTATIONS = 10_000  # Annotations of a pod that is checked. The API server refuses more than 256 KiB of them.
 
 MOST_SEARCHED_CONTAINERS = 30
@@ -184,9 +183,6 @@ def counted(nodes: Iterable[NodeFacts]) -> list[CountedFacts]:
 
 def _too_large(pod: Pod) -> str:
     """Return what a pod has more of than any real one, empty if nothing. The rest of such a pod is not checked."""
-    count = len(pod.spec.containers or ()) + len(pod.spec.init_containers or ())
-    if count > MOST_CONTAINERS:
-        return f"the pod has {count} containers, expected at most {MOST_CONTAINERS}; use several pods"
     if (count := len(pod.annotations)) > MOST_ANNOTATIONS:
         return f"the pod has {count} annotations, expected at most {MOST_ANNOTATIONS}; remove some"
     return ""

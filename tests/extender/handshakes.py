@@ -66,7 +66,7 @@ def serving_certificates(
 ) -> ServingCertificates:
     pair = authority.server()
     files = CertificateFiles(pair.certificate, pair.key, authority.certificate)
-    return ServingCertificates(files, metrics, allowed_names=allowed_names, alpn=("h2", "http/1.1"))
+    return ServingCertificates(files, metrics, allowed_names=allowed_names)
 
 
 def with_dns_names(authority: Authority, name: str, *dns: str) -> PemFiles:

@@ -389,7 +389,7 @@ MANY: dict[str, Any] = {f"r{number}": 1 for number in range(32_000)}
                 *(container(f"a{number}", i915=1) for number in range(1000)),
                 init=tuple(container(f"i{number}", always=number % 2 > 0, i915=1) for number in range(1000)),
             ),
-            "the pod has 2000 containers that ask for cards, expected at most 64; use several pods",
+            "the pod has 2000 containers, expected at most 500; use several pods",
             id="containers",
         ),
     ],

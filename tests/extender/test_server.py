@@ -5,12 +5,12 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from starlette.types import Message
 
-from gas.extender.endpoint import INTERNAL_ERROR
+from gas.extender.endpoint import INTERNAL_ERROR, LARGE, MOST_LARGE
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady
 from gas.extender.server import ServedVerb, Verb, extender_app
@@ -18,7 +18,6 @@ from gas.extender.wire import BadRequest, Unreadable
 from gas.values.errors import GasError
 from sandbox.certificates import Authority
 from tests.extender.handshakes import client_context, serving_certificates
-from tests.extender.http2_client import Http2Client
 from tests.extender.running import Running, read_to_end, running, trickle, wait_until
 
 JSON = {"Content-Type": "application/json"}
@@ -63,11 +62,6 @@ class Extender:
     def post(self, path: str, body: bytes) -> tuple[int, object]:
         status, content, _ = self.running.ask("POST", path, body, JSON)
         return status, content
-
-    def http2(self) -> Http2Client:
-        assert self.running.client is not None
-        self.running.client.set_alpn_protocols(["h2"])
-        return Http2Client(self.running.connect())
 
 
 @contextmanager
@@ -310,6 +304,29 @@ class TestSlowClients:
             client.sendall(b"POST /scheduler/filter HTTP/1.1\r\n" + b"X: " + b"y" * 40_000)
             assert read_to_end(client).startswith(b"HTTP/1.1 431 ")
 
+    def test_few_large_bodies_are_read_at_a_time_and_small_ones_at_once(self, extender: Extender) -> None:
+        with ExitStack() as opened:
+            slow, *others = [opened.enter_context(extender.running.connect()) for _ in range(MOST_LARGE + 1)]
+            for client in (*others, slow):
+                client.sendall(request_head("filter", f"Content-Length: {LARGE + 1}") + b"x" * LARGE)
+            assert extender.post("/scheduler/bind", b"{}")[0] == 200
+            slow.sendall(b"x")
+            slow.settimeout(0.3)
+            with pytest.raises(TimeoutError):
+                slow.recv(1)
+            others[0].sendall(b"x")
+            slow.settimeout(10)
+            assert slow.recv(1000).startswith(b"HTTP/1.1 200 ")
+
+    def test_one_connection_carries_more_than_a_thousand_requests(self, extender: Extender) -> None:
+        connection = extender.running.http()
+        for _ in range(1001):
+            connection.request("POST", "/scheduler/filter", b"x", JSON)
+            response = connection.getresponse()
+            response.read()
+        assert response.headers["connection"] is None
+        connection.close()
+
     def test_a_client_that_goes_away_in_its_body_is_counted(self, extender: Extender) -> None:
         client = extender.running.connect()
         client.sendall(request_head("filter", "Content-Length: 100") + b"x")
@@ -317,46 +334,17 @@ class TestSlowClients:
         wait_until(lambda: extender.counted("filter", "client-gone") == 1)
 
 
-class TestHttp2:
-    def test_both_verbs(self, extender: Extender) -> None:
-        client = extender.http2()
-        large = client.begin("/scheduler/filter", b"x" * 150_000)
-        small = client.begin("/scheduler/bind", b"{}")
-        assert json.loads(client.answer(large).body) == {"size": 150_000, "verb": "filter"}
-        assert json.loads(client.answer(small).body) == {"size": 2, "verb": "bind"}
-        client.close()
-
-    def test_one_connection_carries_more_than_a_thousand_requests(self, extender: Extender) -> None:
-        client = extender.http2()
-        for _ in range(1100):
-            assert client.answer(client.begin("/scheduler/filter", b"x")).status == 200
-        client.close()
-
-    @pytest.mark.parametrize(
-        ("path", "content_type", "size", "status"),
-        [
-            pytest.param("/scheduler/filter", "application/json", 3 * MAX_BODY, 413, id="too-large"),
-            pytest.param("/scheduler/filter", "text/plain", 3 * MAX_BODY, 404, id="wrong-content-type"),
-            pytest.param("/scheduler/prioritize", "application/json", 3 * MAX_BODY, 404, id="unknown-path"),
-        ],
-    )
-    def test_a_refused_request_does_not_harm_others_on_its_connection(
-        self, extender: Extender, path: str, content_type: str, size: int, status: int
-    ) -> None:
-        client = extender.http2()
-        bind = client.begin("/scheduler/bind", b"slow")
-        refused = client.begin(path, b"x" * size, content_type=content_type)
-        assert client.answer(refused).status == status
-        assert client.answer(bind).status == 200
-        assert client.answer(client.begin("/scheduler/filter", b"x")).status == 200
-        client.close()
-
-    def test_a_body_that_does_not_end_is_408(self, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("gas.daemon.early_responses.PATIENCE", 0.3)
-        with serving(authority, body_timeout=0.3) as extender:
-            client = extender.http2()
-            assert client.answer(client.begin("/scheduler/filter", b"x", end=False)).status == 408
-            client.close()
+@pytest.mark.parametrize(
+    "begin",
+    [
+        pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9), id="begun"),
+        pytest.param(b"GET /scheduler/filter HTTP/1.1\r\nHost: a\r\nUpgrade: h2c\r\n\r\n", id="asked-for"),
+    ],
+)
+def test_http_2_is_not_spoken(extender: Extender, begin: bytes) -> None:
+    with extender.running.connect() as client:
+        client.sendall(begin)
+        assert client.recv(1000).startswith(b"HTTP/1.1 404 ")
 
 
 async def test_a_bind_that_has_begun_is_not_cancelled_with_its_connection() -> None:

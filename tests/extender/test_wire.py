@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from gas.extender.wire import (
+    LARGEST_POD,
+    MOST_NODES,
     BadRequest,
     BindingArgs,
     Unreadable,
@@ -64,13 +66,25 @@ class TestDecodeFilter:
             pytest.param({"Pod": POD, "Nodes": {"items": []}}, "names no node", id="no-nodes"),
             pytest.param({"Pod": POD, "Nodes": {"items": None}}, "names no node", id="null-items"),
             pytest.param({"Pod": POD, "Nodes": {"items": []}, "NodeNames": ["n"]}, "both", id="both-forms"),
-            pytest.param({"Pod": 3, "NodeNames": ["n"]}, r"`\$.Pod`", id="pod-is-a-number"),
+            pytest.param({"Pod": 3, "NodeNames": ["n"]}, r"ExtenderArgs.Pod: Expected", id="pod-is-a-number"),
             pytest.param({"Pod": {}, "NodeNames": ["n"]}, "metadata", id="pod-without-metadata"),
+            pytest.param(
+                {"Pod": {"x": [{}] * LARGEST_POD}, "NodeNames": ["n"]},
+                f"Pod has .* bytes, expected at most {LARGEST_POD}",
+                id="pod-is-too-large",
+            ),
+            pytest.param(
+                {"Pod": POD, "Nodes": {"items": [1] * (MOST_NODES + 1)}}, "at most 100000; send", id="too-many-nodes"
+            ),
             pytest.param({"Pod": POD, "NodeNames": ["n", 3]}, r"NodeNames\[", id="name-is-a-number"),
             pytest.param({"Pod": POD, "NodeNames": "n"}, "NodeNames", id="names-are-a-text"),
             pytest.param({"Pod": POD, "Nodes": {"items": [{"metadata": 3}]}}, r"items\[0\]", id="node-is-odd"),
             pytest.param({"Pod": POD, "Nodes": {"items": [None]}}, r"items\[0\]", id="node-is-null"),
-            pytest.param({"pod": 3, "nodenames": ["n"]}, r"`\$.Pod`", id="wrong-type-under-a-name-in-other-case"),
+            pytest.param(
+                {"pod": 3, "nodenames": ["n"]},
+                r"ExtenderArgs.Pod: Expected",
+                id="wrong-type-under-a-name-in-other-case",
+            ),
         ],
     )
     def test_json_without_a_filter_request_is_refused_with_a_sentence(self, members: Any, sentence: str) -> None:

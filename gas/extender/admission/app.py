@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Receive
 
 from gas.daemon.logs import LimitedLog
 from gas.extender.admission.review import BadReview, Review, ReviewResult, decode_review, encode_result
-from gas.extender.endpoint import JsonEndpoint, Problem, by_path
+from gas.extender.endpoint import LARGE, MOST_LARGE, JsonEndpoint, Problem, by_path
 from gas.extender.metrics import REQUEST_SECONDS
 
 logger = logging.getLogger(__name__)
@@ -18,8 +18,6 @@ logger = logging.getLogger(__name__)
 LARGEST_REVIEW = 8 * 1024 * 1024
 """Bytes. The API server accepts objects of up to 3 MiB, and the review of an update has two of them."""
 
-LARGE = 64 * 1024
-MOST_LARGE = 8  # Reviews over LARGE bytes read at a time. Callers may be unknown, so their memory is limited.
 REVIEW_TIMEOUT = 5.0  # most seconds from a request's headers to the end of its body, which the API server sends at once
 
 Reviewer = Callable[[Review], Awaitable[ReviewResult]]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gas.extender.wire import BadRequest, decoded, in_exact_case
+from gas.extender.wire import NO_POD, BadRequest, decoded, decoded_pod, in_exact_case
 from gas.objects.stored import ObjectMeta, PreemptorPod
 
 
@@ -36,21 +36,21 @@ class _Victims(msgspec.Struct, gc=False):
 
 
 class _PreemptWire(msgspec.Struct, rename="pascal", gc=False):
-    pod: PreemptorPod | None = None
+    pod: msgspec.Raw = NO_POD
     node_name_to_victims: dict[str, _Victims | None] | None = None
     node_name_to_meta_victims: dict[str, _Victims | None] | None = None
 
 
 _preempt_decoder = msgspec.json.Decoder(_PreemptWire)
+_pod_decoder = msgspec.json.Decoder(PreemptorPod | None)
 
 
 def decode_preempt(body: bytes) -> PreemptArgs:
     """Decode ExtenderPreemptionArgs, with victims as UIDs or as whole pods. Raises Unreadable and BadRequest."""
     args = decoded(_preempt_decoder, body, "ExtenderPreemptionArgs")
-    if args.pod is None or (args.node_name_to_meta_victims is None and args.node_name_to_victims is None):
+    if args.pod == NO_POD or (args.node_name_to_meta_victims is None and args.node_name_to_victims is None):
         args = decoded(_preempt_decoder, in_exact_case(body, _PreemptWire), "ExtenderPreemptionArgs")
-    if args.pod is None:
-        raise BadRequest("the request names no pod: expected an object in Pod, found null or nothing")
+    pod = decoded_pod(_pod_decoder, args.pod, "ExtenderPreemptionArgs")
     by_node = args.node_name_to_victims if args.node_name_to_meta_victims is None else args.node_name_to_meta_victims
     if by_node is None:
         raise BadRequest(
@@ -63,7 +63,7 @@ def decode_preempt(body: bytes) -> PreemptArgs:
         for node, victims in by_node.items()
         if victims is not None
     }
-    return PreemptArgs(args.pod, proposals)
+    return PreemptArgs(pod, proposals)
 
 
 def encode_preempt_result(victims: Mapping[str, Proposal]) -> bytes:

@@ -28,6 +28,7 @@ from gas.plugin.discovery.sysfs_files import (
     read_text,
 )
 from gas.values.card_facts import CardFacts, Scan
+from gas.values.card_records import MOST_RECORDS, MOST_TILES
 from gas.values.cards import Card, MalformedCard
 from gas.values.quoted import listed, quoted
 
@@ -86,7 +87,11 @@ class SysfsCards:
             problems.append(f"{error}; no card gets links there")
         gpus: list[CardFacts] = []
         broken: set[Card] = set()
-        for card in sorted(_cards(names)):
+        cards = sorted(_cards(names))
+        if len(cards) > MOST_RECORDS:
+            expected = f"/sys/class/drm: expected at most {MOST_RECORDS} cards, found {len(cards)}"
+            problems.append(f"{expected}; the others are ignored; reload the driver")
+        for card in cards[:MOST_RECORDS]:
             reader = _CardReader(self._root, card, self._memory, problems)
             try:
                 gpu = reader.read(self._rules, by_path)
@@ -208,6 +213,8 @@ class _CardReader:
         in_card = self._names(f"{self._directory}/gt", "gt", "tiles", *MEMORY_FIELDS)
         count = sum(_TILE_OF_CARD.fullmatch(name) is not None for name in in_card)
         count += sum(_TILE_OF_DEVICE.fullmatch(name) is not None for name in in_device)
+        if count > MOST_TILES:
+            raise UnreadableFile(f"expected at most {MOST_TILES} tiles, found {count}; reload the driver")
         return count or 1
 
     def _numa_node(self) -> int | None:

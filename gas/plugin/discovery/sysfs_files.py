@@ -4,12 +4,14 @@ Paths are texts: to join hundreds of pathlib's in each scan takes half of its pr
 """
 
 import os
+from itertools import islice
 from pathlib import Path
 
 from gas.values.card_records import MOST_NUMA_NODES
 from gas.values.errors import GasError
 from gas.values.quoted import quoted
 
+MOST_ENTRIES = 4096  # names in a directory: a few for each card, and more than any card's driver has
 _LONGEST = 4096  # bytes: a page, the largest size of a file in sysfs
 
 
@@ -69,13 +71,16 @@ def entries(path: str, place: str) -> tuple[str, ...] | None:
     """
     try:
         with os.scandir(path) as found:
-            return tuple(sorted(name for each in found if (name := each.name).isascii() and name.isprintable()))
+            names = [each.name for each in islice(found, MOST_ENTRIES + 1)]
     except FileNotFoundError as error:
         if Path(path).is_symlink():
             raise UnreadableFile(f"{place} is a dangling link") from error
         return None
     except OSError as error:
         raise UnreadableFile(f"cannot list {place}: {error.strerror}") from error
+    if len(names) > MOST_ENTRIES:
+        raise UnreadableFile(f"{place}: expected at most {MOST_ENTRIES} entries, found more; reload the driver")
+    return tuple(sorted(name for name in names if name.isascii() and name.isprintable()))
 
 
 def is_there(path: str) -> bool:

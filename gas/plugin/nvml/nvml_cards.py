@@ -27,7 +27,7 @@ from gas.plugin.nvml.nvml_library import Nvml, NvmlCard, NvmlFault, NvmlUse
 from gas.plugin.nvml.part import Access
 from gas.values.amounts import MILLICORES_OF_A_CARD
 from gas.values.card_facts import MOST_MEMORY, CardFacts, MemorySource, Scan
-from gas.values.card_records import is_model
+from gas.values.card_records import MOST_RECORDS, is_model
 from gas.values.cards import Card, instance
 from gas.values.errors import InvalidValue
 from gas.values.quoted import quoted
@@ -179,6 +179,10 @@ class NvmlCards:
             if cards.keys() & found.keys():
                 problems.append(f"{card}: two cards are /dev/nvidia{described.minor}; only the first one counts")
                 continue
+            if len(found) + len(cards) > MOST_RECORDS:
+                expected = f"NVML: expected at most {MOST_RECORDS} cards and MIG instances, found more"
+                problems.append(f"{expected}; the others are ignored; destroy some instances")
+                break
             self._at_index[index] = frozenset(cards)
             found |= cards
         return found, broken

@@ -15,6 +15,7 @@ import pynvml
 from gas.values.amounts import MILLICORES_OF_A_CARD
 from gas.values.errors import GasError
 
+MOST_INSTANCES = 128  # of one card: 8 compute instances in each of 16 GPU instances
 _MOST_EVENTS = 64  # Most events that are read at a time. More would come from a card that fails without end.
 
 _SUPPLIES_NOTHING = (
@@ -224,8 +225,8 @@ def _instances(device: Any, card: NvmlCard) -> tuple[NvmlCard, ...]:
     profiles = range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT)
     possible = [_optional(pynvml.nvmlDeviceGetGpuInstanceProfileInfo, device, profile, 1) for profile in profiles]
     most = max((each.multiprocessorCount for each in possible if each is not None), default=0)
-    count = _optional(pynvml.nvmlDeviceGetMaxMigDeviceCount, device) or 0
-    handles = [_optional(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, device, index) for index in range(count)]
+    places = range(min(_optional(pynvml.nvmlDeviceGetMaxMigDeviceCount, device) or 0, MOST_INSTANCES))
+    handles = [_optional(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, device, index) for index in places]
     found: list[NvmlCard] = []
     for handle in (each for each in handles if each is not None):
         total, reserved = _memory(handle)

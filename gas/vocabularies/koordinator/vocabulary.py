@@ -272,7 +272,8 @@ def _groups(asked: Sequence[_Asked]) -> list[list[int]]:
     """Return the positions of the containers that ask for cards: app containers together, any other alone."""
     asking = [position for position, (_, amounts) in enumerate(asked) if amounts]
     apps = [position for position in asking if asked[position][0].role is Role.APP]
-    return [*([position] for position in asking if position not in apps), *([apps] if apps else [])]
+    others = [[position] for position in asking if asked[position][0].role is not Role.APP]
+    return [*others, *([apps] if apps else [])]
 
 
 def _need(asked: Sequence[_Asked]) -> PodNeed:

@@ -10,9 +10,9 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from gas.daemon.logs import LIMITED_LINES
-from gas.extender.admission.app import LARGE, MOST_LARGE, AdmissionMetrics, admission_app
+from gas.extender.admission.app import AdmissionMetrics, admission_app
 from gas.extender.admission.review import BadReview, Review, ReviewResult
-from gas.extender.endpoint import INTERNAL_ERROR
+from gas.extender.endpoint import INTERNAL_ERROR, LARGE, MOST_LARGE
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady
 from gas.objects.json_patch import Operation

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gas.plugin.discovery.sysfs_files import MOST_ENTRIES
 from gas.values.card_facts import CardFacts, MemorySource
+from gas.values.card_records import MOST_RECORDS, MOST_TILES
 from gas.values.cards import Card
 from sandbox.hardware.fake_sysfs import (
     ARC_B580,
@@ -413,6 +415,28 @@ class TestBrokenFiles:
             assert scan.gpus[1].memory_source == MemorySource.TABLE
             return
         assert len(scan.problems) == (0 if how == "missing" or (name, how) == ("gt", "directory") else 1)
+
+    @pytest.mark.parametrize("name", ["gt", "device/drm"])
+    def test_a_card_with_more_of_something_than_any_is_left_out(
+        self, tmp_path: Path, middle: FakeGpu, name: str
+    ) -> None:
+        (directory := card_directory(tmp_path, middle) / name).mkdir(exist_ok=True)
+        for number in range(MOST_TILES + 1 if name == "gt" else MOST_ENTRIES + 1):
+            (directory / f"gt{number}").touch()
+        scan = read_gpus(tmp_path)
+        assert [gpu.card for gpu in scan.gpus] == [0, 2]
+        found = "256 tiles, found 257" if name == "gt" else "4096 entries, found more"
+        (problem,) = scan.problems
+        assert problem.endswith(f"expected at most {found}; reload the driver; the card is left out")
+
+    def test_more_cards_than_any_node_has_are_ignored(self, tmp_path: Path, middle: FakeGpu) -> None:
+        for number in range(1000, 1000 + MOST_RECORDS):
+            (tmp_path / f"sys/class/drm/card{number}").mkdir()
+        scan = read_gpus(tmp_path)
+        assert [gpu.card for gpu in scan.gpus] == [0, 1, 2]
+        assert scan.problems[-1] == (
+            "/sys/class/drm: expected at most 1024 cards, found 1027; the others are ignored; reload the driver"
+        )
 
     @pytest.mark.parametrize("how", ["dangling", "unreadable"])
     def test_a_card_that_is_a_link_to_nowhere(self, tmp_path: Path, middle: FakeGpu, how: str) -> None:

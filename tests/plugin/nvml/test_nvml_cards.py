@@ -344,6 +344,14 @@ def test_two_cards_with_one_minor_number_are_one() -> None:
     assert found.problems == ("card0: two cards are /dev/nvidia0; only the first one counts",)
 
 
+def test_more_instances_than_a_node_can_have_are_ignored() -> None:
+    parts = [tuple(instance(minor, at // 8, at % 8) for at in range(128)) for minor in range(9)]
+    library = FakeNvml([nvml_card(minor, has_mig=True, instances=each) for minor, each in enumerate(parts)])
+    found = NvmlCards(Path("/nowhere"), library, within=30).read()
+    assert len(found.gpus) == 1024
+    assert found.problems[0].startswith("NVML: expected at most 1024 cards and MIG instances, found more; the others")
+
+
 def test_more_cards_than_a_node_can_have_are_ignored() -> None:
     library = FakeNvml([nvml_card(minor) for minor in range(255)] + [nvml_card(3)])
     found = NvmlCards(Path("/nowhere"), library, within=30).read()
