@@ -75,8 +75,8 @@ class _IdleTimer:
 class _Http1(H11Protocol):
     """HTTP/1.1, whatever a client offers.
 
-    Hypercorn changes to HTTP/2 for any client that begins with it or asks for it. kube-scheduler does neither, and a client that
-    begins thousands of requests a second and takes them back would delay all others.
+    Hypercorn changes to HTTP/2 for any client that begins with it or asks for it, as kube-scheduler does not. A client
+    that begins thousands of requests a second and takes them back would delay all others.
     """
 
     async def _check_protocol(self, event: h11.Request) -> None:
