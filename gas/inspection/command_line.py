@@ -32,7 +32,7 @@ from gas.inspection.gather import (
 from gas.inspection.manifests import LARGEST, UnreadableManifest, one_shape, pod_of_requests, read_manifests
 from gas.inspection.objects import InspectedPod, not_checked
 from gas.inspection.output import DONE, FORMATS, NOT_SO, UNREACHABLE, Look, as_data, written
-from gas.inspection.report import BadExpression, BadSelector, Report, Selector, keep_rows, parse_selector, sort_rows
+from gas.inspection.report import BadExpression, Report, Selector, keep_rows, parse_selector, sort_rows
 from gas.inspection.rows import card_report, node_report, pod_report, waste_notes, waste_of
 from gas.values.errors import GasError
 from gas.values.quoted import escaped, listed, quoted
@@ -67,7 +67,7 @@ class Options(Where):
 
     @property
     def labels(self) -> Selector | None:
-        """The labels that objects must have; None if all are shown. Raises BadSelector."""
+        """The labels that objects must have; None if all are shown. Raises BadExpression."""
         return parse_selector(self.selector) if self.selector else None
 
     @property
@@ -166,7 +166,7 @@ def _command(details: str) -> Callable[[Runner], click.Command]:
                 return command(options, **given)
             except GasError as error:
                 say(str(error))
-                is_own = isinstance(error, Missing | BadExpression | BadSelector | UnreadableManifest)
+                is_own = isinstance(error, Missing | BadExpression | UnreadableManifest)
                 return error.exit_code if is_own else UNREACHABLE
             except KeyboardInterrupt:
                 return INTERRUPTED

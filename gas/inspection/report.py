@@ -48,7 +48,7 @@ class Report:
 
 
 class BadExpression(GasError):
-    """A column, or an expression about one, that does not exist in the report."""
+    """A column, or an expression about one, that does not exist in the report, or a malformed selector."""
 
     exit_code = 2
 
@@ -131,10 +131,6 @@ def _column(report: Report, name: str, said: str) -> str:
     raise BadExpression(f"{said}: expected a column of this report ({', '.join(names)}), found {quoted(name)}")
 
 
-class BadSelector(GasError):
-    exit_code = 2
-
-
 _KEY = r"[A-Za-z0-9](?:[\w./-]*[A-Za-z0-9])?"
 _VALUE = r"[\w.-]*"
 _EQUALITY = re.compile(rf"({_KEY})\s*(==|=|!=)\s*({_VALUE})", re.ASCII)
@@ -166,7 +162,7 @@ class Selector:
 
 
 def parse_selector(text: str) -> Selector:
-    """Parse a selector. Raises BadSelector."""
+    """Parse a selector. Raises BadExpression."""
     return Selector(tuple(_condition(part.strip(), text) for part in _COMMA.split(text)))
 
 
@@ -177,6 +173,6 @@ def _condition(part: str, whole: str) -> _Condition:
         return _Condition(found[1], frozenset(value.strip() for value in found[3].split(",")), found[2] == "notin")
     if found := _PRESENCE.fullmatch(part):
         return _Condition(found[2], None, bool(found[1]))
-    raise BadSelector(
+    raise BadExpression(
         f"flag -l: expected a label selector such as app=web,tier!=test,zone in (a,b), found {quoted(whole)}"
     )
