@@ -94,10 +94,6 @@ def page_app(
     )
 
 
-def _parameter(request: Request, name: str) -> str:
-    return request.query_params.get(name, "")
-
-
 def _sentence(code: int) -> Callable[[Request, Exception], Response]:
     """Return a handler that responds with an exception's text and this code."""
     headers = {"retry-after": "2"} if code == 503 else None
@@ -108,7 +104,7 @@ def _document(make: Callable[..., object], names: Sequence[str]) -> Callable[[Re
     """Return a handler that responds with what ``make`` returns for the parameters of these names."""
 
     async def respond(request: Request) -> Response:
-        made = make(*(_parameter(request, name) for name in names))
+        made = make(*(request.query_params.get(name, "") for name in names))
         return Response(_json(await made if isawaitable(made) else made), media_type="application/json")
 
     return respond
@@ -141,7 +137,7 @@ class _Streams:
     async def respond(self, request: Request) -> Response:
         if self._open >= MOST_STREAMS:
             return PlainTextResponse(f"{MOST_STREAMS} browsers follow the cluster already\n", 503)
-        version = request.headers.get("last-event-id") or _parameter(request, "after")
+        version = request.headers.get("last-event-id") or request.query_params.get("after", "")
         board, _, number = version.rpartition("@")
         at = int(number) if number.isascii() and number.isdigit() and len(number) < 20 else 0
         return StreamingResponse(self._events(board, at), headers={"content-type": "text/event-stream"})
