@@ -74,7 +74,10 @@ class PodResolver:
             self._awaited_in_vain &= best.match.unwatched_pods
         while best.match.doubt and self._may_be_shown(best.match, listing):
             if not await self._watch_changes(deadline):
-                self._note_vain_wait(best.match, listing)
+                if listing:
+                    self._awaited_in_vain = best.match.unwatched_pods
+                else:
+                    self._is_watch_silent = True
                 break
             best = self._matcher.prefer(request, listing=listing, doubt=doubt)
         return best
@@ -99,12 +102,6 @@ class PodResolver:
         if listing:
             return not match.unwatched_pods <= self._awaited_in_vain
         return match.target is None and not self._is_watch_silent
-
-    def _note_vain_wait(self, match: Match, listing: Listing | None) -> None:
-        if listing:
-            self._awaited_in_vain = match.unwatched_pods
-        else:
-            self._is_watch_silent = True
 
     async def _watch_changes(self, deadline: float) -> bool:
         """Wait until the watch shows something. Return False at the deadline."""

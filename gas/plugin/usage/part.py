@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gas.daemon.flags import PartFlags, switch
 from gas.daemon.metric import Metric
 from gas.plugin.part import Core, Hooks, Part, PodNeeds
-
-if TYPE_CHECKING:
-    from gas.plugin.card_pods import CardPod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +56,13 @@ _WHILE_OFF = (
 def _build(core: Core, _flags: UsageFlags) -> Hooks:
     from gas.plugin.usage.usage_monitor import UsageMonitor, usage_json, usage_samples
 
-    def report(pod: CardPod, sentence: str) -> None:
-        core.events.on_pod(pod, "GPUMemoryOverRequest", sentence)
-
-    monitor = UsageMonitor(core.pods, core.gpus, core.flags.prefix / "proc", report, processes=core.processes)
+    monitor = UsageMonitor(
+        core.pods,
+        core.gpus,
+        core.flags.prefix / "proc",
+        lambda pod, sentence: core.events.on_pod(pod, "GPUMemoryOverRequest", sentence),
+        processes=core.processes,
+    )
     return Hooks(
         tasks=(monitor.run,), samples=lambda: usage_samples(monitor), documents={"/usage": lambda: usage_json(monitor)}
     )

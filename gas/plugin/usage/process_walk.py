@@ -171,7 +171,10 @@ class ProcessWalker:
         is_due = is_new or (known.may_be_due and known.is_due(_open_files(directory)))
         if is_due or known.files is None:
             known.opened = _open_files(directory)
-            names = _descriptors(directory)
+            with _directory("fdinfo", directory, os.O_RDONLY) as files, os.scandir(files) as entries:
+                names = [entry.name for entry in entries if entry.name.isascii() and entry.name.isdigit()]
+            if len(names) > MOST_FILES:
+                names = sorted(names, key=int)[:MOST_FILES]
         else:
             names = known.files
         known.files = [name for name in names if self._is_client(directory, name, known.pod, found)]
@@ -215,12 +218,6 @@ def _open_files(directory: int) -> int | None:
         return os.stat("fd", dir_fd=directory).st_size
     except OSError:
         return None
-
-
-def _descriptors(directory: int) -> list[str]:
-    with _directory("fdinfo", directory, os.O_RDONLY) as files, os.scandir(files) as entries:
-        names = [entry.name for entry in entries if entry.name.isascii() and entry.name.isdigit()]
-    return names if len(names) <= MOST_FILES else sorted(names, key=int)[:MOST_FILES]
 
 
 def _sentence(error: OSError) -> str:
