@@ -87,7 +87,6 @@ class GpuPod:
 
     @property
     def is_running(self) -> bool:
-        """True if kubelet has written that a container of the pod has started, and not that all have ended."""
         return self.raw.status is not None and self.raw.status.phase == "Running"
 
     @cached_property
@@ -166,7 +165,6 @@ class GpuPods:
         return key in self._uids
 
     def present(self) -> Collection[str] | None:
-        """Return the names of all pods that have not ended, with or without cards; None until all are known."""
         return [key for key, uid in self._uids.items() if uid not in self._ended] if self._is_complete else None
 
     def is_unwatched(self, key: str, containers: ContainerIds) -> bool:
