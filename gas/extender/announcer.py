@@ -13,6 +13,7 @@ from gas.extender.hooks import Observer
 from gas.extender.metrics import Metrics
 from gas.objects.stored import Pod
 
+ADVICE = "see gas doctor"
 REPEAT = 300.0  # seconds before an event is written again for a pod that waits for the same reasons
 MOST_AT_ONCE = 100  # pods for which events about unknown memory are written at a time
 MOST_REFUSED = 10_000  # pods and reasons that are remembered for that
@@ -46,13 +47,13 @@ class Announcer(Observer):
 
     def booking_mismatch(self, pod: Pod, sentence: str) -> None:
         if self.has_begun():
-            self._post_on(pod, "GPUBookingMismatch", sentence)
+            self._post_mismatch(pod, sentence)
 
     def announce_all(self) -> None:
         """Announce all current mismatches and invalid nodes, when this replica starts to decide."""
         for bound in self.decider.pods.in_trouble.values():
             if bound.trouble is not None:
-                self._post_on(bound.object, "GPUBookingMismatch", bound.trouble.sentence)
+                self._post_mismatch(bound.object, bound.trouble.sentence)
         for name, facts in self.decider.nodes:
             if facts.problems:
                 self._post_invalid(name, facts.problems)
@@ -74,7 +75,10 @@ class Announcer(Observer):
 
     def _post_invalid(self, node: str, problems: tuple[str, ...]) -> None:
         # kubectl describe looks for a node's events under its name as UID, as kubelet writes them.
-        self._post(Involved(kind="Node", name=node, uid=node), "InvalidGPULabels", "; ".join(problems))
+        self._post(Involved(kind="Node", name=node, uid=node), "InvalidGPULabels", "; ".join((*problems, ADVICE)))
+
+    def _post_mismatch(self, pod: Pod, sentence: str) -> None:
+        self._post_on(pod, "GPUBookingMismatch", f"{sentence}; {ADVICE}")
 
     def _post_on(self, pod: Pod, reason: str, message: str) -> None:
         namespace = pod.metadata.namespace or "default"

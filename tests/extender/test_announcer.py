@@ -53,7 +53,7 @@ def test_only_a_replica_that_decides_writes_events() -> None:
     announcing.announcer.allocation_corrected(WAITING)
     announcing.acts = True
     announcing.announcer.node_is_invalid("n1", ("one", "two"))
-    assert announcing.events == [("InvalidGPULabels", "n1", "one; two")]
+    assert announcing.events == [("InvalidGPULabels", "n1", "one; two; see gas doctor")]
 
 
 def test_a_replica_that_begins_to_decide_announces_everything_that_is_wrong() -> None:

@@ -16,6 +16,7 @@ from gas.inspection.objects import InspectedPod
 from gas.inspection.reasons import Diagnoses
 from gas.objects.stored import DetailedPod
 from gas.placement.inventory import NOTHING
+from gas.values.cards import Card
 from gas.vocabularies.pod_checks import Known, PodChecks, counted
 
 NOT_ASKED = ("/scheduler/filter", "/scheduler/bind", "replica of the extender", "the ledger is not complete")
@@ -74,7 +75,8 @@ def _bound(pods: Sequence[InspectedPod], cluster: Cluster) -> Iterator[Finding]:
             delete = fix.pod(pod, "delete", "pod", note="its owner creates a new one")
             yield problem(sentence, delete, where=where)
         else:
-            yield warning(sentence, fix.pod(pod, "describe", "pod"), where=where)
+            show = fix.pod(pod, "describe", "pod", note="and restore its annotations, or delete it")
+            yield warning(sentence, show, where=where)
     if is_valid:
         yield ok(f"the annotations of all {len(pods)} with GPUs are valid")
 
@@ -88,16 +90,17 @@ def _overbooked(node: str, cluster: Cluster) -> Iterator[Finding]:
         if over and card in capacity:
             yield problem(
                 "pods hold more than the card has",
-                *(fix.pod(pod, "delete", "pod", note="one of them") for pod in _holders(node, cluster)[:3]),
+                *(fix.pod(pod, "delete", "pod", note="one of them") for pod in _holders(node, card, cluster)[:3]),
                 where=f"{card} of node {node}",
                 expected=", ".join(f"at most {has.get(name, 0)} {name}" for name in over),
                 found=", ".join(f"{amount} {name}" for name, amount in over.items()),
             )
 
 
-def _holders(node: str, cluster: Cluster) -> list[InspectedPod]:
-    held = cluster.decider.ledger.on_node(node)
-    return sorted((cluster.pods.records[uid] for uid in held), key=lambda pod: pod.key)
+def _holders(node: str, card: Card, cluster: Cluster) -> list[InspectedPod]:
+    bookings = cluster.decider.ledger.on_node(node).items()
+    held = (cluster.pods.records[uid] for uid, booking in bookings if card in booking.footprint.amounts)
+    return sorted(held, key=lambda pod: pod.key)
 
 
 def _wrong_company(node: str, cluster: Cluster) -> Iterator[Finding]:
@@ -109,7 +112,7 @@ def _wrong_company(node: str, cluster: Cluster) -> Iterator[Finding]:
         shared = sorted(one.footprint.amounts.keys() & other.footprint.amounts.keys())
         ours, theirs = one.footprint.company, [other.footprint.company]
         if shared and not (ours.has_same_exclusion(theirs) and ours.has_no_anti_affinity(theirs)):
-            pods = [pod for pod in _holders(node, cluster) if pod.key in (one.pod, other.pod)]
+            pods = [pod for pod in _holders(node, shared[0], cluster) if pod.key in (one.pod, other.pod)]
             yield warning(
                 f"the exclusion or anti-affinity of the pods {one.pod} and {other.pod} forbids that they share it",
                 *(fix.pod(pod, "delete", "pod", note="one of them") for pod in pods),

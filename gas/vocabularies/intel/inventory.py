@@ -96,6 +96,10 @@ def _capacity(cards: Collection[Card], totals: Amounts, annotation: str, problem
             too_many.append(str(card))
             amounts = _with(amounts, {names.TILES: 0})
         capacity[card] = amounts
+    for name, total in totals.items():
+        if total < len(cards) and not any(name in amounts for amounts in capacity.values()):
+            expected = f"expected at least 1 for each of {len(cards)} cards, found {total}; no card has any"
+            problems.append(f"allocatable {names.PREFIX}{name}: {expected}")
     if too_many:
         problems.append(
             f"resource {names.PREFIX}{names.TILES}: expected at most {MOST_TILES} on a card, found more on"

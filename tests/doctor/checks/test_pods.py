@@ -165,11 +165,13 @@ def test_the_dry_pod(changes: dict[str, Any], level: str, words: str) -> None:
 def test_pods_of_the_other_vocabulary_are_booked() -> None:
     asked = {"name": "main", "resources": {"requests": {"aliyun.com/gpu-mem": "900"}}}
     pods = [
-        seen_pod(asked, name=name, node="gpu-1", annotations={"ALIYUN_COM_GPU_MEM_IDX": "0"}) for name in ("a", "b")
+        seen_pod(asked, name=name, node="gpu-1", annotations={"ALIYUN_COM_GPU_MEM_IDX": card})
+        for name, card in (("a", "0"), ("b", "0"), ("on-card1", "1"))
     ]
     found = findings("pods", pods=(extender_pod("--vocabularies=intel,aliyun"), *pods), nodes=(shared_node(),))
     (fault,) = worst(found)
     assert (fault.where, fault.message) == ("card0 of node gpu-1", "pods hold more than the card has")
+    assert [step.split("#")[0].split()[-1] for step in fault.fix] == ["a", "b"]
     assert worst(findings("pods", pods=(extender_pod(), *pods), nodes=(shared_node(),))) == []
 
 

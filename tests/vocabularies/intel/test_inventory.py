@@ -115,7 +115,12 @@ def test_thousands_of_malformed_entries_are_one_problem() -> None:
         pytest.param({"i915": "2", "millicores": "2000"}, {"i915": 1, "millicores": 1000}, "", id="even-share"),
         pytest.param({"i915": 2, "memory.max": "16Gi"}, {"i915": 1, "memory.max": 2**33}, "", id="quantities"),
         pytest.param({"millicores": "5"}, {"millicores": 2}, "", id="integer-division"),
-        pytest.param({"i915": "1"}, {}, "", id="a-share-of-0-is-left-out"),
+        pytest.param(
+            {"i915": "1"},
+            {},
+            "allocatable gpu.intel.com/i915: expected at least 1 for each of 2 cards, found 1; no card has any",
+            id="a-share-of-0-is-left-out",
+        ),
         pytest.param({"i915": "0", "xe": "2"}, {"xe": 1}, "", id="zero-is-left-out"),
         pytest.param(
             {"i915_monitoring": "1", "xe_monitoring": "1", "monitoring": "2", "i915": "2"},
@@ -195,6 +200,10 @@ def test_the_annotation_states_amounts_of_single_cards(annotation: str, capacity
     read = facts({"gpu-numbers": "0.1"}, {"i915": 2, "memory.max": 16}, annotation)
     assert list(read.inventory.capacity.values()) == capacity
     assert read.problems == ()
+
+
+def test_a_resource_of_fewer_cards_than_all_is_right_if_the_annotation_states_it() -> None:
+    assert facts({"gpu-numbers": "0.1"}, {"i915": 2, "tiles": 1}, "card0=tiles:1").problems == ()
 
 
 def test_an_annotation_about_another_card_is_reported_and_the_rest_is_used() -> None:
