@@ -101,9 +101,10 @@ async def test_labels_edited_after_binding_do_not_count_and_are_reported() -> No
 
 async def test_a_receipt_moves_the_company_to_the_cards_that_kubelet_gave() -> None:
     decider = knowing()
-    assert await outcome(decider, labelled("blue", exclusion="blue")) == "card0"
-    decider.cluster.annotate("default/blue", gas_card_exclusion="red", gas_allocated_cards="card1")
+    assert await outcome(decider, labelled("blue", exclusion="blue", name="train")) == "card0"
+    decider.cluster.annotate("default/blue", gas_card_exclusion="red", gas_card_name="x", gas_allocated_cards="card1")
     assert decider.ledger.usage("n1").company == {Card(1): {Company(exclusion="blue")}}
+    assert decider.ledger.usage("n1").names == {Card(1): {"train"}}
     assert await outcome(decider, labelled("blue-2", exclusion="blue")) == "card0"
     decider.cluster.annotate("default/blue-2", gas_allocated_cards="card1")
     assert await outcome(decider, labelled("plain")) == "card0"

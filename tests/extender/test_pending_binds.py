@@ -9,6 +9,7 @@ import pytest
 
 from gas.extender.filter import MOST_MISSED, PendingBinds
 from tests.builders import container, node, pod_json
+from tests.extender.binding import HeldBindings
 from tests.extender.decider import DrivenDecider
 from tests.listed import list_all
 
@@ -134,8 +135,22 @@ async def test_the_next_pod_is_not_promised_the_same_card() -> None:
     assert (await decider.ask(gpu_pod(1), "n1"))["NodeNames"] == ["n1"]
     second = asyncio.create_task(decider.ask(gpu_pod(2), "n1"))
     await asyncio.sleep(0)
-    assert await decider.bind(gpu_pod(1), "n1") == ""
-    assert (await asyncio.wait_for(second, GIVE_UP))["NodeNames"] == []
+    held = HeldBindings(decider.cluster)
+    bind = asyncio.create_task(decider.bind(gpu_pod(1), "n1"))
+    assert (await asyncio.wait_for(second, GIVE_UP))["NodeNames"] == [], "the cards are reserved before the write"
+    held.let_go()
+    assert await bind == ""
+
+
+async def test_a_bind_that_failed_is_not_waited_for() -> None:
+    decider = DrivenDecider(patience=LONG)
+    decider.cluster.add(gpu_pod(1))
+    decider.follow([node("n1", cards=1)])
+    await decider.ask(gpu_pod(1), "n1")
+    second = asyncio.create_task(decider.ask(gpu_pod(2), "n1"))
+    await asyncio.sleep(0)
+    assert "node absent is not known" in await decider.bind(gpu_pod(1), "absent")
+    assert (await asyncio.wait_for(second, GIVE_UP))["NodeNames"] == ["n1"]
 
 
 @pytest.mark.parametrize(

@@ -578,6 +578,7 @@ class TestMalformedTiles:
     def test_a_pod_whose_tiles_are_known_keeps_them_whatever_is_written_later(self) -> None:
         followed = seen(self.tiled("card1:gt0"), self.tiled("card1:gt"), self.tiled("card1:gt1"))
         assert followed.ledger.usage("n1").tiles == {Card(1): {0}}
+        assert "its annotation of tiles was changed after binding and cannot be read" in followed.mismatches[0]
 
     def test_a_pod_that_is_gone_and_comes_back_is_booked_anew(self) -> None:
         followed = seen(self.tiled("card1:gt"))

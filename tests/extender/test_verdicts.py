@@ -277,14 +277,14 @@ def test_nodes_as_sent_are_judged_with_the_bookings_of_their_name_and_not_rememb
 
 def test_equal_nodes_as_sent_share_a_verdict_within_one_filter_only(known: Known, asked: list[str]) -> None:
     known.ledger.hold("u1", "default/a", "n3", taking(0, 1))
-    sent = known.nodes.as_sent(node(name) for name in ("n1", "n2", "n3"))
+    sent = known.nodes.as_sent([*map(node, ("n1", "n2", "n3")), node("n4", millicores=200)])
     verdicts = at_once(known.verdicts.as_sent(wanting(), sent))
-    assert [verdict.refusal is None for verdict in verdicts] == [True, True, False]
-    assert len(asked) == 2
+    assert [verdict.refusal is None for verdict in verdicts] == [True, True, False, False]
+    assert len(asked) == 3
     at_once(known.verdicts.as_sent(wanting(), sent))
-    assert len(asked) == 4
-    assert at_once(known.verdicts.hopeless(wanting(), sent, sent.get)) == set()
-    assert len(asked) == 5
+    assert len(asked) == 6
+    assert at_once(known.verdicts.hopeless(wanting(), sent, sent.get)) == {"n4"}
+    assert len(asked) == 8
 
 
 def test_what_fits_beside_nominated_cards_depends_on_which_they_are(known: Known) -> None:

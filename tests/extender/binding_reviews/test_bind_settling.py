@@ -86,6 +86,22 @@ async def test_without_permission_to_change_pods_the_cards_come_back_when_no_wri
     assert (log.message, vars(log)["pod"]) == ("it is not known yet whether a pod was bound: forbidden", "default/pod")
 
 
+async def test_a_bind_waits_only_a_moment_for_the_settling_of_a_review() -> None:
+    decider = following(gpu_pod())
+    await reviewed(decider, binding(gpu_pod()))
+    responds = asyncio.Event()
+
+    async def slow(namespace: str, name: str) -> Pod | None:
+        await responds.wait()
+        return await decider.cluster.get_pod(namespace, name)
+
+    decider.get_pod = slow
+    assert await decider.bind(gpu_pod(), "n1") == "pod default/pod already has its cards on node n1 and keeps them"
+    responds.set()
+    await decider.settle()
+    assert booked_cards(decider, "u1") == "nothing"
+
+
 async def test_a_review_during_the_settling_of_the_one_before_waits_for_its_end() -> None:
     decider = following(gpu_pod())
     await reviewed(decider, binding(gpu_pod()))
