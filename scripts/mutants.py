@@ -93,7 +93,9 @@ class Trials:
                 self.functions[each.__code__].append(each)
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             runs = zip(session.items, pool.map(lambda item: self.run([item]), session.items), strict=True)
-            self.runs = {item: run or self.run([item]) or sys.exit(f"{item.nodeid} fails without a mutant") for item, run in runs}
+            self.runs = {
+                item: run or self.run([item]) or sys.exit(f"{item.nodeid} fails without a mutant") for item, run in runs
+            }
             list(pool.map(self.attempt, islice(self.mutants(), self.most)))
         return True
 
