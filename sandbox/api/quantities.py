@@ -20,12 +20,12 @@ def read_quantities(kind: Kind, amounts: dict[str, Any]) -> dict[str, str]:
 
     Raises ApiFailure (400) if one of them is not a quantity.
     """
-    return {name: _canonical(kind, amount) for name, amount in amounts.items()}
+    return {name: _canonical(kind, str(amount)) for name, amount in amounts.items()}
 
 
-def _canonical(kind: Kind, written: Any) -> str:
-    match = _QUANTITY.fullmatch(str(written)) if not isinstance(written, bool) else None
-    if match is None:
+@lru_cache(1024)
+def _canonical(kind: Kind, text: str) -> str:
+    if (match := _QUANTITY.fullmatch(text)) is None:
         raise bad_request(
             f'{kind.name} in version "v1" cannot be handled as a {kind.name}: quantities must match the regular '
             "expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"

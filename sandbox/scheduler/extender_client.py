@@ -40,7 +40,7 @@ class ExtenderAddress:
 class Filtered:
     """The nodes that pass the extender's filter, and reasons by node for the others."""
 
-    passed: tuple[str, ...]
+    passed: frozenset[str]
     reasons: dict[str, str]
 
 
@@ -104,7 +104,7 @@ class ExtenderClient:
         if result.error:
             raise ExtenderFailed(result.error)
         reasons = {**(result.failed_nodes or {}), **(result.failed_and_unresolvable_nodes or {})}
-        return Filtered(tuple(result.node_names or ()), reasons)
+        return Filtered(frozenset(result.node_names or ()), reasons)
 
     async def prioritize(self, pod: dict[str, Any], nodes: Sequence[str]) -> dict[str, int]:
         """Return what kube-scheduler adds to its own scores of nodes: nothing if the extender fails or is not asked."""

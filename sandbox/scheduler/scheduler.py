@@ -1,10 +1,9 @@
 """Give pods their nodes as kube-scheduler does with one extender."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -24,16 +23,16 @@ def requests_of(pod: Mapping[str, Any]) -> dict[str, int]:
     return {name: amount for name, amount in pod_requests(msgspec.convert(pod, HostPod)) if name != SLOTS}
 
 
-def requested_by_node(
-    nodes: Iterable[str], pods: Mapping[str, Mapping[str, Any]], assumed: Mapping[str, str]
-) -> dict[str, Counter[str]]:
-    """Return the sums of what each node's pods that have not ended take, including just bound ones (``assumed``)."""
-    sums = {name: Counter[str]() for name in nodes}
-    for uid, pod in pods.items():
-        node = pod["spec"].get("nodeName") or assumed.get(uid)
-        if node in sums and not is_over(pod):
-            sums[node].update(requests_of(pod))
-    return sums
+def add_requests(sums: Counter[str], pod: Mapping[str, Any], times: int = 1) -> None:
+    """Add what a pod takes of its node until it has ended; take it away if ``times`` is -1."""
+    if not is_over(pod):
+        for name, amount in requests_of(pod).items():
+            sums[name] += times * amount
+
+
+def enough_nodes(count: int) -> int:
+    """Return after how many fitting nodes of a cluster kube-scheduler looks at no others."""
+    return count if count < 100 else max(100, count * max(50 - count // 125, 5) // 100)
 
 
 _RULES = {
@@ -44,29 +43,22 @@ _RULES = {
 """A word of what `exclusion` returns -> kube-scheduler's reason."""
 
 
-def reasons_against(pod: Mapping[str, Any], node: Mapping[str, Any], used: Mapping[str, int]) -> list[str]:
-    """Return kube-scheduler's reasons why the pod does not fit the node; empty if it fits."""
+def reasons_against(
+    pod: Mapping[str, Any], requests: Mapping[str, int], node: Mapping[str, Any], free: Mapping[str, int]
+) -> list[str]:
+    """Return kube-scheduler's reasons why the pod with these requests does not fit the node; empty if it fits."""
     spec, on_node = pod["spec"], node.get("spec") or {}
     if on_node.get("unschedulable") or on_node.get("taints") or spec.get("nodeSelector") or spec.get("affinity"):
         rule = exclusion(msgspec.convert(pod, InspectedPod), msgspec.convert(node, InspectedNode))
         if rule:
             return [next(reason for words, reason in _RULES.items() if words in rule)]
-    free = free_amounts(node, used)
-    requests = requests_of(pod)
     return [f"Insufficient {name}" for name, amount in sorted(requests.items()) if amount > free.get(name, 0)]
 
 
-def free_share(pod: Mapping[str, Any], node: Mapping[str, Any], used: Mapping[str, int]) -> float:
-    """Return the share of the pod's requests that would stay free on the node, from 0 to 1."""
-    free, requests = free_amounts(node, used), requests_of(pod)
-    total = {name: free[name] + used.get(name, 0) for name in requests if free.get(name)}
-    shares = [(free[name] - requests[name]) / total[name] for name in total]
+def free_share(requests: Mapping[str, int], free: Mapping[str, int], allocatable: Mapping[str, int]) -> float:
+    """Return the share of the requests that would stay free on a node, from 0 to 1."""
+    shares = [(free[name] - requests[name]) / allocatable[name] for name in requests if free.get(name)]
     return sum(shares) / len(shares) if shares else 0.0
-
-
-def free_amounts(node: Mapping[str, Any], used: Mapping[str, int]) -> dict[str, int]:
-    allocatable = node_allocatable(msgspec.convert(node, Node))
-    return {name: amount - used.get(name, 0) for name, amount in allocatable.items()}
 
 
 def waiting_sentence(nodes: int, reasons: Iterable[str]) -> str:
@@ -168,6 +160,9 @@ class Scheduler:
         self._pods = Mirror(client, "/api/v1/pods", self._pod_changed)
         self._nodes = Mirror(client, "/api/v1/nodes", self._node_changed)
         self._assumed: dict[str, str] = {}
+        self._used = defaultdict[str, Counter[str]](Counter)  # by node, what pods that have it take
+        self._allocatable: dict[str, Mapping[str, int]] = {}
+        self._first = 0  # the node that is looked at first
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -209,10 +204,22 @@ class Scheduler:
     async def _find(self, pod: Object) -> tuple[str | None, str]:
         """Return the node for a pod; or None, and a sentence about why there is none. Raises ExtenderFailed."""
         nodes = {node["metadata"]["name"]: node for node in self._nodes.objects.values()}
-        placed = {**nominated_nodes(pod, self._pods.objects), **self._assumed}
-        used = requested_by_node(nodes, self._pods.objects, placed)
-        reasons = {name: reasons_against(pod, node, used[name]) for name, node in nodes.items()}
-        fitting = sorted(name for name, why in reasons.items() if not why)
+        used = self._used.copy()
+        for uid, name in {**nominated_nodes(pod, self._pods.objects), **self._assumed}.items():
+            if (other := self._pods.objects.get(uid)) is not None and not other["spec"].get("nodeName"):
+                used[name] = used[name].copy()
+                add_requests(used[name], other)
+        requests, order, fitting = requests_of(pod), list(nodes), []
+        reasons, free = dict[str, list[str]](), dict[str, dict[str, int]]()
+        for name in order[self._first :] + order[: self._first]:
+            taken = used[name]
+            free[name] = {each: amount - taken[each] for each, amount in self._allocatable[name].items()}
+            reasons[name] = reasons_against(pod, requests, nodes[name], free[name])
+            fitting += [] if reasons[name] else [name]
+            if len(fitting) == enough_nodes(len(nodes)):
+                break
+        fitting.sort()
+        self._first = (self._first + len(reasons)) % max(len(nodes), 1)
         is_managed = self._extender.manages(pod)
         if fitting and is_managed:
             try:
@@ -228,8 +235,11 @@ class Scheduler:
         scores: Mapping[str, int] = {}
         if is_managed and len(fitting) > 1:
             scores = await self._extender.prioritize(pod, fitting)
-        share = partial(free_share, pod)
-        return self._choose(fitting, lambda name: scores.get(name, 0) + 100 * share(nodes[name], used[name])), ""
+
+        def score(name: str) -> float:
+            return scores.get(name, 0) + 100 * free_share(requests, free[name], self._allocatable[name])
+
+        return self._choose(fitting, score), ""
 
     async def _bind(self, pod: Object, node: str) -> None:
         uid = pod["metadata"]["uid"]
@@ -288,6 +298,9 @@ class Scheduler:
         pod = after or before
         if pod is None:
             return
+        for value, times in ((before, -1), (after, 1)):
+            if value is not None and (node := value["spec"].get("nodeName")):
+                add_requests(self._used[node], value, times)
         uid = pod["metadata"]["uid"]
         if after is None or after["spec"].get("nodeName"):
             self._assumed.pop(uid, None)
@@ -301,7 +314,9 @@ class Scheduler:
             self._queue.wake()
         self._changed.set()
 
-    def _node_changed(self, _before: Object | None, _after: Object | None) -> None:
+    def _node_changed(self, _before: Object | None, after: Object | None) -> None:
+        if after is not None:
+            self._allocatable[after["metadata"]["name"]] = node_allocatable(msgspec.convert(after, Node))
         self._queue.wake()
         self._changed.set()
 

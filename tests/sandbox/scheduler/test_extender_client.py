@@ -36,7 +36,7 @@ async def test_filter_returns_passing_nodes_and_reasons_for_the_others(
     scripted: ScriptedExtender, address: ExtenderAddress
 ) -> None:
     scripted.refuse = lambda _pod, node: "card0 is disabled" if node == "b" else None
-    assert await _filter(address) == Filtered(("a",), {"b": "card0 is disabled"})
+    assert await _filter(address) == Filtered(frozenset("a"), {"b": "card0 is disabled"})
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
-from sandbox.scheduler.scheduler import reasons_against, requested_by_node
+from sandbox.scheduler.scheduler import add_requests, enough_nodes, reasons_against, requests_of
 from tests.sandbox.objects import I915, node, pod
 
 
@@ -39,18 +40,18 @@ from tests.sandbox.objects import I915, node, pod
     ],
 )
 def test_reasons_against_a_node(wanted: dict[str, Any], on_node: dict[str, Any], reasons: list[str]) -> None:
-    assert reasons_against(wanted, on_node, {I915: 2}) == reasons
+    free = {I915: int(on_node["status"]["allocatable"][I915]) - 2}
+    assert reasons_against(wanted, requests_of(wanted), on_node, free) == reasons
 
 
 def test_requests_of_all_pods_of_a_node_that_have_not_ended_are_added_up() -> None:
-    pods = {
-        "a": pod("a", cards=1, nodeName="n"),
-        "b": pod("b", cards=2, nodeName="n"),
-        "none": pod("none", cards=0, nodeName="n"),
-        "ended": pod("ended", cards=4, nodeName="n") | {"status": {"phase": "Succeeded"}},
-        "elsewhere": pod("elsewhere", cards=8, nodeName="other"),
-        "assumed": pod("assumed", cards=16),
-        "waiting": pod("waiting", cards=32),
-    }
-    found = requested_by_node(["n", "empty"], pods, {"assumed": "n"})
-    assert found == {"n": {I915: 19}, "empty": {}}
+    sums = Counter[str]()
+    for each in (pod("a", cards=1), pod("b", cards=2), pod("ended", cards=4) | {"status": {"phase": "Succeeded"}}):
+        add_requests(sums, each)
+    add_requests(sums, pod("a", cards=1), -1)
+    assert sums == {I915: 2}
+
+
+@pytest.mark.parametrize(("nodes", "enough"), [(99, 99), (100, 100), (1000, 420), (5000, 500), (15000, 750)])
+def test_kube_scheduler_looks_at_enough_nodes_of_a_large_cluster(nodes: int, enough: int) -> None:
+    assert enough_nodes(nodes) == enough
