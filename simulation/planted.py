@@ -94,8 +94,14 @@ _FAULTS = (
     PlantedFault(
         "bindings of the previous leader are not ended",
         "Extender._catch_up",
-        "await end_earlier_bindings(*A, **B)",
+        "await X._end_bindings()",
         within=330,
+    ),
+    PlantedFault(
+        "a single replica does not end the Bindings of the process before it",
+        "Extender._watch_pods",
+        "await X._end_bindings()",
+        within=150,
     ),
     PlantedFault(
         "a pod bound elsewhere by others keeps its reservation",
@@ -315,6 +321,15 @@ _FAULTS = (
         "disabled cards are given", "CARD_RULES", "lambda N, J, U: I.disabled", "lambda N, J, U: NO_CARDS", 40
     ),
     PlantedFault("NUMA nodes do not matter", "candidates._groups", "N.scope is Scope.NUMA and G is not None", "False"),
+    PlantedFault("linked cards get tiles of the same number", "first_fit_pairs", "(X, Y.index)", "(X, X)", 120),
+    PlantedFault(
+        "all nodes are scored by what is left of one",
+        "Scores._cost",
+        "X._shares.setdefault(S.cards, {})",
+        "X._shares.setdefault(0, {})",
+        120,
+        part="scoring",
+    ),
     PlantedFault("tiles are counted from each card on", "affinity_mask", "first += count", "pass", 160),
     PlantedFault(
         "receipts leave out init containers",

@@ -140,19 +140,23 @@ class Extender:
         for part in self._parts:
             if part.leader:
                 return part.leader
-        return Alone(self._catch_up, has_to=any(part.hooks.reviews for part in self._parts))
+        return Alone()
 
     def _why_not_ready(self) -> str | None:
         return self.readiness.why_not()
 
-    async def _catch_up(self) -> None:
-        """End Bindings that an earlier replica may still have in progress, and read those that it made."""
-        core, decider = self._core, self.decider
-        waiting = lister_of_pods(core.api, decider.asks_for_cards, "spec.nodeName=")
+    async def _end_bindings(self) -> None:
+        """End Bindings that an earlier replica, or the process before this one, may still have in progress."""
+        core = self._core
+        waiting = lister_of_pods(core.api, self.decider.asks_for_cards, "spec.nodeName=")
         await end_earlier_bindings(waiting, core.change_version, clock=core.timing.monotonic)
+
+    async def _catch_up(self) -> None:
+        """End the Bindings of an earlier replica, and read those that it made."""
+        await self._end_bindings()
         await self._settle()  # of an earlier lead: its reservations may be of cards that others were given since
         await self.pod_watch.synced.wait()
-        await read_bound_pods(lister_of_pods(core.api, decider.asks_for_cards), decider.pods.learn)
+        await read_bound_pods(lister_of_pods(self._core.api, self.decider.asks_for_cards), self.decider.pods.learn)
 
     async def _settle(self) -> None:
         """Wait until no bind is in progress, and find out which pods are bound."""
@@ -162,7 +166,12 @@ class Extender:
                 await finish()
 
     async def _watch_pods(self) -> None:
-        """Watch pods once the nodes are known: a bound pod is checked against its node when it is first seen."""
+        """Watch pods once the nodes are known: a bound pod is checked against its node when it is first seen.
+
+        A single replica ends earlier Bindings before, so that the first list shows those that were stored.
+        """
+        if isinstance(self.leader, Alone):
+            await self._end_bindings()
         await self.node_watch.synced.wait()
         await self.pod_watch.run()
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, Protocol
 
 from gas.cluster import paths
@@ -31,24 +31,12 @@ class Leader(Protocol):
 
 
 class Alone:
-    """The only replica: it decides as soon as it has caught up, if it ``has_to`` catch up at all."""
+    """The only replica: it decides as soon as it knows all nodes and pods."""
 
     leads = True
 
-    def __init__(self, catch_up: Callable[[], Awaitable[None]], *, has_to: bool) -> None:
-        self._catch_up = catch_up
-        self._has_caught_up = not has_to
-
-    def why_not(self) -> str | None:
-        if self._has_caught_up:
-            return None
-        return "the extender has just started and still ends the reviews of bindings that it allowed before"
-
-    async def run(self) -> None:
-        if not self._has_caught_up:
-            await self._catch_up()
-            self._has_caught_up = True
-
+    def why_not(self) -> None: ...
+    async def run(self) -> None: ...
     async def release(self) -> None: ...
 
 

@@ -184,10 +184,14 @@ async def test_pods_that_cannot_be_listed_at_first_get_another_version_later(cap
 
 @pytest.mark.parametrize(
     ("flags", "reason"),
-    [((), "reviews of bindings"), (("--leader-elect", "--lease-namespace=default"), "has just become the leader")],
-    ids=["alone", "leader"],
+    [
+        ((), "first list of pods"),
+        (("--admission-port=1",), "first list of pods"),
+        (("--admission-port=1", "--leader-elect", "--lease-namespace=default"), "has just become the leader"),
+    ],
+    ids=["alone", "alone-with-reviews", "leader"],
 )
-async def test_the_whole_extender_ends_earlier_reviews_before_it_is_ready(
+async def test_the_whole_extender_ends_earlier_bindings_before_it_is_ready(
     server: ApiServer, tmp_path: Path, flags: tuple[str, ...], reason: str
 ) -> None:
     add_node(server)
@@ -202,7 +206,7 @@ async def test_the_whole_extender_ends_earlier_reviews_before_it_is_ready(
     # The earlier extender gave the Binding these demands, and was killed.
     late = binding(pod, resourceVersion=pod["metadata"]["resourceVersion"], uid=pod["metadata"]["uid"])
     server.settings.intercept = hold
-    async with extender(server, tmp_path, "--admission-port=1", *flags, ready=False) as running:
+    async with extender(server, tmp_path, *flags, ready=False) as running:
         await eventually(lambda: reason in (running.readiness.why_not() or ""))
         with pytest.raises(NotReady, match=reason):
             await bind(running, other)
@@ -213,10 +217,3 @@ async def test_the_whole_extender_ends_earlier_reviews_before_it_is_ready(
         assert await bind(running, other) == ""
         assert pod_now(server, "a")["metadata"]["annotations"]["gas-expired-binding"].isdigit()
         assert state(running, pod) is None
-
-
-async def test_a_single_replica_that_reviews_no_bindings_changes_no_pod(server: ApiServer, tmp_path: Path) -> None:
-    add_node(server)
-    before = add_pod(server, "a")
-    async with extender(server, tmp_path):
-        assert pod_now(server, "a")["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
