@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
 from gas.daemon.command import INTERRUPTED, interrupt_on_signals, quiet_end_on_signals
@@ -30,6 +30,7 @@ examples:
   {PROGRAM} --first 301 --seeds 10000    # other ones
   {PROGRAM} --seed 24                    # one; if it breaks a law, the shortest one found that does
   {PROGRAM} --seed 24 --trace            # print the history
+  {PROGRAM} --seed 1 --large             # 15,000 nodes with 60,000 GPU pods
   {PROGRAM} --plant "no receipts" --seed 78
   {PROGRAM} --planted                    # find each planted fault
   {PROGRAM} --planted "no receipts" "book in filter"
@@ -78,6 +79,9 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=_seed, metavar="SEED", help="run one history, and shorten it if it breaks a law")
     parser.add_argument("--trace", action="store_true", help="with --seed: print the history, and do not shorten it")
     parser.add_argument(
+        "--large", action="store_true", help="with --seed: 15,000 nodes with 60,000 GPU pods, which takes minutes"
+    )
+    parser.add_argument(
         "--plant", type=_fault, metavar="NAME", help="plant a fault in the product, and stop when it is found"
     )
     parser.add_argument(
@@ -89,8 +93,8 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"--planted knows its seeds; leave out {' and '.join(others)}")
     if arguments.seed is not None and many:
         parser.error(f"--seed runs one history; leave out {' and '.join(many)}")
-    if arguments.trace and arguments.seed is None:
-        parser.error("--trace prints one history; add --seed")
+    if arguments.seed is None and (single := _given(arguments, "--trace", "--large")):
+        parser.error(f"{' and '.join(single)}: only for one history; add --seed")
     return arguments
 
 
@@ -127,7 +131,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.seed is not None:
         # An interrupt is an exception, and a history that it passes through may never end.
         with quiet_end_on_signals():
-            return _one(arguments.seed, arguments.plant, trace=arguments.trace)
+            return _one(arguments.seed, arguments.plant, trace=arguments.trace, large=arguments.large)
     first = 1 if arguments.first is None else arguments.first
     seeds = range(first, first + (arguments.seeds or DEFAULT_SEEDS))
     return _many(seeds, arguments.workers or os.cpu_count() or 1, arguments.plant, terse=arguments.terse)
@@ -143,21 +147,25 @@ def _print(*lines: str) -> None:
         raise _CannotWrite(error.strerror or str(error)) from error
 
 
-def _one(seed: int, planted: PlantedFault | None, *, trace: bool) -> int:
+def _figures(figures: Mapping[str, float]) -> Iterator[str]:
+    return (f"{amount:>16,.0f} {name}" for name, amount in figures.items())
+
+
+def _one(seed: int, planted: PlantedFault | None, *, trace: bool, large: bool) -> int:
     if planted is not None:
         plant(planted)
-    from simulation.plans import make_plan
+    from simulation.plans import make_large_plan, make_plan
     from simulation.run import PATIENCE, readable, run_plan, shorten_failure
 
-    plan = make_plan(seed)
+    plan = make_large_plan(seed) if large else make_plan(seed)
     outcome = run_plan(plan, keep_trace=trace)
     if trace:
         _print(*readable(plan, outcome.trace))
-    _print(f"seed {seed}: history {outcome.digest}")
+    _print(f"seed {seed}: history {outcome.digest}", *(_figures(outcome.figures) if large else ()))
     if not outcome.law:
         return 0
     _print(f"broken {seed} {outcome.law}: {outcome.sentence}")
-    if not trace:
+    if not (trace or large):
         _print(f"looking for a shorter history that breaks the same law, for {PATIENCE:.0f} s at most")
         plan, short = shorten_failure(plan, outcome.law)
         steps = "1 step" if len(plan.steps) == 1 else f"{len(plan.steps)} steps"
@@ -190,7 +198,7 @@ def _many(seeds: range, workers: int, planted: PlantedFault | None, *, terse: bo
             raise KeyboardInterrupt(summary()) from None
     if not terse:
         _print(f"{summary()} with {'1 process' if workers == 1 else f'{workers} processes'}")
-        _print(*(f"{amount:>16,.0f} {name}" for name, amount in figures.items()))
+        _print(*_figures(figures))
         _print(f"{figures['virtual seconds'] / 3600:>16,.1f} virtual hours")
         if broken:
             _print(f'for the shortest history that breaks the law: make simulate ARGS="--seed {example}"')

@@ -1,6 +1,7 @@
 """Carry out the acts of a plan: what users do, and what fails. Steps of a plan name methods of `Acts`."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import aiohttp
@@ -205,8 +206,8 @@ class Acts:
             self._world.later(seconds, self._world.loop.resume, replica.process)
 
     def api_outage(self, seconds: float) -> None:
-        self._api.go_away()
-        self._world.later(seconds, self._api.come_back)
+        self._api.server.stop()  # webhook calls in progress go on
+        self._world.later(seconds, setattr, self._api.server, "up", True)
 
     def forbid(self, user: str, seconds: float) -> None:
         self._api.forbidden.add(user)
@@ -295,7 +296,8 @@ class Acts:
             return
         self._system.kubelets[node].kill()
         self._network.client_gone(self._system.kubelets[node])
-        self._world.hosts[node].kubelet_ends()
+        host = self._world.hosts[node]
+        host.kubelet = host.server = None
         self._world.later(away, self._system.start_kubelet, node)
 
     def restart_plugin(self, node: str, away: float) -> None:
@@ -304,7 +306,7 @@ class Acts:
             self._world.later(away, self._start_plugin, node)
 
     def _start_plugin(self, node: str) -> None:
-        if not self._world.hosts[node].plugin_runs:
+        if (plugin := self._world.hosts[node].plugin) is None or not plugin.alive:
             self._system.plugins[node].start()
 
     def restart_scheduler(self, away: float) -> None:
@@ -338,10 +340,8 @@ class Acts:
         self._world.later(seconds, self._return_node, node)
 
     def _return_node(self, node: str) -> None:
-        try:
+        with suppress(ApiFailure):
             self._api.api.create(NODES, None, objects.node(node, self._world.plan.nodes[int(node[1:])]))
-        except ApiFailure:
-            return
 
     def relabel_node(self, node: str) -> None:
         self.label_node(node, {"example.com/zone": f"z{int(self._world.loop.time())}"})

@@ -139,13 +139,6 @@ class ApiServer:
         self._app: App = api_app(self.api, self.settings)
         self.server = Server("api", self.process, self._serve)
 
-    def go_away(self) -> None:
-        """Refuse connections and break open ones. Webhook calls in progress go on."""
-        self.server.stop()
-
-    def come_back(self) -> None:
-        self.server.up = True
-
     def now(self) -> datetime:
         return datetime.fromtimestamp(EPOCH + self._loop.time(), UTC)
 

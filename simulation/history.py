@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 from sandbox.api.failure import ApiFailure
@@ -36,7 +37,7 @@ class History:
         self._acts = Acts(self._system)
         self._leader = ""
         network, api = self.world.network, self.world.api
-        network.on_send, network.on_sent = self._before_send, self._after_send
+        network.on_send, network.on_sent = self._before_send, partial(self._kill_at_send, before=False)
         network.late = self._acts.lateness
         api.on_write, api.pause = self._acts.before_write, self._acts.pause
         api.storage.listen(lambda: self.world.check(self._written))
@@ -137,9 +138,6 @@ class History:
                 if sends and not replica.decides() and world.loop.time() - replica.decided_at > LATEST_SEND:
                     world.fail("one leader", f"{replica.identity} binds and has not decided since {replica.decided_at}")
         return self._kill_at_send(client, before=True)
-
-    def _after_send(self, client: Process) -> None:
-        self._kill_at_send(client, before=False)
 
     def _kill_at_send(self, client: Process, *, before: bool) -> bool:
         for replica in self._system.replicas:

@@ -59,9 +59,6 @@ class Host:
         self.kubelet = kubelet(node, client, chance, devices, self.containers, now=now)
         return self.kubelet
 
-    def kubelet_ends(self) -> None:
-        self.kubelet = self.server = None
-
     def plugin_ends(self) -> None:
         """Note that the plugin has ended: kubelet's calls fail, and it offers no devices any more."""
         self.server = None
@@ -69,10 +66,6 @@ class Host:
         for reply in self._pending:
             self._soon(_fail, reply)
         self._pending.clear()
-
-    @property
-    def plugin_runs(self) -> bool:
-        return self.plugin is not None and self.plugin.alive
 
     async def call(self, work: Callable[[DeviceServer], Awaitable[T]]) -> T:
         """Call the plugin for kubelet. Raises PluginFailed if it is away or fails."""

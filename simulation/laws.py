@@ -73,7 +73,7 @@ class Laws:
         """Ignore a bound pod from now on: its cards were edited, and a replica that starts trusts the edit."""
         self.edited.add(uid)
         if (pod := self.observed.bound.get(uid)) is not None:
-            pod.does_not_count()
+            pod.use = pod.booked = None
 
     def _pod(self, change: Change, binds_now: str) -> None:
         value = change.after.value
@@ -111,7 +111,7 @@ class Laws:
             raise LawBroken("devices", f"pod {value['metadata']['name']} waits, and has a receipt")
         self.observed.waiting[uid] = value
         if not value["status"].get("nominatedNodeName"):
-            self._evictions.nomination_ended(uid)
+            self._evictions.rounds.pop(uid, None)
 
     def _see_receipt(self, pod: BoundPod, value: Object) -> None:
         """Record an update of a bound pod. Once kubelet gave other cards than decided, its decision does not count."""
@@ -219,8 +219,11 @@ class Laws:
             if node != pod.node or not any(_is_booked(found, wanted, has) for wanted in accepted):
                 wanted = f"expected {pod.booked} on {pod.node}"
                 raise LawBroken("books", f"{replica} booked {found} on {node} for {pod.name}, {wanted}")
+        by_node: dict[str, list[Mapping[str, Mapping[str, int]]]] = {}
+        for on, footprint in books.values():
+            by_node.setdefault(on, []).append(footprint)
         for node, amounts in sums.items():
-            together = objects.added(footprint for on, footprint in books.values() if on == node)
+            together = objects.added(by_node.get(node, ()))
             if amounts != together:
                 raise LawBroken("books", f"{replica} has sums of {amounts} for {node}, its bookings are {together}")
         for uid, (node, _) in books.items():

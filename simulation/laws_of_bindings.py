@@ -76,8 +76,11 @@ class Bindings:
         """Check the pod's lists of cards, its NUMA node, and the labels that disable cards."""
         if denied := [card for card in pod.cards if not objects.may_have(pod.value, card)]:
             raise LawBroken("lists", f"pod {pod.name} has {denied}, which its lists of cards leave out")
-        if not any(group.issuperset(pod.cards) for group in objects.numa_groups(pod.value, pod.cards)):
-            raise LawBroken("NUMA", f"pod {pod.name} has {sorted(pod.cards)}, which are not of one NUMA node")
+        if len(objects.card_groups(pod.value, pod.cards)) > 1:
+            raise LawBroken("groups", f"pod {pod.name} has {sorted(pod.cards)}, which it may not have together")
+        tiles = set().union(*objects.tiles_of_containers(pod.value))
+        if objects.LINKED in pod.annotations and {objects.linked_tile(*each) for each in tiles} != tiles:
+            raise LawBroken("links", f"pod {pod.name} has {sorted(tiles)}, which no links join")
         disabled = self._observed.disabled.get(pod.node, {})
         for card in pod.cards:
             if calm and self._observed.clock() - disabled.get(card, math.inf) > KNOWN_AFTER:
@@ -139,11 +142,10 @@ class Evictions:
     def __init__(self, observed: Observed) -> None:
         self._observed = observed
         self._evicted: set[str] = set()
-        self._rounds: dict[str, tuple[str, int, int]] = {}  # by UID: the node, the version then, and how many count
+        self.rounds: dict[
+            str, tuple[str, int, int]
+        ] = {}  # by UID, until a nomination ends: the node, the version then, and how many count
         self._evictions: dict[str, list[tuple[int, int]]] = {}  # by node: the version then, and for which priority
-
-    def nomination_ended(self, uid: str) -> None:
-        self._rounds.pop(uid, None)
 
     def check(self, pod: Object, node: str, uids: list[str], asked: int, *, now: int, calm: bool) -> None:
         """Check what `Laws.check_victims` does. Raises LawBroken.
@@ -156,7 +158,8 @@ class Evictions:
             if each.node != node or _priority(each.value) >= priority:
                 raise LawBroken("preemption", f"{each.name} on {each.node} is evicted for {name} on {node}")
         self._check_room_is_kept(pod, node, priority, victims, now=now)
-        if pod["spec"].get("initContainers") or objects.company_of(pod)[0] or objects.card_name_of(pod):
+        rules = objects.LINKED in objects.annotations_of(pod) or objects.company_of(pod)[0] or objects.card_name_of(pod)
+        if pod["spec"].get("initContainers") or rules:
             return
         stay = [each for each in self._observed.on(node) if each.version <= asked and each not in victims]
         if not fits_with(pod, self._observed.most.get(node, {}), stay) or (
@@ -198,13 +201,13 @@ class Evictions:
         uid = pod["metadata"]["uid"]
         seen = self._observed.waiting.get(uid)
         is_nominated = seen is not None and bool(seen["status"].get("nominatedNodeName"))
-        nominated, before, rounds = self._rounds.get(uid, (node, 0, 0)) if is_nominated else (node, 0, 0)
+        nominated, before, rounds = self.rounds.get(uid, (node, 0, 0)) if is_nominated else (node, 0, 0)
         new = (each for each in victims if each.uid not in self._evicted)
         taken = any(each.version > before and each.use is not None for each in new) and not any(
             version > before > 0 and important > priority for version, important in self._claims(node)
         )
         rounds = taken + (rounds if nominated == node else 0)
-        self._rounds[uid] = node, now, rounds
+        self.rounds[uid] = node, now, rounds
         self._evicted.update(each.uid for each in victims)
         self._evictions.setdefault(node, []).append((now, priority))
         if rounds > MOST_ROUNDS:

@@ -30,7 +30,7 @@ class Process:
         self.ready: deque[events.Handle] = deque()
         self.unburied: list[events.Handle] = []
         self.context = contextvars.copy_context()
-        self.context.run(_PROCESS.set, self)
+        self.context.run(PROCESS.set, self)
 
     def kill(self) -> None:
         """Stop the process for good, between two of its callbacks."""
@@ -40,11 +40,7 @@ class Process:
         self.ready.clear()
 
 
-_PROCESS: contextvars.ContextVar[Process] = contextvars.ContextVar("process")
-
-
-def current_process() -> Process:
-    return _PROCESS.get()
+PROCESS: contextvars.ContextVar[Process] = contextvars.ContextVar("process")
 
 
 class Livelock(Exception):
@@ -106,7 +102,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._call_soon(callback, args, context)
 
     def _enqueue(self, handle: events.Handle) -> None:
-        process = handle._context.get(_PROCESS, self._outside)  # type: ignore[attr-defined]
+        process = handle._context.get(PROCESS, self._outside)  # type: ignore[attr-defined]
         if not process.alive:
             process.unburied.append(handle)
             return

@@ -92,27 +92,16 @@ class Condition:
             and self.path in target
         )
 
-
-@dataclass(frozen=True, slots=True)
-class Fate:
-    """The fate of one request under the conditions of the network; see `Condition`."""
-
-    delay: float
-    hold: float
-    lost: bool
-    silent: bool
-    failed: bool
-
     @property
     def is_bad(self) -> bool:
-        """True if the client does not get the response."""
-        return self.lost or self.silent or self.failed
+        """True if a client does not get the response."""
+        return bool(self.lost or self.silent or self.failed)
 
 
 class Exchange:
-    """One request and its response, from the side of the client."""
+    """One request and its response, from the side of the client. Probabilities of its ``fate`` are 0 or 1."""
 
-    def __init__(self, network: Network, client: Process, server: Server, fate: Fate) -> None:
+    def __init__(self, network: Network, client: Process, server: Server, fate: Condition) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.finished = False
@@ -250,7 +239,7 @@ class Network:
         self._splits = chance.stream("splits")
         self._open: list[tuple[Process, Exchange]] = []
         self.on_send: Callable[[Process, str, str], bool] = lambda _client, _method, _target: True
-        self.on_sent: Callable[[Process], None] = lambda _client: None
+        self.on_sent: Callable[[Process], object] = lambda _client: None
         self.late: Callable[[str, str], float] = lambda _method, _path: 0.0
 
     def delay(self, mean: float) -> float:
@@ -286,22 +275,28 @@ class Network:
             raise aiohttp.ServerDisconnectedError
         sent = client.alive and self.on_send(client, method, target)
         held = [each for each in self.conditions if each.holds_for(client.name, server.name, method, target)]
-        delay = sum(each.delay for each in held)
-        lost = any(self._chance.happens(each.lost) for each in held)
-        silent = any(self._chance.happens(each.silent) for each in held)
-        cut = any(self._chance.happens(each.cut) for each in held)
-        failed = "watch=" not in target and any(self._chance.happens(each.failed) for each in held if each.failed)
-        fate = Fate(delay, max((each.hold for each in held), default=0.0), lost, silent, failed)
+
+        def happens(kind: str) -> bool:
+            return any(self._chance.happens(getattr(each, kind)) for each in held)
+
+        fate = Condition(
+            delay=sum(each.delay for each in held),
+            hold=max((each.hold for each in held), default=0.0),
+            lost=happens("lost"),
+            silent=happens("silent"),
+            cut=happens("cut"),
+            failed="watch=" not in target and happens("failed"),
+        )
         exchange = Exchange(self, client, server, fate)
         exchange.stream = "watch=" in target
         self.requests += 1
         self.lost_responses += fate.is_bad
         if sent:
-            if cut:
+            if fate.cut:
                 exchange.refuse()
             else:
                 args = (exchange, server, method, target, headers, body)
-                self.loop.call_later(self.delay(delay), self._arrive, *args, context=self.process.context)
+                self.loop.call_later(self.delay(fate.delay), self._arrive, *args, context=self.process.context)
             self.on_sent(client)
         self._open.append((client, exchange))
         try:

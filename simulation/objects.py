@@ -41,6 +41,8 @@ COMPANY = tuple(SHARE + name for name in ("sched_affinity", "sched_anti-affinity
 CARD_NAME = SHARE + "GPUID"
 ALLOW, DENY = "gas-allow", "gas-deny"
 SINGLE_NUMA = "gas-allocate-single-numa"
+NODE_SCORE = "gas-node-score"
+LINKED = "gas-allocate-xelink"
 DISABLED = "telemetry.aware.scheduling.p/gas-disable-"
 
 NAMESPACE = "other"  # of some pods, if there are several
@@ -83,7 +85,10 @@ def node(name: str, cards: tuple[int, ...]) -> dict[str, Any]:
 
 
 def card_labels(cards: tuple[int, ...]) -> dict[str, str]:
-    return {PREFIX + "gpu-numbers": ".".join(map(str, cards))}
+    """Return the labels of a node: its cards, and the links that each pair of them has, see `linked_tile`."""
+    pairs = zip(cards[::2], cards[1::2], strict=False)
+    links = (f"{one}.{tile}-{other}.{1 - tile}" for one, other in pairs for tile in (0, 1))
+    return {PREFIX + "gpu-numbers": ".".join(map(str, cards)), PREFIX + "xe-links": "_".join(links)}
 
 
 def card_records(cards: tuple[int, ...]) -> dict[str, str]:
@@ -201,11 +206,19 @@ def may_have(value: Object, card: str) -> bool:
     return card in annotations.get(ALLOW, card).split(",") and card not in annotations.get(DENY, "").split(",")
 
 
-def numa_groups(value: Object, cards: Iterable[str]) -> list[set[str]]:
-    """Return sets of cards of which one must serve a pod: odd and even numbers if it asks for a single NUMA node."""
-    if SINGLE_NUMA not in annotations_of(value):
-        return [set(cards)]
-    return [{card for card in cards if int(card.removeprefix("card")) % 2 == node} for node in (0, 1)]
+def card_groups(value: Object, cards: Iterable[str]) -> list[set[str]]:
+    """Return sets of cards of which one must serve a pod, if it asks for a single NUMA node or for two linked cards."""
+    asks, groups = annotations_of(value), dict[tuple[int, int], set[str]]()
+    for card in cards:
+        number = int(card.removeprefix("card"))
+        key = (SINGLE_NUMA in asks and number % 2, LINKED in asks and number // 2)
+        groups.setdefault(key, set()).add(card)
+    return list(groups.values()) or [set()]
+
+
+def linked_tile(card: str, tile: str) -> tuple[str, str]:
+    """Return the tile that a link joins to this one: of the other card of the pair, with the other number."""
+    return f"card{int(card.removeprefix('card')) ^ 1}", f"gt{1 - int(tile.removeprefix('gt'))}"
 
 
 def numa_label(cards: Iterable[int]) -> dict[str, str]:
@@ -356,20 +369,14 @@ def capacity_of(value: Object) -> Use:
     label = (value["metadata"].get("labels") or {}).get(PREFIX + "gpu-numbers", "")
     numbers = [number for number in label.split(".") if number]
     allocatable = (value.get("status") or {}).get("allocatable") or {}
-    return {
-        f"card{number}": {
-            resource: int(quantity(allocatable.get(name, "0"))) // len(numbers) for resource, name in RESOURCES.items()
-        }
-        for number in numbers
-    }
+    sums = {resource: int(quantity(allocatable.get(name, "0"))) for resource, name in RESOURCES.items()}
+    return {f"card{each}": {name: amount // len(numbers) for name, amount in sums.items()} for each in numbers}
 
 
 def fits(value: Object, capacity: Use, used: Mapping[str, Mapping[str, int]]) -> bool:
     """Return whether a pod without init containers fits on the free cards of a node, trying every choice of cards."""
-    free = {
-        card: {resource: amount - used.get(card, {}).get(resource, 0) for resource, amount in amounts.items()}
-        for card, amounts in capacity.items()
-    }
+    free = {card: dict(amounts) for card, amounts in capacity.items()}
+    join(free, {card: used[card] for card in free if card in used}, int.__sub__)
     if (part := share_of(value)) is not None:
         return any(all(amounts.get(name, 0) >= part[name] for name in part) for amounts in free.values())
     demands = [demand(each) for each in value["spec"]["containers"]]
@@ -382,14 +389,10 @@ def _fits(left: list[tuple[int, dict[str, int]]], free: Use) -> bool:
     if not left:
         return True
     (count, share), rest = left[0], left[1:]
-    if not count:
-        return _fits(rest, free)
     for cards in combinations(sorted(free), count):
         if all(free[card].get(resource, 0) >= amount for card in cards for resource, amount in share.items()):
             after = {card: dict(amounts) for card, amounts in free.items()}
-            for card in cards:
-                for resource, amount in share.items():
-                    after[card][resource] -= amount
+            join(after, dict.fromkeys(cards, share), int.__sub__)
             if _fits(rest, after):
                 return True
     return False

@@ -41,14 +41,12 @@ class BoundPod:
     def cards(self) -> Iterable[str]:
         return self.use or {}
 
-    def does_not_count(self) -> None:
-        self.use = self.booked = None
-
 
 class Observed:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.nodes: dict[str, Object] = {}
+        self._has: dict[str, Use] = {}  # by node, what each card has now
         self.most: dict[str, Use] = {}  # by node, the most that each card has ever had
         self.waiting: dict[str, Object] = {}  # by UID, the pods that ask for cards and are not bound
         self.bound: dict[str, BoundPod] = {}  # by UID
@@ -62,11 +60,13 @@ class Observed:
         self.changed[name] = self.clock()
         if value is None:
             self.nodes.pop(name, None)
+            self._has.pop(name, None)
             return
         self.nodes[name] = value
         before = self.disabled.get(name, {})
         self.disabled[name] = {card: before.get(card, self.clock()) for card in objects.disabled_cards(value)}
-        objects.join(self.most.setdefault(name, {}), objects.capacity_of(value), max)
+        self._has[name] = objects.capacity_of(value)
+        objects.join(self.most.setdefault(name, {}), self._has[name], max)
 
     def bind(self, pod: BoundPod) -> None:
         self.bound[pod.uid] = pod
@@ -88,7 +88,7 @@ class Observed:
 
     def capacity(self, node: str) -> Use:
         """Return what each card of a node has now; nothing if the node is gone."""
-        return objects.capacity_of(self.nodes[node]) if node in self.nodes else {}
+        return self._has.get(node, {})
 
     def fits(self, value: Object, node: str, pods: Iterable[BoundPod]) -> bool:
         """Return whether a pod fits on a node with these pods, by its cards and by the sums of all requests."""
@@ -122,7 +122,9 @@ def used_by(pods: Iterable[BoundPod]) -> Use:
 def fits_with(value: Object, capacity: Use, pods: Iterable[BoundPod]) -> bool:
     pods = list(pods)
     cards, used = _open_cards(value, capacity, pods), used_by(pods)
-    groups = objects.numa_groups(value, cards)
+    if objects.LINKED in objects.annotations_of(value):  # which tiles are free is not followed
+        cards = {card: amounts for card, amounts in cards.items() if not used.get(card, {}).get("tiles")}
+    groups = objects.card_groups(value, cards)
     return any(objects.fits(value, {card: cards[card] for card in sorted(group)}, used) for group in groups)
 
 

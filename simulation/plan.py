@@ -45,6 +45,7 @@ class Plan:
     preemption: bool = False  # pods have priorities, and more important ones evict others
     page: int = 0  # most objects that the API server puts on a page of a list; 0: as many as clients ask for
     scenario: str = ""  # faults that belong together; empty if there are none
+    placed: int = 0  # pods that each node has from the beginning, instead of a kubelet
     features: frozenset[str] = frozenset()  # what few histories have, see `simulation.plans`
 
     @property

@@ -16,7 +16,9 @@ def make_plan(seed: int) -> Plan:
     """Return the plan of a seed: a crowded cluster more often than not, so that every card given twice shows."""
     chance = Chance(seed, "plan")
     if chance.stream("quiet").happens(0.15):
-        return _quiet_plan(seed, chance.stream("quiet kind"))
+        quiet = chance.stream("quiet kind")
+        make = quiet.one_of(QUIET)
+        return replace(make(quiet), seed=seed, scenario=make.__name__)
     crowded = chance.happens(0.6)
     sizes = (2, 2) if crowded else (3, 4)
     nodes = tuple(tuple(range(chance.whole(1, sizes[1]))) for _ in range(chance.whole(1, sizes[0])))
@@ -74,9 +76,22 @@ def make_plan(seed: int) -> Plan:
     return _with_features(plan, chance.stream("features")) if scenario is None else plan
 
 
+def make_large_plan(seed: int, nodes: int = 15_000) -> Plan:
+    """Return a plan of a large cluster without kubelets. Most nodes are full of pods at first, of which some end."""
+    chance, active = Chance(seed, "large"), 30.0
+    names = [f"n{chance.whole(0, nodes - 1)}-{chance.whole(0, 3)}" for _ in range(300)]
+    steps = [Step(chance.between(0.0, active), "delete_pod", (name, True)) for name in names]
+    for index in range(300):
+        steps += _pod(chance, index, names, nodes, active, crowded=True)
+    make = chance.one_of([each for each in SCENARIOS if each not in (company, devices, reviewed)])
+    steps = sorted(steps + make(chance, active, names[:1], nodes), key=lambda step: step.at)
+    cards = (tuple(range(8)),) * nodes
+    return Plan(seed, cards, False, tuple(steps), active, placed=4, scenario=make.__name__)
+
+
 FEATURES = (
     *("namespaces", "one replica", "ignorable", "lists", "host resources"),
-    *("budgets", "NUMA nodes", "disabled cards", "plugins", "pods bound by others", "calm"),
+    *("budgets", "NUMA nodes", "disabled cards", "plugins", "pods bound by others", "calm", "scores"),
 )
 """What few histories have. With budgets and NUMA nodes nothing fails, as in calm ones."""
 
@@ -135,13 +150,6 @@ def _with_more(step: Step, features: Collection[str], chance: Chance) -> Step:
     )
 
 
-def _quiet_plan(seed: int, chance: Chance) -> Plan:
-    make = chance.one_of(QUIET)
-    quiet = make(chance)
-    steps = tuple(sorted(quiet.steps, key=lambda step: step.at))
-    return Plan(seed, quiet.nodes, quiet.webhooks, steps, quiet.active, scenario=make.__name__)
-
-
 def _shape(chance: Chance) -> dict[str, int]:
     cards = chance.weighted(((8, 1), (2, 2), (1, 3), (0.5, 0)))
     if not cards:
@@ -192,10 +200,7 @@ def _share(chance: Chance, index: int, active: float, *, finer: bool) -> list[St
     part = chance.one_of((250, 250, 333, 500, 1000)) - (0.4 if finer else 0)
     memory = chance.one_of((0, 0, objects.MEMORY // 4))
     run = round(chance.between(1.0, active), 3) if chance.happens(0.5) else None
-    steps = [Step(at, "create_share", (f"s{index}", part, memory, labels, run))]
-    if chance.happens(0.4):
-        steps.append(Step(at + chance.delay(active / 4), "delete_pod", (f"s{index}", chance.happens(0.3))))
-    return [step for step in steps if step.at < active]
+    return _ended(chance, active, Step(at, "create_share", (f"s{index}", part, memory, labels, run)))
 
 
 def _in_words(chance: Chance, index: int, active: float) -> list[Step]:
@@ -205,9 +210,15 @@ def _in_words(chance: Chance, index: int, active: float) -> list[Step]:
     if chance.happens(0.2):
         containers.append(dict(containers[0]))
     run = round(chance.between(1.0, active), 3) if chance.happens(0.6) else None
-    steps = [Step(at, "create_in_words", (f"w{index}", containers, run))]
+    return _ended(chance, active, Step(at, "create_in_words", (f"w{index}", containers, run)))
+
+
+def _ended(chance: Chance, active: float, created: Step) -> list[Step]:
+    """Return the creation of a pod and, for some, its deletion."""
+    steps = [created]
     if chance.happens(0.4):
-        steps.append(Step(at + chance.delay(active / 4), "delete_pod", (f"w{index}", chance.happens(0.3))))
+        deleted = created.at + chance.delay(active / 4)
+        steps.append(Step(deleted, "delete_pod", (created.args[0], chance.happens(0.3))))
     return [step for step in steps if step.at < active]
 
 

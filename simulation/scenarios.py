@@ -1,11 +1,10 @@
 """Make scenarios: several faults that make each other worse. The leader is known only when a step is taken."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from simulation.chance import Chance
-from simulation.objects import CARD_NAME, CARDS, COMPANY, RECEIPT, TIMESTAMP
-from simulation.plan import REPLICAS, Step
+from simulation.objects import CARD_NAME, CARDS, COMPANY, LINKED, NODE_SCORE, RECEIPT, TIMESTAMP
+from simulation.plan import REPLICAS, Plan, Step
 
 Scenario = Callable[[Chance, float, list[str], int], list[Step]]
 
@@ -234,16 +233,6 @@ WHOLE = {"i915": 1, "millicores": 1000}
 HALF = {"i915": 1, "millicores": 600}
 
 
-@dataclass(frozen=True, slots=True)
-class Quiet:
-    """A history without random faults: cards of each node, webhooks, steps, and seconds."""
-
-    nodes: tuple[tuple[int, ...], ...]
-    webhooks: bool
-    steps: list[Step]
-    active: float
-
-
 def _pod(at: float, name: str, asks: dict[str, int] = WHOLE) -> Step:
     return Step(at, "create_pod", (name, [dict(asks)], [], None))
 
@@ -252,7 +241,7 @@ def _for_others(at: float, name: str, asks: dict[str, int] = WHOLE) -> Step:
     return Step(at, "create_for_others", (name, [dict(asks)], "n0", 1))
 
 
-def replaced(chance: Chance) -> Quiet:
+def replaced(chance: Chance) -> Plan:
     """Replace a pod by another one, for which the scheduler may call before the extender's watch shows it."""
     cards = chance.whole(1, 3)
     steps = [_pod(1.0 + index, f"a{index}") for index in range(cards)]
@@ -260,10 +249,10 @@ def replaced(chance: Chance) -> Quiet:
         steps.append(Step(5.0, "delay_watches", ("leader", chance.between(0.05, 0.5), 8.0)))
     at = chance.between(6.0, 7.0)
     steps += [Step(at, "delete_pod", ("a0", True)), _pod(at + chance.between(0.001, 0.05), "b")]
-    return Quiet((tuple(range(cards)),), False, steps, 20.0)
+    return Plan(0, (tuple(range(cards)),), False, tuple(steps), 20.0)
 
 
-def freed_unnoticed(chance: Chance) -> Quiet:
+def freed_unnoticed(chance: Chance) -> Plan:
     """Free a card while the extender cannot tell the scheduler."""
     steps = [
         _pod(1.0, "a"),
@@ -272,16 +261,16 @@ def freed_unnoticed(chance: Chance) -> Quiet:
         Step(5.5, "condition", ({"clients": "extender", "method": "PATCH", "path": "/nodes/", "cut": 1.0}, 12.0)),
         Step(6.0, "delete_pod", ("a", True)),
     ]
-    return Quiet(((0,),), False, steps, 20.0)
+    return Plan(0, ((0,),), False, tuple(steps), 20.0)
 
 
-def review_expires(chance: Chance) -> Quiet:
+def review_expires(chance: Chance) -> Plan:
     """Let another client's Binding come too late, while a pod waits for its card."""
     steps = [Step(1.0, "slow_reviews", (15.0, 20.0, 10.0)), _for_others(3.0, "o"), _pod(chance.between(3.2, 4.5), "b")]
-    return Quiet(((0,),), True, steps, 25.0)
+    return Plan(0, ((0,),), True, tuple(steps), 25.0)
 
 
-def reviewed_twice(chance: Chance) -> Quiet:
+def reviewed_twice(chance: Chance) -> Plan:
     """Have a pod's Binding reviewed again after the pod has changed, while the first one is still to come."""
     steps = [
         Step(1.0, "slow_reviews", (4.0, 6.0, 15.0)),
@@ -290,10 +279,10 @@ def reviewed_twice(chance: Chance) -> Quiet:
         Step(chance.between(3.6, 4.2), "bind_by_hand", ("o", "n0", 1)),
         _pod(chance.between(4.0, 4.5), "b"),
     ]
-    return Quiet(((0,),), True, steps, 25.0)
+    return Plan(0, ((0,),), True, tuple(steps), 25.0)
 
 
-def bound_after_replacement(chance: Chance) -> Quiet:
+def bound_after_replacement(chance: Chance) -> Plan:
     """Let a Binding that was reviewed for a pod without cards come when its successor has some."""
     steps = [
         Step(1.0, "slow_reviews", (4.0, 6.0, 15.0)),
@@ -302,10 +291,10 @@ def bound_after_replacement(chance: Chance) -> Quiet:
         _for_others(4.6, "z"),
         _pod(chance.between(4.62, 5.0), "b"),
     ]
-    return Quiet(((0,),), True, steps, 25.0)
+    return Plan(0, ((0,),), True, tuple(steps), 25.0)
 
 
-def copied(chance: Chance) -> Quiet:
+def copied(chance: Chance) -> Plan:
     """Create a pod from the text of one that runs, with its cards and its receipt."""
     written = {CARDS: "card0", RECEIPT: "card0", TIMESTAMP: "5"}
     steps = [
@@ -313,10 +302,10 @@ def copied(chance: Chance) -> Quiet:
         Step(chance.between(3.0, 4.0), "create_copy", ("t", [dict(WHOLE)], written)),
         _pod(5.0, "c"),
     ]
-    return Quiet(((0, 1),), False, steps, 10.0)
+    return Plan(0, ((0, 1),), False, tuple(steps), 10.0)
 
 
-def answered_too_late(chance: Chance) -> Quiet:
+def answered_too_late(chance: Chance) -> Plan:
     """Let the API server's responses give Bindings up that it then writes."""
     steps = [
         Step(1.0, "delay_watches", ("leader", 20.0, 10.0)),
@@ -324,10 +313,10 @@ def answered_too_late(chance: Chance) -> Quiet:
         _pod(3.0, "a"),
         _pod(chance.between(3.5, 4.5), "b"),
     ]
-    return Quiet(((0, 1),), False, steps, 20.0)
+    return Plan(0, ((0, 1),), False, tuple(steps), 20.0)
 
 
-def slow_reads(chance: Chance) -> Quiet:
+def slow_reads(chance: Chance) -> Plan:
     """Let the reads of a leader last until another one leads."""
     hold = chance.between(16.0, 20.0)
     steps = [
@@ -337,10 +326,10 @@ def slow_reads(chance: Chance) -> Quiet:
         _pod(3.0, "a", HALF),
         _pod(3.0, "b", HALF),
     ]
-    return Quiet(((0,), (0,)), False, steps, 40.0)
+    return Plan(0, ((0,), (0,)), False, tuple(steps), 40.0)
 
 
-def silent_watch(chance: Chance) -> Quiet:
+def silent_watch(chance: Chance) -> Plan:
     """Let watches begin and never send anything."""
     steps = [
         Step(2.0, "condition", ({"clients": "extender", "path": "watch=", "silent": 1.0}, 3.0)),
@@ -349,10 +338,10 @@ def silent_watch(chance: Chance) -> Quiet:
         _pod(9.0, "b"),
         Step(chance.between(10.0, 13.0), "delete_pod", ("a", True)),
     ]
-    return Quiet(((0,),), False, steps, 20.0)
+    return Plan(0, ((0,),), False, tuple(steps), 20.0)
 
 
-def unlisted(chance: Chance) -> Quiet:
+def unlisted(chance: Chance) -> Plan:
     """Let a new leader fail to list the pods, while a Binding that the earlier one has reviewed is still to come."""
     steps = [
         Step(1.0, "slow_reviews", (24.0, 26.0, 15.0)),
@@ -361,10 +350,30 @@ def unlisted(chance: Chance) -> Quiet:
         Step(5.6, "condition", ({"clients": "extender", "method": "GET", "path": "/pods?", "cut": 1.0}, 19.5)),
         _pod(chance.between(26.0, 27.5), "b"),
     ]
-    return Quiet(((0,),), True, steps, 45.0)
+    return Plan(0, ((0,),), True, tuple(steps), 45.0)
 
 
-QUIET: tuple[Callable[[Chance], Quiet], ...] = (
+def restarted_alone(chance: Chance) -> Plan:
+    """Kill a single replica whose Binding is still to come, its own or one that it has reviewed."""
+    is_own = chance.happens(0.5)
+    late = Step(1.0, *(("late_bindings", (3.0, 6.0, 3.0)) if is_own else ("slow_reviews", (3.0, 6.0, 3.0))))
+    steps = (late, (_pod if is_own else _for_others)(2.0, "a"), Step(2.6, "kill_now", ("extender-a", 0.5)))
+    b = _pod(chance.between(3.0, 4.0), "b")
+    return Plan(0, ((0,),), not is_own, (*steps, b), 25.0, features=frozenset({"one replica"}))
+
+
+def linked(chance: Chance) -> Plan:
+    """Let pods with linked cards come and go, for which the scheduler asks for scores."""
+    steps = []
+    for index in range(20):
+        asks = {"i915": 2, "tiles": 2, "millicores": chance.one_of((200, 1000))}
+        rules = {LINKED: "", NODE_SCORE: chance.one_of(("best-fit", "spread"))}
+        run, at = round(chance.between(1.0, 6.0), 3), chance.between(1.0, 15.0)
+        steps.append(Step(at, "create_pod", (f"l{index}", [asks], [], run, rules)))
+    return Plan(0, ((0, 1, 2, 3),) * 2, False, tuple(steps), 16.0, features=frozenset({"scores"}))
+
+
+QUIET: tuple[Callable[[Chance], Plan], ...] = (
     replaced,
     freed_unnoticed,
     review_expires,
@@ -375,4 +384,7 @@ QUIET: tuple[Callable[[Chance], Quiet], ...] = (
     unlisted,
     copied,
     answered_too_late,
+    restarted_alone,
+    linked,
 )
+"""Make histories without random faults, of one cause each."""

@@ -1,9 +1,12 @@
 """Run the programs of a history: extenders, scheduler, kubelets and device plugins, and connect them."""
 
 import asyncio
+import dataclasses
 import math
 from collections.abc import Callable
+from copy import copy
 from functools import cache, partial
+from itertools import product
 from typing import Any, cast
 
 import msgspec
@@ -17,7 +20,7 @@ from gas.extender.command_line import COMMAND_LINE, parse_flags
 from gas.extender.flags import Flags
 from gas.extender.metrics import Metrics
 from gas.extender.program import BODY_TIMEOUT
-from gas.extender.server import extender_app
+from gas.extender.server import Verb, extender_app
 from gas.plugin.assembly import NodeInterfaces, Plugin
 from gas.plugin.flags import Environment
 from gas.plugin.flags import Flags as PluginFlags
@@ -26,7 +29,7 @@ from gas.plugin.metrics import Metrics as PluginMetrics
 from gas.values.card_facts import Scan
 from gas.values.timing import Timing
 from sandbox.api.client import API_FAILURES
-from sandbox.api.kinds import DISRUPTION_BUDGETS, NAMESPACES, NODES
+from sandbox.api.kinds import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS
 from sandbox.scheduler.extender_client import ExtenderClient, ExtenderFailed
 from sandbox.scheduler.queue import SchedulingQueue
 from sandbox.scheduler.scheduler import Scheduler
@@ -49,12 +52,14 @@ def extender_flags(*, webhooks: bool, mixed: bool, preemption: bool, features: f
         "--leader-elect": "one replica" not in features,
         "--lease-namespace=kube-system": "one replica" not in features,
         "--vocabularies=intel,aliyun,koordinator,kubeshare,vendor": mixed,
-        "--preemption": preemption and any(flag.name == "preemption" for flag in flags_of(COMMAND_LINE)),
+        "--preemption": preemption,
         "--admission-port=9443": webhooks,
         "--enableAllowlist": "lists" in features,
         "--enableDenylist": "lists" in features,
+        "--node-score=balance": "scores" in features,
     }
-    return parse_flags([argument for argument, is_on in arguments.items() if is_on])
+    known = {flag.name for flag in flags_of(COMMAND_LINE)}
+    return parse_flags([each for each, is_on in arguments.items() if is_on and each[2:].partition("=")[0] in known])
 
 
 @cache
@@ -118,7 +123,12 @@ class Replica:
         api = await connect(world, self.process, timing)
         metrics = Metrics("simulation")
         extender = Extender(api, self._flags, metrics, identity=self.identity, timing=timing)
-        self.server.app = extender_app(extender.verbs, metrics, max_body=2**24, body_timeout=BODY_TIMEOUT)
+        verbs = dict(extender.verbs)
+        if "prioritize" in verbs:
+            verbs["prioritize"] = dataclasses.replace(
+                verbs["prioritize"], call=_scored_again(world, verbs["prioritize"].call)
+            )
+        self.server.app = extender_app(verbs, metrics, max_body=2**24, body_timeout=BODY_TIMEOUT)
         self.admission.app = admission_app(extender.webhooks, AdmissionMetrics(metrics.registry))
         self.server.up = self.admission.up = True
         self.extender = extender
@@ -153,6 +163,23 @@ class Replica:
             return False
         self.decided_at = self._world.loop.time()
         return True
+
+
+def _scored_again(world: World, prioritize: Any) -> Verb:
+    """Return the verb, whose scores must fall from node to node, and be the same again if nothing is remembered."""
+
+    async def call(body: bytes) -> bytes:
+        response: bytes = await prioritize(body)
+        scoring = copy(prioritize.scoring)
+        scoring.scores = type(scoring.scores)(scoring.scores._policy, prioritize.decider)
+        scoring.scores.demand = prioritize.scoring.scores.demand
+        again = await dataclasses.replace(prioritize, scoring=scoring)(body)
+        scores = [each["Score"] for each in msgspec.json.decode(response)]
+        if response != again or (any(scores) and scores != sorted(set(scores), reverse=True)):
+            world.fail("scores", f"nodes have {response.decode()}, without memory {again.decode()}")
+        return response
+
+    return call
 
 
 class PluginProcess:
@@ -234,10 +261,25 @@ class System:
             if world.plan.plugins:
                 self.plugins[node] = PluginProcess(world, node, host)
                 self.plugins[node].start()
-            self.start_kubelet(node)
+            if not world.plan.placed:
+                self.start_kubelet(node)
+        self._place_pods()
         for replica in self.replicas:
             replica.start()
         self.start_scheduler()
+
+    def _place_pods(self) -> None:
+        """Create the pods that nodes have from the beginning: as an extender has bound them, two cards each."""
+        api = self.world.api
+        api.binds_now = "extender"
+        for node, place in product(range(len(self.world.plan.nodes)), range(self.world.plan.placed)):
+            cards = f"card{2 * place},card{2 * place + 1}"
+            asks = {"i915": 2, "millicores": self._checkers.one_of((1000, 2000, 2000))}
+            fields = {"annotations": {objects.CARDS: cards, objects.TIMESTAMP: str(place + 1)}}
+            pod = objects.pod(f"n{node}-{place}", [asks], [], fields)
+            pod["spec"]["nodeName"] = f"n{node}"
+            api.api.create(PODS, "default", pod)
+        api.binds_now = ""
 
     def kill(self, replica: Replica, away: float) -> None:
         """Kill a replica, and start it again after ``away`` seconds."""
@@ -267,14 +309,18 @@ class System:
     def start_scheduler(self) -> None:
         world = self.world
 
+        async def failed(pod: dict[str, Any], reason: str, message: str) -> None:
+            world.trace("scheduler", f"{pod['metadata']['name']}: {reason}: {message}")
+
         async def work(process: Process) -> None:
             chance = world.chance.stream(f"scheduler {world.loop.time()}")
-            service = _Service(world, process, self._endpoints, chance)
+            service, features = _Service(world, process, self._endpoints, chance), world.plan.features
+            ignorable, weight = "ignorable" in features, int("scores" in features)
             await Scheduler(
                 Client(world.network, process, world.api.server),
-                ExtenderClient(service.post, objects.MANAGED, ignorable="ignorable" in world.plan.features),
+                ExtenderClient(service.post, objects.MANAGED, ignorable=ignorable, weight=weight),
                 queue=SchedulingQueue(first=0.1, longest=0.4, forgotten=0.5) if world.plan.eager else None,
-                reports=_Traced(world),
+                failed=failed,
                 choose=lambda nodes, _score: chance.one_of(nodes),
                 concurrent=True,
                 evicting=self._evicting if world.plan.preemption else None,
@@ -319,25 +365,14 @@ class _Service:
         client = Client(self._world.network, self._process, server, patience=HTTP_TIMEOUT)
         self._last = None
         try:
-            answer = await client.post(f"/scheduler/{verb}", args)
+            sent = msgspec.json.encode(args)
+            status, body = await client.exchange("POST", f"/scheduler/{verb}", sent, "application/json")
         except API_FAILURES as failure:
             raise ExtenderFailed(f"{server.name}: {type(failure).__name__} {failure}") from None
-        if not answer.get("Error"):
+        if status != 200:
+            raise ExtenderFailed(f"{server.name}: status {status}")
+        if verb == "prioritize" or not msgspec.json.decode(body).get("Error"):
             self._last = server
-        return msgspec.json.encode(answer)
-
-
-class _Traced:
-    """Record in the history what the scheduler reports."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
-    async def failed(self, pod: dict[str, Any], reason: str, message: str) -> None:
-        self._world.trace("scheduler", f"{pod['metadata']['name']}: {reason}: {message}")
-
-    async def bound(self, pod: dict[str, Any], node: str) -> None:
-        self._world.trace("scheduler", f"{pod['metadata']['name']}: bound to {node}")
-
-    def forget(self, uid: str) -> None:
-        """Do nothing: nothing is remembered."""
+            if verb == "bind":
+                self._world.trace("scheduler", f"{args['PodName']}: bound to {args['Node']}")
+        return body

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -15,7 +14,6 @@ import aiohttp
 import msgspec
 
 from gas.values.errors import GasError
-from sandbox.api.kinds import system_time, timestamp
 from sandbox.api.patches import MERGE_PATCH
 
 Object = dict[str, Any]
@@ -146,8 +144,6 @@ def path_of(pod: Object) -> str:
 Changed = Callable[[Object | None, Object | None], None]
 """Called with an object before and after a change; None if it does not exist then."""
 
-_LONGEST_NOTE = 1024
-_ELLIPSIS = " ..."
 _PAUSE = 0.2
 
 
@@ -200,54 +196,3 @@ class Mirror:
         if before is None or before["metadata"]["resourceVersion"] != value["metadata"]["resourceVersion"]:
             self.objects[uid] = value
             self._changed(before, value)
-
-
-class EventRecorder:
-    """Write events about pods, as kube-scheduler and kubelet do: a repeated event is counted instead of written again.
-
-    An event that the API server refuses is dropped.
-    """
-
-    def __init__(self, client: ApiRequests, component: str, now: Callable[[], datetime] = system_time) -> None:
-        self._client = client
-        self._component = component
-        self._now = now
-        self._last: dict[tuple[str, str], tuple[str, str, int]] = {}
-
-    async def record(self, pod: Object, kind: str, reason: str, message: str) -> None:
-        """Write an event of type Normal or Warning. Raises aiohttp.ClientError if the API server does not respond."""
-        metadata, note, time = pod["metadata"], event_note(message), self._now()
-        now = timestamp(time)
-        path = f"/api/v1/namespaces/{metadata['namespace']}/events"
-        same = (metadata["uid"], reason)
-        name, last, count = self._last.get(same, ("", "", 0))
-        try:
-            if last == note:
-                await self._client.patch(f"{path}/{name}", {"count": count + 1, "lastTimestamp": now})
-                self._last[same] = (name, note, count + 1)
-                return
-            name = f"{metadata['name']}.{int(time.timestamp() * 1e9):x}"
-            event = {
-                "metadata": {"name": name},
-                "involvedObject": {
-                    "kind": "Pod",
-                    "apiVersion": "v1",
-                    **{field: metadata[field] for field in ("namespace", "name", "uid")},
-                },
-                **{"type": kind, "reason": reason, "message": note, "count": 1},
-                **{"firstTimestamp": now, "lastTimestamp": now},
-                **{"source": {"component": self._component}, "reportingComponent": self._component},
-            }
-            await self._client.post(path, event)
-            self._last[same] = (name, note, 1)
-        except RefusedByApi:
-            self._last.pop(same, None)
-
-    def forget(self, uid: str) -> None:
-        for key in [key for key in self._last if key[0] == uid]:
-            del self._last[key]
-
-
-def event_note(sentence: str) -> str:
-    """Shorten a sentence to the length that an event allows."""
-    return sentence if len(sentence) <= _LONGEST_NOTE else sentence[: _LONGEST_NOTE - len(_ELLIPSIS)] + _ELLIPSIS

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sandbox.api.client import API_FAILURES, ApiRequests, EventRecorder, Mirror, Object, RefusedByApi, path_of
+from sandbox.api.client import API_FAILURES, ApiRequests, Mirror, Object, RefusedByApi, path_of
 from sandbox.api.kinds import is_over, system_time, timestamp
 from sandbox.kubelet.containers import (
     RESTART_SECONDS,
@@ -56,7 +56,6 @@ class SyncLoop:
         self._containers = containers
         self._pace = pace
         self._now = now
-        self._events = EventRecorder(client, "kubelet", now)
         self._changes: asyncio.Queue[_Change] = asyncio.Queue()
         self._turn = asyncio.Lock()
         self._active: dict[str, Object] = {}
@@ -120,7 +119,6 @@ class SyncLoop:
         self._cancel_task(uid)
         self._ending.discard(uid)
         self._rejected.discard(uid)
-        self._events.forget(uid)
 
     def _cancel_task(self, uid: str) -> None:
         if (task := self._pod_tasks.pop(uid, None)) is not None:
@@ -147,7 +145,6 @@ class SyncLoop:
     async def _reject(self, pod: Object, message: str) -> None:
         now = timestamp(self._now())
         await self._set_status(pod, {"phase": "Failed", "reason": _REJECTED, "message": message, "startTime": now})
-        await self._insist(lambda: self._events.record(pod, "Warning", _REJECTED, message))
 
     async def _run(self, pod: Object) -> None:
         """Run a pod from the start of its first container to the end of its last."""

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -12,7 +12,7 @@ from gas.extender.host_resources import PODS as SLOTS
 from gas.extender.host_resources import node_allocatable, pod_requests
 from gas.inspection.objects import InspectedNode, InspectedPod, exclusion
 from gas.objects.stored import HostPod, Node
-from sandbox.api.client import API_FAILURES, ApiRequests, EventRecorder, Mirror, Object, path_of
+from sandbox.api.client import API_FAILURES, ApiRequests, Mirror, Object, path_of
 from sandbox.api.kinds import is_over, system_time, timestamp
 from sandbox.scheduler.extender_client import ExtenderClient, ExtenderFailed
 from sandbox.scheduler.queue import SchedulingQueue
@@ -76,47 +76,8 @@ def waiting_sentence(nodes: int, reasons: Iterable[str]) -> str:
 NAME = "default-scheduler"
 
 
-class Reports(Protocol):
-    """A receiver of the outcomes of attempts to schedule pods."""
-
-    async def failed(self, pod: Object, reason: str, message: str) -> None: ...
-
-    async def bound(self, pod: Object, node: str) -> None: ...
-
-    def forget(self, uid: str) -> None: ...
-
-
-class StatusReports:
-    """Write kube-scheduler's condition and events. If that fails, the next attempt writes them."""
-
-    def __init__(self, client: ApiRequests) -> None:
-        self._client = client
-        self._events = EventRecorder(client, NAME)
-
-    async def failed(self, pod: Object, reason: str, message: str) -> None:
-        """Report that a pod has no node. ``reason`` is Unschedulable or SchedulerError."""
-        with suppress(*API_FAILURES):
-            await self._set_condition(pod, reason, message)
-            await self._events.record(pod, "Warning", "FailedScheduling", message)
-
-    async def bound(self, pod: Object, node: str) -> None:
-        key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-        with suppress(*API_FAILURES):
-            await self._events.record(pod, "Normal", "Scheduled", f"Successfully assigned {key} to {node}")
-
-    def forget(self, uid: str) -> None:
-        self._events.forget(uid)
-
-    async def _set_condition(self, pod: Object, reason: str, message: str) -> None:
-        known: list[Object] = pod.get("status", {}).get("conditions") or []
-        wanted = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
-        if any(wanted.items() <= condition.items() for condition in known):
-            return
-        others = [condition for condition in known if condition["type"] != wanted["type"]]
-        condition = wanted | {"lastTransitionTime": timestamp(system_time())}
-        patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": [*others, condition]}}
-        await self._client.patch(f"{path_of(pod)}/status", patch)
-
+Failed = Callable[[Object, str, str], Awaitable[None]]
+"""Called with a pod that has no node, the reason (Unschedulable or SchedulerError) and a sentence."""
 
 Choose = Callable[[Sequence[str], Callable[[str], float]], str]
 """Returns one of the nodes that fit; the function returns a node's score."""
@@ -144,7 +105,7 @@ class Scheduler:
         extender: ExtenderClient,
         *,
         queue: SchedulingQueue | None = None,
-        reports: Reports | None = None,
+        failed: Failed | None = None,  # writes the pod's condition by default
         choose: Choose = _best,  # chooses among the nodes that fit
         concurrent: bool = False,  # tries the next pod while a pod is being bound, as in kube-scheduler
         # turns preemption on: pods with a priority evict those that the extender names
@@ -153,7 +114,7 @@ class Scheduler:
         self._client = client
         self._extender = extender
         self._queue = queue or SchedulingQueue()
-        self._reports = reports or StatusReports(client)
+        self._failed = failed or self._write_condition
         self._choose = choose
         self._concurrent = concurrent
         self._evicting = evicting
@@ -188,10 +149,10 @@ class Scheduler:
             node, why = await self._find(pod)
         except ExtenderFailed as failure:
             self._queue.fail(uid, _now())
-            await self._reports.failed(pod, "SchedulerError", str(failure))
+            await self._failed(pod, "SchedulerError", str(failure))
             return
         if node is None:
-            await self._reports.failed(pod, "Unschedulable", why)
+            await self._failed(pod, "Unschedulable", why)
             await self._preempt(pod)
             self._queue.refuse(uid, _now(), wakes)
         elif uid in self._pods.objects:
@@ -255,9 +216,7 @@ class Scheduler:
                 self._queue.fail(uid, _now())
             self._queue.wake()
             self._changed.set()
-            await self._reports.failed(pod, "SchedulerError", str(failure) or type(failure).__name__)
-        else:
-            await self._reports.bound(pod, node)
+            await self._failed(pod, "SchedulerError", str(failure) or type(failure).__name__)
 
     async def _is_bound_by_extender(self, pod: Object, node: str) -> bool:
         """Let the extender bind the pod. Return False if it failed and is ignorable: the scheduler then binds."""
@@ -292,7 +251,19 @@ class Scheduler:
                 if (victim := self._pods.objects.get(uid)) is not None:
                     await self._client.delete(path_of(victim), {"preconditions": {"uid": uid}})
         except (ExtenderFailed, *API_FAILURES) as failure:
-            await self._reports.failed(pod, "SchedulerError", f"preemption: {failure}")
+            await self._failed(pod, "SchedulerError", f"preemption: {failure}")
+
+    async def _write_condition(self, pod: Object, reason: str, message: str) -> None:
+        """Write why a pod has no node. If that fails, the next attempt writes it."""
+        known: list[Object] = pod.get("status", {}).get("conditions") or []
+        wanted = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+        if any(wanted.items() <= condition.items() for condition in known):
+            return
+        others = [condition for condition in known if condition["type"] != wanted["type"]]
+        condition = wanted | {"lastTransitionTime": timestamp(system_time())}
+        patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": [*others, condition]}}
+        with suppress(*API_FAILURES):
+            await self._client.patch(f"{path_of(pod)}/status", patch)
 
     def _pod_changed(self, before: Object | None, after: Object | None) -> None:
         pod = after or before
@@ -308,8 +279,6 @@ class Scheduler:
             self._queue.remove(uid)
         elif uid not in self._assumed:
             self._queue.add(uid)
-        if after is None:
-            self._reports.forget(uid)
         if before is not None and frees_room(before, after):
             self._queue.wake()
         self._changed.set()

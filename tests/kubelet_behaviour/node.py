@@ -130,10 +130,6 @@ class Node:
 
         await until(probe)
 
-    async def events(self, created: Object) -> list[Object]:
-        answer = await self.client.get("/api/v1/namespaces/default/events")
-        return [event for event in answer["items"] if event["involvedObject"].get("uid") == created["metadata"]["uid"]]
-
     async def clear(self) -> None:
         for name in self.created:
             with suppress(RefusedByApi):

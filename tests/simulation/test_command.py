@@ -32,7 +32,7 @@ COMMAND = [sys.executable, "-m", "simulation"]
         (["--first", "a"], "argument --first: expected a whole number from 0 on, found 'a'"),
         (["--seed", "1", "--seeds", "5"], "--seed runs one history; leave out --seeds"),
         (["--seed", "0", "--first", "0", "--terse"], "--seed runs one history; leave out --first and --terse"),
-        (["--trace"], "--trace prints one history; add --seed"),
+        (["--trace", "--large"], "--trace and --large: only for one history; add --seed"),
         (["--plant", "no receipt"], "no planted fault has the name 'no receipt'; did you mean 'no receipts'"),
         (["--planted", "x"], "no planted fault has the name 'x'; simulation/planted.py lists the names"),
         (["--planted", "--seed", "0"], "--planted knows its seeds; leave out --seed"),

@@ -15,7 +15,7 @@ from simulation import objects
 from simulation.acts import Acts
 from simulation.laws import Laws
 from simulation.plan import Plan, Step
-from simulation.plans import make_plan
+from simulation.plans import make_large_plan, make_plan
 from simulation.run import run_plan, run_seed, shorten
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +28,12 @@ def test_every_law_holds(seed: int) -> None:
     outcome = run_seed(seed)
     assert outcome.law == "", f"{outcome.sentence}; python -m simulation --seed {seed}"
     assert outcome.figures["bindings with cards"] > 0
+
+
+def test_every_law_holds_in_a_large_cluster_where_pods_run_already() -> None:
+    outcome = run_plan(make_large_plan(1, nodes=120))
+    assert outcome.law == "", outcome.sentence
+    assert outcome.figures["bindings with cards"] > 4 * 120 + 50
 
 
 @pytest.mark.parametrize("hash_seed", ["1", "2"])

@@ -185,6 +185,22 @@ def test_a_whole_card_is_one_that_no_other_pod_has() -> None:
 @pytest.mark.parametrize(
     ("tiles", "found"),
     [
+        pytest.param("card0:gt0,card1:gt1", "", id="linked"),
+        pytest.param("card0:gt0,card1:gt0", "links: pod p0 has [('card0', 'gt0'), ('card1', 'gt0')]", id="not-linked"),
+    ],
+)
+def test_linked_cards_have_linked_tiles(tiles: str, found: str) -> None:
+    cluster = Cluster()
+    pod = objects.pod("p0", [{"i915": 2, "tiles": 2}], [], {"annotations": {objects.LINKED: ""}})
+    cluster.api.create(PODS, "default", pod)
+    cluster.laws.check_writes("")
+    expect("progress: pod p0 waits", cluster.laws.check_bound)
+    expect(found, cluster.bind, "p0", "card0,card1", more={objects.TILES: tiles})
+
+
+@pytest.mark.parametrize(
+    ("tiles", "found"),
+    [
         pytest.param("card1:gt0", "", id="of-another-card"),
         pytest.param("card0:gt1", "", id="another"),
         pytest.param("card0:gt0", "tiles: pod p1 has [('card0', 'gt0')] of node n0", id="the-same"),
@@ -246,7 +262,7 @@ def test_edited_pods_do_not_count() -> None:
         pytest.param({objects.ALLOW: "card1,card2"}, "card0", "lists: pod p0 has ['card0']", id="not-allowed"),
         pytest.param({objects.DENY: "card1"}, "card1", "lists: pod p0 has ['card1']", id="denied"),
         pytest.param({}, "card0,card1", "", id="two-numa-nodes"),
-        pytest.param({objects.SINGLE_NUMA: ""}, "card0,card1", "NUMA: pod p0 has ['card0', 'card1']", id="numa"),
+        pytest.param({objects.SINGLE_NUMA: ""}, "card0,card1", "groups: pod p0 has ['card0', 'card1']", id="numa"),
     ],
 )
 def test_rules_of_pods_about_cards_hold(annotations: dict[str, str], cards: str, found: str) -> None:

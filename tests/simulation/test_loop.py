@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from simulation.chance import Chance
-from simulation.loop import Livelock, Process, VirtualLoop, current_process
+from simulation.loop import PROCESS, Livelock, Process, VirtualLoop
 
 
 class Stage:
@@ -20,7 +20,7 @@ class Stage:
         self.done: list[tuple[float, str, str]] = []
 
     def note(self, word: str) -> None:
-        self.done.append((self.loop.time(), current_process().name, word))
+        self.done.append((self.loop.time(), PROCESS.get().name, word))
 
     async def tick(self, period: float, times: int) -> None:
         try:

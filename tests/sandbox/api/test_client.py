@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
-from sandbox.api.client import ApiClient, EventRecorder, Mirror, Object, event_note
+from sandbox.api.client import ApiClient, Mirror, Object
 from sandbox.api.kinds import NODES as KIND
 from sandbox.api.server import ApiServer
-from tests.sandbox.objects import PATIENCE, PODS, node, pod
+from tests.sandbox.objects import PATIENCE, node
 
 NODES = "/api/v1/nodes"
 
@@ -81,49 +80,3 @@ def _while_away(server: ApiServer) -> None:
     server.api.patch(KIND, None, "changes", patch)
     server.api.create(KIND, None, node("new"))
     server.api.storage.compact()
-
-
-EVENTS = "/api/v1/namespaces/default/events"
-
-
-async def _told(client: ApiClient) -> list[tuple[str, int]]:
-    listed = await client.get(EVENTS)
-    return sorted((event["message"], event["count"]) for event in listed["items"])
-
-
-async def _record(recorder: EventRecorder, about: dict[str, Any], *messages: str) -> None:
-    for message in messages:
-        await recorder.record(about, "Warning", "FailedScheduling", message)
-
-
-async def test_a_repeated_event_is_counted_and_a_different_one_is_new(client: ApiClient) -> None:
-    created = await client.post(PODS, pod("p"))
-    await _record(EventRecorder(client, "default-scheduler"), created, "no", "no", "no", "other")
-    assert await _told(client) == [("no", 3), ("other", 1)]
-    (event, *_) = (await client.get(EVENTS))["items"]
-    assert event["involvedObject"]["uid"] == created["metadata"]["uid"]
-    assert event["source"] == {"component": "default-scheduler"}
-
-
-async def test_events_of_a_pod_that_is_gone_are_forgotten(client: ApiClient) -> None:
-    created = await client.post(PODS, pod("p"))
-    recorder = EventRecorder(client, "default-scheduler")
-    await _record(recorder, created, "no")
-    recorder.forget(created["metadata"]["uid"])
-    await _record(recorder, created, "no")
-    assert await _told(client) == [("no", 1), ("no", 1)]
-
-
-async def test_a_removed_event_is_written_again_the_next_time(client: ApiClient) -> None:
-    created = await client.post(PODS, pod("p"))
-    recorder = EventRecorder(client, "default-scheduler")
-    await _record(recorder, created, "no")
-    (event,) = (await client.get(EVENTS))["items"]
-    await client.delete(f"{EVENTS}/{event['metadata']['name']}")
-    await _record(recorder, created, "no", "no")
-    assert await _told(client) == [("no", 1)]
-
-
-def test_an_event_is_shortened_to_1024_characters() -> None:
-    assert event_note("x" * 1024) == "x" * 1024
-    assert event_note("x" * 1025) == "x" * 1020 + " ..."

@@ -15,11 +15,10 @@ from sandbox.api.server import ApiServer
 from sandbox.scheduler.extender_client import connected
 from sandbox.scheduler.queue import SchedulingQueue
 from sandbox.scheduler.scheduler import Scheduler, waiting_sentence
-from tests.sandbox.objects import I915, PODS, node, phase, pod, until, until_true
+from tests.sandbox.objects import I915, PODS, node, phase, pod, until
 from tests.sandbox.scheduler.scripted_extender import ScriptedExtender, serving
 
 NODES = "/api/v1/nodes"
-EVENTS = "/api/v1/namespaces/default/events"
 
 
 @pytest.fixture
@@ -61,15 +60,6 @@ def _message(value: dict[str, Any]) -> str:
     return next((c["message"] for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"), "")
 
 
-async def _event(client: ApiClient, name: str, reason: str) -> dict[str, Any]:
-    async def look() -> dict[str, Any]:
-        return await client.get(EVENTS, fieldSelector=f"involvedObject.name={name},reason={reason}")
-
-    found = await until_true(look, lambda listed: listed["items"])
-    event: dict[str, Any] = found["items"][0]
-    return event
-
-
 @pytest.mark.parametrize(
     ("scores", "weight", "expected"),
     [
@@ -105,7 +95,6 @@ async def test_the_extender_filters_and_binds(client: ApiClient, extender: Scrip
     assert extender.binds == [
         {"PodName": "p", "PodNamespace": "default", "PodUID": created["metadata"]["uid"], "Node": "n1"}
     ]
-    assert (await _event(client, "p", "Scheduled"))["message"] == "Successfully assigned default/p to n1"
 
 
 async def test_pods_without_managed_resources_never_reach_the_extender(
@@ -138,7 +127,7 @@ async def test_the_node_with_the_largest_free_share_is_chosen(client: ApiClient,
     assert [bind["Node"] for bind in extender.binds] == ["b", "a", "b"]
 
 
-async def test_a_pod_that_fits_no_node_gets_condition_and_event(client: ApiClient, extender: ScriptedExtender) -> None:
+async def test_a_pod_that_fits_no_node_gets_a_condition(client: ApiClient, extender: ScriptedExtender) -> None:
     extender.refuse = lambda _pod, _node: "no card has 5.0 GB of memory.max free"
     for name, cards in (("n1", 1), ("n2", 1), ("n3", 0)):
         await client.post(NODES, node(name, cards))
@@ -147,12 +136,6 @@ async def test_a_pod_that_fits_no_node_gets_condition_and_event(client: ApiClien
     waiting = await until(client, "p", lambda value: _message(value) == sentence)
     (condition,) = waiting["status"]["conditions"]
     assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
-
-    async def look() -> dict[str, Any]:
-        return await client.get(EVENTS, fieldSelector="involvedObject.name=p,reason=FailedScheduling")
-
-    told = await until_true(look, lambda listed: sentence in [event["message"] for event in listed["items"]])
-    assert {event["type"] for event in told["items"]} == {"Warning"}
 
 
 @pytest.mark.parametrize("deleted", [pytest.param(True, id="deleted"), pytest.param(False, id="succeeded")])
