@@ -231,9 +231,9 @@ _FAULTS = (
     ),
     PlantedFault(
         "the webhook for new pods states no memory for shares",
-        "kubeshare.request._amounts",
-        "{**A, N.MEMORY: X, **B}",
-        '{**A, N.MEMORY: "0", **B}',
+        "KubeShareAdmission.complete",
+        "W[N.MEMORY] = X",
+        'W[N.MEMORY] = "0"',
         60,
     ),
     PlantedFault("containers of a pod share tiles", "choose_tiles", "H.update(dict.fromkeys(*A))", within=60),
