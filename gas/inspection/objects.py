@@ -5,7 +5,6 @@ kube-scheduler checks these rules before it asks the extender. Rules that depend
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -199,27 +198,9 @@ def _matches(term: NodeSelectorTerm, node: InspectedNode) -> bool:
     expressions, fields = term.match_expressions or (), term.match_fields or ()
     return (
         bool(expressions or fields)
-        and all(_is_met(each, node.labels.get(each.key)) for each in expressions)
-        and all(each.key == "metadata.name" and _is_met(each, node.name) for each in fields)
+        and all(each.is_met(node.labels.get(each.key)) for each in expressions)
+        and all(each.key == "metadata.name" and each.is_met(node.name) for each in fields)
     )
-
-
-def _is_met(wanted: Requirement, value: str | None) -> bool:
-    values = wanted.values or ()
-    match wanted.operator:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt" if value is not None and len(values) == 1:
-            with suppress(ValueError):
-                found, limit = int(value), int(values[0])
-                return found > limit if wanted.operator == "Gt" else found < limit
-    return False
 
 
 def _tolerates(toleration: Toleration, taint: NodeTaint) -> bool:

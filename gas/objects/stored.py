@@ -398,11 +398,31 @@ class Node(StoredPart, frozen=True):
 
 
 class Requirement(StoredPart, frozen=True):
-    """One expression of a label selector; ``operator`` is In, NotIn, Exists or DoesNotExist."""
+    """One expression of a selector; ``operator`` is In, NotIn, Exists or DoesNotExist, for nodes also Gt or Lt."""
 
     key: str = ""
     operator: str = ""
     values: Sequence[str] | None = None
+
+    def is_met(self, value: str | None) -> bool:
+        """Return whether a label with this value meets it, None for no such label. An invalid one is never met."""
+        values = self.values or ()
+        match self.operator:
+            case "In":
+                return value in values
+            case "NotIn":
+                return bool(values) and value not in values
+            case "Exists":
+                return value is not None and not values
+            case "DoesNotExist":
+                return value is None and not values
+            case "Gt" | "Lt" if value is not None and len(values) == 1:
+                try:
+                    found, limit = int(value), int(values[0])
+                except ValueError:
+                    return False
+                return found > limit if self.operator == "Gt" else found < limit
+        return False
 
 
 class LabelSelector(StoredPart, frozen=True):

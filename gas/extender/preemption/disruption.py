@@ -7,7 +7,7 @@ from functools import lru_cache
 import msgspec
 
 from gas.objects.handler import Mirror
-from gas.objects.stored import DisruptionBudget, LabelSelector, Pod, Requirement
+from gas.objects.stored import DisruptionBudget, LabelSelector, Pod
 from gas.values.timing import seconds_of
 
 
@@ -72,19 +72,5 @@ def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     if not wanted and not expressions:
         return False
     return all(labels.get(key) == value for key, value in wanted.items()) and all(
-        _is_met(expression, labels) for expression in expressions
+        each.is_met(labels.get(each.key)) for each in expressions
     )
-
-
-def _is_met(expression: Requirement, labels: Mapping[str, str]) -> bool:
-    value, values = labels.get(expression.key), expression.values or ()
-    match expression.operator:
-        case "In":
-            return value is not None and value in values
-        case "NotIn":
-            return bool(values) and value not in values
-        case "Exists":
-            return value is not None and not values
-        case "DoesNotExist":
-            return value is None and not values
-    return False
