@@ -193,7 +193,7 @@ class Binder(Observer):
             self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
             raise
         self._forget_repeated(args.pod_uid)
-        self._decider.refusals.drop(args.pod_uid)
+        self._decider.refusals.pop(args.pod_uid, None)
         if args.pod_uid in self._vanished_in_progress:
             self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
         if cards := annotations.get(CONTAINER_CARDS):

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 import msgspec
 
 from gas.extender.decider import Decider
-from gas.extender.decisions import Decisions, Refusals
+from gas.extender.decisions import Decisions, PodRefusal
 from gas.extender.pods import Pods
 from gas.ledger.ledger import Booking, Ledger, State
 from gas.placement.choice import Footprint
@@ -82,7 +82,7 @@ def books_json(decider: Decider) -> bytes:
     )
 
 
-def refusals_json(refusals: Refusals) -> bytes:
+def refusals_json(refusals: Mapping[str, PodRefusal]) -> bytes:
     return msgspec.json.encode(dict(refusals))
 
 

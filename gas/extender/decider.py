@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
+from cachetools import LRUCache
+
 from gas.decision.names import TIMESTAMP
-from gas.extender.decisions import MOST_NODES, Decisions, PodRefusal, Refusals
+from gas.extender.decisions import MOST_NODES, MOST_PODS, Decisions, PodRefusal
 from gas.extender.hooks import NO_CARDS, NO_HOOKS, Hooks, NominatedCards, Observer, Observers
 from gas.extender.host_resources import HostResources
 from gas.extender.nodes import Nodes
@@ -128,7 +130,8 @@ class Decider:
         self.hooks = NO_HOOKS  # what parts add to decisions
         self.observers = Observers(*filter(None, (observer,)))
         self._last_timestamp: dict[str, int] = {}
-        self.refusals = Refusals()
+        # the last refusal of each pod, by UID, until it is bound or gone
+        self.refusals: LRUCache[str, PodRefusal] = LRUCache(MOST_PODS)
         self.filtering = 0  # how many filters are in progress: they may refuse a pod for cards that have become free
         self.decisions = Decisions()  # the last ones, as the verbs reported them
         self.writing: dict[str, Mapping[str, str]] = {}
@@ -139,7 +142,7 @@ class Decider:
             options.vocabularies,
             facts=self.nodes.identified,
             observer=self.observers,
-            on_gone=self.refusals.drop,
+            on_gone=lambda uid: self.refusals.pop(uid, None),
         )
         self.hosts = HostResources(self.observers.capacity_changed)  # fed only after `count_hosts`
         self.counts_hosts = False
@@ -211,7 +214,7 @@ class Decider:
         if len(failed) == len(by_name):
             kind = max(refusals, key=lambda each: refusals[each])
             refusal = self._pod_refusal(args.pod, need, by_name, facts, nominated=nominated, now=now, kind=kind)
-            self.refusals.keep(args.pod.uid, refusal)
+            self.refusals[args.pod.uid] = refusal
             return FilterDecision([], failed, hopeless, refusals=refusals, refusal=refusal)
         if FITS_PREFERRED not in set(verdicts):
             passing = [name for name, verdict in by_name.items() if verdict.refusal is None]
@@ -347,7 +350,7 @@ class Decider:
     def _refuse_everywhere(self, pod: Pod, names: Sequence[str], sentence: str, now: float) -> FilterDecision:
         failed = dict.fromkeys(names, sentence)
         refusal = PodRefusal(pod.key, now, UnreadableNeed.kind, {sentence: len(failed)}, {}, is_final=True)
-        self.refusals.keep(pod.uid, refusal)
+        self.refusals[pod.uid] = refusal
         hopeless = list(failed) if self.hooks.hopeless else []
         return FilterDecision([], failed, hopeless, refusals={UnreadableNeed.kind: 1}, refusal=refusal)
 

@@ -97,7 +97,7 @@ def _milliseconds(seconds: float) -> float:
     return round(seconds * 1000, 3)
 
 
-MOST_PODS = 1024
+MOST_PODS = 1024  # pods whose last refusal is remembered
 MOST_NODES = 16  # nodes whose numbers are kept for one pod; all nodes are counted by reason
 
 
@@ -120,19 +120,3 @@ class PodRefusal:
         reasons = "; ".join(f"{count} {'node' if count == 1 else 'nodes'}: {reason}" for reason, count in counted)
         numbers = " | ".join(f"{node}: {', '.join(cards)}" for node, cards in self.details.items() if cards)
         return f"{reasons}. {numbers}" if numbers else reasons
-
-
-class Refusals:
-    """The last refusal of each pod, by UID, until it is bound or gone. If there are too many, the oldest go first."""
-
-    def __init__(self) -> None:
-        self._by_uid: LRUCache[str, PodRefusal] = LRUCache(MOST_PODS)
-
-    def keep(self, uid: str, refusal: PodRefusal) -> None:
-        self._by_uid[uid] = refusal
-
-    def drop(self, uid: str) -> None:
-        self._by_uid.pop(uid, None)
-
-    def __iter__(self) -> Iterator[tuple[str, PodRefusal]]:
-        return iter(list(self._by_uid.items()))

@@ -34,7 +34,7 @@ Waits = Mapping[tuple[str, str], Wait]  # by namespace and kind of reason; NOT_R
 
 def waits(decider: Decider) -> Turns[Waits]:
     """Return the pods without a node by namespace and reason."""
-    kinds = {uid: refusal.kind for uid, refusal in decider.refusals}
+    kinds = {uid: refusal.kind for uid, refusal in decider.refusals.items()}
     counts: dict[tuple[str, str], int] = {}
     oldest: dict[tuple[str, str], str] = {}
     for at, (uid, pod) in enumerate(list(decider.pods.waiting.items()), start=1):

@@ -72,7 +72,7 @@ class Pods:
         facts: Callable[[str], NodeFacts | None] = lambda _node: None,  # returns what is known of a node
         observer: Observer | None = None,
         # is called with the UID of a pod that no longer waits: it is bound or gone
-        on_gone: Callable[[str], None] = lambda _uid: None,
+        on_gone: Callable[[str], object] = lambda _uid: None,
     ) -> None:
         self.waiting: dict[str, Pod] = {}  # GPU pods without a node, by UID
         self.in_trouble: dict[str, BoundPod] = {}  # bound GPU pods whose annotations are not what is booked, by UID

@@ -16,7 +16,6 @@ from gas.extender.decisions import (
     MOST_PODS,
     Decisions,
     PodRefusal,
-    Refusals,
 )
 from gas.extender.readiness import NotReady
 from tests.extender.binding import following, gpu_pod
@@ -115,29 +114,9 @@ def test_the_summary_without_numbers_is_the_reasons() -> None:
     assert refusal().summary() == "1 node: no room"
 
 
-def test_the_last_refusal_of_a_pod_is_kept_until_dropped() -> None:
-    refusals = Refusals()
-    refusals.keep("u1", refusal(time=1.0))
-    refusals.keep("u1", refusal(time=2.0))
-    assert [(uid, kept.time) for uid, kept in refusals] == [("u1", 2.0)]
-    refusals.drop("u1")
-    refusals.drop("u1")
-    assert not list(refusals)
-
-
-def test_the_oldest_go_when_there_are_too_many() -> None:
-    refusals = Refusals()
+def test_the_oldest_refusals_go_when_there_are_too_many() -> None:
+    refusals = following(gpu_pod()).refusals
     for number in range(MOST_PODS + 1):
-        refusals.keep(f"u{number}", refusal())
-    kept = [uid for uid, _ in refusals]
-    assert len(kept) == MOST_PODS
-    assert "u0" not in kept
-
-
-def test_pods_may_be_dropped_while_they_are_shown() -> None:
-    refusals = Refusals()
-    refusals.keep("u1", refusal())
-    refusals.keep("u2", refusal())
-    for uid, _ in refusals:
-        refusals.drop(uid)
-    assert not list(refusals)
+        refusals[f"u{number}"] = refusal()
+    assert len(refusals) == MOST_PODS
+    assert "u0" not in refusals

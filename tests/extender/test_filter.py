@@ -133,7 +133,7 @@ async def test_ten_thousand_nodes_with_one_reason_have_one_sentence() -> None:
     asking = wants(9)
     answer = await decider.ask(asking, *(f"n{number}" for number in range(10_000)))
     assert set(answer["FailedNodes"].values()) == {"no card has 9.0 GB of memory.max free"}
-    (refusal,) = [refusal for _, refusal in decider.refusals]
+    (refusal,) = decider.refusals.values()
     assert refusal.reasons == {"no card has 9.0 GB of memory.max free": 10_000}
     assert len(refusal.details) == MOST_NODES
 
@@ -209,7 +209,7 @@ async def test_an_invalid_need_is_refused_on_every_node(asking: dict[str, Any], 
         assert (refusal.pod, refusal.kind, refusal.is_final) == (pod, "unreadable-need", True)
         assert refusal.summary().startswith("2 nodes: ")
         assert refusal.time > 1.7e9
-    assert list(decider.refusals) == [(asking["metadata"]["uid"], refusal)]
+    assert list(decider.refusals.items()) == [(asking["metadata"]["uid"], refusal)]
 
 
 @pytest.mark.parametrize("annotation", ["gas-allow", "gas-deny"])
@@ -245,7 +245,7 @@ class TestPreferredCard:
         assert answer["NodeNames"] == ["n2"]
         assert answer["FailedNodes"].keys() == {"n1", "n3", "absent"}
         assert answer["FailedNodes"]["n1"] == "another node has the pod's preferred card free"
-        assert not list(decider.refusals)
+        assert not decider.refusals
 
     async def test_if_none_gives_it_all_with_room_pass(self) -> None:
         decider = knowing(gpu_node("n1"), gpu_node("n3", labels=PREFERS))
@@ -288,7 +288,7 @@ class TestWholeNodes:
     async def test_refusals_of_unknown_nodes_have_their_numbers(self) -> None:
         decider = knowing()
         await decider.ask_whole(wants(9), shared("template-1"))
-        (refusal,) = [refusal for _, refusal in decider.refusals]
+        (refusal,) = decider.refusals.values()
         assert refusal.details == {
             "template-1": (
                 "card0: 8.0 of 8.0 GB of memory.max free, 9.0 needed",
@@ -303,7 +303,7 @@ class TestRefusals:
         hold(decider, "n1", "card0", "card1")
         asking = wants(name="late")
         await decider.ask(asking, "absent", "n1", "n1")
-        ((uid, refusal),) = decider.refusals
+        ((uid, refusal),) = decider.refusals.items()
         assert refusal.kind == "no-room", "the most frequent one"
         assert uid == asking["metadata"]["uid"]
         assert refusal.pod == "default/late"
@@ -320,7 +320,7 @@ class TestRefusals:
         await decider.ask(asking, "n1")
         hold(decider, "n1", "card0")
         await decider.ask(asking, "n1")
-        ((_, refusal),) = decider.refusals
+        ((_, refusal),) = decider.refusals.items()
         assert refusal.details["n1"][0].startswith("card0: 3.0 of 8.0 GB")
 
     async def test_that_need_no_bookings_by_card_to_see_are_not_marked_so(self) -> None:
@@ -333,7 +333,7 @@ class TestRefusals:
         decider = knowing()
         hold(decider, "n1", "card0", "card1")
         await decider.ask(wants(), "n1", "n2")
-        assert not list(decider.refusals)
+        assert not decider.refusals
 
     @pytest.mark.parametrize("how", ["bound", "gone", "ended"])
     async def test_are_dropped_when_the_pod_is(self, how: str) -> None:
@@ -341,14 +341,14 @@ class TestRefusals:
         asking = wants(9, uid="u1")
         decider.pods.changed(as_pod(asking))
         await decider.ask(asking, "n1")
-        assert len(list(decider.refusals)) == 1
+        assert len(decider.refusals) == 1
         if how == "bound":
             decider.pods.changed(as_pod(wants(9, uid="u1", node="n1")))
         elif how == "gone":
             decider.pods.deleted(as_pod(asking))
         else:
             decider.pods.changed(as_pod(wants(9, uid="u1", phase="Failed")))
-        assert not list(decider.refusals)
+        assert not decider.refusals
 
     async def test_are_counted_by_reason_and_node(self) -> None:
         decider = knowing()

@@ -79,9 +79,8 @@ class Requeuer(Observer):
         kube-scheduler may ask before the watch shows the pod.
         """
         waiting, latest = self.decider.pods.waiting, self.timing.seconds() - SCHEDULER_RETRIES
-        refused = any(
-            not refusal.is_final and (uid in waiting or refusal.time > latest) for uid, refusal in self.decider.refusals
-        )
+        refusals = self.decider.refusals.items()
+        refused = any(not each.is_final and (uid in waiting or each.time > latest) for uid, each in refusals)
         return refused or self.decider.filtering > 0 or not self._found_waiting.isdisjoint(waiting)
 
     async def _patch_one_of(self, nodes: list[str]) -> None:

@@ -56,7 +56,7 @@ class Requeuing:
 
     def refuse_a_pod(self, *, is_final: bool = False) -> None:
         self.decider.pods.changed(pod(container(i915=1), uid="u1"))
-        self.decider.refusals.keep("u1", PodRefusal("default/pod", 0.0, "no-room", {}, {}, is_final=is_final))
+        self.decider.refusals["u1"] = PodRefusal("default/pod", 0.0, "no-room", {}, {}, is_final=is_final)
 
     async def _patch(self, node: str, annotations: Mapping[str, str]) -> bool:
         self.patched.append(node)
@@ -117,7 +117,7 @@ async def test_the_refused_pods_that_are_requeued(
 
 async def test_when_no_refused_pod_waits_nothing_is_patched() -> None:
     requeuing = Requeuing()
-    requeuing.decider.refusals.drop("u1")
+    requeuing.decider.refusals.pop("u1")
     async with in_background(requeuing.requeuer.run()):
         requeuing.requeuer.cards_freed("n1")
         await turns()
@@ -129,7 +129,7 @@ async def test_when_no_refused_pod_waits_nothing_is_patched() -> None:
 
 async def test_cards_that_become_free_during_a_filter_requeue_its_pod() -> None:
     requeuing = Requeuing()
-    requeuing.decider.refusals.drop("u1")
+    requeuing.decider.refusals.pop("u1")
     names = [f"n{count}" for count in range(1, 4)]
     for cards, name in enumerate(names, 1):  # all different, so that each is looked at
         requeuing.decider.nodes.changed(node(name, cards=cards, i915=cards))
@@ -141,7 +141,7 @@ async def test_cards_that_become_free_during_a_filter_requeue_its_pod() -> None:
         await eventually(lambda: requeuing.patched)
         for _ in asked:
             pass
-        requeuing.decider.refusals.drop("u1")
+        requeuing.decider.refusals.pop("u1")
         requeuing.requeuer.cards_freed("n2")
         await turns()
     assert requeuing.patched == ["n1"]
@@ -150,7 +150,7 @@ async def test_cards_that_become_free_during_a_filter_requeue_its_pod() -> None:
 async def test_a_replica_that_does_not_decide_patches_nothing_and_requeues_all_pods_once_it_does() -> None:
     """Pods that wait at that moment may have been refused by the replica that led before."""
     requeuing = Requeuing(pause=NEVER)
-    requeuing.decider.refusals.drop("u1")
+    requeuing.decider.refusals.pop("u1")
     requeuing.decider.nodes.changed(node("n1"))
     requeuing.acts = False
     async with in_background(requeuing.requeuer.run()):
