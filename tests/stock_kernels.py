@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.hardware.fake_sysfs import FakeGpu, Model, card_directory, device_directory
+from sandbox.hardware.fake_sysfs import FakeGpu, Model, device_directory
+from tests.fake_gpus import card_directory
 
 GB = 10**9
 

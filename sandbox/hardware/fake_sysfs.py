@@ -6,9 +6,8 @@ A marker file at the root shows that the tree is generated; programs that read i
 """
 
 import os
-import shutil
 import stat
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from gas.plugin.discovery.sysfs import FAKE_TREE_MARKER
@@ -26,11 +25,7 @@ class Model:
     memory: int | None = None
 
 
-ARC_A770 = Model(device_id="0x56a0", driver="i915", memory=16 * 2**30)
-ARC_B580 = Model(device_id="0xe20b", driver="xe")
-FLEX_140 = Model(device_id="0x56c1", driver="i915", memory=6 * 2**30)
 FLEX_170 = Model(device_id="0x56c0", driver="i915", memory=16 * 2**30)
-MAX_1100 = Model(device_id="0x0bda", driver="i915", memory=48 * 2**30)
 MAX_1550 = Model(device_id="0x0bd5", driver="i915", tiles=2, memory=64 * 2**30)
 MAX_1550_XE = Model(device_id="0x0bd5", driver="xe", tiles=2, memory=64 * 2**30)
 
@@ -80,22 +75,6 @@ def fake_gpus(
     return tuple(gpus)
 
 
-def with_virtual_functions(physical: FakeGpu, count: int, *, first: int) -> tuple[FakeGpu, ...]:
-    """Return the physical function with ``count`` virtual functions, and these as cards numbered from ``first``."""
-    place, _, _ = physical.pci_address.rpartition(".")
-    virtual = (
-        replace(
-            physical,
-            card=first + index,
-            pci_path=(*physical.pci_path[:-1], f"{place}.{index + 1}"),
-            virtual_functions=None,
-            mei=None,
-        )
-        for index in range(count)
-    )
-    return (replace(physical, virtual_functions=count), *virtual)
-
-
 def write_tree(root: Path, gpus: tuple[FakeGpu, ...], *, character_devices: bool = False) -> None:
     """Write the marker and all cards below ``root``. Existing files stay.
 
@@ -129,21 +108,6 @@ def add_gpu(root: Path, gpu: FakeGpu, *, character_devices: bool = False) -> Non
     _link(root / "sys/class/drm" / drm.name, drm)
     _link(root / "sys/class/drm" / gpu.render_node, device / "drm" / gpu.render_node)
     _write_device_nodes(root, gpu, character_devices=character_devices)
-
-
-def remove_gpu(root: Path, gpu: FakeGpu) -> None:
-    """Remove one card, as when its driver is unbound."""
-    for node in _device_nodes(root, gpu):
-        node.unlink(missing_ok=True)
-    for link in _by_path_links(root, gpu):
-        link.unlink(missing_ok=True)
-    for name in (f"card{gpu.card}", gpu.render_node):
-        (root / "sys/class/drm" / name).unlink(missing_ok=True)
-    shutil.rmtree(device_directory(root, gpu), ignore_errors=True)
-
-
-def card_directory(root: Path, gpu: FakeGpu) -> Path:
-    return root / "sys/class/drm" / f"card{gpu.card}"
 
 
 def device_directory(root: Path, gpu: FakeGpu) -> Path:

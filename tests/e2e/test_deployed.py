@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gas.plugin.discovery.render_node import DRM_MAJOR
-from sandbox.hardware.fake_sysfs import ARC_A770, fake_gpus, write_tree
+from sandbox.hardware.fake_sysfs import fake_gpus, write_tree
 from tests.e2e import original
 from tests.e2e.deployed import (
     DEPLOY,
@@ -36,6 +36,7 @@ from tests.e2e.programs import ProgramError, running
 from tests.e2e.project_image import built_image
 from tests.e2e.verbs import Verbs
 from tests.e2e.waiting import wait_for
+from tests.fake_gpus import ARC_A770
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, add_gpu, device_directory, fake_gpus, remove_gpu
+from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, add_gpu, device_directory, fake_gpus
 from tests.broken_files import break_file
 from tests.e2e.agreement import MASK
 from tests.e2e.gpu_node import GpuNode
@@ -15,6 +15,7 @@ from tests.e2e.pod_resources import listed_ids
 from tests.e2e.pods import PODS, container, delete_now, event_messages, get_pod, is_refused, pod
 from tests.e2e.waiting import wait_for
 from tests.e2e.written_cards import PREFIX, written_containers
+from tests.fake_gpus import remove_gpu
 
 pytestmark = pytest.mark.usefixtures("no_pods_after")
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from sandbox.hardware.fake_sysfs import ARC_A770, FLEX_170, FakeGpu, fake_gpus
+from sandbox.hardware.fake_sysfs import FLEX_170, FakeGpu, fake_gpus
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import Object
 from tests.e2e.pods import OVER, container, get_pod, pod
 from tests.e2e.waiting import wait_for
+from tests.fake_gpus import ARC_A770
 
 FLEX, REMOVED, MOVED, STAYING = fake_gpus(FLEX_170, 4)
 ARC = replace(fake_gpus(ARC_A770, 1, first=4)[0], card=0)

@@ -23,9 +23,10 @@ from gas.plugin.matching.pod_resolver import PodResolver
 from gas.values.card_records import parse_card_records
 from sandbox.api.kinds import NODES
 from sandbox.api.routes import Access
-from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, add_gpu, fake_gpus, remove_gpu
+from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550_XE, add_gpu, fake_gpus
 from tests.background import eventually, soon
 from tests.builders import container, pod_json
+from tests.fake_gpus import remove_gpu
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node
 from tests.plugin.pods_for_plugin import decided
 

@@ -14,10 +14,11 @@ from gas.values.card_records import ANNOTATION, parse_card_records
 from gas.values.cards import Card
 from sandbox.api.failure import ApiFailure
 from sandbox.api.routes import Access
-from sandbox.hardware.fake_sysfs import ARC_A770, FLEX_170, FakeGpu, fake_gpus, write_tree
+from sandbox.hardware.fake_sysfs import FLEX_170, FakeGpu, fake_gpus, write_tree
 from sandbox.kubelet.containers import Containers
 from tests.background import eventually, soon
 from tests.builders import container, pod_json
+from tests.fake_gpus import ARC_A770
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node
 from tests.plugin.pods_for_plugin import decided
 

@@ -16,21 +16,17 @@ from gas.plugin.discovery.sysfs import SysfsCards
 from gas.plugin.discovery.sysfs_files import UnreadableFile
 from gas.values.card_facts import MemorySource, Scan
 from sandbox.hardware.fake_sysfs import (
-    ARC_A770,
-    ARC_B580,
-    FLEX_140,
     FLEX_170,
     MAX_1550,
     MAX_1550_XE,
     FakeGpu,
     Model,
-    card_directory,
     device_directory,
     fake_gpus,
-    with_virtual_functions,
     write_tree,
 )
 from tests.broken_files import break_file
+from tests.fake_gpus import ARC_A770, ARC_B580, FLEX_140, card_directory, with_virtual_functions
 from tests.plugin.gpus import read_gpus
 from tests.stock_kernels import STOCK_KERNELS, StockKernel
 

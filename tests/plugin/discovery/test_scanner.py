@@ -9,17 +9,9 @@ import pytest
 
 from gas.plugin.discovery.scanner import INTERVAL, Scanner
 from gas.values.card_facts import Scan
-from sandbox.hardware.fake_sysfs import (
-    FLEX_170,
-    MAX_1550,
-    Model,
-    add_gpu,
-    card_directory,
-    fake_gpus,
-    remove_gpu,
-    write_tree,
-)
+from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550, Model, add_gpu, fake_gpus, write_tree
 from tests.background import eventually
+from tests.fake_gpus import card_directory, remove_gpu
 from tests.plugin.gpus import gpu, read_gpus, scan
 
 PATIENCE = 20

@@ -17,20 +17,17 @@ from gas.values.card_facts import CardFacts, MemorySource
 from gas.values.card_records import MOST_RECORDS, MOST_TILES
 from gas.values.cards import Card
 from sandbox.hardware.fake_sysfs import (
-    ARC_B580,
-    FLEX_140,
     FLEX_170,
     MAX_1550,
     MAX_1550_XE,
     FakeGpu,
     Model,
-    card_directory,
     device_directory,
     fake_gpus,
-    with_virtual_functions,
     write_tree,
 )
 from tests.broken_files import BREAKS, break_file
+from tests.fake_gpus import ARC_B580, FLEX_140, card_directory, with_virtual_functions
 from tests.hostile import hostile
 from tests.plugin.gpus import read_gpus
 

@@ -9,22 +9,8 @@ import pytest
 
 from gas.plugin.discovery.local_memory import MEMORY_OF_MODELS
 from gas.plugin.discovery.sysfs import fake_tree_warning
-from sandbox.hardware.fake_sysfs import (
-    ARC_A770,
-    ARC_B580,
-    FLEX_140,
-    FLEX_170,
-    MAX_1100,
-    MAX_1550,
-    MAX_1550_XE,
-    Model,
-    add_gpu,
-    card_directory,
-    fake_gpus,
-    remove_gpu,
-    with_virtual_functions,
-    write_tree,
-)
+from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550, MAX_1550_XE, Model, add_gpu, fake_gpus, write_tree
+from tests.fake_gpus import ARC_A770, ARC_B580, FLEX_140, MAX_1100, card_directory, remove_gpu, with_virtual_functions
 from tests.plugin.gpus import read_gpus
 
 MODELS = [ARC_A770, ARC_B580, FLEX_140, FLEX_170, MAX_1100, MAX_1550, MAX_1550_XE]
