@@ -20,7 +20,7 @@ from gas.extender.filter import Filter, PendingBinds, in_turns
 from gas.extender.flags import Flags
 from gas.extender.late_bindings import ChangeVersion, PodRequests, end_earlier_bindings
 from gas.extender.metrics import Metrics
-from gas.extender.part import Additions, Core, Part
+from gas.extender.part import Additions, Core
 from gas.extender.parts import PARTS
 from gas.extender.readiness import Alone, Leader, Readiness, lister_of_pods, read_bound_pods
 from gas.extender.server import ServedVerb
@@ -68,7 +68,10 @@ class Extender:
             timing=timing,
         )
         self._core = core
-        self._parts = [_built(part, core) for part in parts]
+        self._parts: list[Additions] = []
+        for part in parts:
+            self._parts.append(part.build(core))
+            decider.add(self._parts[-1].hooks)
         self.pod_watch = watch_pods(api, decider, timing)
         self.watches: dict[str, Watch[Any]] = {"nodes": self.node_watch, "pods": self.pod_watch}
         self.leader = self._choose_leader()
@@ -98,12 +101,12 @@ class Extender:
         self.verbs = {"filter": ServedVerb(self.filter), "bind": ServedVerb(self.binder, is_undisturbed=True)}
         self.webhooks: dict[str, Reviewer] = {}  # served to the API server, by name
         self.documents: dict[str, Callable[[], bytes]] = {}  # JSON for the plain port, by path
-        for part in self._parts:
-            self.verbs |= part.verbs
-            self.verbs |= {path: self.verbs[name] for path, name in part.other_paths.items()}
-            self.webhooks |= part.webhooks
-            self.documents |= part.documents
-            self.watches |= part.watches
+        for added in self._parts:
+            self.verbs |= added.verbs
+            self.verbs |= {path: self.verbs[name] for path, name in added.other_paths.items()}
+            self.webhooks |= added.webhooks
+            self.documents |= added.documents
+            self.watches |= added.watches
         self._show_metrics(metrics)
 
     async def run(self) -> None:
@@ -235,12 +238,6 @@ def watch_pods(api: ApiServer, decider: Decider, timing: Timing = SYSTEM_TIMING)
 
 def watch_nodes(api: ApiServer, decider: Decider, timing: Timing = SYSTEM_TIMING) -> Watch[Node]:
     return Watch(Lister(api, paths.NODES, Node), decider.node_handlers, timing=timing)
-
-
-def _built(part: Part, core: Core) -> Additions:
-    additions = part.build(core)
-    core.decider.add(additions.hooks)
-    return additions
 
 
 def _change_version(api: ApiServer, timing: Timing) -> ChangeVersion:
