@@ -80,10 +80,6 @@ class SchedulerConfiguration(_Part, frozen=True):
     profiles: list[_Profile] | None = None
 
     @property
-    def gpu_extenders(self) -> list[ExtenderEntry]:
-        return [entry for entry in self.extenders or () if entry.is_about_gpus]
-
-    @property
     def scheduler_names(self) -> frozenset[str]:
         """The values of a pod's ``schedulerName`` for which this scheduler places it."""
         return frozenset(profile.scheduler_name for profile in self.profiles or (_Profile(),))

@@ -32,7 +32,8 @@ class SeenScheduler:
     def entries(self) -> list[ExtenderEntry]:
         """The extenders for GPUs in its configuration; none if that could not be seen."""
         seen = self.configuration
-        return [] if seen is None or isinstance(seen, Unseen) else seen.gpu_extenders
+        listed = None if seen is None or isinstance(seen, Unseen) else seen.extenders
+        return [entry for entry in listed or () if entry.is_about_gpus]
 
     def host_path(self, path: str) -> str | None:
         """Return the path on its machine; None if it is not in a directory of that machine."""
