@@ -137,10 +137,11 @@ def _entries(scheduler: SeenScheduler, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _resources(scheduler: SeenScheduler, entry: ExtenderEntry, snapshot: Snapshot) -> Iterator[Finding]:
+    nodes = () if isinstance(snapshot.nodes, Unseen) else snapshot.nodes
     for resource in snapshot.vocabularies.managed_resources:
         ignored = entry.managed.get(resource)
         if ignored is None:
-            used = _is_offered(snapshot, resource)
+            used = any(resource in allocatable_resources(node) for node in nodes)
             yield (problem if used else warning)(
                 f"pods that ask for {resource} only are placed without the extender"
                 + (", and nodes offer it" if used else ""),
@@ -155,12 +156,6 @@ def _resources(scheduler: SeenScheduler, entry: ExtenderEntry, snapshot: Snapsho
                 expected=f"ignoredByScheduler: false for {resource}",
                 found="ignoredByScheduler: true",
             )
-
-
-def _is_offered(snapshot: Snapshot, resource: str) -> bool:
-    if isinstance(snapshot.nodes, Unseen):
-        return False
-    return any(resource in allocatable_resources(node) for node in snapshot.nodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
