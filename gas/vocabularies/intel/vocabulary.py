@@ -55,8 +55,8 @@ class Intel(Vocabulary):
         )
 
     def facts(self, node: Node) -> NodeFacts:
-        facts = read_node(node)
-        if _has_gpu_capacity(node):
+        facts, capacity = read_node(node), (node.status.capacity if node.status else None) or {}
+        if any(is_positive(capacity.get(name, 0), if_unreadable=False) for name in self.resources):
             return facts
         # Labels that deschedule pods count only where ``status.capacity`` has GPUs too.
         return replace(facts, deschedule_cards=frozenset(), deschedule_tiles=frozenset())
@@ -106,8 +106,3 @@ INTEL = Intel()
 
 def _prefixed(resources: Mapping[str, Quantity] | None) -> frozenset[tuple[str, Quantity]]:
     return frozenset(item for item in (resources or {}).items() if item[0].startswith(names.PREFIX))
-
-
-def _has_gpu_capacity(node: Node) -> bool:
-    capacity = (node.status.capacity if node.status else None) or {}
-    return any(is_positive(capacity.get(names.PREFIX + name, 0), if_unreadable=False) for name in names.COUNT_RESOURCES)
