@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -21,16 +20,6 @@ from sandbox.kubelet.containers import (
 from sandbox.kubelet.device_manager import DeviceManager, NoDevices, PluginFailed, requested_devices
 
 _REJECTED = "UnexpectedAdmissionError"
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    before: Object | None
-    after: Object | None
-
-    @property
-    def pod(self) -> Object:
-        return self.after or self.before or {}
 
 
 class SyncLoop:
@@ -56,7 +45,7 @@ class SyncLoop:
         self._containers = containers
         self._pace = pace
         self._now = now
-        self._changes: asyncio.Queue[_Change] = asyncio.Queue()
+        self._changes: asyncio.Queue[tuple[Object, bool]] = asyncio.Queue()  # pods, and whether they are gone
         self._turn = asyncio.Lock()
         self._active: dict[str, Object] = {}
         self._pod_tasks: dict[str, asyncio.Task[None]] = {}
@@ -78,24 +67,24 @@ class SyncLoop:
         return self._active.values()
 
     def _pod_changed(self, before: Object | None, after: Object | None) -> None:
-        self._changes.put_nowait(_Change(before, after))
+        self._changes.put_nowait((after or before or {}, after is None))
 
     async def _process_changes(self) -> None:
         while True:
             changes = [await self._changes.get()]
             while not self._changes.empty():
                 changes.append(self._changes.get_nowait())
-            uids = self._devices.in_any_order({change.pod["metadata"]["uid"] for change in changes})
+            uids = self._devices.in_any_order({pod["metadata"]["uid"] for pod, _ in changes})
             order = {uid: number for number, uid in enumerate(uids)}
             async with self._turn:
                 # Kubelet sorts the pods that it learns of at the same time by their creation, in whole seconds.
-                for change in sorted(changes, key=lambda each: _age(each.pod, order)):
-                    await self._process(change)
+                for pod, is_gone in sorted(changes, key=lambda each: _age(each[0], order)):
+                    await self._process(pod, is_gone=is_gone)
             self._restarting = False
 
-    async def _process(self, change: _Change) -> None:
-        pod, uid = change.pod, change.pod["metadata"]["uid"]
-        if change.after is None:
+    async def _process(self, pod: Object, *, is_gone: bool) -> None:
+        uid = pod["metadata"]["uid"]
+        if is_gone:
             self._remove(uid)
             return
         if uid in self._active:
