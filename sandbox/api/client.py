@@ -5,7 +5,6 @@ import ssl
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -31,12 +30,7 @@ class RefusedByApi(GasError):
 API_FAILURES = (RefusedByApi, aiohttp.ClientError, TimeoutError)
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
-    """One event of a watch. ``word`` is ADDED, MODIFIED, DELETED or BOOKMARK."""
-
-    word: str
-    value: Object
+WatchEvent = tuple[str, Object]  # ADDED, MODIFIED, DELETED or BOOKMARK, and the object
 
 
 class ApiRequests(ABC):
@@ -133,7 +127,7 @@ async def _events(path: str, pieces: AsyncIterator[bytes]) -> AsyncIterator[Watc
             if event["type"] == "ERROR":
                 status = event["object"]
                 raise RefusedByApi("GET", path, status.get("code", 500), status.get("message", ""))
-            yield WatchEvent(event["type"], event["object"])
+            yield event["type"], event["object"]
 
 
 def path_of(pod: Object) -> str:
@@ -183,13 +177,13 @@ class Mirror:
         """Watch from the last version seen, repeatedly. Raises RefusedByApi when the history is gone."""
         while True:
             async with self._client.watch(self._path, version, timeoutSeconds="600") as events:
-                async for event in events:
-                    metadata = event.value["metadata"]
+                async for word, value in events:
+                    metadata = value["metadata"]
                     version = metadata["resourceVersion"]
-                    if event.word == "DELETED":
+                    if word == "DELETED":
                         self._changed(self.objects.pop(metadata["uid"], None), None)
-                    elif event.word != "BOOKMARK":
-                        self._put(metadata["uid"], event.value)
+                    elif word != "BOOKMARK":
+                        self._put(metadata["uid"], value)
 
     def _put(self, uid: str, value: Object) -> None:
         before = self.objects.get(uid)

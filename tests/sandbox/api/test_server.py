@@ -51,9 +51,9 @@ async def test_bookmarks_are_sent_at_intervals() -> None:
     ):
         for name in ("a", "b"):
             stored = server.api.create(NODES, None, node(name))
-            event = await asyncio.wait_for(anext(events), PATIENCE)
-            assert event.word == "BOOKMARK"
-            assert event.value["metadata"]["resourceVersion"] == str(stored.version)
+            word, value = await asyncio.wait_for(anext(events), PATIENCE)
+            assert word == "BOOKMARK"
+            assert value["metadata"]["resourceVersion"] == str(stored.version)
 
 
 def test_a_thread_serves_callers_without_an_event_loop() -> None:
