@@ -6,7 +6,6 @@ format and in OpenMetrics, and come before the metrics of `gas.extender.metrics`
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 from gas.daemon.metric import Metric
@@ -21,15 +20,9 @@ from gas.values.timing import seconds_of
 NOT_REFUSED = "not-refused"
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Pods of one namespace that wait for one reason."""
-
-    pods: int
-    since: float  # when the oldest of them was created, in seconds since the epoch; infinite if that cannot be read
-
-
-Waits = Mapping[tuple[str, str], Wait]  # by namespace and kind of reason; NOT_REFUSED where no refusal is remembered
+Waits = Mapping[tuple[str, str], tuple[int, float]]
+"""By namespace and kind of reason, NOT_REFUSED where no refusal is remembered: the number of pods, and when the oldest
+of them was created, in seconds since the epoch; infinite if that cannot be read."""
 
 
 def waits(decider: Decider) -> Turns[Waits]:
@@ -44,7 +37,7 @@ def waits(decider: Decider) -> Turns[Waits]:
             oldest[place] = min(oldest.get(place, created), created)  # times in UTC sort as texts
         if at % PODS_A_TURN == 0:
             yield
-    return {place: Wait(pods, seconds_of(oldest.get(place))) for place, pods in counts.items()}
+    return {place: (pods, seconds_of(oldest.get(place))) for place, pods in counts.items()}
 
 
 CARDS_A_PIECE = 60  # cards written before other work gets its turn: a fraction of a millisecond, since filters wait
@@ -157,11 +150,11 @@ async def card_series(snapshot: Callable[[], Iterable[CardSummary]]) -> AsyncIte
 def wait_series(found: Waits, now: float) -> Iterator[str]:
     """Write the gauges of waiting pods. ``now`` is in seconds since the epoch."""
     yield WAITING_PODS.head()
-    for place, wait in found.items():
-        yield WAITING_PODS.sample(*place, amount=wait.pods)
+    for place, (pods, _) in found.items():
+        yield WAITING_PODS.sample(*place, amount=pods)
     yield LONGEST_WAIT.head()
-    for place, wait in found.items():
-        yield LONGEST_WAIT.sample(*place, amount=max(now - wait.since, 0.0))
+    for place, (_, since) in found.items():
+        yield LONGEST_WAIT.sample(*place, amount=max(now - since, 0.0))
 
 
 def _by_resource(gauge: Gauge, node: str, card: str, amounts: Amounts) -> str:
