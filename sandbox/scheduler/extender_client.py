@@ -64,14 +64,6 @@ class _Victims(msgspec.Struct, rename="pascal"):
     pods: list[_Victim] | None = None
 
 
-class _PreemptResult(msgspec.Struct, rename="pascal"):
-    node_name_to_meta_victims: dict[str, _Victims] | None = None
-
-
-class _BindResult(msgspec.Struct, rename="pascal"):
-    error: str = ""
-
-
 Post = Callable[[str, dict[str, Any]], Awaitable[bytes]]
 """Sends the arguments of a verb to the extender and returns the body of its response. Raises ExtenderFailed."""
 
@@ -125,15 +117,14 @@ class ExtenderClient:
             "PodUID": metadata["uid"],
             "Node": node,
         }
-        result = _decode(await self._post("bind", args), _BindResult)
-        if result.error:
-            raise ExtenderFailed(result.error)
+        if error := _decode(await self._post("bind", args), dict[str, str]).get("Error"):
+            raise ExtenderFailed(error)
 
     async def preempt(self, pod: dict[str, Any], nodes: Iterable[str]) -> dict[str, list[str]]:
         """Return by node the UIDs of pods to evict for a pod. Raises ExtenderFailed."""
         proposals = {node: {"Pods": [], "NumPDBViolations": 0} for node in nodes}
-        result = _decode(await self._post("preempt", {"Pod": pod, "NodeNameToMetaVictims": proposals}), _PreemptResult)
-        found = result.node_name_to_meta_victims or {}
+        response = await self._post("preempt", {"Pod": pod, "NodeNameToMetaVictims": proposals})
+        found = _decode(response, dict[str, dict[str, _Victims] | None]).get("NodeNameToMetaVictims") or {}
         return {node: sorted(each.uid for each in victims.pods or ()) for node, victims in found.items()}
 
 
