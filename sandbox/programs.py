@@ -17,6 +17,7 @@ from typing import NoReturn
 import aiohttp
 
 from configurator.certificates import CLIENT_NAME
+from gas.daemon.flags import UsageError
 from gas.extender.command_line import parse_flags
 from gas.extender.parts import PARTS
 from gas.values.errors import GasError
@@ -110,12 +111,6 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-class FlagOfTheSandbox(GasError):
-    """A given flag is one that the sandbox sets itself."""
-
-    exit_code = 2
-
-
 @dataclass(frozen=True, slots=True)
 class RunningExtender:
     """A ready extender. ``plain_url`` has metrics and debug pages."""
@@ -129,8 +124,8 @@ class RunningExtender:
 async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) -> AsyncIterator[RunningExtender]:
     """Run ``python -m gas.extender`` against an API server as long as the block. It is ready when the block begins.
 
-    ``directory`` is for its certificates, its kubeconfig and its log; ``flags`` are additional ones. Raises
-    FlagOfTheSandbox, and ProcessEnded with the extender's own exit code if it does not start.
+    ``directory`` is for its certificates, its kubeconfig and its log; ``flags`` are additional ones. Raises UsageError
+    for one that the sandbox sets itself, and ProcessEnded with the extender's own exit code if it does not start.
     """
     authority = Authority(directory)
     server, client = authority.server(), authority.client()
@@ -147,7 +142,7 @@ async def running_extender(directory: Path, api_url: str, flags: Sequence[str]) 
     }
     for flag in flags:
         if (name := flag.lstrip("-").partition("=")[0]) in own and flag.startswith("-"):
-            raise FlagOfTheSandbox(f"--{name}: the sandbox sets this flag itself; remove it")
+            raise UsageError(f"--{name}: the sandbox sets this flag itself; remove it")
     arguments = [*(f"--{name}={value}" for name, value in own.items()), *flags]
     async with running_child("the extender", "gas.extender", arguments, directory / "extender.log") as child:
         port, plain_port = await child.ports(r"serves kube-scheduler on port (\d+), .* on port (\d+)")

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gas.daemon.flags import UsageError
 from sandbox import programs
 from sandbox.api.server import ApiServer
-from sandbox.programs import FlagOfTheSandbox, ProcessEnded, running_child, running_extender
+from sandbox.programs import ProcessEnded, running_child, running_extender
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ async def test_the_extender_reports_its_own_flag_errors(
 
 @pytest.mark.parametrize("flag", ["--port=1", "-port", "--kubeConfig=x"])
 async def test_flags_that_the_sandbox_sets_are_refused(server: ApiServer, tmp_path: Path, flag: str) -> None:
-    with pytest.raises(FlagOfTheSandbox, match="the sandbox sets this flag itself"):
+    with pytest.raises(UsageError, match="the sandbox sets this flag itself"):
         async with running_extender(tmp_path, server.url, [flag]):
             pytest.fail("it is not running")
 
