@@ -22,10 +22,6 @@ _TAG = re.compile(r"v?1\.(?P<minor>[0-9]{1,3})\.[0-9]{1,3}([-+_.][A-Za-z0-9_.+-]
 _GIVEN = re.compile(r"v?1\.(?P<minor>[0-9]{1,3})(\.[0-9]{1,3})?([-+_][A-Za-z0-9_.+-]*)?", re.ASCII)
 
 
-class UnknownVersion(ConfiguratorError):
-    """The release of a kube-scheduler is unknown or not supported."""
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class KubernetesVersion:
     """A minor release: ``KubernetesVersion(34)`` is 1.34."""
@@ -34,21 +30,21 @@ class KubernetesVersion:
 
     @classmethod
     def of_image(cls, image: str, *, name: str) -> Self:
-        """Read the tag of an image such as ``registry.k8s.io/kube-scheduler:v1.34.4``. Raises UnknownVersion."""
+        """Read the tag of an image such as ``registry.k8s.io/kube-scheduler:v1.34.4``. Raises ConfiguratorError."""
         tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
         if (match := _TAG.fullmatch(tag)) is None:
-            raise UnknownVersion(
+            raise ConfiguratorError(
                 f"{name}: the image {image[:200]!r} does not name the release of Kubernetes; name it with "
                 "--kubernetes-version, such as --kubernetes-version=1.34"
             )
         found = cls(int(match["minor"]))
         if found.minor < OLDEST:
-            raise UnknownVersion(
+            raise ConfiguratorError(
                 f"{name}: the image {image[:200]!r} is of Kubernetes {found}; the configurator supports 1.{OLDEST} and "
                 f"later, which read a configuration of {API_VERSION}; upgrade the control plane first"
             )
         if found.minor > FARTHEST:
-            raise UnknownVersion(
+            raise ConfiguratorError(
                 f"{name}: the image {image[:200]!r} is of Kubernetes {found}; the newest known release is 1.{NEWEST}; "
                 f"if it reads {API_VERSION}, confirm it with --kubernetes-version={found}"
             )

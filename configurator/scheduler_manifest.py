@@ -29,7 +29,7 @@ class SchedulerManifest:
 
     @classmethod
     def read(cls, document: YamlDocument, version: KubernetesVersion | None = None) -> SchedulerManifest:
-        """Read a manifest. Raises NotAScheduler, and UnknownVersion if neither image nor caller has a version."""
+        """Read a manifest. Raises NotAScheduler, and ConfiguratorError if neither image nor caller has a version."""
         pod = StaticPod.read(document, PROGRAM, NotAScheduler)
         if pod.container.image is None:
             raise NotAScheduler(pod.name, "names no image for kube-scheduler: is it complete?")

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from configurator.errors import ConfiguratorError, NotAScheduler
-from configurator.kubernetes_version import KubernetesVersion, UnknownVersion
+from configurator.kubernetes_version import KubernetesVersion
 from configurator.scheduler_manifest import SchedulerManifest
 from configurator.static_pod import FINGERPRINT
 from configurator.yaml_document import YamlDocument
@@ -287,13 +287,13 @@ def test_release_is_read_from_the_image(image: str, release: str) -> None:
     ],
 )
 def test_image_without_a_release_is_refused(image: str) -> None:
-    with pytest.raises(UnknownVersion, match="name it with --kubernetes-version"):
+    with pytest.raises(ConfiguratorError, match="name it with --kubernetes-version"):
         KubernetesVersion.of_image(image, name="x")
 
 
 def test_release_before_the_oldest_is_refused() -> None:
     with pytest.raises(
-        UnknownVersion, match=r"is of Kubernetes 1\.24; the configurator supports 1\.25 and later, which"
+        ConfiguratorError, match=r"is of Kubernetes 1\.24; the configurator supports 1\.25 and later, which"
     ):
         read(IMAGE.sub("kube-scheduler:v1.24.17", KUBEADM))
 
