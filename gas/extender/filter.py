@@ -5,6 +5,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from gas.daemon.logs import VERBOSE
@@ -73,56 +74,47 @@ class PendingBinds:
         return max((until - now for other, until in self._until.items() if other != uid), default=0.0)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Filter:
     """Decide filter requests: called with the body of a request, returns the body of the response.
 
     Raises Unreadable if the body is not JSON, and NotReady while this replica may not decide.
     """
 
-    def __init__(
-        self,
-        decider: Decider,
-        pending_binds: PendingBinds,
-        metrics: Metrics,
-        *,
-        why_not_ready: Callable[[], str | None],  # returns the reason while this replica may not decide, else None
-        on_refused: Callable[[Pod, PodRefusal], None],  # is called with a pod that no node has room for
-        timing: Timing = SYSTEM_TIMING,
-    ) -> None:
-        self._timing = timing
-        self._decider = decider
-        self._pending_binds = pending_binds
-        self._metrics = metrics
-        self._why_not_ready = why_not_ready
-        self._on_refused = on_refused
+    decider: Decider
+    pending_binds: PendingBinds
+    metrics: Metrics
+    why_not_ready: Callable[[], str | None]  # returns the reason while this replica may not decide, else None
+    on_refused: Callable[[Pod, PodRefusal], None]  # is called with a pod that no node has room for
+    timing: Timing = SYSTEM_TIMING
 
     async def __call__(self, body: bytes) -> bytes:
-        check_ready(self._why_not_ready)
+        check_ready(self.why_not_ready)
         try:
             args = decode_filter(body)
         except BadRequest as bad:
-            self._metrics.requests.labels("filter", "bad-request").inc()
+            self.metrics.requests.labels("filter", "bad-request").inc()
             return encode_filter_result(error=str(bad))
-        await self._pending_binds.wait(args.pod.uid)
-        begun = self._timing.monotonic()
-        decision = await in_turns(self._decider.filter(args, now=self._timing.seconds()))
+        await self.pending_binds.wait(args.pod.uid)
+        begun = self.timing.monotonic()
+        decision = await in_turns(self.decider.filter(args, now=self.timing.seconds()))
         if decision.gets_cards and args.pod.uid:  # a question made by hand has no UID, and no bind follows it
-            self._pending_binds.passed(args.pod.uid)
-            self._decider.decisions.filtered(args.pod.uid, decision.passing, self._timing.monotonic() - begun)
+            self.pending_binds.passed(args.pod.uid)
+            self.decider.decisions.filtered(args.pod.uid, decision.passing, self.timing.monotonic() - begun)
         self._report(args.pod, decision)
         return _response(args, decision)
 
     def _report(self, pod: Pod, decision: FilterDecision) -> None:
         logger.debug("%d nodes pass, %d do not", len(decision.passing), len(decision.failed), extra={"pod": pod.key})
-        self._metrics.requests.labels("filter", "fits" if decision.passing else "refused").inc()
+        self.metrics.requests.labels("filter", "fits" if decision.passing else "refused").inc()
         for kind, count in decision.refusals.items():
-            self._metrics.refusals.labels(kind).inc(count)
+            self.metrics.refusals.labels(kind).inc(count)
         if limits := decision.refusals.get(SearchLimitHit.kind):
-            self._metrics.search_limits.inc(limits)
+            self.metrics.search_limits.inc(limits)
         if (refusal := decision.refusal) is not None:
             level = logging.INFO if refusal.is_final else VERBOSE
             logger.log(level, "no node has room: %s", refusal.summary(), extra={"pod": pod.key})
-            self._on_refused(pod, refusal)
+            self.on_refused(pod, refusal)
 
 
 def _response(args: FilterArgs, decision: FilterDecision) -> bytes:
