@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 
 from gas.cluster.errors import ApiRefused, OutcomeUnknown
 from gas.decision.names import CONTAINER_CARDS
@@ -32,6 +33,7 @@ SETTLE_PAUSE = 2.0  # seconds between two attempts to find out whether a pod is 
 REVIEW_PATIENCE = 2.0  # seconds for finding out that no Binding of another client comes for the pod
 
 
+@dataclass(eq=False)
 class Binder(Observer):
     """Decide bind requests: called with the body of a request, returns the body of the response.
 
@@ -40,35 +42,22 @@ class Binder(Observer):
     Binding demands the version that was decided about; if the pod has a newer one, the bind is decided again.
     """
 
-    def __init__(
-        self,
-        decider: Decider,
-        pending_binds: PendingBinds,
-        metrics: Metrics,
-        *,
-        bind_pod: BindPod,
-        requests: PodRequests,
-        why_not_ready: Callable[[], str | None],  # returns the reason while this replica may not decide, else None
-        settle_pause: float = SETTLE_PAUSE,
-        review_patience: float = REVIEW_PATIENCE,
-        timing: Timing = SYSTEM_TIMING,
-    ) -> None:
-        self._timing = timing
-        self._decider = decider
-        self._pending_binds = pending_binds
-        self._metrics = metrics
-        self._bind_pod = bind_pod
-        self._requests = requests
-        self._why_not_ready = why_not_ready
-        self._settle_pause = settle_pause
-        self._review_patience = review_patience
-        self._in_progress: dict[str, asyncio.Future[None]] = {}
-        self._vanished_in_progress: set[str] = set()
-        self._unsettled: dict[str, asyncio.Task[None]] = {}
+    decider: Decider
+    pending_binds: PendingBinds
+    metrics: Metrics
+    bind_pod: BindPod
+    requests: PodRequests
+    why_not_ready: Callable[[], str | None]  # returns the reason while this replica may not decide, else None
+    settle_pause: float = SETTLE_PAUSE
+    review_patience: float = REVIEW_PATIENCE
+    timing: Timing = SYSTEM_TIMING
+    _in_progress: dict[str, asyncio.Future[None]] = field(init=False, default_factory=dict)
+    _vanished_in_progress: set[str] = field(init=False, default_factory=set)
+    _unsettled: dict[str, asyncio.Task[None]] = field(init=False, default_factory=dict)
 
     async def __call__(self, body: bytes) -> bytes:
         try:
-            check_ready(self._why_not_ready)
+            check_ready(self.why_not_ready)
             args = decode_binding(body)
             await self._bind_recorded(args)
         except (Unreadable, NotReady):
@@ -77,7 +66,7 @@ class Binder(Observer):
             return self._response("bad-request", str(bad))
         except CannotBind as cannot:
             if cannot.refusal is not None:
-                self._metrics.refusals.labels(cannot.refusal.kind).inc()
+                self.metrics.refusals.labels(cannot.refusal.kind).inc()
             return self._response("error", str(cannot))
         except GasError as error:
             return self._response("error", str(error))
@@ -85,7 +74,7 @@ class Binder(Observer):
 
     def reservation_vanished(self, uid: str, pod: str) -> None:
         """Find out whether the pod (``namespace/name``) is bound, once no bind of it is in progress."""
-        if in_review := [each for each in self._decider.hooks.reviews if each.is_open(uid)]:
+        if in_review := [each for each in self.decider.hooks.reviews if each.is_open(uid)]:
             for each in in_review:
                 each.hurry(uid)
         elif uid in self._in_progress:
@@ -100,11 +89,11 @@ class Binder(Observer):
             await asyncio.wait(under_way)
 
     def _response(self, result: str, error: str) -> bytes:
-        self._metrics.requests.labels("bind", result).inc()
+        self.metrics.requests.labels("bind", result).inc()
         return encode_binding_result(error=error)
 
     async def _bind_recorded(self, args: BindingArgs) -> None:
-        begun, cards, error = self._timing.monotonic(), "", ""
+        begun, cards, error = self.timing.monotonic(), "", ""
         try:
             cards = await self._bind_once(args)
         except NotReady:
@@ -114,14 +103,14 @@ class Binder(Observer):
             raise
         finally:
             if cards or error:
-                self._decider.decisions.made(
+                self.decider.decisions.made(
                     args.pod_uid,
                     args.key,
                     args.node,
                     cards,
                     verb="bind",
-                    seconds=self._timing.monotonic() - begun,
-                    now=self._timing.seconds(),
+                    seconds=self.timing.monotonic() - begun,
+                    now=self.timing.seconds(),
                     error=error,
                 )
 
@@ -133,7 +122,7 @@ class Binder(Observer):
         try:
             await self._settle_review(args.pod_uid)
             # The watch shows only pods that ask for cards.
-            pod = self._decider.pods.waiting.get(args.pod_uid) or await self._read(args)
+            pod = self.decider.pods.waiting.get(args.pod_uid) or await self._read(args)
             conflicts = 0
             while True:
                 try:
@@ -146,61 +135,61 @@ class Binder(Observer):
                     if pod.metadata.resource_version == decided.metadata.resource_version:
                         raise  # the version is not the reason
         finally:
-            self._pending_binds.settled(args.pod_uid)
+            self.pending_binds.settled(args.pod_uid)
             del self._in_progress[args.pod_uid]
             self._vanished_in_progress.discard(args.pod_uid)
             done.set_result(None)
 
     async def _read(self, args: BindingArgs) -> Pod:
         """Return the pod as the API server has it now. Raises CannotBind if it does not exist."""
-        if (pod := await self._requests.get(args.pod_namespace, args.pod_name)) is None:
+        if (pod := await self.requests.get(args.pod_namespace, args.pod_name)) is None:
             raise CannotBind(f"pod {args.key} no longer exists")
         return pod
 
     async def _bind_version(self, args: BindingArgs, pod: Pod) -> str:
         """Bind the pod in the version given, if this replica still decides. Return its cards."""
-        check_ready(self._why_not_ready)
-        annotations = self._decider.reserve(args, pod, now=self._timing.seconds())
-        self._pending_binds.settled(args.pod_uid)
-        self._decider.writing[args.pod_uid] = annotations
+        check_ready(self.why_not_ready)
+        annotations = self.decider.reserve(args, pod, now=self.timing.seconds())
+        self.pending_binds.settled(args.pod_uid)
+        self.decider.writing[args.pod_uid] = annotations
         try:
             await self._write(args, pod, annotations)
         finally:
-            del self._decider.writing[args.pod_uid]
+            del self.decider.writing[args.pod_uid]
         return annotations.get(CONTAINER_CARDS, "")
 
     async def _settle_review(self, uid: str) -> None:
         """Cancel the cards that a Binding of another client was given for this pod, unless it is bound with them."""
-        for each in self._decider.hooks.reviews:
+        for each in self.decider.hooks.reviews:
             if each.is_open(uid):
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._review_patience):
+                    async with asyncio.timeout(self.review_patience):
                         await each.settled(uid)
 
     async def _write(self, args: BindingArgs, pod: Pod, annotations: Mapping[str, str]) -> None:
         try:
-            await self._bind_pod(pod, args.node, annotations)
+            await self.bind_pod(pod, args.node, annotations)
         except OutcomeUnknown:
             self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
             raise
         except GasError:
-            if any(each.is_repeated(args.pod_uid) for each in self._decider.hooks.reviews):
+            if any(each.is_repeated(args.pod_uid) for each in self.decider.hooks.reviews):
                 self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
             else:
-                self._decider.cancel(args.pod_uid)
+                self.decider.cancel(args.pod_uid)
             raise
         except BaseException:  # cancelled, or a bug: the write may have gone through
             self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
             raise
         self._forget_repeated(args.pod_uid)
-        self._decider.refusals.pop(args.pod_uid, None)
+        self.decider.refusals.pop(args.pod_uid, None)
         if args.pod_uid in self._vanished_in_progress:
             self._start_settling(args.pod_uid, args.pod_namespace, args.pod_name)
         if cards := annotations.get(CONTAINER_CARDS):
             logger.info("bound", extra={"pod": args.key, "node": args.node, "cards": cards})
 
     def _forget_repeated(self, uid: str) -> None:
-        for each in self._decider.hooks.reviews:
+        for each in self.decider.hooks.reviews:
             each.forget_repeated(uid)
 
     def _start_settling(self, uid: str, namespace: str, name: str) -> None:
@@ -216,12 +205,12 @@ class Binder(Observer):
             namespace,
             name,
             uid,
-            requests=self._requests,
-            retry_pause=self._settle_pause,
-            clock=self._timing.monotonic,
+            requests=self.requests,
+            retry_pause=self.settle_pause,
+            clock=self.timing.monotonic,
         )
         if pod is not None and pod.node_name:
-            self._decider.pods.changed(pod)
+            self.decider.pods.changed(pod)
         else:
-            self._decider.cancel(uid)
+            self.decider.cancel(uid)
         self._forget_repeated(uid)
