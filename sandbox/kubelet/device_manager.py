@@ -119,7 +119,7 @@ Object = dict[str, Any]
 InAnyOrder = Callable[[Iterable[str]], list[str]]
 
 
-def in_any_order(texts: Iterable[str]) -> list[str]:
+def _shuffled(texts: Iterable[str]) -> list[str]:
     ordered = sorted(texts)
     return SystemRandom().sample(ordered, len(ordered))
 
@@ -144,19 +144,12 @@ class Plugins(Protocol):
     async def pre_start(self, resource: str, ids: frozenset[str]) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
 class DeviceManager:
-    def __init__(
-        self,
-        state: DeviceState,
-        plugins: Plugins,
-        *,
-        in_any_order: InAnyOrder = in_any_order,  # decides where kubelet's order is random
-        save: Callable[[], None] = lambda: None,  # called after an allocation
-    ) -> None:
-        self.state = state
-        self.plugins = plugins
-        self.in_any_order = in_any_order
-        self._save = save
+    state: DeviceState
+    plugins: Plugins
+    in_any_order: InAnyOrder = _shuffled  # decides where kubelet's order is random
+    save: Callable[[], None] = lambda: None  # called after an allocation
 
     async def allocate_pod(self, pod: Object, *, runs_already: Callable[[str], bool]) -> None:
         """Allocate devices to the containers of a pod: to init containers in order, then to the others.
@@ -175,7 +168,7 @@ class DeviceManager:
                     frees = container in init and container.get("restartPolicy") != "Always"
                     reusable[resource] = before | allocation.ids if frees else before - allocation.ids
         finally:
-            self._save()
+            self.save()
 
     async def _allocate(self, uid: str, container: Object, reusable: Mapping[str, frozenset[str]]) -> None:
         asked, name = requested_devices(container), container["name"]
