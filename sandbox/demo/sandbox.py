@@ -5,6 +5,7 @@ import os
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
@@ -77,23 +78,20 @@ async def _run_plugin_node(
             running.cancel()
 
 
+@dataclass(frozen=True, slots=True)
 class Sandbox:
-    """A running sandbox, with what a demo needs of it.
+    """A running sandbox, with what a demo needs of it. Programs find its API server by ``kubeconfig``."""
 
-    kubeconfig  file by which programs find its API server
-    """
-
-    def __init__(self, api: Api, extender: RunningExtender, kubeconfig: Path, output: Output) -> None:
-        self.extender = extender
-        self.kubeconfig = kubeconfig
-        self.output = output
-        self.nodes: dict[str, Object] = {}  # by name, as they are in the API
-        self.containers: dict[str, Containers] = {}  # of the nodes with a plugin, by name
-        self._api = api
-        self._changed = asyncio.Event()
+    api: Api
+    extender: RunningExtender
+    kubeconfig: Path
+    output: Output
+    nodes: dict[str, Object] = field(default_factory=dict)  # by name, as they are in the API
+    containers: dict[str, Containers] = field(default_factory=dict)  # of the nodes with a plugin, by name
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def submit(self, pod: Object) -> None:
-        create_pod(self._api, pod)
+        create_pod(self.api, pod)
 
     async def print_problems(self) -> None:
         """Print what the extender finds invalid on the nodes and on the bound pods."""
