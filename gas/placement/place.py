@@ -90,7 +90,7 @@ def _choice(need: PodNeed, inventory: Inventory, usage: Usage, picks: Picks) -> 
         picked = picks[request.index]
         left = [card for pick in picked for card in pick.cards]
         for position in request.positions:
-            own = need.containers[position].count if request.apart else len(left)
+            own = need.containers[position].count
             cards[position] = tuple(left[:own])
             left = left[own:] if request.apart else left
             linked_tiles[position] = tuple((tile,) for pick in picked for tile in pick.tiles)

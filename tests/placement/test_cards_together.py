@@ -129,6 +129,12 @@ def test_apart(need: PodNeed, inventory: Inventory, usage: Usage, expected: str)
             "0",
         ),
         case(
+            "a-card-without-a-board-next-to-a-board",
+            pod(container(millicores=600), scope=Scope.BOARD),
+            node(HALF, HALF, amounts(i915=1, millicores=600), boards=((Card(0), Card(1)),)),
+            "2",
+        ),
+        case(
             "no-board-has-enough",
             pod(container(2, millicores=500), scope=Scope.BOARD),
             node(HALF, like=2),
@@ -376,14 +382,10 @@ CHAIN = (link((0, 0), (1, 0)), link((2, 0), (3, 0)), link((1, 1), (2, 1)))
             "2:1,0:0",
         ),
         case(
-            "nor-one-of-a-pair-before-that",
-            pod(container(6, tiles=1), linked=True),
-            node(
-                LINKED,
-                like=6,
-                links=(link((0, 0), (3, 0)), link((1, 0), (2, 0)), link((3, 1), (4, 0)), link((4, 1), (5, 0))),
-            ),
-            "0:0,3:0,1:0,2:0,4:1,5:0",
+            "a-card-without-tiles-is-not-linked",
+            pod(container(2, tiles=1), linked=True),
+            node(amounts(i915=4), LINKED, LINKED, links=(link((0, 0), (1, 0)), link((1, 0), (2, 0)))),
+            "1:0,2:0",
         ),
         case(
             "the-search-takes-another-pair-if-the-first-is-a-dead-end",

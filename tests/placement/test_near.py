@@ -120,8 +120,8 @@ LOADS = containers(3, 1, 2, 2, 0, 4, 4, 4)
         case(
             "the-preferred-card-stays-the-first-one",
             pod(container(2), near=True),
-            node(CARD, like=4, preferred_card=Card(3), boards=groups((0, 1), (2, 3))),
-            "3,2",
+            node(CARD, like=4, preferred_card=Card(3), boards=groups((0, 1))),
+            "3,1",
         ),
         case(
             "a-full-neighbour-never-makes-the-pod-wait",

@@ -73,7 +73,7 @@ CARD = amounts(i915=10, millicores=1000, memory=8 * GB)
         case("only-allowed-cards", pod(container(), allowed=cards(1, 7)), node(CARD, like=3), "1"),
         case(
             "cards-by-another-name",
-            pod(container(2), allowed=frozenset({"x", "y"}), denied=frozenset({"z"})),
+            pod(container(2), allowed=frozenset({"x", "y"}), denied=frozenset({"z", "unknown"})),
             node(CARD, like=3, other_names={"x": cards(0, 1), "y": cards(2), "z": cards(0)}),
             "1,2",
         ),

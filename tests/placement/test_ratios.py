@@ -210,6 +210,14 @@ def test_millicores_in_proportion_to_memory(
             ("card0: 8.0 of 8.0 GB of memory.max free, 6.0 needed",),
         ),
         case(
+            "not-together-with-an-amount",
+            pod(part(HALF), part(QUARTER), container(memory=3 * GB)),
+            node(SMALL),
+            "each of 3 containers fits alone, but not all together"
+            " (3.0 GB of memory.max and 75 percent of memory.max in total)",
+            ("card0: 8.0 of 8.0 GB of memory.max free, 4.0 needed",),
+        ),
+        case(
             "more-than-a-card",
             pod(part(Ratio("memory.max", 150))),
             node(SMALL),

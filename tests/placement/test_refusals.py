@@ -11,7 +11,7 @@ from gas.placement.reason import card_details
 from gas.placement.refusal import NoTimeLeft, PreferredElsewhere, Refusal, SearchLimitHit, UnknownNode, UnreadableNeed
 from gas.values.amounts import MemoryUnit, StatedMemory
 from gas.values.cards import Card
-from tests.placement.builders import GB, amounts, booked, cards, case, container, link, node, pod
+from tests.placement.builders import GB, amounts, booked, cards, case, container, init, link, node, pod
 
 CARD = amounts(i915=10, millicores=1000, memory=8 * GB)
 TILED = amounts(i915=10, millicores=1000, tiles=2)
@@ -72,7 +72,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
         case(
             "cards-too-small",
             pod(container(memory=9 * GB)),
-            node(CARD),
+            node(CARD, numa_groups=((Card(0),),)),
             "no-room",
             "no card has 9.0 GB of memory.max free",
         ),
@@ -285,6 +285,13 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             "fewer than 2 free linked pairs of cards",
         ),
         case(
+            "links-of-an-init-container",
+            pod(init(2, tiles=1), init(4, tiles=1), linked=True),
+            node(TILED, like=4, links=(link((0, 0), (1, 0)),)),
+            "links",
+            "fewer than 2 free linked pairs of cards",
+        ),
+        case(
             "links-together",
             pod(container(2, tiles=1), container(2, tiles=1), linked=True),
             node(TILED, like=2, links=(link((0, 0), (1, 0)),)),
@@ -454,7 +461,7 @@ SMALL = amounts(i915=2, memory=8 * GB)
         ),
         case(
             "the-largest-need-and-never-a-negative-amount-free",
-            pod(container(millicores=5), container(millicores=7)),
+            pod(container(millicores=5), container(millicores=7), container(millicores=6)),
             node(amounts(i915=9, millicores=9), amounts(i915=9)),
             ("card0: 0 of 9 millicores free, 7 needed", "card1: has no millicores"),
             usage=booked(amounts(millicores=12)),

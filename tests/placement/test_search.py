@@ -173,6 +173,17 @@ FIVE = [container(millicores=millicores) for millicores in (400, 400, 300, 300, 
             id="too-little-on-all-cards",
         ),
         pytest.param(
+            pod(container(6, tiles=1), linked=True),
+            node(
+                amounts(i915=4, tiles=2),
+                like=6,
+                links=(link((0, 0), (3, 0)), link((1, 0), (2, 0)), link((3, 1), (4, 0)), link((4, 1), (5, 0))),
+            ),
+            0,
+            "0:0,3:0,1:0,2:0,4:1,5:0",
+            id="no-card-of-an-earlier-pair",
+        ),
+        pytest.param(
             pod(container(millicores=100), container(2, millicores=600)),
             node(card(1300), card(500)),
             0,

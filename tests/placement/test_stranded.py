@@ -23,7 +23,7 @@ REST = amounts(i915=3, memory=3 * GB)
 @pytest.mark.parametrize(
     ("needs", "inventory", "usage", "expected"),
     [
-        pytest.param([pod(container(memory=4 * GB))], node(CARD), IN_USE, REST, id="too-small"),
+        pytest.param([pod(container(memory=4 * GB))], node(CARD, like=2), IN_USE, REST, id="too-small"),
         pytest.param([pod(container(memory=3 * GB))], node(CARD), IN_USE, {}, id="large-enough"),
         pytest.param(
             [*(pod(container(memory=each * GB)) for each in range(4, 12)), pod(container(2, memory=GB))],

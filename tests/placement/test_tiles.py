@@ -50,7 +50,21 @@ CARD = amounts(i915=10, tiles=4)
             "1:0",
             usage=booked(amounts(tiles=1), tiles={0: {0, 1, 2, 3}}),
         ),
-        case("a-card-without-tiles", pod(container(tiles=1)), node(amounts(i915=1), CARD), "1:0"),
+        *(
+            case(
+                f"{count}-tiles-do-not-fit-on-a-card-without-tiles",
+                pod(container(tiles=count)),
+                node(amounts(i915=1), amounts(i915=1, tiles=0), CARD),
+                expected,
+            )
+            for count, expected in ((0, "2"), (1, "2:0"))
+        ),
+        case(
+            "a-closed-tile-that-is-the-only-one",
+            pod(container(tiles=1)),
+            node(amounts(i915=1, tiles=1), like=2, closed_tiles={Card(0): frozenset({0})}),
+            "1:0",
+        ),
         case("no-tiles-without-a-need-for-tiles", pod(container(tiles=0)), node(CARD), "0"),
         case(
             "an-init-container-takes-tiles-that-the-pod-has-anyway",
@@ -60,9 +74,9 @@ CARD = amounts(i915=10, tiles=4)
         ),
         case(
             "an-init-container-takes-no-tile-of-a-sidecar-that-runs-beside-it",
-            pod(sidecar(tiles=1), init(tiles=3), container(tiles=3)),
+            pod(sidecar(tiles=1), init(tiles=3), container(tiles=1)),
             node(CARD),
-            "0:3 | 0:0+1+2 | 0:0+1+2",
+            "0:1 | 0:0+2+3 | 0:0",
         ),
         case(
             "a-sidecar-that-starts-later-does-not-matter",
