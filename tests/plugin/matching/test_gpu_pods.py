@@ -9,7 +9,7 @@ import pytest
 
 from gas.objects.stored import Pod
 from gas.placement.choice import ContainerChoice
-from gas.placement.need import ContainerNeed, PodNeed, Role
+from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.ratio import Ratio
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.gpu_pods import Demand, GpuPods, gpu_pod
@@ -153,6 +153,17 @@ def test_the_time_of_another_systems_decision_counts(annotations: dict[str, str]
     assert pod.timestamp == timestamp
 
 
+def test_another_system_decides_by_the_position_of_a_card() -> None:
+    asking = {"name": "c", "resources": {"requests": {"aliyun.com/gpu-mem": "2"}}}
+    gpus = [CardFacts(card=Card(number), driver="i915", device_id="0x56c0", memory=2**34) for number in (3, 5)]
+    pods = GpuPods(Vocabularies([ALIYUN]), gpus=lambda: gpus)
+    pods.changed(node_pod(asking, uid="u", annotations={"ALIYUN_COM_GPU_MEM_IDX": "1"}))
+    pod = pods.get("u")
+    assert pod is not None
+    assert pod.decided_for(0) == ContainerChoice((Card(5),))
+    assert pod.unmarked == {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
+
+
 @pytest.mark.parametrize(
     ("fields", "is_admitted"),
     [
@@ -213,6 +224,14 @@ class TestWatch:
         pods.changed(gone)
         list_all(pods, [])
         assert pods.is_unwatched("default/pod", containers) is is_new
+
+    def test_pods_that_have_not_ended_are_present_once_all_are_known(self) -> None:
+        pods = GpuPods(DEFAULT)
+        listed = [node_pod(ONE, name="a", uid="a"), node_pod(container("c"), name="b", uid="b")]
+        pods.listed(listed)
+        assert pods.present() is None
+        list_all(pods, [*listed, node_pod(ONE, name="over", uid="o", phase="Failed")])
+        assert pods.present() == ["default/a", "default/b"]
 
     def test_a_deleted_pod_is_remembered_for_a_minute(self) -> None:
         now = 1000.0
@@ -291,3 +310,14 @@ class TestRequestedMemory:
     def test_a_pod_without_need_or_cards_requests_none(self) -> None:
         assert seen(container("c", i915=1, memory_max=5000)).requested_memory(self.GPUS) == {}
         assert replace(seen(ONE, annotations=decided("card0")), need=None).requested_memory(self.GPUS) == {}
+
+    def test_the_share_of_a_container_is_that_of_the_pod_if_all_have_one_card(self) -> None:
+        pod = seen(container("c", i915=1, memory_max=5000), container("d", i915=1, millicores=300, memory_max=1000))
+        of_container = {"i915": 1, "memory.max": 5000}
+        assert pod.share(0, self.GPUS) == {Card(0): of_container, Card(1): of_container}
+        assert pod.need is not None
+        of_one_card = replace(pod, need=replace(pod.need, scope=Scope.CARD))
+        assert of_one_card.share(0, self.GPUS[:1]) == {Card(0): {**of_container, "millicores": 300}}
+        half = ContainerNeed("c", count=1, ratios=(Ratio(MEMORY_MAX, 50),))
+        assert replace(pod, need=PodNeed((half,))).share(0, self.GPUS[1:]) == {Card(1): {"memory.max": 4000}}
+        assert replace(pod, need=None).share(0, self.GPUS) == {}

@@ -73,6 +73,8 @@ class TestPrefer:
         assert preference.match.target is None
         assert preference.ids == ()
         assert preference.match.confidence is Confidence.NONE
+        assert preference.match.question is not None
+        assert Node().allocate("card0-0").target is None
 
     def test_the_same_question_twice_has_the_same_answer(self) -> None:
         node = Node(node_pod(ONE, annotations=decided("card0")), node_pod(ONE, annotations=decided("card1")))
@@ -254,3 +256,10 @@ def test_the_users_of_a_card_are_those_by_receipt() -> None:
     texts = {"other": decided("card0") | receipt, "undecided": receipt, "as-decided": decided("card0")}
     pods = [node_pod(ONE, uid=uid, annotations=each, started=True) for uid, each in texts.items()]
     assert Node(*pods).matcher.users() == {Card(0): {"as-decided"}, Card(1): {"other", "undecided"}}
+
+
+def test_the_users_of_a_card_are_the_admitted_pods_that_were_given_it() -> None:
+    admitted = node_pod(ONE, uid="u", name="u", annotations=decided("card1"), started=True)
+    node = Node(admitted, node_pod(ONE, uid="v", name="v", annotations=decided("card1")))
+    assert node.matcher.users() == {Card(1): {"u"}}
+    assert [pod.uid for pod in node.matcher] == ["u", "v"]

@@ -112,6 +112,7 @@ class TestInitContainers:
         node.allocate("card1-0", "card2-0")
 
         assert node.matcher.init_container_cards("u") == {1: {Card(1), Card(2)}}
+        assert node.matcher.init_container_cards("of another node") == {}
 
     def test_after_a_guess_their_cards_are_unknown(self) -> None:
         pods = [node_pod(container("a"), uid=uid, name=uid, init=(container("i", i915=1),)) for uid in ("u", "v")]

@@ -12,7 +12,7 @@ from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.progress import Confidence, Progress
 from gas.values.cards import Card
 from tests.builders import container
-from tests.plugin.pods_for_plugin import I915, decided, ids, question, seen
+from tests.plugin.pods_for_plugin import I915, XE, decided, ids, question, seen
 
 POD = seen(container("c", i915=1), container("d", i915=1))
 NOTHING_YET: ContainerIds = {"c": {}, "d": {}}
@@ -76,6 +76,17 @@ def test_ids_that_an_init_container_leaves_are_promised_once() -> None:
     )
 
     assert Progress(pod).promised_cards() == Counter({Card(0): 2, Card(1): 1})
+
+
+def test_ids_to_come_are_those_of_unserved_containers() -> None:
+    pod = seen(container("a", i915=1), container("b", i915=2), init=(container("i", i915=4),))
+    progress = Progress(pod)
+    counts = [progress.ids_to_come(I915)]
+    for demand in pod.demands:
+        progress.serve(demand, ids("card0-0"))
+        counts.append(progress.ids_to_come(I915))
+    assert counts == [4, 3, 2, 0]
+    assert Progress(pod).ids_to_come(XE) == 0
 
 
 def test_a_sidecar_leaves_its_ids_to_no_later_container() -> None:
