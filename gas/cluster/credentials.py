@@ -297,6 +297,8 @@ async def _load_kubeconfig(paths: str, overrides: Overrides) -> Login:
             f"kubeconfig {paths}: the file does not exist; name one with --kubeConfig or $KUBECONFIG, or run this in a "
             "cluster"
         )
+    if odd := [path for path in existing if not path.is_file()]:
+        raise NoCluster(f"kubeconfig {odd[0]}: expected a file, found {kind_of(odd[0].stat().st_mode)}")
     from gas.cluster.plain_kubeconfig import UNUSABLE, plain_login  # a daemon in a pod does without it
 
     with suppress(*UNUSABLE):

@@ -402,7 +402,7 @@ class Requirement(StoredPart, frozen=True):
 
     key: str = ""
     operator: str = ""
-    values: Sequence[str] | None = None
+    values: frozenset[str] | None = None
 
     def is_met(self, value: str | None) -> bool:
         """Return whether a label with this value meets it, None for no such label. An invalid one is never met."""
@@ -418,7 +418,7 @@ class Requirement(StoredPart, frozen=True):
                 return value is None and not values
             case "Gt" | "Lt" if value is not None and len(values) == 1:
                 try:
-                    found, limit = int(value), int(values[0])
+                    found, limit = int(value), int(*values)
                 except ValueError:
                     return False
                 return found > limit if self.operator == "Gt" else found < limit

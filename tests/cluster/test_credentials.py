@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import ssl
 import stat
 import subprocess
@@ -306,7 +307,8 @@ async def test_https_without_a_user_is_named(machine: Machine) -> None:
     ("make", "sentence"),
     [
         pytest.param(lambda path: None, "the file does not exist", id="missing"),
-        pytest.param(lambda path: path.mkdir(), "cannot be read: Is a directory", id="a-directory"),
+        pytest.param(lambda path: path.mkdir(), "expected a file, found a directory", id="a-directory"),
+        pytest.param(os.mkfifo, "expected a file, found a pipe", id="a-pipe"),
         pytest.param(lambda path: path.write_text("a: [b"), "expected a kubeconfig", id="no-yaml"),
         pytest.param(lambda path: path.write_text("a: " + "[" * 3000), "expected a kubeconfig", id="deep"),
         pytest.param(

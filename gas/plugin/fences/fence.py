@@ -26,6 +26,7 @@ OF_A_CARD = frozenset({"index", "uuid", "port"})
 IN_NAMES = OF_A_CARD - {"port"}
 IN_VALUES = OF_A_CARD | {"memory", "memory_limit", "compute_percent", "pod"}
 
+_DRIVERS = ("i915", "xe", "nvidia")
 LARGEST = 64 * 1024  # bytes of the largest file
 
 _MIB = 2**20
@@ -82,6 +83,8 @@ def read_fence(preset_or_file: str) -> Fence:
 
 
 def _faults(fence: Fence) -> Iterator[str]:
+    if fence.driver not in ("", *_DRIVERS):  # else it would hold for no card
+        yield f"driver: expected {', '.join(_DRIVERS)} or nothing, found {quoted(fence.driver)}"
     if not (fence.variables or fence.mounts or fence.cdi_devices):
         yield "expected variables, mounts or cdiDevices, found none of them"
     if max(len(fence.variables), len(fence.mounts), len(fence.cdi_devices)) > _MOST:

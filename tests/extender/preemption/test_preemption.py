@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from typing import Any
 
 import msgspec
@@ -12,9 +13,10 @@ import pytest
 from gas.extender.decider import Decider
 from gas.extender.filter import Filter, PendingBinds
 from gas.extender.metrics import Metrics
+from gas.extender.preemption.disruption import selects
 from gas.extender.preemption.wire import Proposal
 from gas.extender.wire import BindingArgs
-from gas.objects.stored import DisruptionBudget, HostPod, Node
+from gas.objects.stored import DisruptionBudget, HostPod, LabelSelector, Node
 from tests.builders import container, node_json
 from tests.extender.preemption.setting import PREEMPTING, PreemptingCluster, budget, priority_pod, with_requests
 from tests.listed import list_all
@@ -367,6 +369,14 @@ def test_the_pods_that_a_budget_covers(
     )
     list_all(cluster.preemption.budgets, [found])
     assert bool(cluster.preemption.budgets.of(cluster.decider.hosts.pods.details("p", "n"))) == selected
+
+
+def test_a_budget_with_very_many_values_is_compared_in_a_short_time() -> None:
+    expression = {"key": "app", "operator": "NotIn", "values": [f"v{number}" for number in range(60_000)]}
+    selector = msgspec.convert({"matchExpressions": [expression]}, LabelSelector)
+    began = time.process_time()
+    assert all(selects(selector, {"app": f"x{number}"}) for number in range(2000))
+    assert time.process_time() - began < 0.5
 
 
 @pytest.mark.parametrize(

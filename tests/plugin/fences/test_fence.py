@@ -193,6 +193,7 @@ def test_without_the_name_of_a_card_the_smallest_amount_counts(tmp_path: Path) -
         pytest.param({"variable": {}}, "Object contains unknown field `variable`", id="unknown-field"),
         pytest.param({"x" * 5000: 1}, f"Object contains unknown field `{'x' * 50}", id="long-unknown-field"),
         pytest.param({"variables": {"A": 1}}, "Expected `str`, got `int` - at `$.variables[...]`", id="not-a-text"),
+        pytest.param({"driver": "nvida", "variables": {"A": ""}}, "driver: expected i915, xe, nvidia or", id="driver"),
         pytest.param({}, "expected variables, mounts or cdiDevices, found none of them", id="empty"),
         pytest.param({"variables": {f"A{n}": "" for n in range(65)}}, "expected at most 64 variables,", id="many"),
         pytest.param({"variables": {"1A": ""}}, "variable '1A': expected letters, digits and '_'", id="name"),
