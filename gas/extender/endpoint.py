@@ -4,6 +4,7 @@ import abc
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from time import perf_counter
 from typing import ClassVar, TypeVar
 
@@ -37,15 +38,9 @@ class ClientGone(Exception):
     """The client closed the connection, so there is no response."""
 
 
+@dataclass(eq=False)
 class JsonEndpoint(abc.ABC):
-    """An endpoint that takes a JSON body by POST.
-
-    what     the endpoint, for the log
-    count    is called with the result of each request
-    observe  is called with the seconds of each request that gets a response
-    largest  bytes of the largest body that is read
-    timeout  seconds from a request's headers to the end of its body
-    """
+    """An endpoint that takes a JSON body by POST."""
 
     method_is_checked_first: ClassVar[bool]
     """Whether a wrong method is reported rather than a wrong content type, if both are wrong."""
@@ -55,14 +50,11 @@ class JsonEndpoint(abc.ABC):
     """Status of the response to a request that meets a bug; the others likewise."""
     when_too_large: ClassVar[str] = ""  # what to do about a body that is too large
 
-    def __init__(
-        self, what: str, *, count: Callable[[str], None], observe: Callable[[float], None], largest: int, timeout: float
-    ) -> None:
-        self._what = what
-        self._count = count
-        self._observe = observe
-        self._largest = largest
-        self._timeout = timeout
+    what: str  # the endpoint, for the log
+    count: Callable[[str], None]  # is called with the result of each request
+    observe: Callable[[float], None]  # is called with the seconds of each request that gets a response
+    largest: int  # bytes of the largest body that is read
+    timeout: float  # seconds from a request's headers to the end of its body
 
     @abc.abstractmethod
     async def respond(self, body: bytes) -> Response:
@@ -77,27 +69,27 @@ class JsonEndpoint(abc.ABC):
         declared  Content-Length, None if there is none; a body that is declared too large is not read at all
         """
         too_large = Problem(
-            413, "too-large", f"the request body is larger than {self._largest} bytes{self.when_too_large}"
+            413, "too-large", f"the request body is larger than {self.largest} bytes{self.when_too_large}"
         )
-        if declared is not None and declared > self._largest:
+        if declared is not None and declared > self.largest:
             raise too_large
         pieces: list[bytes] = []
         size = 0
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self.timeout):
                 while True:
                     message = await receive()
                     if message["type"] != "http.request":
                         raise ClientGone
                     piece = message.get("body", b"")
                     size += len(piece)
-                    if size > self._largest:
+                    if size > self.largest:
                         raise too_large
                     pieces.append(piece)
                     if not message.get("more_body", False):
                         return b"".join(pieces)
         except TimeoutError:
-            sentence = f"the request body was not complete after {self._timeout:g} s"
+            sentence = f"the request body was not complete after {self.timeout:g} s"
             raise Problem(408, "too-slow", sentence) from None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,9 +97,9 @@ class JsonEndpoint(abc.ABC):
         try:
             response = await self._respond(scope, receive)
         except ClientGone:
-            self._count("client-gone")
+            self.count("client-gone")
             return
-        self._observe(perf_counter() - started)
+        self.observe(perf_counter() - started)
         await response(scope, receive, send)
 
     async def _respond(self, scope: Scope, receive: Receive) -> Response:
@@ -124,9 +116,9 @@ class JsonEndpoint(abc.ABC):
         except ClientGone:
             raise
         except Exception:
-            logger.exception("%s failed, which is a bug", self._what)
+            logger.exception("%s failed, which is a bug", self.what)
             problem = Problem(self.internal_error, "internal-error", INTERNAL_ERROR)
-        self._count(problem.result)
+        self.count(problem.result)
         response = self.problem_response(problem)
         response.headers.update(problem.headers)
         if problem.result == "not-ready":

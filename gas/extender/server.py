@@ -78,7 +78,7 @@ class _VerbEndpoint(JsonEndpoint):
         self._large = large
 
     async def read(self, receive: Receive, declared: int | None) -> bytes:
-        if declared is not None and not LARGE < declared <= self._largest:
+        if declared is not None and not LARGE < declared <= self.largest:
             return await super().read(receive, declared)
         async with self._large:  # a further one waits, because for kube-scheduler an error means that it cannot decide
             return await super().read(receive, declared)
@@ -93,6 +93,6 @@ class _VerbEndpoint(JsonEndpoint):
 
     def problem_response(self, problem: Problem) -> Response:
         if problem.status == 200 and self._undecided is not None:
-            logger.warning("%s: nothing was decided: %s", self._what, problem)
+            logger.warning("%s: nothing was decided: %s", self.what, problem)
             return _Json(self._undecided)
         return _Json(encode_binding_result(error=str(problem)), problem.status)

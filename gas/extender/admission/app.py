@@ -110,7 +110,7 @@ class _Webhook(JsonEndpoint):
         except BadReview as error:
             raise Problem(400, "bad-review", str(error)) from None
         response = Response(encode_result(review, result), media_type="application/json")
-        self._count(_outcome(result))
+        self.count(_outcome(result))
         if result.refusal:
             what = f"{review.operation} of {review.target}"
             extra = {"object": f"{review.namespace}/{review.name}"}
@@ -118,7 +118,7 @@ class _Webhook(JsonEndpoint):
         return response
 
     def problem_response(self, problem: Problem) -> Response:
-        self._log.log(logging.INFO if problem.status == 503 else logging.WARNING, "%s: %s", self._what, problem)
+        self._log.log(logging.INFO if problem.status == 503 else logging.WARNING, "%s: %s", self.what, problem)
         response = PlainTextResponse(f"{problem}\n", problem.status)
         if problem.result == "not-ready":
             response.headers["retry-after"] = "0"  # else the API server does not ask another replica
