@@ -1,6 +1,6 @@
 """Order the pods to try: new pods at once, refused ones after a change and after their backoff."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -11,6 +11,7 @@ class _Waiting:
     parked_at: float = 0.0
 
 
+@dataclass(slots=True, kw_only=True)
 class SchedulingQueue:
     """Pods without a node, by UID, in order of arrival. Times are seconds of any clock, given by the caller.
 
@@ -21,12 +22,11 @@ class SchedulingQueue:
     after ``forgotten`` seconds even if nothing has changed.
     """
 
-    def __init__(self, *, first: float = 1, longest: float = 10, forgotten: float = 300) -> None:
-        self._waiting: dict[str, _Waiting] = {}
-        self._first = first
-        self._longest = longest
-        self._forgotten = forgotten
-        self.wakes = 0  # number of changes so far: read it before an attempt and pass it to `refuse` afterwards
+    first: float = 1
+    longest: float = 10
+    forgotten: float = 300
+    wakes: int = 0  # number of changes so far: read it before an attempt and pass it to `refuse` afterwards
+    _waiting: dict[str, _Waiting] = field(default_factory=dict)
 
     def add(self, uid: str) -> None:
         self._waiting.setdefault(uid, _Waiting())
@@ -58,11 +58,11 @@ class SchedulingQueue:
         return min((self._turn(waiting) for waiting in self._waiting.values()), default=None)
 
     def _turn(self, waiting: _Waiting) -> float:
-        return waiting.parked_at + self._forgotten if waiting.parked else waiting.not_before
+        return waiting.parked_at + self.forgotten if waiting.parked else waiting.not_before
 
     def _back_off(self, uid: str, now: float) -> _Waiting | None:
         if (waiting := self._waiting.get(uid)) is None:
             return None
-        waiting.backoff = min(2 * waiting.backoff or self._first, self._longest)
+        waiting.backoff = min(2 * waiting.backoff or self.first, self.longest)
         waiting.not_before = now + waiting.backoff
         return waiting
