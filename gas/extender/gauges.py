@@ -6,6 +6,7 @@ format and in OpenMetrics, and come before the metrics of `gas.extender.metrics`
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from gas.daemon.metric import Metric
@@ -91,32 +92,32 @@ LONGEST_WAIT = Gauge(
 GAUGES = (CARD_CAPACITY, CARD_BOOKED, CARD_PODS, CARD_STRANDED, WAITING_PODS, LONGEST_WAIT)
 
 
+@dataclass(eq=False)
 class ClusterGauges:
     """The text of all gauges, computed at each scrape; ``decides`` returns whether this replica decides."""
 
-    def __init__(self, decider: Decider, *, decides: Callable[[], bool], now: Callable[[], float]) -> None:
-        self._decider = decider
-        self._decides = decides
-        self._now = now
-        self._stranded = StrandedCapacity(())
+    decider: Decider
+    decides: Callable[[], bool]
+    now: Callable[[], float]
+    _stranded: StrandedCapacity = field(init=False, default_factory=lambda: StrandedCapacity(()))
 
     async def __call__(self) -> AsyncIterator[str]:
-        async for piece in card_series(lambda: card_summaries(self._decider)):
+        async for piece in card_series(lambda: card_summaries(self.decider)):
             yield piece
         yield CARD_STRANDED.head()
         async for piece in self._stranded_series():
             yield piece
         found: Waits = {}
-        if self._decides():
-            found = await in_turns(waits(self._decider))
-        for piece in wait_series(found, self._now()):
+        if self.decides():
+            found = await in_turns(waits(self.decider))
+        for piece in wait_series(found, self.now()):
             yield piece
 
     async def _stranded_series(self) -> AsyncIterator[str]:
-        shapes = await in_turns(self._decider.shapes())
+        shapes = await in_turns(self.decider.shapes())
         if shapes != self._stranded.shapes:
             self._stranded = StrandedCapacity(shapes)
-        decider, stranded = self._decider, self._stranded  # another scrape may replace it
+        decider, stranded = self.decider, self._stranded  # another scrape may replace it
         for name in list(decider.ledger.nodes()):
             if (facts := decider.nodes.facts(name)) is None:
                 continue
