@@ -197,17 +197,6 @@ def _lease_defaults(lease: dict[str, Any]) -> dict[str, Any]:
     return lease | {"spec": spec}
 
 
-def _lease_causes(lease: dict[str, Any]) -> list[Cause]:
-    spec, found = lease["spec"], []
-    if spec.get("leaseDurationSeconds", 1) <= 0:
-        message = f"Invalid value: {spec['leaseDurationSeconds']}: must be greater than 0"
-        found.append(Cause("spec.leaseDurationSeconds", message))
-    if spec.get("leaseTransitions", 0) < 0:
-        message = f"Invalid value: {spec['leaseTransitions']}: must be greater than or equal to 0"
-        found.append(Cause("spec.leaseTransitions", message))
-    return found
-
-
 def _event_causes(event: dict[str, Any]) -> list[Cause]:
     """Check that an event is in the namespace of its object, or in ``default`` if the object has none."""
     about = (event.get("involvedObject") or {}).get("namespace", "")
@@ -228,4 +217,4 @@ def causes_of(kind: Kind, value: dict[str, Any]) -> list[Cause]:
 
 
 _DEFAULTS = {PODS: _pod_defaults, NODES: _node_defaults, LEASES: _lease_defaults}
-_CAUSES = {PODS: _pod_causes, NODES: _node_causes, LEASES: _lease_causes, EVENTS: _event_causes}
+_CAUSES = {PODS: _pod_causes, NODES: _node_causes, EVENTS: _event_causes}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
 from tests.api_behaviour.client import KubeApi
 
 SPEC = {
@@ -73,17 +71,10 @@ async def test_a_holder_can_be_cleared(api: KubeApi) -> None:
     assert spec == {"leaseDurationSeconds": 1, "leaseTransitions": 0}
 
 
-@pytest.mark.parametrize(
-    ("spec", "refusal"),
-    [
-        pytest.param({"renewTime": "2026-01-01T12:00:00Z"}, (400, "BadRequest"), id="times-have-microseconds"),
-        pytest.param({"leaseDurationSeconds": 0}, (422, "Invalid"), id="a-lease-lasts"),
-        pytest.param({"leaseTransitions": -1}, (422, "Invalid"), id="transitions-are-counted"),
-    ],
-)
-async def test_an_invalid_lease_is_refused(api: KubeApi, spec: dict[str, Any], refusal: tuple[int, str]) -> None:
-    response = await api.post(api.leases, {"metadata": {"name": "leader"}, "spec": SPEC | spec})
-    assert response.refusal == refusal
+async def test_times_of_a_lease_have_microseconds(api: KubeApi) -> None:
+    spec = SPEC | {"renewTime": "2026-01-01T12:00:00Z"}
+    response = await api.post(api.leases, {"metadata": {"name": "leader"}, "spec": spec})
+    assert response.refusal == (400, "BadRequest")
 
 
 async def test_a_lease_is_deleted_at_once(api: KubeApi) -> None:
