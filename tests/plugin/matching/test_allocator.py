@@ -106,10 +106,12 @@ async def test_everything_that_may_lead_to_a_receipt_has_its_reason_in_the_log(
     assert {vars(record)["container"] for record in caplog.records} <= {"default/a/c"}
 
 
-async def test_of_very_many_ids_only_the_number_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_ids_are_logged_and_of_very_many_only_the_number(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "gas.plugin.matching.allocator")
+    Node(Kubelet()).allocate("card0-10", "card0-2")
     Node(Kubelet()).allocate(*(f"card{card}-{slot}" for card in (0, 1) for slot in range(500)))
-    assert [record.__dict__["ids"] for record in caplog.records] == ["500 of card0,500 of card1"]
+    logged = [record.__dict__["ids"] for record in caplog.records]
+    assert logged == ["card0-2,card0-10", "500 of card0,500 of card1"]
 
 
 TWO = container("c", i915=2)

@@ -6,6 +6,7 @@ import pytest
 
 from gas.objects.stored import Pod
 from gas.placement.choice import ContainerChoice
+from gas.plugin.devices.device_ids import AllocateRequest
 from gas.plugin.kubelet.pod_resources import Listing
 from gas.plugin.matching.gpu_pods import GpuPods
 from gas.plugin.matching.matcher import Matcher
@@ -49,6 +50,14 @@ class TestPrefer:
         matcher = Matcher(GpuPods(DEFAULT), one_card={I915})
         asked = question(slots(2, 2) | ids("card1-2"), 2)
         assert matcher.prefer(asked).ids == tuple(sorted(ids("card0-0", "card0-1")))
+
+    def test_a_pod_without_decision_gets_units_of_a_card_with_room_for_all_and_then_of_the_same(self) -> None:
+        pods = GpuPods(DEFAULT)
+        matcher = Matcher(pods, one_card={I915})
+        pods.changed(node_pod(container("a", i915=2), container("b", i915=1)))
+        assert matcher.prefer(question(slots(2, 2) | ids("card1-2"), 2)).ids == ("card1-0", "card1-1")
+        matcher.allocate(AllocateRequest(resource=I915, ids=ids("card1-0", "card1-1")), now=1.0)
+        assert matcher.prefer(question(ids("card0-0", "card1-2", "card1-3"))).ids == ("card1-2",)
 
     def test_a_pod_without_decision_spares_the_cards_of_those_that_wait(self) -> None:
         both = container("c", i915=2)

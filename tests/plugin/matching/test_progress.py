@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gas.plugin.devices.device_ids import AllocateRequest
 from gas.plugin.kubelet.pod_resources import ContainerIds
 from gas.plugin.matching.progress import Confidence, Progress
 from gas.values.cards import Card
@@ -94,6 +95,16 @@ def test_a_sidecar_leaves_its_ids_to_no_later_container() -> None:
     progress = Progress(pod)
     progress.serve(pod.demands[0], ids("card0-0"))
     assert progress.can_explain(question(ids("card1-0")), pod.demands[1])
+
+
+def test_ids_of_one_resource_say_nothing_about_those_of_another() -> None:
+    pod = seen(container("c", i915=1, xe=1), init=(container("i", i915=1, xe=1),))
+    progress = Progress(pod)
+    for demand, id_ in zip(pod.demands, ("card0-0", "card1-0"), strict=False):
+        progress.serve(demand, ids(id_))
+    can_be = [progress.can_explain(AllocateRequest(resource=XE, ids=ids(f"card{n}-0")), pod.demands[3]) for n in (1, 2)]
+    assert can_be == [True, False]
+    assert (progress.cards_of(I915), progress.cards_of(XE)) == ({Card(0)}, {Card(1)})
 
 
 def test_a_container_without_decision_was_promised_nothing() -> None:
