@@ -98,6 +98,13 @@ def test_init_containers_may_be_undecided_beside_decided_app_containers() -> Non
     assert pod.decided_for(1) == ContainerChoice((Card(0),))
 
 
+def test_a_pod_whose_need_cannot_be_read_is_served_nevertheless() -> None:
+    pod = seen(container("c", i915=1), container("d", i915="1.5"), annotations=decided("card0"))
+    assert pod.demands == (Demand(0, "c", Role.APP, I915, 1),)
+    assert (pod.need, pod.decided) == (None, None)
+    assert pod.trouble.startswith("its need cannot be read: ")
+
+
 def test_malformed_tiles_do_not_cost_a_pod_its_cards() -> None:
     pod = seen(container("c", i915=1, tiles=1), annotations=decided("card1", tiles="card1:tile0"))
 
@@ -230,8 +237,12 @@ class TestWatch:
         listed = [node_pod(ONE, name="a", uid="a"), node_pod(container("c"), name="b", uid="b")]
         pods.listed(listed)
         assert pods.present() is None
-        list_all(pods, [*listed, node_pod(ONE, name="over", uid="o", phase="Failed")])
+        over = node_pod(ONE, name="over", uid="o", phase="Failed")
+        list_all(pods, [*listed, over])
         assert pods.present() == ["default/a", "default/b"]
+        pods.deleted(over)
+        pods.changed(node_pod(ONE, name="over", uid="o"))
+        assert pods.present() == ["default/a", "default/b", "default/over"]
 
     def test_a_deleted_pod_is_remembered_for_a_minute(self) -> None:
         now = 1000.0
@@ -308,6 +319,7 @@ class TestRequestedMemory:
         assert replace(pod, need=PodNeed((half,))).requested_memory(self.GPUS) == {Card(1): 4000}
 
     def test_a_pod_without_need_or_cards_requests_none(self) -> None:
+        assert seen(ONE, annotations=decided("card0")).requested_memory(self.GPUS) == {Card(0): 0}
         assert seen(container("c", i915=1, memory_max=5000)).requested_memory(self.GPUS) == {}
         assert replace(seen(ONE, annotations=decided("card0")), need=None).requested_memory(self.GPUS) == {}
 

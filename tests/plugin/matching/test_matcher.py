@@ -272,3 +272,10 @@ def test_the_users_of_a_card_are_the_admitted_pods_that_were_given_it() -> None:
     node = Node(admitted, node_pod(ONE, uid="v", name="v", annotations=decided("card1")))
     assert node.matcher.users() == {Card(1): {"u"}}
     assert [pod.uid for pod in node.matcher] == ["u", "v"]
+
+
+def test_a_pod_that_kubelet_lists_without_devices_is_asked_for_again() -> None:
+    node = Node(node_pod(ONE, name="there", uid="t", started=True), node_pod(ONE, name="a"))
+    for card in (0, 1):
+        assert named(node.allocate(f"card{card}-0")) == ("a", "c", "guessed")
+        node.matcher.learn({"default/a": {"c": {}}}, asked=1000.0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gas.plugin.devices.device_ids import AllocateRequest
 from gas.plugin.kubelet.pod_resources import ContainerIds
-from gas.plugin.matching.progress import Confidence, Progress
+from gas.plugin.matching.progress import Confidence, Progress, can_get
 from gas.values.cards import Card
 from tests.builders import container
 from tests.plugin.pods_for_plugin import I915, XE, decided, ids, question, seen
@@ -109,3 +109,8 @@ def test_ids_of_one_resource_say_nothing_about_those_of_another() -> None:
 
 def test_a_container_without_decision_was_promised_nothing() -> None:
     assert Progress(seen(container("a", i915=1))).promised_cards() == Counter()
+
+
+def test_a_container_that_keeps_all_its_decided_cards_gets_them() -> None:
+    assert can_get((Card(0),), 1, question(ids("card0-0", "card1-0"), 1, ids("card0-0")))
+    assert not can_get((Card(0),), 1, question(ids("card0-0", "card1-0"), 1, ids("card1-0")))
