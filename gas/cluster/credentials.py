@@ -232,26 +232,9 @@ async def credentials_of(file: str, environ: Mapping[str, str], overrides: Overr
     if not (file or overrides.context) and is_in_a_cluster(environ):
         return await find_credentials(None, environ=environ, overrides=overrides)
     paths = file or environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
-    _check_files(paths)
-    return await find_credentials(paths, environ=environ, overrides=overrides)
-
-
-def _check_files(paths: str) -> None:
-    """Raise NoCluster if no file exists, or one is a pipe or a device, which cannot be read twice or never ends."""
-    is_there = False
-    for path in filter(None, paths.split(os.pathsep)):
-        try:
-            found = Path(path).expanduser().stat()
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except (OSError, RuntimeError) as error:  # RuntimeError: that user's home directory is unknown
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            raise NoCluster(f"kubeconfig {path}: cannot be read: {why}") from error
-        if not stat.S_ISREG(found.st_mode):
-            raise NoCluster(f"kubeconfig {path}: expected a file, found {kind_of(found.st_mode)}")
-        is_there = True
-    if not is_there:
+    if not existing_files(paths):
         raise NoCluster(f"kubeconfig {paths}: the file does not exist; name one with --kubeconfig or $KUBECONFIG")
+    return await find_credentials(paths, environ=environ, overrides=overrides)
 
 
 def kind_of(mode: int) -> str:
@@ -297,8 +280,6 @@ async def _load_kubeconfig(paths: str, overrides: Overrides) -> Login:
             f"kubeconfig {paths}: the file does not exist; name one with --kubeConfig or $KUBECONFIG, or run this in a "
             "cluster"
         )
-    if odd := [path for path in existing if not path.is_file()]:
-        raise NoCluster(f"kubeconfig {odd[0]}: expected a file, found {kind_of(odd[0].stat().st_mode)}")
     from gas.cluster.plain_kubeconfig import UNUSABLE, plain_login  # a daemon in a pod does without it
 
     with suppress(*UNUSABLE):
@@ -309,6 +290,20 @@ async def _load_kubeconfig(paths: str, overrides: Overrides) -> Login:
 
 
 def existing_files(paths: str) -> list[Path]:
-    """Return those of the files that exist. ``paths`` is written as in $KUBECONFIG."""
-    found = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
-    return [path for path in found if path.exists()]
+    """Return those of the files that exist. ``paths`` is written as in $KUBECONFIG.
+
+    Raises NoCluster, also for a pipe or a device, which cannot be read twice or never ends.
+    """
+    files: list[Path] = []
+    for path in filter(None, paths.split(os.pathsep)):
+        try:
+            mode = (file := Path(path).expanduser()).stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, RuntimeError) as error:  # RuntimeError: that user's home directory is unknown
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            raise NoCluster(f"kubeconfig {path}: cannot be read: {why}") from error
+        if not stat.S_ISREG(mode):
+            raise NoCluster(f"kubeconfig {path}: expected a file, found {kind_of(mode)}")
+        files.append(file)
+    return files

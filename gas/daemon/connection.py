@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, cast
 from weakref import ReferenceType
 
-import h11
 from hypercorn.asyncio.task_group import TaskGroup
 from hypercorn.asyncio.tcp_server import MAX_RECV, TCPServer
 from hypercorn.asyncio.worker_context import AsyncioSingleTask, WorkerContext
@@ -79,7 +78,7 @@ class _Http1(H11Protocol):
     that begins thousands of requests a second and takes them back would delay all others.
     """
 
-    async def _check_protocol(self, event: h11.Request) -> None:
+    async def _check_protocol(self, event: Any) -> None:
         pass
 
 

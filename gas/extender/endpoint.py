@@ -49,12 +49,14 @@ class JsonEndpoint(abc.ABC):
     internal_error: ClassVar[int]
     """Status of the response to a request that meets a bug; the others likewise."""
     when_too_large: ClassVar[str] = ""  # what to do about a body that is too large
+    waits_if_many_are_large: ClassVar[bool]  # else a request with a further large body is refused
 
     what: str  # the endpoint, for the log
     count: Callable[[str], None]  # is called with the result of each request
     observe: Callable[[float], None]  # is called with the seconds of each request that gets a response
     largest: int  # bytes of the largest body that is read
     timeout: float  # seconds from a request's headers to the end of its body
+    large: asyncio.Semaphore  # held while a body over LARGE bytes is read
 
     @abc.abstractmethod
     async def respond(self, body: bytes) -> Response:
@@ -64,6 +66,16 @@ class JsonEndpoint(abc.ABC):
     def problem_response(self, problem: Problem) -> Response: ...
 
     async def read(self, receive: Receive, declared: int | None) -> bytes:
+        """Read the body of a request, among few large ones. Raises Problem and ClientGone."""
+        if declared is not None and not LARGE < declared <= self.largest:
+            return await self._read(receive, declared)
+        if self.large.locked() and not self.waits_if_many_are_large:
+            sentence = f"{MOST_LARGE} requests over {LARGE} bytes are being read already; try again"
+            raise Problem(503, "too-many-large", sentence)
+        async with self.large:
+            return await self._read(receive, declared)
+
+    async def _read(self, receive: Receive, declared: int | None) -> bytes:
         """Read the body of a request. Raises Problem and ClientGone.
 
         declared  Content-Length, None if there is none; a body that is declared too large is not read at all

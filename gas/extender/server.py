@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive
+from starlette.types import ASGIApp
 
-from gas.extender.endpoint import LARGE, MOST_LARGE, JsonEndpoint, Problem, by_path, to_its_end
+from gas.extender.endpoint import MOST_LARGE, JsonEndpoint, Problem, by_path, to_its_end
 from gas.extender.metrics import Metrics
 from gas.extender.wire import BadRequest, Unreadable, encode_binding_result
 
@@ -62,6 +62,7 @@ class _VerbEndpoint(JsonEndpoint):
     not_ready = 200
     internal_error = 200
     when_too_large = "; raise --max-request-bytes"
+    waits_if_many_are_large = True  # kube-scheduler cannot decide without a response
 
     def __init__(
         self, name: str, verb: ServedVerb, metrics: Metrics, large: asyncio.Semaphore, *, largest: int, timeout: float
@@ -72,16 +73,10 @@ class _VerbEndpoint(JsonEndpoint):
             observe=metrics.request_seconds.labels(name).observe,
             largest=largest,
             timeout=timeout,
+            large=large,
         )
         self._verb = (lambda body: to_its_end(verb.call(body))) if verb.is_undisturbed else verb.call
         self._undecided = verb.undecided
-        self._large = large
-
-    async def read(self, receive: Receive, declared: int | None) -> bytes:
-        if declared is not None and not LARGE < declared <= self.largest:
-            return await super().read(receive, declared)
-        async with self._large:  # a further one waits, because for kube-scheduler an error means that it cannot decide
-            return await super().read(receive, declared)
 
     async def respond(self, body: bytes) -> Response:
         try:

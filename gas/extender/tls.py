@@ -20,9 +20,8 @@ CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """For TLS 1.2: forward secrecy and authenticated encryption only. TLS 1.3 has nothing else."""
 
 ALPN = ["http/1.1"]
-"""Go's client keeps only two idle HTTP/1.1 connections, so one bind in three or four needs a handshake. Over HTTP/2
-every request would pay for frames and header tables in Python: as much for usual requests, more for large ones
-(docs/performance.md, HTTP)."""
+"""Go keeps two idle connections, so one bind in three or four needs a handshake. Over HTTP/2 every request would pay
+for frames and header tables in Python."""
 
 CHECK_PERIOD = 5.0  # seconds between two checks of the certificate files
 LARGEST_FILE = 1024 * 1024  # bytes read of a PEM file; real ones are far smaller

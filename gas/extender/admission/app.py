@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.responses import PlainTextResponse, Response
-from starlette.types import ASGIApp, Receive
+from starlette.types import ASGIApp
 
 from gas.daemon.logs import LimitedLog
 from gas.extender.admission.review import BadReview, Review, ReviewResult, decode_review, encode_result
-from gas.extender.endpoint import LARGE, MOST_LARGE, JsonEndpoint, Problem, by_path
+from gas.extender.endpoint import MOST_LARGE, JsonEndpoint, Problem, by_path
 from gas.extender.metrics import REQUEST_SECONDS
 
 logger = logging.getLogger(__name__)
@@ -72,6 +72,7 @@ class _Webhook(JsonEndpoint):
     wrong_content_type = 415
     not_ready = 503
     internal_error = 500
+    waits_if_many_are_large = False
 
     def __init__(
         self,
@@ -89,19 +90,10 @@ class _Webhook(JsonEndpoint):
             observe=metrics.review_seconds.labels(name).observe,
             largest=largest,
             timeout=timeout,
+            large=large,
         )
         self._reviewer = reviewer
-        self._large = large
         self._log = LimitedLog(logger)
-
-    async def read(self, receive: Receive, declared: int | None) -> bytes:
-        if declared is not None and declared <= LARGE:
-            return await super().read(receive, declared)
-        if self._large.locked():
-            sentence = f"{MOST_LARGE} reviews over {LARGE} bytes are being read already; try again"
-            raise Problem(503, "too-many-large", sentence)
-        async with self._large:
-            return await super().read(receive, declared)
 
     async def respond(self, body: bytes) -> Response:
         try:

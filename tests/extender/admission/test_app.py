@@ -188,7 +188,7 @@ def test_large_reviews_take_a_limited_amount_of_memory_and_delay_no_small_one() 
             length = "Transfer-Encoding: chunked" if at == 0 else f"Content-Length: {len(large)}"
             client.sendall(head(length))
         wait_until(lambda: admission.post(large)[0] == 503)
-        assert admission.post(large) == (503, b"8 reviews over 65536 bytes are being read already; try again\n")
+        assert admission.post(large) == (503, b"8 requests over 65536 bytes are being read already; try again\n")
         assert admission.counted("too-many-large") >= 2
         assert admission.post(body_of("allowed"))[0] == 200
         reading[1].sendall(large)
