@@ -44,6 +44,7 @@ LARGEST_REMEMBERED = 32 * 1024
 MOST_RESOURCES = 32  # Resources that a container may request. Real ones request a dozen; each costs time on every node.
 
 MOST_CONTAINERS = 500  # containers of a pod that asks for cards; more would keep other work waiting
+MOST_ANNOTATIONS = 10_000  # of such a pod; the API server refuses more than 256 KiB of them
 MOST_CARD_CONTAINERS = 64
 """Containers of a pod that may ask for cards. Each is placed on every node, with those that run at the same time."""
 
@@ -304,6 +305,8 @@ def _check_size(pod: Pod, names: Iterable[str]) -> None:
     """Raise TooLarge for a pod with more containers or resources or longer annotations than any real one."""
     if (count := len(pod.spec.containers or ()) + len(pod.spec.init_containers or ())) > MOST_CONTAINERS:
         raise TooLarge(f"the pod has {count} containers, expected at most {MOST_CONTAINERS}; use several pods")
+    if (count := len(pod.annotations)) > MOST_ANNOTATIONS:
+        raise TooLarge(f"the pod has {count} annotations, expected at most {MOST_ANNOTATIONS}; remove some")
     if (sentence := _too_many_resources(pod)) is not None:
         raise TooLarge(sentence)
     for name in sorted(names):

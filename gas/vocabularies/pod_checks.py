@@ -26,7 +26,6 @@ from gas.vocabularies.protocol import BadNeed, NeedOptions, NodeFacts, Vocabular
 DEFAULT_SCHEDULER = "default-scheduler"
 
 MOST_KINDS = 1000  # different nodes that are searched for room for one pod; beyond that, one of the others may have it
-MOST_ANNOTATIONS = 10_000  # Annotations of a pod that is checked. The API server refuses more than 256 KiB of them.
 
 MOST_SEARCHED_CONTAINERS = 30
 """Containers with cards of a pod for which nodes are searched; larger pods are taken to fit."""
@@ -79,8 +78,6 @@ class PodChecks:
         """Check a pod that is to be created, or one that waits; nothing if it asks for no GPU."""
         if (vocabulary := self.vocabularies.vocabulary_of(pod)) is None:
             return NOTHING
-        if too_large := _too_large(pod):
-            return Findings(faults=(too_large,))
         try:
             need = self.vocabularies.need(pod, self.options)
             bad_need = ""
@@ -115,8 +112,6 @@ class PodChecks:
         self, pod: Pod, nodes: Iterable[CountedFacts], known: Known
     ) -> Generator[None, None, tuple[str, ...]]:
         """Return warnings of a pod that depend on the nodes, which may change. Yields when other work should run."""
-        if _too_large(pod):
-            return ()
         try:
             need = self.vocabularies.need(pod, self.options)
         except BadNeed:
@@ -179,13 +174,6 @@ def counted(nodes: Iterable[NodeFacts]) -> list[CountedFacts]:
     every = list(nodes)
     numbers = Counter(map(id, every))
     return [(facts, numbers[key]) for key, facts in {id(facts): facts for facts in every}.items()]
-
-
-def _too_large(pod: Pod) -> str:
-    """Return what a pod has more of than any real one, empty if nothing. The rest of such a pod is not checked."""
-    if (count := len(pod.annotations)) > MOST_ANNOTATIONS:
-        return f"the pod has {count} annotations, expected at most {MOST_ANNOTATIONS}; remove some"
-    return ""
 
 
 def _unknown_annotation(name: str, known: Iterable[str]) -> str:
