@@ -44,6 +44,7 @@ def test_the_containers_of_each_card_are_counted_and_belong_to_the_state() -> No
     ledger.reserve("u3", "default/c", "n2", held(0, containers=2))
     assert ledger.usage("n1").amounts == ledger.usage("n2").amounts
     assert ledger.state("n1") != ledger.state("n2")
+    assert ledger.state("absent") == ()
 
 
 def test_a_second_reservation_of_a_pod_is_refused_and_changes_nothing() -> None:

@@ -239,6 +239,8 @@ async def test_a_write_that_fails_is_retried_and_its_reason_logged_once(caplog: 
     await node.writer.compare()
     assert node.writer.trouble == "cannot write receipts on pods: the API server is away"
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [node.writer.trouble]
+    warnings = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert [(vars(record)["pod"], record.message) for record in warnings] == node.reported
     assert (len(node.reported), node.writer.written) == (2, 0)
     node.refuses = None
     await node.writer.compare()
@@ -288,11 +290,12 @@ class TestEnvironments:
         node.now += 1
         return node
 
-    async def test_the_mask_of_another_pod_is_reported_once(self, node: Node) -> None:
+    async def test_the_mask_of_another_pod_is_reported_once(self, node: Node, caplog: pytest.LogCaptureFixture) -> None:
         await node.writer.compare()
         await node.writer.compare()
         sentence = "container 'c' was given ZE_AFFINITY_MASK=1 instead of ZE_AFFINITY_MASK=0"
         assert node.reported == [("default/a", sentence)]
+        assert [(vars(record)["pod"], record.message) for record in caplog.records] == node.reported
 
     async def test_a_container_that_kubelet_lists_later_is_reported_later(self, node: Node) -> None:
         node.kubelet.given = None
