@@ -301,9 +301,13 @@ def _too_many_resources(pod: Pod) -> str | None:
     return None
 
 
+def container_count(pod: Pod) -> int:
+    return len(pod.spec.containers or ()) + len(pod.spec.init_containers or ())
+
+
 def _check_size(pod: Pod, names: Iterable[str]) -> None:
     """Raise TooLarge for a pod with more containers or resources or longer annotations than any real one."""
-    if (count := len(pod.spec.containers or ()) + len(pod.spec.init_containers or ())) > MOST_CONTAINERS:
+    if (count := container_count(pod)) > MOST_CONTAINERS:
         raise TooLarge(f"the pod has {count} containers, expected at most {MOST_CONTAINERS}; use several pods")
     if (count := len(pod.annotations)) > MOST_ANNOTATIONS:
         raise TooLarge(f"the pod has {count} annotations, expected at most {MOST_ANNOTATIONS}; remove some")

@@ -19,7 +19,7 @@ from gas.placement.order import resource_of
 from gas.placement.place import place
 from gas.placement.refusal import Refusal, ResourceNotOnNode, SearchLimitHit
 from gas.values.quoted import did_you_mean, listed, quoted
-from gas.vocabularies.combined import TooLarge, Vocabularies
+from gas.vocabularies.combined import MOST_CONTAINERS, TooLarge, Vocabularies, container_count
 from gas.vocabularies.pod_parts import NODE_SCORE
 from gas.vocabularies.protocol import BadNeed, NeedOptions, NodeFacts, Vocabulary
 
@@ -147,9 +147,10 @@ class PodChecks:
         """Return what a new GPU pod lacks. A pod that was completed is complete.
 
         A pod that names its node itself is not scheduled, so it stays as it is, unless the vocabulary has it scheduled
-        after all.
+        after all. One with too many containers is refused, so it is not completed.
         """
-        if (vocabulary := self.vocabularies.vocabulary_of(pod)) is None or pod.is_mirror:
+        vocabulary = self.vocabularies.vocabulary_of(pod)
+        if vocabulary is None or pod.is_mirror or container_count(pod) > MOST_CONTAINERS:
             return ()
         patch = vocabulary.complete(pod)
         if pod.node_name and not any(each.path == "/spec/nodeName" for each in patch):

@@ -225,6 +225,14 @@ def test_pods_of_other_words_are_not_changed() -> None:
     assert CHECKS.complete(new(pod_json(container()))) == ()
 
 
+def test_a_pod_with_too_many_containers_is_not_completed() -> None:
+    document = pod_of(gpu="1")
+    document["spec"]["containers"] += [container(f"c{number}") for number in range(499)]
+    assert CHECKS.complete(new(document))
+    document["spec"]["containers"].append(container("last"))
+    assert CHECKS.complete(new(document)) == ()
+
+
 def test_a_sum_that_kubernetes_cannot_count_is_refused() -> None:
     half = sharing(memory=2**62, shared=1)
     assert str(read(pod_json(half, {**half, "name": "b"}))).startswith("the pod's containers ask for more than 2^63-1")
