@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
@@ -31,7 +32,7 @@ ONE = container("c", i915=1)
 class Node:
     """Four cards, a kubelet, and the pods that the watch has shown."""
 
-    def __init__(self, kubelet: Kubelet, *pods: Pod) -> None:
+    def __init__(self, kubelet: Kubelet, *pods: Pod, flags: Sequence[str] = ()) -> None:
         self.pods = GpuPods(DEFAULT)
         list_all(self.pods, list(pods))
         matcher = Matcher(self.pods)
@@ -40,8 +41,8 @@ class Node:
             PodResolver(matcher, kubelet, is_watching=lambda: True),
             IssuedEnvironments(DEFAULT),
             Metrics("1"),
-            parse_flags([], environ={}, host_name="n"),
-            gpus=lambda: [gpu(card) for card in range(4)],
+            parse_flags(flags, environ={}, host_name="n"),
+            gpus=lambda: [gpu(card, numa_node=card % 2) for card in range(4)],
             clock=time.monotonic,
         )
 
@@ -104,6 +105,12 @@ async def test_everything_that_may_lead_to_a_receipt_has_its_reason_in_the_log(
     assert len(logged) == len(case.reasons)
     assert all(reason.startswith(begin) for reason, begin in zip(logged, case.reasons, strict=True)), logged
     assert {vars(record)["container"] for record in caplog.records} <= {"default/a/c"}
+    assert all(vars(record)["ids"] for record in caplog.records)
+
+
+async def test_cards_of_one_numa_node_are_near() -> None:
+    node = Node(Kubelet(), node_pod(container("c", i915=2), name="a"), flags=["--allocation-policy=near"])
+    assert await node.allocator.prefer(question(slots(4), 2)) == ("card0-0", "card2-0")
 
 
 async def test_ids_are_logged_and_of_very_many_only_the_number(caplog: pytest.LogCaptureFixture) -> None:

@@ -148,8 +148,8 @@ def test_cards_are_compared_as_they_were_at_the_reply() -> None:
 def test_what_a_part_has_added_for_another_pod_is_reported() -> None:
     """Two pods were mistaken for each other, and each has the limit of the other one."""
 
-    def limit(of: CardPod, _container: int, _cards: Sequence[CardFacts]) -> Allocation:
-        return Allocation(env={"LIMIT": "1" if of.key == "default/a" else "2"})
+    def limit(of: CardPod, container: int, _cards: Sequence[CardFacts]) -> Allocation:
+        return Allocation(env={"LIMIT": "1" if (of.key, container) == ("default/a", 0) else "2"})
 
     masks = IssuedEnvironments(DEFAULT)
     masks.additions = (limit,)

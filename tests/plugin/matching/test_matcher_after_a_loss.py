@@ -43,6 +43,14 @@ def test_a_pod_that_was_guessed_wrongly_is_found_again() -> None:
     assert named(node.prefer(1, ids("card1-0")).match) == ("a", "c", "guessed")
 
 
+def test_a_listing_shows_that_a_guess_was_wrong() -> None:
+    node = Node(*A_AND_B)
+    node.prefer(1, slots(2))
+    node.allocate("card0-0")
+    listing: Listing = {"default/a": {"c": {}}, "default/b": {"c": {}}}
+    assert named(node.prefer(1, slots(2), listing=listing).match) == ("a", "c", "guessed")
+
+
 def test_kubelet_forgot_its_choice_when_it_was_killed() -> None:
     node = Node(node_pod(ONE, name="a", annotations=decided("card0")))
     node.prefer(1, slots(2))
