@@ -193,7 +193,8 @@ class TestListing:
 
         assert node.prefer(1, slots(2), listing=listing).match.target is None
         assert node.matcher.unwatched_pods(listing) == {"default/b"}
-        match = node.prefer(1, slots(2), listing=listing | {"default/a": {"c": {}}}).match
+        both: Listing = {**listing, "default/a": {"c": {}}}
+        match = node.prefer(1, slots(2), listing=both).match
         assert match.doubt == "the watch has not shown default/b yet, which kubelet lists"
 
         node.pods.changed(self.PODS[1])
