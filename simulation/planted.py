@@ -34,7 +34,9 @@ _FAULTS = (
         "    Y._decider.reserve(names, pod, now=0.0)\n"
         "X._pending_binds.passed(A.pod.uid)\nY._decider.decisions.filtered(A.pod.uid, D.passing, Z)",
     ),
-    PlantedFault("no version in the Binding", "bind_pod", '{**A, "resourceVersion": V, **B}', "{**A, **B}", 300),
+    PlantedFault(
+        "no version in the Binding", "objects.bind_pod", '{**A, "resourceVersion": V, **B}', "{**A, **B}", 300
+    ),
     PlantedFault(
         "cards released when a pod is deleted, before it has ended",
         "Pods.changed",
@@ -309,10 +311,10 @@ _FAULTS = (
         "if P.node_name:\n    Y._forget(P.uid)",
     ),
     PlantedFault(
-        "pods of all namespaces are read in one",
-        "Binder._read",
-        "R.get(A.pod_namespace, A.pod_name)",
-        'R.get("default", A.pod_name)',
+        "pods of all namespaces are bound in one",
+        "objects.bind_pod",
+        'P.metadata.namespace or "default"',
+        '"default"',
         60,
     ),
     PlantedFault("a filter does not wait for the bind before it", "Filter.__call__", "await X.wait(U)", within=180),
@@ -351,7 +353,7 @@ _FAULTS = (
         "    has = self._facts(pod.node_name).inventory.capacity\n"
         "    self._hold(uid, pod, written, Footprint({card: tuple(sorted(of.items())) for card, of in has.items()}))\n"
         "    return Trouble(S, unannotated=True)",
-        120,
+        170,
     ),
 )
 
