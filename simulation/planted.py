@@ -25,14 +25,14 @@ _FAULTS = (
     PlantedFault(
         "book in filter",
         "Filter.__call__",
-        "X._pending_binds.passed(A.pod.uid)\nY._decider.decisions.filtered(A.pod.uid, D.passing, Z)",
+        "X.pending_binds.passed(A.pod.uid)\nY.decider.decisions.filtered(A.pod.uid, D.passing, Z)",
         "from gas.extender.wire import BindingArgs\n"
         "pod = A.pod\n"
         "names = BindingArgs(pod.metadata.name, pod.metadata.namespace or '', pod.uid, D.passing[0])\n"
         "import contextlib\n"
         "with contextlib.suppress(Exception):\n"
-        "    Y._decider.reserve(names, pod, now=0.0)\n"
-        "X._pending_binds.passed(A.pod.uid)\nY._decider.decisions.filtered(A.pod.uid, D.passing, Z)",
+        "    Y.decider.reserve(names, pod, now=0.0)\n"
+        "X.pending_binds.passed(A.pod.uid)\nY.decider.decisions.filtered(A.pod.uid, D.passing, Z)",
     ),
     PlantedFault(
         "no version in the Binding", "objects.bind_pod", '{**A, "resourceVersion": V, **B}', "{**A, **B}", 300
@@ -50,7 +50,7 @@ _FAULTS = (
         "a Binding without a response counts as failed",
         "Binder._write",
         "except OutcomeUnknown:\n    X._start_settling(U, *A)\n    raise",
-        "except OutcomeUnknown:\n    X._decider.cancel(U)\n    raise",
+        "except OutcomeUnknown:\n    X.decider.cancel(U)\n    raise",
         130,
     ),
     PlantedFault(
@@ -118,8 +118,8 @@ _FAULTS = (
     PlantedFault(
         "cards chosen before the wait for the API server",
         "Binder._bind_version",
-        "A = X._decider.reserve(B, *C, **D)",
-        "A = X._decider.reserve(B, *C, **D)\nX._decider.ledger.cancel(B.pod_uid)",
+        "A = X.decider.reserve(B, *C, **D)",
+        "A = X.decider.reserve(B, *C, **D)\nX.decider.ledger.cancel(B.pod_uid)",
     ),
     PlantedFault(
         "a renewal counts from its response", "LeaderElection._take", "X._renewed = Y", "X._renewed = X._clock() + 4.0"
