@@ -331,5 +331,7 @@ class TestRequestedMemory:
         of_one_card = replace(pod, need=replace(pod.need, scope=Scope.CARD))
         assert of_one_card.share(0, self.GPUS[:1]) == {Card(0): {**of_container, "millicores": 300}}
         half = ContainerNeed("c", count=1, ratios=(Ratio(MEMORY_MAX, 50),))
-        assert replace(pod, need=PodNeed((half,))).share(0, self.GPUS[1:]) == {Card(1): {"memory.max": 4000}}
+        assert replace(pod, need=PodNeed((half,), scope=Scope.CARD)).share(0, self.GPUS[1:]) == {
+            Card(1): {"memory.max": 4000}
+        }
         assert replace(pod, need=None).share(0, self.GPUS) == {}
