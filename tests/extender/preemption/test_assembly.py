@@ -61,5 +61,6 @@ async def test_without_disruption_budgets_no_pod_is_evicted_but_pods_are_placed(
         await eventually(lambda: running.watches["poddisruptionbudgets"].refused is not None)
         with pytest.raises(NotReady, match="PodDisruptionBudgets cannot be watched"):
             await running.verbs["preempt"].call(b"{}")
+        assert json.loads(running.verbs["preempt"].undecided or b"") == {"NodeNameToMetaVictims": {}}
         pod = add_pod(server, "a")
         assert await passing(running, pod, "n1") == ["n1"]

@@ -191,13 +191,15 @@ RULES: list[tuple[str, dict[str, Any]]] = [
 def test_a_proposed_pod_that_is_in_the_way_of_such_a_pod_stays_a_victim(
     cluster: PreemptingCluster, rule: dict[str, Any]
 ) -> None:
-    cluster.run("in-the-way", share(100), priority=1)
+    # The node lists neither a dongle nor a cable.
+    cluster.bind(with_requests(priority_pod("in-the-way", share(100), priority=1), **{"example.com/dongle": "1"}))
     cluster.run("d", share(1000), priority=1)
     cluster.run("e", share(900), priority=5)
     fits = priority_pod("fits", share(0), priority=9)
     assert cluster.victims(fits, "in-the-way") == "dropped"
     fits["spec"] |= rule
     fits["spec"]["containers"][0]["resources"] = share(0)["resources"]
+    with_requests(fits, **{"example.com/cable": "1"})
     assert cluster.victims(fits, "in-the-way") == "in-the-way"
     wide = priority_pod("wide", share(1000), priority=9)
     wide["spec"] |= rule
