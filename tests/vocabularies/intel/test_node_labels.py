@@ -129,9 +129,10 @@ def test_without_the_label_nothing_is_linked() -> None:
     assert read_links({}, LINKED_CARDS, TWO_TILES, []) == ()
 
 
-def test_links_of_cards_without_announced_tiles_are_ignored() -> None:
+@pytest.mark.parametrize("tiles", [dict.fromkeys(LINKED_CARDS, 0), {Card(2): 2}, {Card(5): 2}])
+def test_links_of_cards_without_announced_tiles_are_ignored(tiles: dict[Card, int]) -> None:
     problems: list[str] = []
-    assert read_links({XE_LINKS: "0.0-1.0"}, LINKED_CARDS, dict.fromkeys(LINKED_CARDS, 0), problems) == ()
+    assert read_links({XE_LINKS: "0.0-1.0"}, LINKED_CARDS, tiles, problems) == ()
     assert not problems
 
 

@@ -466,13 +466,19 @@ class TestNodes:
 
     # contract O1.29
     @pytest.mark.parametrize(
-        "text",
-        ["x", '{"2":[{"minors":[-1]}]}', '{"2":[{"minors":[null]}]}', '{"2":[{"minors":[0],"ringBusBandwidth":"x"}]}'],
+        ("text", "expected"),
+        [
+            ("x", "JSON such as"),
+            ('{"2":[{"minors":[-1]}]}', "JSON such as"),
+            ('{"2":[{"minors":[null]}]}', "JSON such as"),
+            ('{"2":[{"minors":[0],"ringBusBandwidth":"x"}]}', "JSON such as"),
+            (json.dumps({"1": 257 * [{"minors": [0]}]}), "at most 256 partitions, found 257;"),
+        ],
     )
-    def test_partitions_that_cannot_be_read_are_a_sentence(self, text: str) -> None:
+    def test_partitions_that_cannot_be_read_are_a_sentence(self, text: str, expected: str) -> None:
         node = placed_node(annotations={"scheduling.koordinator.sh/gpu-partitions": text})
         _, (problem,) = self.facts(node)
-        assert problem.startswith("annotation scheduling.koordinator.sh/gpu-partitions: expected JSON such as")
+        assert problem.startswith(f"annotation scheduling.koordinator.sh/gpu-partitions: expected {expected}")
 
     # contract O1.29
     def test_null_in_partitions_means_that_a_field_is_absent(self) -> None:
