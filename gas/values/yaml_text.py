@@ -3,6 +3,7 @@
 import math
 import re
 import warnings
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from typing import Any
 
@@ -14,7 +15,8 @@ TOO_MUCH = f"expected YAML aliases that stand for at most {MOST_GROWTH} times it
 HALF_A_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
 """The escape of a character's half, as JSON has them in pairs. In YAML it is a character that no file can hold."""
 
-_ANCHOR_OR_ALIAS = re.compile(rb"(&|(?<=[\s,\[{:])\*)([^\s&*,\[\]{}:?%@`]+)")
+_ANCHOR_OR_ALIAS = re.compile(r"(&|(?<=[\s,\[{:])\*)([^ \t\r\n,\[\]{}][^\s&*,\[\]{}:?%@`]*)")
+"""Parsers allow almost any character as the first of a name, and more than ASCII between lines."""
 
 
 class InvalidYaml(GasError):
@@ -45,10 +47,11 @@ def parse_yaml(text: bytes, largest: int = LARGEST) -> list[Any]:
 
 def may_grow_too_much(text: bytes) -> bool:
     """Return whether aliases may make more than `MOST_GROWTH` times its length of a text."""
-    anchors: Counter[bytes] = Counter()
-    uses: Counter[tuple[bytes, int]] = Counter()
-    for sign, name in _ANCHOR_OR_ALIAS.findall(text):
-        if sign == b"&":
+    encoding = "utf-16" if text.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8"
+    anchors: Counter[str] = Counter()
+    uses: Counter[tuple[str, int]] = Counter()
+    for sign, name in _ANCHOR_OR_ALIAS.findall(text.decode(encoding, errors="replace")):
+        if sign == "&":
             anchors[name] += 1  # a later anchor of this name stands for something else
         elif name in anchors:
             uses[name, anchors[name]] += 1
