@@ -148,11 +148,11 @@ class Extender:
     def _why_not_ready(self) -> str | None:
         return self.readiness.why_not()
 
-    async def _end_bindings(self) -> None:
+    async def _end_bindings(self, on_trouble: Callable[[str], None] = lambda _sentence: None) -> None:
         """End Bindings that an earlier replica, or the process before this one, may still have in progress."""
         core = self._core
         waiting = lister_of_pods(core.api, self.decider.asks_for_cards, "spec.nodeName=")
-        await end_earlier_bindings(waiting, core.change_version, clock=core.timing.monotonic)
+        await end_earlier_bindings(waiting, core.change_version, on_trouble=on_trouble, clock=core.timing.monotonic)
 
     async def _catch_up(self) -> None:
         """End the Bindings of an earlier replica, and read those that it made."""
@@ -174,7 +174,9 @@ class Extender:
         A single replica ends earlier Bindings before, so that the first list shows those that were stored.
         """
         if isinstance(self.leader, Alone):
-            await self._end_bindings()
+            # `/readyz` then says what the list waits for, such as a missing permission.
+            await self._end_bindings(partial(setattr, self.pod_watch, "trouble"))
+            self.pod_watch.trouble = ""
         await self.node_watch.synced.wait()
         await self.pod_watch.run()
 

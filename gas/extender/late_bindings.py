@@ -73,26 +73,32 @@ async def end_earlier_bindings(
     list_waiting: ListPods,
     change_version: ChangeVersion,
     *,
+    on_trouble: Callable[[str], None] = lambda _sentence: None,  # is called with each reason why that takes longer
     retry_pause: float = RETRY_PAUSE,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Change the versions of all waiting pods, or let `LATEST_WRITE` pass if the API server refuses to change some."""
+
+    def note(sentence: str) -> None:
+        logger.warning("%s", sentence)
+        on_trouble(sentence)
+
     until = clock() + LATEST_WRITE
     left: list[Pod] | None = None
     while clock() < until:
         try:
             if left is None:
                 left = [pod for pod in await list_waiting() if not pod.node_name and not pod.is_over]
-            if not (left := await _unchanged(left, change_version)):
+            if not (left := await _unchanged(left, change_version, note)):
                 return
         except GasError as error:
-            logger.warning("cannot list the pods that wait: %s", error)
+            note(f"cannot list the pods that wait: {error}")
         except Exception:
             logger.exception("cannot process the pods that wait")
         await asyncio.sleep(retry_pause)
 
 
-async def _unchanged(pods: list[Pod], change_version: ChangeVersion) -> list[Pod]:
+async def _unchanged(pods: list[Pod], change_version: ChangeVersion, note: Callable[[str], None]) -> list[Pod]:
     """Change the versions of pods, and return those for which that failed."""
     pending = iter(pods)
     left: list[Pod] = []
@@ -110,5 +116,5 @@ async def _unchanged(pods: list[Pod], change_version: ChangeVersion) -> list[Pod
         for _ in range(min(MOST_WRITES, len(pods))):
             tasks.create_task(work())
     if left:
-        logger.warning("cannot end earlier bindings of %d pods yet: %s", len(left), last[0])
+        note(f"cannot end earlier bindings of {len(left)} pods yet: {last[0]}")
     return left
