@@ -252,6 +252,10 @@ class Acts:
         self._pause = least, most
         self._world.later(seconds, setattr, self, "_pause", (0.0, 0.0))
 
+    def refuse_reviewed(self) -> None:
+        """Let another webhook refuse the Bindings of other clients, after their review."""
+        self._api.on_refused = lambda binding: self._world.check(self._world.laws.check_refused, binding)
+
     def act_at_binding(self, act: str, times: int) -> None:
         """Let a user act on the pods of the next Bindings right before they are written: swap, delete or bind."""
         self._at_binding = [act] * times

@@ -115,6 +115,7 @@ class ApiServer:
 
     on_write   called with client, namespace and name of the pod right before a Binding or a plugin's patch is written
     pause      returns the seconds between the review of a Binding and its write
+    on_refused called with a Binding that another webhook refuses, as the extender's left it; None if there is no other
     """
 
     def __init__(self, loop: VirtualLoop, users: list[str]) -> None:
@@ -129,6 +130,7 @@ class ApiServer:
         self.binds_now = ""  # the client whose Binding is being written; "reviewed" if an extender reviewed it
         self.on_write: Callable[[str, str, str], None] = lambda _client, _namespace, _name: None
         self.pause: Callable[[], float] = lambda: 0.0
+        self.on_refused: Callable[[Object], None] | None = None
         self.page = 0  # most objects on a page of a list, if clients ask for pages; 0: as many as they ask for
         self.settings = Settings(
             tokens={user: user for user in users},
@@ -179,6 +181,9 @@ class ApiServer:
             binding, refusal, is_reviewed = await self.webhooks.binding(namespace, name, user, binding)
             if pause := self.pause():
                 await asyncio.sleep(pause)
+            if is_reviewed and not refusal and self.on_refused is not None:
+                self.on_refused(binding)
+                refusal = "another webhook refuses it"
         if refusal:
             await _refuse(send, refusal)
             return

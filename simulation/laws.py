@@ -33,6 +33,9 @@ Books = Mapping[str, tuple[str, Mapping[str, Mapping[str, int]]]]  # by UID, nod
 NO_SUMS: Mapping[str, Use] = {}
 
 
+MOST_REVIEWED = 3  # most decisions within a minute for a pod whose Bindings do not follow their reviews
+
+
 class Laws:
     """All laws. Every method raises LawBroken if one is broken."""
 
@@ -50,6 +53,7 @@ class Laws:
         self.edited: set[str] = set()  # UIDs of the pods whose cards were edited
         self._bindings = Bindings(self.observed)
         self._evictions = Evictions(self.observed)
+        self._refused: dict[str, set[str]] = {}  # by UID, the decisions of Bindings that were refused
         self._copies: set[str] = set()  # UIDs of the pods that were created with the receipt of another one
         self.calm = False  # nothing fails
         self.skips_failed_binds = False  # the scheduler binds by itself if a pod bound by others lets a bind fail
@@ -160,6 +164,13 @@ class Laws:
                 raise LawBroken("new pods", f"pod {name} is changed: {sent} became {pod}")
         elif found != {"limits": stated, "requests": stated}:
             raise LawBroken("new pods", f"pod {name} states {found}, expected limits and requests {stated}")
+
+    def check_refused(self, binding: Object) -> None:
+        """Check that a pod is not given cards again and again for Bindings that others refuse after the review."""
+        given = self._refused.setdefault(binding["metadata"]["uid"], set())
+        given.add(annotations_of(binding)[objects.TIMESTAMP])
+        if len(given) > MOST_REVIEWED:
+            raise LawBroken("reviews", f"pod {binding['metadata']['name']} was given cards {len(given)} times")
 
     def check_victims(
         self, pod: dict[str, Any], node: str, victims: list[str], asked: int, *, binding: bool = False

@@ -287,6 +287,14 @@ _FAULTS = (
         part="binding_reviews",
     ),
     PlantedFault(
+        "a pod is given cards however often no Binding follows",
+        "ReviewedBindings.check_patience",
+        "(W := X.wait(*A)) > 0",
+        "False",
+        250,
+        part="binding_reviews",
+    ),
+    PlantedFault(
         "a write that took the API server too long counts as refused",
         "status_error",
         "OutcomeUnknown if W else ApiUnavailable",

@@ -265,7 +265,10 @@ def freed_unnoticed(chance: Chance) -> Plan:
 
 
 def review_expires(chance: Chance) -> Plan:
-    """Let another client's Binding come too late, while a pod waits for its card."""
+    """Let another client's Binding come too late, or be refused each time, while a pod waits for its card."""
+    if chance.stream("others refuse").happens(0.5):
+        steps = [Step(1.0, "refuse_reviewed"), Step(3.0, "create_for_others", ("o", [WHOLE], "n0", 9)), _pod(22.0, "b")]
+        return Plan(0, ((0,),), True, tuple(steps), 25.0)
     steps = [Step(1.0, "slow_reviews", (15.0, 20.0, 10.0)), _for_others(3.0, "o"), _pod(chance.between(3.2, 4.5), "b")]
     return Plan(0, ((0,),), True, tuple(steps), 25.0)
 

@@ -75,6 +75,7 @@ def test_plans_have_every_act_of_the_world() -> None:
         "late_writes",
         "late_bindings",
         "slow_reviews",
+        "refuse_reviewed",
         "stale_endpoints",
         "isolate",
         "break_watches",
