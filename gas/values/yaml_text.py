@@ -12,8 +12,11 @@ from gas.values.errors import GasError
 LARGEST = 64 * 1024  # Bytes, which take a second or two to parse. A usual manifest has 2,000.
 MOST_GROWTH = 100  # times the length of a text, in which many objects may share a part
 TOO_MUCH = f"expected YAML aliases that stand for at most {MOST_GROWTH} times its length; write the values out"
-HALF_A_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
-"""The escape of a character's half, as JSON has them in pairs. In YAML it is a character that no file can hold."""
+HALF_A_CHARACTER = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
+"""The escape of a character's half, as JSON has them in pairs. In YAML it is a character that no file can hold.
+After another backslash it is text."""
+
+_PAIR = re.compile(rb"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
 _ANCHOR_OR_ALIAS = re.compile(r"(&|(?<=[\s,\[{:])\*)([^ \t\r\n,\[\]{}][^\s&*,\[\]{}:?%@`]*)")
 """Parsers allow almost any character as the first of a name, and more than ASCII between lines."""
@@ -35,6 +38,7 @@ def parse_yaml(text: bytes, largest: int = LARGEST) -> list[Any]:
         raise InvalidYaml(f"it has more than {largest} bytes; leave out what is not needed")
     if may_grow_too_much(text):
         raise InvalidYaml(TOO_MUCH)
+    text = _PAIR.sub(_joined, text)
     if HALF_A_CHARACTER.search(text) is not None:
         raise InvalidYaml("it has an escape of half a character, such as \\ud83d; write the character itself")
     try:
@@ -43,6 +47,12 @@ def parse_yaml(text: bytes, largest: int = LARGEST) -> list[Any]:
             return list(YAML(typ="safe", pure=True).load_all(text.decode("utf-8")))
     except (YAMLError, LookupError, ValueError, RecursionError) as error:
         raise InvalidYaml(f"it is not valid YAML: {' '.join(str(error).split())[:300]}") from error
+
+
+def _joined(pair: re.Match[bytes]) -> bytes:
+    """Return the character of two halves, which JSON writes as two escapes."""
+    high, low = int(pair[2], 16) - 0xD800, int(pair[3], 16) - 0xDC00
+    return pair[1] + chr(0x10000 + high * 0x400 + low).encode()
 
 
 def may_grow_too_much(text: bytes) -> bool:

@@ -1,6 +1,8 @@
+import json
+
 import pytest
 
-from gas.values.yaml_text import may_grow_too_much
+from gas.values.yaml_text import InvalidYaml, may_grow_too_much, parse_yaml
 
 
 @pytest.mark.parametrize(
@@ -21,3 +23,22 @@ from gas.values.yaml_text import may_grow_too_much
 def test_what_aliases_may_multiply_is_bounded(text: str, grows: bool) -> None:
     assert may_grow_too_much(text.encode()) is grows
     assert may_grow_too_much(text.encode("utf-16")) is grows
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        pytest.param(json.dumps("\U0001f525\U0010ffff"), "\U0001f525\U0010ffff", id="json"),
+        pytest.param(json.dumps(json.dumps("\U0001f525")), json.dumps("\U0001f525"), id="json-in-json"),
+        pytest.param(r'"\\\ud83d\udd25"', "\\\U0001f525", id="after-a-backslash"),
+        pytest.param('|\n  ["\\ud83d\\udd25"]', '["\U0001f525"]', id="block"),
+    ],
+)
+def test_characters_may_be_written_as_json_does(text: str, value: str) -> None:
+    assert parse_yaml(text.encode()) == [value]
+
+
+@pytest.mark.parametrize("text", [r'"\ud83d"', r'"\udd25\ud83d"', r'"\\\uD83D x"', r'"\ud83d\ud83d\udd25"'])
+def test_half_a_character_is_refused(text: str) -> None:
+    with pytest.raises(InvalidYaml, match="half a character"):
+        parse_yaml(text.encode())
