@@ -102,7 +102,7 @@ _FAULTS = (
     PlantedFault(
         "a single replica does not end the Bindings of the process before it",
         "Extender._watch_pods",
-        "await X._end_bindings()",
+        "await X._end_bindings(*A)",
         within=150,
     ),
     PlantedFault(
@@ -273,7 +273,7 @@ _FAULTS = (
     PlantedFault(
         "earlier bindings are left open if pods cannot be listed",
         "end_earlier_bindings",
-        "L.warning(*A)",
+        "note(*A)",
         "return",
         400,
         part="binding_reviews",
