@@ -712,3 +712,13 @@ def test_books_are_what_the_objects_say(booked: tuple[str, dict[str, dict[str, i
 def test_nothing_is_booked_for_pods_that_are_gone() -> None:
     found = broken(Cluster().laws.check_books, "a", {"u": ("n0", {"card0": HALF})})
     assert found == "books: a has a booking on n0 for u, which holds no cards"
+
+
+def test_a_pod_is_given_cards_three_times_for_bindings_that_others_refuse() -> None:
+    def refused(decision: str) -> dict[str, Any]:
+        return {"metadata": {"name": "p0", "uid": "u", "annotations": {objects.TIMESTAMP: decision}}}
+
+    laws = Cluster().laws
+    for decision in "1223":  # a repeated review has the decision of the one before
+        laws.check_refused(refused(decision))
+    assert broken(laws.check_refused, refused("4")) == "reviews: pod p0 was given cards 4 times"
