@@ -325,7 +325,7 @@ _FAULTS = (
         '"default"',
         60,
     ),
-    PlantedFault("a filter does not wait for the bind before it", "Filter.__call__", "await X.wait(U)", within=180),
+    PlantedFault("a filter does not wait for the bind before it", "Filter.__call__", "await X.wait(U)", within=60),
     PlantedFault("denied cards are given", "CARD_RULES", "I.resolve(N.denied)", "NO_CARDS"),
     PlantedFault(
         "disabled cards are given", "CARD_RULES", "lambda N, J, U: I.disabled", "lambda N, J, U: NO_CARDS", 40
