@@ -4,7 +4,7 @@ Field names are Go's own (``NodeNames``, no JSON tags). Go reads them in any cas
 Unknown fields are skipped while decoding. Source: contract E10.2, E10.3 and E10.5.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ from gas.values.errors import UNDECODABLE, GasError
 from gas.values.quoted import LONGEST_NAME
 
 LARGEST_POD = 4 * 1024 * 1024  # bytes of a pod, which are at most half as many in the API server's storage
-MOST_NODES = 100_000  # whole nodes in one request
+MOST_NODES = 100_000  # in one request; Kubernetes supports 5,000 in a cluster
 _NOT_IN_NAMES = frozenset("/%?# ")
 
 
@@ -93,8 +93,9 @@ def decode_filter(body: bytes) -> FilterArgs:
     if args.nodes is not None and args.node_names is not None:
         raise BadRequest("the request contains both Nodes and NodeNames: expected one of them")
     sent = (args.nodes.items or []) if args.nodes is not None else None
-    if not args.node_names and not sent:
+    if not (named := args.node_names or sent):
         raise BadRequest("the request names no node: expected Nodes or NodeNames with at least one of them")
+    check_number(named)
     return FilterArgs(pod, args.node_names, None if sent is None else _sent_nodes(sent))
 
 
@@ -154,6 +155,12 @@ def decoded_pod(decoder: msgspec.json.Decoder[AnyPod | None], raw: msgspec.Raw, 
     return pod
 
 
+def check_number(nodes: Sized) -> None:
+    """Raise BadRequest if a request names more nodes than any cluster has: each takes some hundred bytes of memory."""
+    if len(nodes) > MOST_NODES:
+        raise BadRequest(f"the request names {len(nodes)} nodes: expected at most {MOST_NODES}; name fewer")
+
+
 def in_exact_case(body: bytes, wire: type[msgspec.Struct]) -> bytes:
     """Return the object with the names of its members spelled as in ``wire``, whatever case they were written in."""
     exact = {field.encode_name.lower(): field.encode_name for field in msgspec.structs.fields(wire)}
@@ -162,8 +169,6 @@ def in_exact_case(body: bytes, wire: type[msgspec.Struct]) -> bytes:
 
 
 def _sent_nodes(items: list[msgspec.Raw]) -> list[SentNode]:
-    if len(items) > MOST_NODES:
-        raise BadRequest(f"Nodes has {len(items)} items, expected at most {MOST_NODES}; send NodeNames")
     nodes = []
     for place, raw in enumerate(items):
         try:

@@ -74,8 +74,9 @@ class TestDecodeFilter:
                 id="pod-is-too-large",
             ),
             pytest.param(
-                {"Pod": POD, "Nodes": {"items": [1] * (MOST_NODES + 1)}}, "at most 100000; send", id="too-many-nodes"
+                {"Pod": POD, "Nodes": {"items": [1] * (MOST_NODES + 1)}}, "names 100001 nodes", id="many-nodes"
             ),
+            pytest.param({"Pod": POD, "NodeNames": ["n"] * (MOST_NODES + 1)}, "names 100001 nodes", id="many-names"),
             pytest.param({"Pod": POD, "NodeNames": ["n", 3]}, r"NodeNames\[", id="name-is-a-number"),
             pytest.param({"Pod": POD, "NodeNames": "n"}, "NodeNames", id="names-are-a-text"),
             pytest.param({"Pod": POD, "Nodes": {"items": [{"metadata": 3}]}}, r"items\[0\]", id="node-is-odd"),

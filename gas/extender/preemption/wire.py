@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gas.extender.wire import NO_POD, BadRequest, decoded, decoded_pod, in_exact_case
+from gas.extender.wire import NO_POD, BadRequest, check_number, decoded, decoded_pod, in_exact_case
 from gas.objects.stored import ObjectMeta, PreemptorPod
 
 
@@ -53,9 +53,8 @@ def decode_preempt(body: bytes) -> PreemptArgs:
     pod = decoded_pod(_pod_decoder, args.pod, "ExtenderPreemptionArgs")
     by_node = args.node_name_to_victims if args.node_name_to_meta_victims is None else args.node_name_to_meta_victims
     if by_node is None:
-        raise BadRequest(
-            "the request names no victims: expected an object in NodeNameToMetaVictims or NodeNameToVictims"
-        )
+        raise BadRequest("the request names no victims: expected NodeNameToMetaVictims or NodeNameToVictims")
+    check_number(by_node)
     proposals = {
         node: Proposal(
             tuple(pod.uid or pod.metadata.uid or "" for pod in victims.pods or () if pod), victims.violations

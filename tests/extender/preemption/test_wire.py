@@ -57,6 +57,7 @@ def test_names_of_the_request_are_read_in_any_case(pod: str, victims: str) -> No
         ({"Pod": POD}, "names no victims"),
         ({"Pod": POD, "NodeNameToMetaVictims": []}, "not a valid ExtenderPreemptionArgs"),
         ({"Pod": POD, "NodeNameToMetaVictims": {"n": {"Pods": [{"UID": 1}]}}}, "not a valid"),
+        ({"Pod": POD, "NodeNameToMetaVictims": {str(at): None for at in range(100_001)}}, "names 100001 nodes"),
     ],
 )
 def test_an_invalid_request_is_refused(members: Any, sentence: str) -> None:
