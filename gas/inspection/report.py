@@ -136,7 +136,7 @@ _VALUE = r"[\w.-]*"
 _EQUALITY = re.compile(rf"({_KEY})\s*(==|=|!=)\s*({_VALUE})", re.ASCII)
 _SET = re.compile(rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)", re.ASCII)
 _PRESENCE = re.compile(rf"(!?)\s*({_KEY})", re.ASCII)
-_COMMA = re.compile(r",(?![^(]*\))")
+_PART = re.compile(r"((?:\([^()]*\)|[^,])*),")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class Selector:
 
 def parse_selector(text: str) -> Selector:
     """Parse a selector. Raises BadExpression."""
-    return Selector(tuple(_condition(part.strip(), text) for part in _COMMA.split(text)))
+    return Selector(tuple(_condition(part.strip(), text) for part in _PART.findall(f"{text},")))
 
 
 def _condition(part: str, whole: str) -> _Condition:
