@@ -13,7 +13,9 @@ from gas.objects.stored import DetailedNode
 from gas.placement.inventory import Inventory
 from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD
 from gas.values.card_facts import MemorySource
+from gas.values.card_records import ANNOTATION
 from gas.values.cards import Card
+from gas.values.quoted import listed
 from gas.vocabularies.intel import names
 from gas.vocabularies.intel.node_labels import read_cards
 from gas.vocabularies.node_parts import recorded_cards
@@ -53,9 +55,12 @@ def _labels_of(node: DetailedNode, facts: NodeFacts) -> Iterator[Finding]:
             found="; ".join(facts.problems) or "none",
         )
         return
-    for sentence in facts.problems:
-        show = fix.kubectl("get", "node", node.name, "--output=yaml", note="and correct it at its source")
-        yield warning(sentence, show)
+    problems, labelled = list(facts.problems), read_cards(node.labels, [])
+    recorded = [each.card for each in recorded_cards(node) if each.driver in names.COUNT_RESOURCES]
+    if labelled and (others := [str(card) for card in recorded if card not in labelled]):
+        problems.append(f"annotation {ANNOTATION} records {listed(others)}, which no label names; pods do not get them")
+    for sentence in problems:
+        yield warning(sentence, _show(node, "and correct it at its source"))
     writers = label_writers(node)
     by = ", ".join(sorted(writers)) or "a client that the API server has not recorded"
     by_hand = writers and all(writer.startswith("kubectl") for writer in writers)

@@ -21,6 +21,8 @@ from tests.doctor.snapshots import (
 
 NFD = {"nfd.node.kubernetes.io/feature-labels": "gpu.intel.com/gpu-numbers,cpu-model.id"}
 
+RECORDS = [{"card": 0, "driver": "i915"}, {"card": 1, "driver": "xe"}, {"card": 2, "driver": "nvidia"}]
+
 
 @pytest.mark.parametrize(
     CASE,
@@ -48,6 +50,12 @@ NFD = {"nfd.node.kubernetes.io/feature-labels": "gpu.intel.com/gpu-numbers,cpu-m
             "no plugin on the node reports cards to that any more",
             nodes=(seen_node(writer="nfd-master"),),
             pods=(intel_pod("0.34.1", "-resource-manager"),),
+        ),
+        case(
+            "a-record-without-a-label",
+            "warning",
+            "annotation gas-cards records 'card1', which no label names; pods do not get them",
+            nodes=(seen_node(labels={"gpu-numbers": "0"}, annotations={"gas-cards": json.dumps(RECORDS)}),),
         ),
         fine("by-the-plugin", "written by gas-plugin"),
         fine("by-hand", "written by kubectl-label; no program", nodes=(seen_node(writer="kubectl-label"),), pods=()),
