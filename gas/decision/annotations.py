@@ -31,6 +31,11 @@ LARGEST_REMEMBERED = 1024  # characters of the longest texts that are remembered
 Written = tuple[tuple[str, str], ...]  # (annotation, its text) pairs
 Reader = Callable[[PodNeed, Written], Choice | None]
 
+LATEST_TIMESTAMP = 2**63 - 1
+"""Nanoseconds since the epoch, in the year 2262. A later timestamp on a pod was not written by an extender: it does not
+fit the 64 bits in which programs keep such a time."""
+
+_NANOSECONDS = re.compile(r"[0-9]{1,19}", re.ASCII)
 _TILE = re.compile(r"gt(0|[1-9][0-9]{0,8})", re.ASCII)
 
 
@@ -41,6 +46,12 @@ class MalformedAnnotation(GasError):
         super().__init__(f"annotation {annotation}: {reason}")
         self.annotation = annotation
         self.reason = reason
+
+
+def parse_timestamp(text: str) -> int | None:
+    """Return the time of a decision in nanoseconds since the epoch, None if no extender wrote the text."""
+    time = int(text) if _NANOSECONDS.fullmatch(text) else LATEST_TIMESTAMP + 1
+    return time if time <= LATEST_TIMESTAMP else None
 
 
 def format_container_cards(containers: Sequence[Sequence[Card]]) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cachetools import LRUCache
 
+from gas.decision.annotations import LATEST_TIMESTAMP, parse_timestamp
 from gas.decision.names import TIMESTAMP
 from gas.extender.decisions import MOST_NODES, MOST_PODS, Decisions, PodRefusal
 from gas.extender.hooks import NO_CARDS, NO_HOOKS, Hooks, NominatedCards, Observer, Observers
@@ -45,11 +46,6 @@ NANOSECONDS = 10**9
 
 PODS_A_TURN = 100  # waiting pods whose needs are read before others get their turn
 BOUND_A_TURN = 1000  # bound pods, whose needs are known, before others get their turn
-
-LATEST_TIMESTAMP = 2**63 - 1
-"""Nanoseconds since the epoch, in the year 2262. A later timestamp on a pod was not written by an extender: it does not
-fit the 64 bits in which programs keep such a time."""
-
 
 LENGTH = 5  # letters of a name, as KubeShare has it: 12 million names for the few cards of a node
 
@@ -405,9 +401,9 @@ class Decider:
         booked = (self.pods.bound_pod(uid) for uid in self.ledger.on_node(node))
         for bound in (*booked, *self.pods.in_trouble.values()):  # a pod whose cards cannot be read is not booked
             if bound is not None and bound.object.node_name == node:
-                text = bound.object.annotations.get(TIMESTAMP, "")
-                if text.isascii() and text.isdigit() and len(text) <= len(str(LATEST_TIMESTAMP)):
-                    latest = max(latest, int(text) if int(text) <= LATEST_TIMESTAMP else 0)
+                written = parse_timestamp(bound.object.annotations.get(TIMESTAMP, ""))
+                if written is not None and written < LATEST_TIMESTAMP:
+                    latest = max(latest, written)
         return max(int(now * NANOSECONDS), latest + 1)
 
 

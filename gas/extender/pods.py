@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from cachetools import LRUCache
 
-from gas.decision.annotations import MalformedAnnotation, MalformedTiles, read_receipt
-from gas.decision.names import CONTAINER_CARDS
+from gas.decision.annotations import MalformedAnnotation, MalformedTiles, parse_timestamp, read_receipt
+from gas.decision.names import CONTAINER_CARDS, TIMESTAMP
 from gas.extender.hooks import Observer
 from gas.ledger.ledger import Booking, Ledger, State
 from gas.objects.stored import VISIBLE_CARDS, ObjectId, ObjectMeta, Pod, PodSpec
@@ -19,7 +19,7 @@ from gas.placement.choice import Footprint, footprint
 from gas.placement.need import PodNeed
 from gas.values.amounts import TILES
 from gas.values.errors import GasError
-from gas.values.quoted import listed
+from gas.values.quoted import listed, quoted
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.pod_parts import requests_any
 from gas.vocabularies.protocol import BadNeed, NodeFacts, Vocabulary
@@ -393,6 +393,9 @@ def written_cards(pod: Pod, need: PodNeed, vocabulary: Vocabulary, node: NodeFac
     decided = footprint(need, choice, capacity)
     if not doubt and (missing := _missing_cards(decided, node)):
         doubt = f"its annotated cards are booked, but node {pod.node_name} does not have {missing}"
+    if (time := pod.annotations.get(TIMESTAMP)) and not doubt and parse_timestamp(time) is None:
+        found = f"annotation {TIMESTAMP}: expected nanoseconds since the epoch, found {quoted(time)}"
+        doubt = f"its cards are booked, but gas-plugin serves it after all others of its node: {found}"
     return WrittenCards(decided, lacks_tiles=lacks_tiles, lacks_cards=bool(missing), doubt=doubt)
 
 

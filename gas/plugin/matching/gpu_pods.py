@@ -9,7 +9,7 @@ from functools import cached_property
 
 from cachetools import TTLCache
 
-from gas.decision.annotations import MalformedAnnotation, MalformedTiles, read_choice, read_receipt
+from gas.decision.annotations import MalformedAnnotation, MalformedTiles, parse_timestamp, read_choice, read_receipt
 from gas.decision.names import TIMESTAMP
 from gas.objects.stored import Container, ObjectId, Pod
 from gas.placement.choice import Choice, ContainerChoice, footprint
@@ -34,7 +34,6 @@ _CONFIG_HASH = "kubernetes.io/config.hash"
 """Annotation with the same hash on every pod that does not come from the API server, written by kubelet."""
 
 _HASH = re.compile(r"[0-9a-f]{32}", re.ASCII)
-_NANOSECONDS = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,5 +313,4 @@ def _capacity(gpus: Iterable[CardFacts]) -> dict[Card, Amounts]:
 def _timestamp(pod: Pod, vocabularies: Vocabularies) -> int | None:
     vocabulary = vocabularies.vocabulary_of(pod)
     of_another_system = vocabulary.time_annotation if vocabulary is not None else ""
-    text = pod.annotations.get(TIMESTAMP) or pod.annotations.get(of_another_system, "")
-    return int(text) if _NANOSECONDS.fullmatch(text) else None
+    return parse_timestamp(pod.annotations.get(TIMESTAMP) or pod.annotations.get(of_another_system, ""))

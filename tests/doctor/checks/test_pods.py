@@ -37,6 +37,12 @@ REFUSED = Reply(failed={"gpu-1": "no card has 1 i915 free"})
         case("bound-without-cards", "problem", "bound without cards written on it", pods=(gpu_pod(),)),
         case("unreadable", "problem", "its cards are not booked", pods=(gpu_pod(annotations=UNREADABLE),)),
         case("damaged-receipt", "warning", "receipt", pods=(gpu_pod(cards="card0", annotations=DAMAGED_RECEIPT),)),
+        case(
+            "a-time-that-is-none",
+            "warning",
+            "annotation gas-ts: expected nanoseconds since the epoch, found 'soon'",
+            pods=(gpu_pod(cards="card0", annotations={"gas-ts": "soon"}),),
+        ),
         case("a-card-that-the-node-does-not-have", "warning", "'card9'", pods=(gpu_pod(cards="card9"),)),
         case("a-need-that-makes-no-sense", "problem", "its requests cannot be read", pods=(gpu_pod(i915="-1"),)),
         case(

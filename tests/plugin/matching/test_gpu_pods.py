@@ -138,6 +138,7 @@ def test_an_invalid_annotation_does_not_count_as_a_decision(annotations: dict[st
         pytest.param("-1", None, id="negative"),
         pytest.param("1e9", None, id="no-decimal"),
         pytest.param("\u0661", None, id="other-digits"),
+        pytest.param(str(2**63), None, id="over-64-bits"),
         pytest.param("9" * 400, None, id="endless"),
     ],
 )
