@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from gas.placement.choice import Footprint
-from gas.placement.inventory import NO_COMPANY, UNUSED, Company, Usage
+from gas.placement.inventory import NO_COMPANY, Company, Usage
 from gas.values.amounts import add, take_away
 from gas.values.cards import Card
 from gas.values.errors import GasError
@@ -137,6 +137,9 @@ def _add_count(counts: dict[Card, dict[T, int]], card: Card, what: T, number: in
         del counts[card]
 
 
+_NOTHING = NodeSums()  # of a node without bookings
+
+
 class Ledger:
     """The bookings of all pods: what each holds on which card.
 
@@ -200,18 +203,15 @@ class Ledger:
 
     def on_node(self, node: str) -> dict[str, Booking]:
         """Return the bookings of one node by pod UID."""
-        sums = self._nodes.get(node)
-        return {uid: self._bookings[uid] for uid in sums.uids} if sums else {}
+        return {uid: self._bookings[uid] for uid in self._sums(node).uids}
 
     def usage(self, node: str) -> Usage:
         """Return the sums of the bookings of a node, see `NodeSums.usage`."""
-        sums = self._nodes.get(node)
-        return UNUSED if sums is None else sums.usage()
+        return self._sums(node).usage()
 
     def state(self, node: str) -> LedgerState:
         """Return the value of `usage`, see `NodeSums.state`."""
-        sums = self._nodes.get(node)
-        return () if sums is None else sums.state()
+        return self._sums(node).state()
 
     def sums(self, node: str, also: Iterable[Footprint] = ()) -> NodeSums:
         """Return new sums of the bookings of a node, and of further footprints, that may be changed freely."""
@@ -224,11 +224,13 @@ class Ledger:
 
     def holders(self, node: str) -> Mapping[Card, int]:
         """Return how many pods hold each card of a node."""
-        sums = self._nodes.get(node)
-        return MappingProxyType(sums.holders) if sums else {}
+        return MappingProxyType(self._sums(node).holders)
 
     def nodes(self) -> tuple[str, ...]:
         return tuple(self._nodes)
+
+    def _sums(self, node: str) -> NodeSums:
+        return self._nodes.get(node, _NOTHING)
 
     def _put(self, uid: str, booking: Booking) -> None:
         self._bookings[uid] = booking
