@@ -80,7 +80,7 @@ async def end_earlier_bindings(
     """Change the versions of all waiting pods, or let `LATEST_WRITE` pass if the API server refuses to change some."""
 
     def note(sentence: str) -> None:
-        logger.warning("%s", sentence)
+        logger.warning(sentence)
         on_trouble(sentence)
 
     until = clock() + LATEST_WRITE

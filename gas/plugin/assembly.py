@@ -126,7 +126,7 @@ class Plugin:
     async def run(self) -> None:
         """Run until cancelled, then remove the sockets."""
         if (warning := fake_tree_warning(self._flags.prefix)) is not None:
-            logger.warning("%s", warning)
+            logger.warning(warning)
             self.node.events.set_states("FakeGPUs", [warning])
         part_tasks = (task for hooks in self.hooks for task in hooks.tasks)
         try:

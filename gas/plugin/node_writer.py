@@ -107,7 +107,7 @@ class NodeWriter(Writer[NodeDescription]):
         except GasError as error:
             sentence = f"cannot write labels and resources on the node: {error}; cards are still allocated"
             if sentence != self.trouble:
-                logger.error("%s", sentence)
+                logger.error(sentence)
             self.trouble = sentence
             return FORBIDDEN_PAUSE if isinstance(error, Forbidden) else self._backoff.wait()
         self._backoff.reset()

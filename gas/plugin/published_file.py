@@ -104,7 +104,7 @@ class PublishedFile(Writer[str]):
         except TimeoutError:
             logger.error("cannot remove %s: its disk does not respond; remove it by hand", self._path)
         except GasError as error:
-            logger.error("%s", error)
+            logger.error(error)
 
     async def _check(self, text: str) -> None:
         checking = asyncio.ensure_future(in_a_daemon_thread(lambda: self._ensure(text), name="file"))
@@ -119,7 +119,7 @@ class PublishedFile(Writer[str]):
 
     def _report(self, trouble: str) -> None:
         if trouble != self.trouble:
-            logger.error("%s", trouble)
+            logger.error(trouble)
         self.trouble = trouble
 
     def _ensure(self, text: str) -> bool:

@@ -100,7 +100,7 @@ class Publisher:
     def _report_not_offered(self, now: Mapping[str, str]) -> None:
         """Log the resources that begin or end to be left out, and set the events of those that are."""
         for resource in now.keys() - self._not_offered.keys():
-            logger.error("%s", now[resource])
+            logger.error(now[resource])
         for resource in self._not_offered.keys() - now.keys():
             logger.info("%s is offered again", resource)
         self._not_offered = now

@@ -73,13 +73,13 @@ class Scanner:
         before, self.scan = self.scan, scan
         for problem in scan.problems:
             if problem not in before.problems:
-                logger.warning("%s", problem)
+                logger.warning(problem)
         if first or scan != before:
             self._on_change(scan)
 
     def _report_stuck(self) -> None:
         self.stuck = f"scanning the cards of this node has taken over {self._slow:g} s; a card does not respond"
-        logger.error("%s", self.stuck)
+        logger.error(self.stuck)
 
 
 @dataclass(slots=True)

@@ -178,7 +178,7 @@ class MemoryLimits:
             del self._troubles[cause]
         else:
             self._troubles[cause] = trouble
-            logger.warning("%s", trouble)
+            logger.warning(trouble)
         self._on_troubles(tuple(self._troubles.values()))
 
 

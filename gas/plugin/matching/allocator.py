@@ -126,7 +126,7 @@ class Allocator:
             fields["decided"] = ",".join(map(str, decided.cards))
         if reason:
             fields["because"] = reason
-        logger.log(level, "%s", _SENTENCES[outcome], extra=fields)
+        logger.log(level, _SENTENCES[outcome], extra=fields)
 
 
 _SENTENCES = {

@@ -118,7 +118,7 @@ class ReceiptWriter:
         is_mismatch = found.kind is ReceiptKind.MISMATCH
         self._metrics.receipts[found.kind].inc()
         level = logging.WARNING if is_mismatch else logging.INFO
-        logger.log(level, "%s", found.sentence, extra={"pod": pod.key, **found.annotations})
+        logger.log(level, found.sentence, extra={"pod": pod.key, **found.annotations})
         self._events.on_pod(pod, _REASONS[found.kind], found.sentence, is_warning=is_mismatch)
 
     async def _write(self, pod: GpuPod, annotations: Mapping[str, str | None]) -> bool:
@@ -136,7 +136,7 @@ class ReceiptWriter:
         except GasError as error:
             sentence = f"cannot write receipts on pods: {error}"
             if sentence != self.trouble:
-                logger.error("%s", sentence, extra={"pod": pod.key})
+                logger.error(sentence, extra={"pod": pod.key})
             self.trouble = sentence
             if isinstance(error, Forbidden):
                 self._not_before = self._calls.clock() + FORBIDDEN_PAUSE
@@ -151,7 +151,7 @@ class ReceiptWriter:
         pods = [pod for uid in seen if (pod := self._pods.get(uid)) is not None]
         for pod, sentence in self._environments.compare(pods, listing, asked=asked):
             self._metrics.tile_mismatches.inc()
-            logger.warning("%s", sentence, extra={"pod": pod.key})
+            logger.warning(sentence, extra={"pod": pod.key})
             self._events.on_pod(pod, "GPUEnvironmentMismatch", sentence)
         if len(pods) == len(self._pods) and not self._matcher.unwatched_pods(listing):
             self._environments.forget_before(asked - SETTLED)

@@ -150,7 +150,7 @@ class UsageMonitor:
 
     def _note_trouble(self, trouble: str) -> None:
         if trouble != self.trouble:
-            logger.error("%s", trouble)
+            logger.error(trouble)
         self.trouble = trouble
 
     def _note_problems(self, walk: Walk, pods: Iterable[CardPod]) -> None:
@@ -161,7 +161,7 @@ class UsageMonitor:
             walk.problems[_NO_PROCESS] = None
         for problem in walk.problems:
             if problem not in self.problems:
-                logger.warning("%s", problem)
+                logger.warning(problem)
         self.problems = tuple(walk.problems)
         self.trouble = None
 
@@ -183,7 +183,7 @@ class UsageMonitor:
                 f"the pod uses {amounts} of {MEMORY_MAX}; other pods on the card may find less memory than they"
                 " requested: request what the pod needs, or make it use less"
             )
-            logger.warning("%s", sentence, extra={"pod": pod.key})
+            logger.warning(sentence, extra={"pod": pod.key})
             self._on_over(pod, sentence)
 
 
