@@ -51,7 +51,7 @@ PACKAGES = {
     " tests/ledger/test_victims.py tests/extender/preemption",
     "matching": "gas/plugin/matching tests/plugin/matching",
     "receipts": "gas/plugin/receipts tests/plugin/receipts",
-    "vocabularies": "gas/vocabularies tests/vocabularies",
+    "vocabularies": "gas/vocabularies tests/vocabularies tests/extender/sharepods/test_controller.py",
 }
 """The code that is changed, and the tests that must find it."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, count
 
 import pytest
 from hypothesis import given, settings
@@ -48,6 +48,7 @@ def victims_of(
     others: Sequence[Footprint] = (),
     inventory: Inventory = TWO_CARDS,
     victim_steps: int = 2000,
+    is_late: Callable[[], bool] = lambda: False,
 ) -> Victims | None:
     """Return the victims, and check that the search leaves the sums as they were."""
     sums = NodeSums()
@@ -57,7 +58,7 @@ def victims_of(
         sums.put(f"other-{number}", other)
     before = sums.state()
     node = CandidateNode(inventory=inventory, sums=sums, free=free or {})
-    victims = smallest_victims(need, requests, node, pods, allowed, victim_steps=victim_steps)
+    victims = smallest_victims(need, requests, node, pods, allowed, victim_steps=victim_steps, is_late=is_late)
     assert sums.state() == before
     return victims
 
@@ -226,12 +227,16 @@ def test_a_search_cut_short_gives_a_set_of_which_every_pod_is_needed(
 
 def test_a_search_that_is_late_from_the_start_finds_nothing() -> None:
     pods = [evictable("a", 0, 1000), evictable("b", 1, 1000)]
-    sums = NodeSums()
-    for pod in pods:
-        sums.put(pod.uid, pod.footprint)
-    node = CandidateNode(inventory=TWO_CARDS, sums=sums, free={})
-    assert smallest_victims(wants(1000), (), node, pods, is_late=lambda: True) is None
-    assert sums.uids == {"a", "b"}
+    assert victims_of(wants(1000), pods, is_late=lambda: True) is None
+
+
+def test_sets_that_are_no_better_are_not_searched() -> None:
+    """Of many unlike pods, nine of 20 must go: there are thousands of such sets."""
+    looks = count()
+    pods = [evictable(f"c{card}-{size}", card, size) for card in range(2) for size in range(40, 60)]
+    victims = victims_of(wants(500), pods, is_late=lambda: next(looks) > 1000)
+    assert names(victims) == " ".join(f"c1-{size}" for size in range(51, 60))
+    assert next(looks) < 100
 
 
 def fits_without(need: PodNeed, inventory: Inventory, pods: Sequence[Evictable], gone: Sequence[Evictable]) -> bool:

@@ -532,7 +532,7 @@ class TestRecordedCloseness:
     def test_links_in_records_are_not_written_again_as_those_of_other_programs(self) -> None:
         stated = self.node(nvidia_gpu(0, links=(Card(1),)), nvidia_gpu(1), nvidia=2)
         vocabularies = Vocabularies(parse_vocabularies("vendor"))
-        assert vocabularies.facts(stated).inventory.links
+        assert vocabularies.facts(stated).inventory.links == (Link(Tile(Card(0), 0), Tile(Card(1), 0)),)
         assert vocabularies.links(stated) == ()
 
 

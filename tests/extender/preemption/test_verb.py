@@ -89,6 +89,8 @@ async def test_the_bind_of_the_pod_before_is_waited_for() -> None:
         assert not asking.done()
         assert await decider.bind(pod, "n") == ""
         assert bool(await asking) == (pod is WAITS), "the node is full only with both"
+    decider.pending_binds.passed("high")
+    assert await asyncio.wait_for(decider.victims(), 5), "its own bind is not waited for"
 
 
 async def test_no_pod_is_evicted_for_a_review_that_no_binding_follows(decider: Preempting) -> None:

@@ -43,7 +43,7 @@ def test_nulls_are_left_out() -> None:
 
 @pytest.mark.parametrize(
     ("pod", "victims"),
-    [("pod", "nodenametometavictims"), ("POD", "NODENAMETOMETAVICTIMS"), ("Pod", "nodeNameToMetaVictims")],
+    [("pod", "NodeNameToMetaVictims"), ("POD", "NODENAMETOMETAVICTIMS"), ("Pod", "nodeNameToMetaVictims")],
 )
 def test_names_of_the_request_are_read_in_any_case(pod: str, victims: str) -> None:
     members = {pod: POD, victims: {"n": {"Pods": [{"UID": "a"}]}}}

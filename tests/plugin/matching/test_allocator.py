@@ -18,8 +18,8 @@ from gas.plugin.matching.gpu_pods import GpuPods
 from gas.plugin.matching.matcher import Matcher
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.metrics import Metrics
-from gas.vocabularies.known import DEFAULT
-from tests.builders import container
+from gas.vocabularies.combined import Vocabularies
+from tests.builders import container, requesting
 from tests.listed import list_all
 from tests.plugin.called_by_hand import Kubelet
 from tests.plugin.called_by_hand import Node as ByHand
@@ -33,15 +33,18 @@ class Node:
     """Four cards, a kubelet, and the pods that the watch has shown."""
 
     def __init__(self, kubelet: Kubelet, *pods: Pod, flags: Sequence[str] = ()) -> None:
-        self.pods = GpuPods(DEFAULT)
+        parsed = parse_flags(flags, environ={}, host_name="n")
+        vocabularies = Vocabularies(parsed.vocabularies)
+        self.pods = GpuPods(vocabularies)
         list_all(self.pods, list(pods))
         matcher = Matcher(self.pods)
+        self.metrics = Metrics("1")
         self.allocator = Allocator(
             matcher,
             PodResolver(matcher, kubelet, is_watching=lambda: True),
-            IssuedEnvironments(DEFAULT),
-            Metrics("1"),
-            parse_flags(flags, environ={}, host_name="n"),
+            IssuedEnvironments(vocabularies),
+            self.metrics,
+            parsed,
             gpus=lambda: [gpu(card, numa_node=card % 2) for card in range(4)],
             clock=time.monotonic,
         )
@@ -49,8 +52,8 @@ class Node:
     async def prefer(self, offered: Ids) -> None:
         await self.allocator.prefer(question(offered))
 
-    def allocate(self, *texts: str) -> Allocation:
-        return self.allocator.allocate(AllocateRequest(resource=I915, ids=ids(*texts)))
+    def allocate(self, *texts: str, resource: str = I915) -> Allocation:
+        return self.allocator.allocate(AllocateRequest(resource=resource, ids=ids(*texts)))
 
 
 A = node_pod(ONE, name="a", annotations=decided("card2", ts=1))
@@ -106,6 +109,20 @@ async def test_everything_that_may_lead_to_a_receipt_has_its_reason_in_the_log(
     assert all(reason.startswith(begin) for reason, begin in zip(logged, case.reasons, strict=True)), logged
     assert {vars(record)["container"] for record in caplog.records} <= {"default/a/c"}
     assert all(vars(record)["ids"] for record in caplog.records)
+
+
+@pytest.mark.parametrize(("short", "seen"), [("i915", ["0", "1", "2"]), ("gpu.shared", ["0", "01", "012"])])
+def test_app_containers_see_the_cards_of_all_where_the_vocabulary_says_so(short: str, seen: list[str]) -> None:
+    resource = I915 if short == "i915" else f"koordinator.sh/{short}"
+    init, one, two = (requesting({resource: "1"}, name) for name in "icd")
+    pod = node_pod(one, two, init=(init,), annotations=decided("card1|card0", init="card0"))
+    node = Node(Kubelet(), pod, flags=["--vocabularies=intel,koordinator"])
+    given = [node.allocate(f"card{card}-0", resource=resource).device_nodes for card in (0, 1, 2)]
+    paths = [[node.host_path.removeprefix("/dev/dri/card") for node in nodes] for nodes in given]
+    assert ["".join(filter(str.isdecimal, each)) for each in paths] == seen
+    for outcome, number in (("as-decided", 2), ("otherwise", 1)):
+        labels = {"resource": short, "outcome": outcome}
+        assert node.metrics.registry.get_sample_value("gas_plugin_allocations_total", labels) == number
 
 
 async def test_cards_of_one_numa_node_are_near() -> None:

@@ -413,8 +413,9 @@ class TestAfterAllocate:
     VOCABULARIES = Vocabularies([INTEL, MADE_UP])
 
     def pod(self, **annotations: str) -> Pod:
-        made_up = {"name": "c", "resources": {"requests": {SLICE: "1"}}}
-        return node_pod(made_up, name="a", uid="u", started=True, annotations=decided("card0") | annotations)
+        init, main = ({"name": name, "resources": {"requests": {SLICE: "1"}}} for name in "ic")
+        decision = decided("card0", init="card0") | annotations
+        return node_pod(main, init=(init,), name="a", uid="u", started=True, annotations=decision)
 
     def node(self, pod: Pod, given: str) -> Node:
         return Node(Kubelet(SLICE, a=given), pod, vocabularies=self.VOCABULARIES)

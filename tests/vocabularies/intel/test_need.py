@@ -203,6 +203,7 @@ def test_any_value_asks_for_one_numa_group(text: str) -> None:
 
 
 A, B, C = (container(name, i915=1) for name in "abc")
+X = "x" * 38
 
 
 @pytest.mark.parametrize(
@@ -232,6 +233,7 @@ def test_same_gpu_accepts_xe() -> None:
         ("a,b,a", B, "expected every container once, found 'a,b,a'"),
         ("a,x,b,y", B, "'x', 'y' are not app containers of the pod; it has 'a', 'b'"),
         ("a,", B, "'' is not an app container of the pod; it has 'a', 'b'"),
+        (f"{X}1,{X}2,{X}3", container(X), f"'{X}1', '{X}2', '{X}3' are not app containers of the pod"),
         ("a,first", B, "'first' is not an app container of the pod; it has 'a', 'b'"),
         ("a,b", container("b", i915=2), "container 'b' asks for 2 cards, expected exactly 1"),
         ("a,b", container("b"), "container 'b' asks for 0 cards, expected exactly 1"),
