@@ -28,6 +28,7 @@ ONE = container("c", i915=1)
 TWO = container("d", i915=2)
 INIT = container("i", i915=1)
 SIDE = container("s", i915=1, always=True)
+NO_CARDS = container("n"), container("m")
 
 
 FOO = {"resources": {"requests": {"gpu.intel.com/i915": "1", "gpu.intel.com/foo": "20E"}}}
@@ -258,7 +259,7 @@ WRITTEN = [
         id="a-forged-receipt-with-fewer-cards",
     ),
     pytest.param(
-        seen(ONE, started=True, annotations=decided("card0") | {"gas-allocated-init-cards": "|||"}),
+        seen(ONE, init=NO_CARDS, started=True, annotations=decided("card0") | {"gas-allocated-init-cards": "|||"}),
         listed(c="card0-0"),
         {},
         repaired("container 'c' has card0", cards="card0", init_cards=""),
