@@ -102,7 +102,7 @@ _FAULTS = (
     PlantedFault(
         "a single replica does not end the Bindings of the process before it",
         "Extender._watch_pods",
-        "await X._end_bindings(*A)",
+        "await X._end_bindings()",
         within=150,
     ),
     PlantedFault(

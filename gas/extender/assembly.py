@@ -148,11 +148,14 @@ class Extender:
     def _why_not_ready(self) -> str | None:
         return self.readiness.why_not()
 
-    async def _end_bindings(self, on_trouble: Callable[[str], None] = lambda _sentence: None) -> None:
+    async def _end_bindings(self) -> None:
         """End Bindings that an earlier replica, or the process before this one, may still have in progress."""
-        core = self._core
+        core, note = self._core, partial(setattr, self.readiness, "trouble")
         waiting = lister_of_pods(core.api, self.decider.asks_for_cards, "spec.nodeName=")
-        await end_earlier_bindings(waiting, core.change_version, on_trouble=on_trouble, clock=core.timing.monotonic)
+        try:
+            await end_earlier_bindings(waiting, core.change_version, on_trouble=note, clock=core.timing.monotonic)
+        finally:
+            self.readiness.trouble = ""
 
     async def _catch_up(self) -> None:
         """End the Bindings of an earlier replica, and read those that it made."""
@@ -174,9 +177,7 @@ class Extender:
         A single replica ends earlier Bindings before, so that the first list shows those that were stored.
         """
         if isinstance(self.leader, Alone):
-            # `/readyz` then says what the list waits for, such as a missing permission.
-            await self._end_bindings(partial(setattr, self.pod_watch, "trouble"))
-            self.pod_watch.trouble = ""
+            await self._end_bindings()
         await self.node_watch.synced.wait()
         await self.pod_watch.run()
 

@@ -51,6 +51,7 @@ async def settled_pod(
     Changes the version of a pod that waits, or lets `LATEST_WRITE` pass if the API server refuses that.
     """
     until = clock() + LATEST_WRITE
+    noted = ""
     while True:
         try:
             pod = await requests.get(namespace, name)
@@ -62,8 +63,9 @@ async def settled_pod(
             until = clock()  # no earlier Binding can be stored any more
             continue
         except GasError as error:
-            extra = {"pod": f"{namespace}/{name}"}
-            logger.warning("it is not known yet whether a pod was bound: %s", error, extra=extra)
+            if str(error) != noted:
+                noted, extra = str(error), {"pod": f"{namespace}/{name}"}
+                logger.warning("it is not known yet whether a pod was bound: %s", error, extra=extra)
         except Exception:
             logger.exception("a pod that may be bound could not be read", extra={"pod": f"{namespace}/{name}"})
         await asyncio.sleep(retry_pause)
@@ -78,10 +80,14 @@ async def end_earlier_bindings(
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Change the versions of all waiting pods, or let `LATEST_WRITE` pass if the API server refuses to change some."""
+    noted = ""
 
     def note(sentence: str) -> None:
-        logger.warning(sentence)
-        on_trouble(sentence)
+        nonlocal noted
+        if sentence != noted:
+            noted = sentence
+            logger.warning(sentence)
+            on_trouble(sentence)
 
     until = clock() + LATEST_WRITE
     left: list[Pod] | None = None
@@ -116,5 +122,8 @@ async def _unchanged(pods: list[Pod], change_version: ChangeVersion, note: Calla
         for _ in range(min(MOST_WRITES, len(pods))):
             tasks.create_task(work())
     if left:
-        note(f"cannot end earlier bindings of {len(left)} pods yet: {last[0]}")
+        note(
+            f"cannot end earlier bindings of {len(left)} pods yet: {last[0]}; "
+            f"this replica waits up to {LATEST_WRITE:.0f} s for that before it decides"
+        )
     return left

@@ -86,16 +86,22 @@ class Readiness:
     Only a replica that is ready decides, binds and patches.
 
     stopping  set once the program ends: requests in progress are still decided, but new ones should go elsewhere
+    trouble   what keeps earlier Bindings from being ended, such as a missing permission; empty if nothing does
     """
 
     def __init__(self, watches: Mapping[str, Watch[Any]], leader: Leader) -> None:
         self._watches = watches
         self._leader = leader
         self.stopping = False
+        self.trouble = ""
         self._has_begun = False
 
     def why_not(self) -> str | None:
         """Return the sentence for the ``Error`` of a response; None if this replica decides."""
+        sentence = self._why_not()
+        return f"{sentence}; {self.trouble}" if sentence and self.trouble else sentence
+
+    def _why_not(self) -> str | None:
         for kind, watch in self._watches.items():
             if watch.refused is not None:
                 cannot = "can no longer be watched" if watch.synced.is_set() else "cannot be listed"

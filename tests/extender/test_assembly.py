@@ -186,17 +186,24 @@ async def test_a_forbidden_list_is_named(server: ApiServer, tmp_path: Path) -> N
         assert 'the verb "list" on resource "nodes"' in (running.readiness.why_not() or "")
 
 
-@pytest.mark.parametrize("verb", ["list", "patch"])
-async def test_what_forbids_the_end_of_earlier_bindings_is_named(server: ApiServer, tmp_path: Path, verb: str) -> None:
+@pytest.mark.parametrize(
+    ("verb", "flags"),
+    [("list", ()), ("patch", ()), ("patch", ("--leader-elect", "--lease-namespace=default"))],
+    ids=["list", "patch", "patch-as-a-leader"],
+)
+async def test_what_forbids_the_end_of_earlier_bindings_is_named_at_once(
+    server: ApiServer, tmp_path: Path, verb: str, flags: tuple[str, ...]
+) -> None:
     add_node(server)
     add_pod(server, "a")
     server.settings.authorize = lambda access: (access.kind, access.verb) != (PODS, verb)
-    async with extender(server, tmp_path, ready=False) as running:
+    async with extender(server, tmp_path, *flags, ready=False) as running:
         missing = f'the verb "{verb}" on resource "pods"'
         await eventually(lambda: missing in (running.readiness.why_not() or ""))
+        assert ("waits up to 60 s for that" in (running.readiness.why_not() or "")) == (verb == "patch")
         server.settings.authorize = lambda _access: True
         await eventually(running.readiness.may_act)
-        assert not running.pod_watch.trouble
+        assert not running.readiness.trouble
 
 
 def reasons(server: ApiServer) -> list[str]:
