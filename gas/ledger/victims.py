@@ -130,7 +130,7 @@ class _Bound:
             for each in classes:
                 short = [lacking + freed[-1] for lacking, freed in zip(short, each.freed, strict=True)]
             for each in classes:
-                leaving = max(0, *map(bisect_left, each.freed, map(sub, short, each.of_others)))
+                leaving = max([0, *map(bisect_left, each.freed, map(sub, short, each.of_others))])
                 leaving = min(leaving, len(each.costs) - 1)
                 if leaving:
                     least = total((least, each.costs[leaving]))

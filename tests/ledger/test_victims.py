@@ -17,6 +17,7 @@ from gas.placement.choice import Choice, ContainerChoice, Footprint, footprint
 from gas.placement.inventory import Inventory, Link
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.place import place
+from gas.placement.ratio import Ratio
 from gas.values.amounts import SortedAmounts, sorted_amounts
 from gas.values.cards import Card, Tile
 from tests.placement.strategies import needs, nodes
@@ -180,6 +181,12 @@ def test_a_pod_leaves_for_what_the_node_lacks_beside_its_cards() -> None:
     assert names(victims_of(wants(500), pods, **lacking)) == "large"  # type: ignore[arg-type]
     assert names(victims_of(wants(500), pods, free={"cpu": 3}, requests=(("cpu", 4),))) == "small"
     assert names(victims_of(wants(500), pods, free={"cpu": 3}, requests=(("cpu", 99),))) == "nothing helps"
+
+
+def test_a_pod_that_takes_only_parts_of_a_card_gets_victims() -> None:
+    need = PodNeed((ContainerNeed("main", 1, ratios=(Ratio("millicores", 100),)),))
+    pods = [evictable("a", 0, 10), evictable("b", 0, 10), evictable("c", 1, 1000)]
+    assert names(victims_of(need, pods)) == "c"
 
 
 def test_a_card_with_many_equal_pods_is_cleared_where_fewest_are() -> None:
