@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
+from math import inf
 
 from gas.placement.choice import ContainerChoice
 from gas.placement.need import Role
@@ -137,7 +138,7 @@ class Matcher:
         """
         if listing:
             waiting = [progress for progress in self._progress.values() if not progress.pod.is_admitted]
-            self._reconcile(listing, waiting, settled_before=float("inf"))
+            self._reconcile(listing, waiting, settled_before=inf)
         self._asked = match = self._find(request, listing or None, doubt)
         target = match.target
         ids: tuple[str, ...] = ()
@@ -279,7 +280,7 @@ class Matcher:
     def _out_of_order(self, call: Call, listing: Listing | None, unwatched: frozenset[str]) -> Iterator[Target]:
         """Yield the containers that would be next if something was missed."""
         if listing is not None:
-            self._reconcile(listing, self._progress.values(), settled_before=float("inf"))
+            self._reconcile(listing, self._progress.values(), settled_before=inf)
         for progress in self._progress.values():
             if listing is not None and progress.pod.key not in listing:
                 continue
@@ -298,8 +299,7 @@ class Matcher:
             candidate.progress is not self._current,
             not candidate.progress.is_usual(call),
             _UNDECIDED if gets_its_cards is None else _FITS if gets_its_cards else _DOES_NOT_FIT,
-            pod.timestamp is None,
-            pod.timestamp or 0,
+            inf if pod.timestamp is None else pod.timestamp,
             pod.created,
             pod.key,
         )
