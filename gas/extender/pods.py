@@ -195,6 +195,8 @@ class Pods:
             self._keep(pod.uid, replace(bound, object=self._cut_down(pod), trouble=Trouble(sentence)))
         elif self.knows(pod.uid):
             self._forget(pod.uid)
+            if not pod.is_over:
+                del self._gone[pod.uid]  # it may ask for cards again
 
     def _see_bound(self, pod: Pod, vocabulary: Vocabulary) -> None:
         self.waiting.pop(pod.uid, None)

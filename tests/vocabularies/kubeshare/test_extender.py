@@ -490,11 +490,17 @@ async def test_a_bound_pod_of_other_words_stays_one_whatever_annotations_it_gets
     assert booked(decider) == booked(after) == {0: (1000, 0)}
 
 
-async def test_a_waiting_pod_whose_annotations_are_removed_is_forgotten() -> None:
-    decider = following([sharing_node()], sharing("pod", share("0.5"), with_card("main", None)))
+async def test_a_waiting_pod_whose_annotations_are_removed_is_forgotten_until_it_has_them_again() -> None:
+    decider = following([sharing_node()], pod := sharing("pod", share("0.5"), with_card("main", None)))
     assert "pod" in decider.pods.waiting
-    decider.cluster.edit("default/pod", lambda pod: pod["metadata"].update(annotations={}))
+    edit(decider, "pod", dict.fromkeys(share()))
     assert decider.pods.waiting == {}
+    edit(decider, "pod", share("0.5"))
+    assert "pod" in decider.pods.waiting
+    assert await decider.bind(pod, "n1") == ""
+    assert booked(decider) == {0: (500, 0)}
+    decider.cluster.end("default/pod")
+    assert booked(decider) == {}
 
 
 UUIDS = ("GPU-00000000-0000-0000-0000-000000000000", "GPU-11111111-1111-1111-1111-111111111111")
