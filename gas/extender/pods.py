@@ -34,6 +34,7 @@ class Trouble(NamedTuple):
     """The reason why a bound pod's annotations are not what is booked."""
 
     sentence: str
+    is_booked: bool = False  # True if the cards that its annotations say are booked nevertheless
     unannotated: bool = False  # True if the pod has no card annotation, False if it has one that is invalid
     lacks_cards: bool = False  # True if the node does not have cards that the annotations name
 
@@ -138,11 +139,14 @@ class Pods:
                 self._keep(uid, replace(bound, trouble=trouble))
         for uid in self._relative:
             bound, booked = self._bound[uid], self._ledger.booking(uid)
-            if booked is None or booked.node != node or booked.state is State.RESERVED or bound.trouble is not None:
+            if booked is None or booked.node != node or booked.state is State.RESERVED:
                 continue
-            written = written_cards(bound.object, bound.need, bound.vocabulary, self._facts(node))
-            if written.footprint is not None:
-                self._ledger.hold(uid, booked.pod, node, written.footprint)
+            if bound.trouble is not None and not bound.trouble.is_booked:
+                continue
+            found = written_cards(bound.object, bound.need, bound.vocabulary, self._facts(node)).footprint
+            if found is not None:
+                found = replace(found, company=booked.footprint.company, named=booked.footprint.named)
+                self._ledger.hold(uid, booked.pod, node, found)
 
     def _follow_amounts(self, uid: str, bound: BoundPod, node: str) -> None:
         """Book what the pod takes of the same cards now, since parts of cards that are not known count as nothing."""
@@ -298,7 +302,7 @@ class Pods:
             self._observer.allocation_corrected(pod)
             self._hold(uid, pod, written, footprint)
             self._observer.cards_freed(pod.node_name)
-        return Trouble(doubt) if doubt else None
+        return Trouble(doubt, is_booked=True) if doubt else None
 
     def _hold(self, uid: str, pod: Pod, written: WrittenCards, footprint: Footprint) -> None:
         self._ledger.hold(uid, pod.key, pod.node_name, footprint)

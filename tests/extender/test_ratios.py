@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from gas.extender.debug import differences
 from gas.extender.decider import Options
 from gas.objects.stored import Node
@@ -134,3 +136,15 @@ async def test_cards_of_edited_annotations_are_not_booked_when_the_node_changes(
     decider.cluster.annotate("default/half", gas_container_cards="card1")
     list_all(decider.nodes, of_memory(16))
     assert (memory_of(decider, 0), memory_of(decider, 1)) == (4 * GB, 0)
+
+
+@pytest.mark.parametrize("edit", [{"gas-ts": "soon"}, {"gas-allocated-cards": "?"}, {"gas-card-affinity": "x"}])
+async def test_an_edit_that_leaves_the_cards_does_not_end_that_parts_follow_the_node(edit: dict[str, str]) -> None:
+    before = knowing()
+    await bind(before, percent("half", 50))
+    before.cluster.edit("default/half", lambda pod: pod["metadata"]["annotations"].update(edit))
+    after = DrivenDecider(before.cluster, options=OPTIONS)
+    after.follow([])
+    for decider in (before, after):
+        list_all(decider.nodes, of_memory(16))
+        assert memory_of(decider) == 8 * GB
