@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gas.inspection.cluster import natural
+from gas.objects.stored import Requirement
 from gas.values.errors import GasError
 from gas.values.quoted import quoted
 
@@ -139,40 +140,24 @@ _PRESENCE = re.compile(rf"(!?)\s*({_KEY})", re.ASCII)
 _PART = re.compile(r"((?:\([^()]*\)|[^,])*),")
 
 
-@dataclass(frozen=True, slots=True)
-class _Condition:
-    """A condition on one label: its values, or its presence if ``values`` is None."""
-
-    key: str
-    values: frozenset[str] | None
-    negated: bool
-
-    def is_met(self, labels: Mapping[str, str]) -> bool:
-        value = labels.get(self.key)
-        found = value is not None and (self.values is None or value in self.values)
-        return found != self.negated
-
-
-@dataclass(frozen=True, slots=True)
-class Selector:
-    conditions: tuple[_Condition, ...]
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        return all(condition.is_met(labels) for condition in self.conditions)
+Selector = Callable[[Mapping[str, str]], bool]  # labels -> whether they are selected
 
 
 def parse_selector(text: str) -> Selector:
     """Parse a selector. Raises BadExpression."""
-    return Selector(tuple(_condition(part.strip(), text) for part in _PART.findall(f"{text},")))
+    requirements = [_requirement(part.strip(), text) for part in _PART.findall(f"{text},")]
+    return lambda labels: all(each.is_met(labels.get(each.key)) for each in requirements)
 
 
-def _condition(part: str, whole: str) -> _Condition:
+def _requirement(part: str, whole: str) -> Requirement:
     if found := _EQUALITY.fullmatch(part):
-        return _Condition(found[1], frozenset((found[3],)), found[2] == "!=")
+        operator = "NotIn" if found[2] == "!=" else "In"
+        return Requirement(key=found[1], operator=operator, values=frozenset((found[3],)))
     if found := _SET.fullmatch(part):
-        return _Condition(found[1], frozenset(value.strip() for value in found[3].split(",")), found[2] == "notin")
+        values = frozenset(value.strip() for value in found[3].split(","))
+        return Requirement(key=found[1], operator="NotIn" if found[2] == "notin" else "In", values=values)
     if found := _PRESENCE.fullmatch(part):
-        return _Condition(found[2], None, bool(found[1]))
+        return Requirement(key=found[2], operator="DoesNotExist" if found[1] else "Exists")
     raise BadExpression(
         f"flag -l: expected a label selector such as app=web,tier!=test,zone in (a,b), found {quoted(whole)}"
     )

@@ -174,7 +174,7 @@ def pod_report(
         pod
         for pod in cluster.gpu_pods
         if (namespace is None or (pod.metadata.namespace or "default") == namespace)
-        and (selector is None or selector.matches(pod.metadata.labels or {}))
+        and (selector is None or selector(pod.metadata.labels or {}))
     ]
     for pod in sorted(pods, key=lambda each: natural(each.key)):
         row = pod_row(cluster, pod)
@@ -241,7 +241,7 @@ def _state(pod: InspectedPod) -> str:
 
 def _selected(cluster: Cluster, selector: Selector | None, only_node: str) -> list[str]:
     names = [cluster.node(only_node).name] if only_node else cluster.node_names
-    return [name for name in names if selector is None or selector.matches(cluster.nodes.records[name].labels)]
+    return [name for name in names if selector is None or selector(cluster.nodes.records[name].labels)]
 
 
 def _use(cluster: Cluster, places: Iterable[tuple[str, Card]]) -> tuple[int | None, float | None]:

@@ -92,7 +92,7 @@ LABELS = {"app": "web", "example.com/zone": "a", "empty": ""}
 )
 def test_a_selector_selects_as_kubectl_does(selector: str, selects: bool) -> None:
     labels: Mapping[str, str] = LABELS
-    assert parse_selector(selector).matches(labels) is selects
+    assert parse_selector(selector)(labels) is selects
 
 
 @pytest.mark.parametrize("selector", ["a=b=c", "a in b", "a,,b", "a,", "=b", "a in (b", "a b"])
@@ -103,5 +103,5 @@ def test_a_malformed_selector_is_refused(selector: str) -> None:
 
 def test_a_long_selector_is_read_in_time_that_grows_with_its_length() -> None:
     begun = time.process_time()
-    assert len(parse_selector(",".join(["a=b"] * 60_000)).conditions) == 60_000
+    assert parse_selector(",".join(["a=b"] * 60_000))({"a": "b"})
     assert time.process_time() - begun < 2
