@@ -50,6 +50,7 @@ _QUANTITY = re.compile(
     r"(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,4})?",
     re.ASCII,
 )
+_USUAL = re.compile(r"([0-9]{1,99})([KMGTPE]i|[kMGTPE])", re.ASCII)  # the form that an API server writes: 16G, 5Gi
 _POWERS_OF_TEN = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _POWERS_OF_TWO = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _MULTIPLES = {suffix: 10**power for suffix, power in _POWERS_OF_TEN.items() if power > 0} | {
@@ -79,18 +80,14 @@ def parse_quantity(text: str | int | float) -> int:
     written = text if isinstance(text, str) else repr(text)
     if written.isascii() and written.isdigit() and len(written) < len(str(MAX_AMOUNT)):
         return int(written)
-    match = _QUANTITY.fullmatch(written) if len(written) <= _LONGEST_QUANTITY else None
-    if match is None:
-        raise MalformedQuantity(text, "expected a quantity such as 5, 500k or 5Gi")
-    if match["suffix"] in _MULTIPLES and match["number"].isdigit():  # the form that an API server writes: 16G, 5Gi
-        return _in_range(int(match["number"]) * _MULTIPLES[match["suffix"]], text)
-    with localcontext(Context(prec=2 * _LONGEST_QUANTITY)):
-        exact = Decimal(match["number"]) * _scale(match["suffix"] or "")
-        if abs(exact) > MAX_AMOUNT:
-            raise MalformedQuantity(text, "expected at most 2^63-1")
-        if exact != exact.to_integral_value():
-            raise MalformedQuantity(text, "expected a whole number")
-        return _in_range(int(exact), text)
+    if (match := _USUAL.fullmatch(written)) is not None:
+        return _in_range(int(match[1]) * _MULTIPLES[match[2]], text)
+    exact = exact_quantity(text)
+    if exact.copy_abs() > MAX_AMOUNT:
+        raise MalformedQuantity(text, "expected at most 2^63-1")
+    if exact != exact.to_integral_value():
+        raise MalformedQuantity(text, "expected a whole number")
+    return _in_range(int(exact), text)
 
 
 @lru_cache(1024)
@@ -100,18 +97,23 @@ def parse_rounded_up(text: str | int | float, *, thousandths: bool = False) -> i
     This is how kube-scheduler counts requests: ``Value()``, and ``MilliValue()`` for CPU. The result is at most
     MAX_AMOUNT. Raises MalformedQuantity if the text is not a quantity, or is negative.
     """
+    exact = exact_quantity(text, times=1000 if thousandths else 1)
+    if exact < 0:
+        raise MalformedQuantity(text, "expected a number that is not negative")
+    return MAX_AMOUNT if exact > MAX_AMOUNT else int(exact.to_integral_value(ROUND_CEILING))
+
+
+def exact_quantity(text: str | int | float, *, times: int = 1) -> Decimal:
+    """Return a quantity, which may be negative, as an exact number. Raises MalformedQuantity if it is none."""
     written = text if isinstance(text, str) else repr(text)
     match = _QUANTITY.fullmatch(written) if len(written) <= _LONGEST_QUANTITY else None
     if match is None:
-        raise MalformedQuantity(text, "expected a quantity such as 5, 500m or 5Gi")
+        raise MalformedQuantity(text, "expected a quantity such as 5, 500k or 5Gi")
     with localcontext(Context(prec=2 * _LONGEST_QUANTITY)):
-        exact = Decimal(match["number"]) * _scale(match["suffix"] or "") * (1000 if thousandths else 1)
-        if exact < 0:
-            raise MalformedQuantity(text, "expected a number that is not negative")
-        return MAX_AMOUNT if exact > MAX_AMOUNT else int(exact.to_integral_value(ROUND_CEILING))
+        return Decimal(match["number"]) * scale_of(match["suffix"] or "") * times
 
 
-def _scale(suffix: str) -> Decimal:
+def scale_of(suffix: str) -> Decimal:
     if suffix in _POWERS_OF_TWO:
         return Decimal(2 ** _POWERS_OF_TWO[suffix])
     if suffix in _POWERS_OF_TEN:

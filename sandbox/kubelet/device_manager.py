@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import msgspec
 
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
+from gas.values.amounts import exact_quantity
 from gas.values.errors import GasError
-from sandbox.api.quantities import exact_amount
 
 NodeAmounts = Mapping[str, int]
 
@@ -224,4 +224,4 @@ class DeviceManager:
 def requested_devices(container: Object) -> dict[str, int]:
     """Return what a container requests, by full resource name, in whole units."""
     limits: Mapping[str, Any] = container.get("resources", {}).get("limits") or {}
-    return {name: math.ceil(exact_amount(str(amount))) for name, amount in limits.items()}
+    return {name: math.ceil(exact_quantity(amount)) for name, amount in limits.items()}
