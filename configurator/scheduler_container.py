@@ -8,24 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from configurator.errors import ConfiguratorError
+from gas.daemon.flag_values import boolean
 from gas.objects.stored import Volume, VolumeMount
 
 CONFIG = "config"
 
-_SWITCH = {
-    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
-}
-"""Every spelling of a boolean in Go's flags. A configuration allows only ``true`` and ``false``."""
-
 _NUMBER = re.compile(r"[-+]?([0-9]{1,17}\.?[0-9]{0,17}|\.[0-9]{1,17})([eE][-+]?[0-9]{1,2})?", re.ASCII)
 _INTEGER = re.compile(r"[-+]?([1-9][0-9]{0,9}|0|0[xX][0-9a-fA-F]{1,8}|0[bB][01]{1,31}|0[oO][0-7]{1,11})", re.ASCII)
-
-
-def _switch(text: str) -> bool:
-    if text not in _SWITCH:
-        raise ValueError("true or false")
-    return _SWITCH[text]
 
 
 def _number(text: str) -> int | float:
@@ -49,8 +38,8 @@ _CARRIED: Mapping[str, tuple[tuple[str, ...], Callable[[str], object]]] = {
     "kube-api-content-type": (("clientConnection", "contentType"), str),
     "kube-api-qps": (("clientConnection", "qps"), _number),
     "kube-api-burst": (("clientConnection", "burst"), _integer),
-    "profiling": (("enableProfiling",), _switch),
-    "contention-profiling": (("enableContentionProfiling",), _switch),
+    "profiling": (("enableProfiling",), boolean),
+    "contention-profiling": (("enableContentionProfiling",), boolean),
     "lock-object-namespace": (("leaderElection", "resourceNamespace"), str),
     "lock-object-name": (("leaderElection", "resourceName"), str),
 }
@@ -108,7 +97,7 @@ class SchedulerFlags:
 def _takes(name: str, following: str) -> bool:
     """Return whether the word after a flag without ``=`` is its value, which it never is for a boolean."""
     if name in _CARRIED:
-        return _CARRIED[name][1] is not _switch
+        return _CARRIED[name][1] is not boolean
     return name == CONFIG or not following.startswith("-")
 
 

@@ -74,7 +74,7 @@ class Extender:
             decider.add(self._parts[-1].hooks)
         self.pod_watch = watch_pods(api, decider, timing)
         self.watches: dict[str, Watch[Any]] = {"nodes": self.node_watch, "pods": self.pod_watch}
-        self.leader = self._choose_leader()
+        self.leader: Leader = next((part.leader for part in self._parts if part.leader), Alone())
         self.readiness = Readiness(dict(self.watches), self.leader)
         self._events = Events(api, instance=identity, timing=timing)
         self._announcer = Announcer(
@@ -138,12 +138,6 @@ class Extender:
             logger.warning("stopping with binds of unknown outcome; the pods will be read at the next start")
             return
         await self.leader.release()
-
-    def _choose_leader(self) -> Leader:
-        for part in self._parts:
-            if part.leader:
-                return part.leader
-        return Alone()
 
     def _why_not_ready(self) -> str | None:
         return self.readiness.why_not()
