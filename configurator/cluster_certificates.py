@@ -125,19 +125,16 @@ def _data(pair: Pair) -> Data:
 
 
 async def _run(namespace: str, wanted: Wanted, webhooks: str) -> list[str]:
-    api = await connect(None, user_agent="gas-certificates")
+    async with await connect(None, user_agent="gas-certificates") as api:
 
-    async def trust_in_webhooks(authority: bytes, now: datetime) -> list[str]:
-        changed, missing = await trust(api, webhooks, authority, now)
-        if missing:
-            raise ConfiguratorError(f"{missing[0]} {webhooks} does not exist yet; run this again")
-        return changed
+        async def trust_in_webhooks(authority: bytes, now: datetime) -> list[str]:
+            changed, missing = await trust(api, webhooks, authority, now)
+            if missing:
+                raise ConfiguratorError(f"{missing[0]} {webhooks} does not exist yet; run this again")
+            return changed
 
-    try:
         chosen = trust_in_webhooks if webhooks else None
         return await renew(Secrets(api, namespace), wanted, datetime.now(UTC), trust=chosen)
-    finally:
-        await api.close()
 
 
 def main() -> int:

@@ -23,6 +23,7 @@ from configurator.files import (
 )
 from configurator.flags import DEFAULT_WEBHOOKS, Flags
 from configurator.plan import Plan, make_plan
+from gas.cluster.credentials import find_credentials
 from gas.cluster.errors import ApiUnavailable, NoCluster, OutcomeUnknown
 from gas.values.errors import GasError
 
@@ -58,14 +59,8 @@ def run(flags: Flags, *, user: int, now: datetime, say: Say, coloured: bool) -> 
 
 def _check_kubeconfig(path: Path) -> None:
     """Raise ConfiguratorError if the kubeconfig for the Secret cannot be used. Sends nothing."""
-
-    async def check() -> None:
-        from gas.cluster.connection import connect
-
-        await (await connect(str(path))).close()
-
     try:
-        asyncio.run(check())
+        asyncio.run(find_credentials(str(path)))
     except NoCluster as error:
         what = error if path.exists() else f"kubeconfig {path}: the file does not exist"
         raise ConfiguratorError(
@@ -87,8 +82,7 @@ def _apply(flags: Flags, plan: Plan, now: datetime, say: Say) -> None:
         from configurator.webhooks import trust
         from gas.cluster.connection import connect
 
-        api = await connect(str(flags.kubeconfig), user_agent="gas-configurator")
-        try:
+        async with await connect(str(flags.kubeconfig), user_agent="gas-configurator") as api:
             changed, _ = await trust(api, flags.webhooks or DEFAULT_WEBHOOKS, plan.certificates.serving_authority, now)
             for sentence in changed:
                 say(sentence)
@@ -99,8 +93,6 @@ def _apply(flags: Flags, plan: Plan, now: datetime, say: Say) -> None:
                 body=read_input(file),
                 content_type="application/apply-patch+yaml",
             )
-        finally:
-            await api.close()
 
     try:
         asyncio.run(_with_patience(apply, patience))

@@ -137,11 +137,8 @@ def _print(text: str, code: int) -> int:
 
 async def _gather(where: Where, options: Mapping[str, Any]) -> Snapshot:
     credentials = await where.credentials()
-    api = ApiServer(credentials, user_agent="gas-doctor")
-    try:
+    async with ApiServer(credentials, user_agent="gas-doctor") as api:
         return await look_at_everything(credentials, api, **options)
-    finally:
-        await api.close()
 
 
 doctor.params += connection_options("--timeout")

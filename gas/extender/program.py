@@ -33,8 +33,7 @@ async def run_extender(flags: Flags, version: str) -> None:
     """Serve until SIGTERM or SIGINT, then finish the requests in progress. Raises GasError if it cannot start."""
     metrics = Metrics(version)
     async with AsyncExitStack() as stack:
-        api = await connect(flags.kube_config, qps=flags.qps, burst=flags.burst)
-        stack.push_async_callback(api.close)
+        api = await stack.enter_async_context(await connect(flags.kube_config, qps=flags.qps, burst=flags.burst))
         files, allowed_names = clients(flags, api.authority)
         certificates = ServingCertificates(files, metrics, allowed_names=allowed_names)
         scheduler_socket = stack.enter_context(

@@ -21,12 +21,9 @@ _FIRST_TIMEOUT = 60.0
 @asynccontextmanager
 async def connected(where: Where) -> AsyncIterator[ApiServer]:
     """Connect to the API server, for as long as the ``async with`` lasts. Raises NoCluster."""
-    api = ApiServer(await where.credentials(), user_agent=USER_AGENT)
     with unlogged():
-        try:
+        async with ApiServer(await where.credentials(), user_agent=USER_AGENT) as api:
             yield api
-        finally:
-            await api.close()
 
 
 class Following(NamedTuple):

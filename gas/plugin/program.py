@@ -40,8 +40,7 @@ async def run_plugin(
         plain_socket = stack.enter_context(listen(flags.metrics_address, flags.metrics_port, flag="metrics-port"))
         api: ApiServer | None = None
         if flags.resource_manager:
-            api = await connect(flags.kube_config, user_agent="gas-plugin")
-            stack.push_async_callback(api.close)
+            api = await stack.enter_async_context(await connect(flags.kube_config, user_agent="gas-plugin"))
         plugin = Plugin(api, flags, environment, metrics, parts=parts)
 
         def stop(signal_name: str) -> None:
@@ -88,11 +87,8 @@ async def uninstall(flags: Flags, parts: Sequence[Part[Any]] = PARTS) -> int:
 
 
 async def _clear_node(flags: Flags) -> None:
-    api = await connect(flags.kube_config, user_agent="gas-plugin")
-    try:
+    async with await connect(flags.kube_config, user_agent="gas-plugin") as api:
         is_there = await clear_node(api, flags.node_name, Vocabularies(flags.vocabularies))
-    finally:
-        await api.close()
     if is_there:
         logger.info("node %s: removed the labels, the annotation and the resources of its cards", flags.node_name)
     else:

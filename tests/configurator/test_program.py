@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import pytest
 import yaml
@@ -522,8 +523,10 @@ class Api:
         webhook = {"name": "bind.pods.gas", "clientConfig": {"service": {}}}
         return json.dumps({"metadata": {"resourceVersion": "1"}, "webhooks": [webhook]}).encode()
 
-    async def close(self) -> None:
-        pass
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None: ...
 
 
 @pytest.fixture

@@ -45,14 +45,11 @@ async def serve_page(flags: Flags) -> None:
     """Serve the page of the extender's cluster until SIGTERM or SIGINT. Raises CannotListen, NoCluster."""
     os.nice(NICENESS)
     with listen(flags.page_address, flags.page_port, flag="page-port", most=MOST_CONNECTIONS) as opened:
-        api = await connect(flags.kube_config, user_agent="gas-page")
-        logger.info("serving the page on port %d", opened.getsockname()[1], extra={"apiserver": api.url})
-        try:
+        async with await connect(flags.kube_config, user_agent="gas-page") as api:
+            logger.info("serving the page on port %d", opened.getsockname()[1], extra={"apiserver": api.url})
             stopping = stop_on_signals(lambda _signal: None)
             view = View(api, _from_extender(flags.extender), flags.settings, flags.page_grafana)
             await _serve(view, opened, stopping, flags.page_hosts)
-        finally:
-            await api.close()
 
 
 async def _serve(view: View, opened: ListeningSocket, stopping: asyncio.Event, hosts: Collection[str] = ()) -> None:
