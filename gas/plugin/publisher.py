@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from gas.plugin.devices.device_lists import device_lists, too_long
 from gas.plugin.discovery.scanner import Scanner
@@ -20,118 +20,6 @@ from gas.vocabularies.protocol import DeviceOptions, NodeDescription
 logger = logging.getLogger(__name__)
 
 _ANOTHER_CARD = "the number means another card than before; no container gets it until the pods that have it have ended"
-
-
-class Publisher:
-    """Publish the cards after each change, as unhealthy those whose number meant another card before.
-
-    Kubelet is shown devices as soon as the cards are known. The node is described later: once its pods are known, as
-    far as they can be (`compare_numbers`).
-    """
-
-    def __init__(
-        self,
-        scanner: Scanner,
-        node: OwnNode,
-        vocabularies: Vocabularies,
-        flags: Flags,
-        options: DeviceOptions,
-        *,
-        servers: Collection[DeviceServer],
-        describe: Sequence[Callable[[NodeDescription], None]],
-    ) -> None:
-        self._scanner = scanner
-        self._node = node
-        self._vocabularies = vocabularies
-        self._flags = flags
-        self._options = options
-        self._servers = servers
-        self._describe = describe
-        self._may_describe = False
-        self._renumbering = Renumbering()
-        self._not_offered: Mapping[str, str] = {}
-
-    @property
-    def withheld(self) -> frozenset[Card]:
-        return frozenset(self._renumbering.withheld)
-
-    def compare_numbers(self, recorded: Sequence[CardRecord] | None = None) -> None:
-        """Compare the cards with what the node said about them before, and describe the node from now on.
-
-        ``recorded`` is None if that is not known in time: then the current cards are taken for the earlier ones.
-        """
-        if recorded is not None:
-            self._renumbering = Renumbering(recorded)
-        self._may_describe = True
-        self.publish()
-
-    def pods_changed(self) -> None:
-        """Publish cards again that were withheld for pods that have ended."""
-        if self.withheld:
-            self.publish()
-
-    def publish(self) -> None:
-        """Publish the cards, if they are known, without the resources whose lists kubelet would refuse."""
-        if not self._scanner.finished:
-            return
-        gpus: Sequence[CardFacts] = self._scanner.scan.gpus
-        if self._may_describe:
-            before = self._renumbering.withheld
-            gpus = self._renumbering.update(gpus, self._node.pods.users())
-            self._report_withheld(before, self._renumbering.withheld)
-        hints = self._flags.topology_hints
-        not_offered = too_long(gpus, self._vocabularies, self._options, topology_hints=hints)
-        self._report_not_offered(not_offered)
-        lists = device_lists(
-            gpus, self._vocabularies, self._options, self._flags.monitoring, topology_hints=hints, without=not_offered
-        )
-        for server in self._servers:
-            server.show(lists.get(server.resource, ()))
-        if self._may_describe:
-            links = self._node.links
-            linked = [
-                replace(gpu, links=tuple(sorted((Counter(gpu.links) | Counter(links.get(gpu.card, ()))).elements())))
-                for gpu in gpus
-            ]
-            description = self._vocabularies.describe(linked, self._options)
-            for describe in self._describe:
-                describe(description)
-
-    def _report_not_offered(self, now: Mapping[str, str]) -> None:
-        """Log the resources that begin or end to be left out, and set the events of those that are."""
-        for resource in now.keys() - self._not_offered.keys():
-            logger.error(now[resource])
-        for resource in self._not_offered.keys() - now.keys():
-            logger.info("%s is offered again", resource)
-        self._not_offered = now
-        self._node.events.set_states("GPUDevicesNotOffered", now.values())
-
-    def _report_withheld(self, before: Mapping[Card, object], now: Mapping[Card, object]) -> None:
-        if begun := sorted(now.keys() - before.keys()):
-            logger.warning("%s: %s", ", ".join(map(str, begun)), _ANOTHER_CARD)
-        self._node.events.set_states("GPUCardsRenumbered", [f"{card}: {_ANOTHER_CARD}" for card in sorted(now)])
-        if ended := sorted(before.keys() - now.keys()):
-            logger.info("%s: the pods of before have ended", ", ".join(map(str, ended)))
-
-
-def log_scan(scan: Scan) -> None:
-    logger.info(
-        "this node has %d card(s)",
-        len(scan.gpus),
-        extra={
-            "cards": ",".join(str(gpu.card) for gpu in scan.gpus),
-            "unhealthy": ",".join(str(gpu.card) for gpu in scan.gpus if not gpu.healthy),
-            "memory": ",".join(f"{gpu.card}:{gpu.memory_source}" for gpu in scan.gpus),
-        },
-    )
-
-
-def unknown_memory(scan: Scan) -> list[str]:
-    cards: dict[str, list[str]] = {}
-    for gpu in scan.gpus:
-        if gpu.memory_fault:
-            cards.setdefault(gpu.memory_fault, []).append(str(gpu.card))
-    return [f"{', '.join(names)}: {fault}" for fault, names in cards.items()]
 
 
 class Renumbering:
@@ -170,6 +58,109 @@ def _is_another(one: CardFacts, other: CardRecord | CardFacts) -> bool:
     if one.uuid and other.uuid:
         return one.uuid != other.uuid
     return bool(one.pci_address and other.pci_address) and one.pci_address != other.pci_address
+
+
+@dataclass(eq=False)
+class Publisher:
+    """Publish the cards after each change, as unhealthy those whose number meant another card before.
+
+    Kubelet is shown devices as soon as the cards are known. The node is described later: once its pods are known, as
+    far as they can be (`compare_numbers`).
+    """
+
+    scanner: Scanner
+    node: OwnNode
+    vocabularies: Vocabularies
+    flags: Flags
+    options: DeviceOptions
+    _: KW_ONLY
+    servers: Collection[DeviceServer]
+    describe: Sequence[Callable[[NodeDescription], None]]
+    _may_describe: bool = field(init=False, default=False)
+    _renumbering: Renumbering = field(init=False, default_factory=Renumbering)
+    _not_offered: Mapping[str, str] = field(init=False, default_factory=dict)
+
+    @property
+    def withheld(self) -> frozenset[Card]:
+        return frozenset(self._renumbering.withheld)
+
+    def compare_numbers(self, recorded: Sequence[CardRecord] | None = None) -> None:
+        """Compare the cards with what the node said about them before, and describe the node from now on.
+
+        ``recorded`` is None if that is not known in time: then the current cards are taken for the earlier ones.
+        """
+        if recorded is not None:
+            self._renumbering = Renumbering(recorded)
+        self._may_describe = True
+        self.publish()
+
+    def pods_changed(self) -> None:
+        """Publish cards again that were withheld for pods that have ended."""
+        if self.withheld:
+            self.publish()
+
+    def publish(self) -> None:
+        """Publish the cards, if they are known, without the resources whose lists kubelet would refuse."""
+        if not self.scanner.finished:
+            return
+        gpus: Sequence[CardFacts] = self.scanner.scan.gpus
+        if self._may_describe:
+            before = self._renumbering.withheld
+            gpus = self._renumbering.update(gpus, self.node.pods.users())
+            self._report_withheld(before, self._renumbering.withheld)
+        hints = self.flags.topology_hints
+        not_offered = too_long(gpus, self.vocabularies, self.options, topology_hints=hints)
+        self._report_not_offered(not_offered)
+        lists = device_lists(
+            gpus, self.vocabularies, self.options, self.flags.monitoring, topology_hints=hints, without=not_offered
+        )
+        for server in self.servers:
+            server.show(lists.get(server.resource, ()))
+        if self._may_describe:
+            links = self.node.links
+            linked = [
+                replace(gpu, links=tuple(sorted((Counter(gpu.links) | Counter(links.get(gpu.card, ()))).elements())))
+                for gpu in gpus
+            ]
+            description = self.vocabularies.describe(linked, self.options)
+            for describe in self.describe:
+                describe(description)
+
+    def _report_not_offered(self, now: Mapping[str, str]) -> None:
+        """Log the resources that begin or end to be left out, and set the events of those that are."""
+        for resource in now.keys() - self._not_offered.keys():
+            logger.error(now[resource])
+        for resource in self._not_offered.keys() - now.keys():
+            logger.info("%s is offered again", resource)
+        self._not_offered = now
+        self.node.events.set_states("GPUDevicesNotOffered", now.values())
+
+    def _report_withheld(self, before: Mapping[Card, object], now: Mapping[Card, object]) -> None:
+        if begun := sorted(now.keys() - before.keys()):
+            logger.warning("%s: %s", ", ".join(map(str, begun)), _ANOTHER_CARD)
+        self.node.events.set_states("GPUCardsRenumbered", [f"{card}: {_ANOTHER_CARD}" for card in sorted(now)])
+        if ended := sorted(before.keys() - now.keys()):
+            logger.info("%s: the pods of before have ended", ", ".join(map(str, ended)))
+
+
+def log_scan(scan: Scan) -> None:
+    logger.info(
+        "this node has %d card(s)",
+        len(scan.gpus),
+        extra={
+            "cards": ",".join(str(gpu.card) for gpu in scan.gpus),
+            "unhealthy": ",".join(str(gpu.card) for gpu in scan.gpus if not gpu.healthy),
+            "memory": ",".join(f"{gpu.card}:{gpu.memory_source}" for gpu in scan.gpus),
+        },
+    )
+
+
+def unknown_memory(scan: Scan) -> list[str]:
+    cards: dict[str, list[str]] = {}
+    for gpu in scan.gpus:
+        if gpu.memory_fault:
+            cards.setdefault(gpu.memory_fault, []).append(str(gpu.card))
+    return [f"{', '.join(names)}: {fault}" for fault, names in cards.items()]
 
 
 class PluginReadiness:

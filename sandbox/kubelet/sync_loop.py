@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +23,7 @@ from sandbox.kubelet.device_manager import DeviceManager, NoDevices, PluginFaile
 _REJECTED = "UnexpectedAdmissionError"
 
 
+@dataclass(eq=False)
 class SyncLoop:
     """Run the pods of one node as kubelet does, as far as the API and device plugins can see.
 
@@ -29,41 +31,33 @@ class SyncLoop:
     containers takes over. All admissions, starts and ends wait while a plugin is called.
     """
 
-    def __init__(
-        self,
-        client: ApiRequests,
-        node: str,
-        devices: DeviceManager,
-        *,
-        containers: Containers,
-        pace: KubeletPace,
-        now: Callable[[], datetime] = system_time,
-    ) -> None:
-        self._client = client
-        self._node = node
-        self._devices = devices
-        self._containers = containers
-        self._pace = pace
-        self._now = now
-        self._changes: asyncio.Queue[tuple[Object, bool]] = asyncio.Queue()  # pods, and whether they are gone
-        self._turn = asyncio.Lock()
-        self._active: dict[str, Object] = {}
-        self._pod_tasks: dict[str, asyncio.Task[None]] = {}
-        self._rejected: set[str] = set()
-        self._ending: set[str] = set()
-        self._restarting = True
+    client: ApiRequests
+    node: str
+    devices: DeviceManager
+    _: KW_ONLY
+    containers: Containers
+    pace: KubeletPace
+    now: Callable[[], datetime] = system_time
+    # pods, and whether they are gone
+    _changes: asyncio.Queue[tuple[Object, bool]] = field(init=False, default_factory=asyncio.Queue)
+    _turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
+    _active: dict[str, Object] = field(init=False, default_factory=dict)
+    _pod_tasks: dict[str, asyncio.Task[None]] = field(init=False, default_factory=dict)
+    _rejected: set[str] = field(init=False, default_factory=set)
+    _ending: set[str] = field(init=False, default_factory=set)
+    _restarting: bool = field(init=False, default=True)
 
     async def run(self) -> None:
-        path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{self._node}"
+        path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{self.node}"
         async with asyncio.TaskGroup() as self._tasks:
-            await asyncio.sleep(self._pace.sources)
-            self._tasks.create_task(Mirror(self._client, path, self._pod_changed).run())
+            await asyncio.sleep(self.pace.sources)
+            self._tasks.create_task(Mirror(self.client, path, self._pod_changed).run())
             await self._process_changes()
 
     def active_pods(self) -> Collection[Object]:
         """Return the pods that have been admitted and have not ended. The devices of all others become free."""
         if not self._restarting:
-            self._devices.state.keep_only(self._active)
+            self.devices.state.keep_only(self._active)
         return self._active.values()
 
     def _pod_changed(self, before: Object | None, after: Object | None) -> None:
@@ -74,7 +68,7 @@ class SyncLoop:
             changes = [await self._changes.get()]
             while not self._changes.empty():
                 changes.append(self._changes.get_nowait())
-            uids = self._devices.in_any_order({pod["metadata"]["uid"] for pod, _ in changes})
+            uids = self.devices.in_any_order({pod["metadata"]["uid"] for pod, _ in changes})
             order = {uid: number for number, uid in enumerate(uids)}
             async with self._turn:
                 # Kubelet sorts the pods that it learns of at the same time by their creation, in whole seconds.
@@ -103,8 +97,8 @@ class SyncLoop:
 
     def _remove(self, uid: str) -> None:
         """Forget a pod that is gone from the API. Its devices are free at once, even if its containers still stop."""
-        seconds = self._pace.stop if self._active.pop(uid, None) is not None else 0
-        self._containers.later(seconds, self._containers.forget, uid)
+        seconds = self.pace.stop if self._active.pop(uid, None) is not None else 0
+        self.containers.later(seconds, self.containers.forget, uid)
         self._cancel_task(uid)
         self._ending.discard(uid)
         self._rejected.discard(uid)
@@ -119,25 +113,25 @@ class SyncLoop:
         self._active[uid] = pod
         self.active_pods()
         try:
-            await self._devices.allocate_pod(
-                pod, runs_already=lambda name: self._restarting and self._containers.is_running(uid, name)
+            await self.devices.allocate_pod(
+                pod, runs_already=lambda name: self._restarting and self.containers.is_running(uid, name)
             )
         except (NoDevices, PluginFailed) as failure:
             del self._active[uid]
             self._rejected.add(uid)
-            self._containers.stop(uid)
+            self.containers.stop(uid)
             message = f"Pod was rejected: Allocate failed due to {failure}, which is unexpected"
             self._tasks.create_task(self._reject(pod, message))
         else:
             self._pod_tasks[uid] = self._tasks.create_task(self._run(pod))
 
     async def _reject(self, pod: Object, message: str) -> None:
-        now = timestamp(self._now())
+        now = timestamp(self.now())
         await self._set_status(pod, {"phase": "Failed", "reason": _REJECTED, "message": message, "startTime": now})
 
     async def _run(self, pod: Object) -> None:
         """Run a pod from the start of its first container to the end of its last."""
-        await self._pace.wait(self._pace.start)
+        await self.pace.wait(self.pace.start)
         for container in pod["spec"].get("initContainers") or ():
             started = await self._start(pod, container)
             if container.get("restartPolicy") != "Always":
@@ -148,46 +142,46 @@ class SyncLoop:
         async with asyncio.TaskGroup() as tasks:
             for container in pod["spec"]["containers"]:
                 tasks.create_task(self._run_to_end(pod, container))
-        self._containers.stop(pod["metadata"]["uid"])
+        self.containers.stop(pod["metadata"]["uid"])
         await self._tear_down(pod)
 
     async def _stop(self, pod: Object) -> None:
-        seconds = annotated_seconds(pod, STOP_SECONDS, "", self._pace.stop) or 0
-        await asyncio.sleep(min(self._pace.spread(seconds), pod["metadata"].get("deletionGracePeriodSeconds", 0)))
-        self._containers.stop(pod["metadata"]["uid"])
+        seconds = annotated_seconds(pod, STOP_SECONDS, "", self.pace.stop) or 0
+        await asyncio.sleep(min(self.pace.spread(seconds), pod["metadata"].get("deletionGracePeriodSeconds", 0)))
+        self.containers.stop(pod["metadata"]["uid"])
         await self._tear_down(pod)
-        await self._pace.wait(self._pace.removal)
+        await self.pace.wait(self.pace.removal)
         await self._delete(pod)
 
     async def _start(self, pod: Object, container: Object, *, again: bool = False) -> Container:
         """Start a container and return its run. A container from before kubelet's restart is left as it is."""
         uid, name = pod["metadata"]["uid"], container["name"]
-        if (found := self._containers.get(uid, name)) is not None and not again:
+        if (found := self.containers.get(uid, name)) is not None and not again:
             return found
-        allocations = self._devices.state.allocations_of(uid, name)
+        allocations = self.devices.state.allocations_of(uid, name)
         for resource, allocation in allocations.items():
             await self._pre_start(resource, allocation.ids)
         devices = container_devices(allocation.response for allocation in allocations.values())
         is_init = container in (pod["spec"].get("initContainers") or ())
-        seconds = annotated_seconds(pod, RUN_SECONDS, name, self._pace.init if is_init else self._pace.run)
+        seconds = annotated_seconds(pod, RUN_SECONDS, name, self.pace.init if is_init else self.pace.run)
         if is_init and container.get("restartPolicy") == "Always":
             seconds = None
         if not again and (until_restart := annotated_seconds(pod, RESTART_SECONDS, name, None)) is not None:
-            return self._containers.start(uid, name, devices, until_restart, fails=True)
-        return self._containers.start(uid, name, devices, seconds)
+            return self.containers.start(uid, name, devices, until_restart, fails=True)
+        return self.containers.start(uid, name, devices, seconds)
 
     async def _pre_start(self, resource: str, ids: frozenset[str]) -> None:
         """Have the plugin prepare the devices, and repeat that if it fails, while the container waits."""
         while True:
             try:
-                return await self._devices.plugins.pre_start(resource, ids)
+                return await self.devices.plugins.pre_start(resource, ids)
             except PluginFailed:
-                await asyncio.sleep(self._pace.retry)
+                await asyncio.sleep(self.pace.retry)
 
     async def _run_to_end(self, pod: Object, container: Object) -> None:
         """Wait for the end of a container, restarting it by the pod's restart policy."""
         uid, name = pod["metadata"]["uid"], container["name"]
-        while (run := self._containers.get(uid, name)) is not None:
+        while (run := self.containers.get(uid, name)) is not None:
             await run.ended.wait()
             if run.succeeded or pod["spec"].get("restartPolicy") == "Never":
                 break
@@ -198,27 +192,27 @@ class SyncLoop:
     async def _tear_down(self, pod: Object) -> None:
         """Release the devices some time after the last container ended, and write the last phase."""
         uid = pod["metadata"]["uid"]
-        await self._pace.wait(self._pace.teardown)
+        await self.pace.wait(self.pace.teardown)
         async with self._turn:
             self._active.pop(uid, None)
-        runs = (self._containers.get(uid, container["name"]) for container in pod["spec"]["containers"])
+        runs = (self.containers.get(uid, container["name"]) for container in pod["spec"]["containers"])
         await self._write_status(pod, "Succeeded" if all(run is None or run.succeeded for run in runs) else "Failed")
 
     async def _write_status(self, pod: Object, phase: str) -> None:
-        await self._set_status(pod, pod_status(pod, self._containers, phase, timestamp(self._now())))
+        await self._set_status(pod, pod_status(pod, self.containers, phase, timestamp(self.now())))
 
     async def _set_status(self, pod: Object, status: Object) -> None:
         """Write the status of this pod, but not of another pod with the same name."""
         patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
-        await self._insist(lambda: self._client.patch(f"{path_of(pod)}/status", patch))
+        await self._insist(lambda: self.client.patch(f"{path_of(pod)}/status", patch))
 
     async def _delete(self, pod: Object) -> None:
         """Delete this pod at once, but not another pod with the same name."""
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
-        await self._insist(lambda: self._client.delete(path_of(pod), options))
+        await self._insist(lambda: self.client.delete(path_of(pod), options))
 
     async def _insist(self, send: Callable[[], Awaitable[Any]]) -> None:
-        await insist(send, self._pace.retry)
+        await insist(send, self.pace.retry)
 
 
 async def insist(send: Callable[[], Awaitable[Any]], pause: float) -> None:

@@ -82,7 +82,7 @@ def test_pods_and_calls_spoil_nothing(pods: list[Any], data: st.DataObject, capl
             resources=kubelet,
             calls=CallTracker(),
         )
-        node._receipts._patch_pod = AsyncMock(return_value=True)
+        node._receipts.patch_pod = AsyncMock(return_value=True)
         server = DeviceServer(I915, allocate=node.allocate, fallback=node.allocate_to_any, prefer=node.prefer)
         node.gpu_pods.listed([GOOD, *(seen for sent in pods for seen in decoded(sent, Pod))])
         begun = time.process_time()

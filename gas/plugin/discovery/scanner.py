@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 
 from gas.plugin.daemon_thread import in_a_daemon_thread, wait_while_stuck
@@ -21,65 +21,6 @@ FORGET_AFTER = 60.0  # seconds for which a missing card is remembered: longer th
 ScanOnce = Callable[[Callable[[], Scan]], Awaitable[Scan]]  # runs a scan without blocking the event loop
 
 IN_A_THREAD: ScanOnce = partial(in_a_daemon_thread, name="sysfs")
-
-
-class Scanner:
-    """Keep the last complete scan of the node's cards. Scans run off the event loop: a failing card may block them.
-
-    read       scans once, in a thread of its own, as `gas.plugin.discovery.card_source.read_all` does
-    on_change  called on the event loop with the first scan, and with each that differs from the one before
-    """
-
-    def __init__(
-        self,
-        read: Callable[[], Scan],
-        on_change: Callable[[Scan], None],
-        *,
-        interval: float = INTERVAL,
-        slow: float = SLOW,
-        clock: Callable[[], float] = time.monotonic,
-        off_loop: ScanOnce = IN_A_THREAD,
-    ) -> None:
-        self.scan = Scan()  # empty before the first scan has ended
-        self.finished = 0  # number of scans that have ended
-        self.faults = 0  # number of scans that raised an error, which is a bug and is logged; the earlier scan stays
-        self.stuck: str | None = None  # a sentence while a scan takes longer than ``slow`` seconds, else None
-        self._read = read
-        self._on_change = on_change
-        self._memory = CardMemory()
-        self._interval = interval
-        self._slow = slow
-        self._clock = clock
-        self._off_loop = off_loop
-
-    async def run(self) -> None:
-        while True:
-            await self.scan_once()
-            await asyncio.sleep(self._interval)
-
-    async def scan_once(self) -> None:
-        reading = asyncio.ensure_future(self._off_loop(self._read))
-        try:
-            found = await wait_while_stuck(reading, self._slow, self._report_stuck)
-        except Exception:
-            self.faults += 1
-            logger.exception("the cards of this node could not be scanned; the last scan stays")
-            return
-        finally:
-            self.stuck = None
-        first = self.finished == 0
-        self.finished += 1
-        scan = self._memory.update(found, self._clock())
-        before, self.scan = self.scan, scan
-        for problem in scan.problems:
-            if problem not in before.problems:
-                logger.warning(problem)
-        if first or scan != before:
-            self._on_change(scan)
-
-    def _report_stuck(self) -> None:
-        self.stuck = f"scanning the cards of this node has taken over {self._slow:g} s; a card does not respond"
-        logger.error(self.stuck)
 
 
 @dataclass(slots=True)
@@ -149,3 +90,56 @@ class CardMemory:
         elif known.missing_since is None:
             known.missing_since = now
         return known.missing_since is None or now - known.missing_since < FORGET_AFTER
+
+
+@dataclass(eq=False)
+class Scanner:
+    """Keep the last complete scan of the node's cards. Scans run off the event loop: a failing card may block them.
+
+    read       scans once, in a thread of its own, as `gas.plugin.discovery.card_source.read_all` does
+    on_change  called on the event loop with the first scan, and with each that differs from the one before
+    """
+
+    read: Callable[[], Scan]
+    on_change: Callable[[Scan], None]
+    _: KW_ONLY
+    interval: float = INTERVAL
+    slow: float = SLOW
+    clock: Callable[[], float] = time.monotonic
+    off_loop: ScanOnce = IN_A_THREAD
+    scan: Scan = field(init=False, default_factory=Scan)  # empty before the first scan has ended
+    finished: int = field(init=False, default=0)  # number of scans that have ended
+    # number of scans that raised an error, which is a bug and is logged; the earlier scan stays
+    faults: int = field(init=False, default=0)
+    # a sentence while a scan takes longer than ``slow`` seconds, else None
+    stuck: str | None = field(init=False, default=None)
+    _memory: CardMemory = field(init=False, default_factory=CardMemory)
+
+    async def run(self) -> None:
+        while True:
+            await self.scan_once()
+            await asyncio.sleep(self.interval)
+
+    async def scan_once(self) -> None:
+        reading = asyncio.ensure_future(self.off_loop(self.read))
+        try:
+            found = await wait_while_stuck(reading, self.slow, self._report_stuck)
+        except Exception:
+            self.faults += 1
+            logger.exception("the cards of this node could not be scanned; the last scan stays")
+            return
+        finally:
+            self.stuck = None
+        first = self.finished == 0
+        self.finished += 1
+        scan = self._memory.update(found, self.clock())
+        before, self.scan = self.scan, scan
+        for problem in scan.problems:
+            if problem not in before.problems:
+                logger.warning(problem)
+        if first or scan != before:
+            self.on_change(scan)
+
+    def _report_stuck(self) -> None:
+        self.stuck = f"scanning the cards of this node has taken over {self.slow:g} s; a card does not respond"
+        logger.error(self.stuck)

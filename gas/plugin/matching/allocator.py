@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from gas.daemon.logs import VERBOSE
 from gas.decision.annotations import format_container_tiles
@@ -40,38 +40,31 @@ from gas.vocabularies.combined import Vocabularies, closeness_to
 logger = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Allocator:
     """Serve kubelet's calls for all card resources. `Matcher` remembers them; this class does not."""
 
-    def __init__(
-        self,
-        matcher: Matcher,
-        resolver: PodResolver,
-        environments: IssuedEnvironments,
-        metrics: Metrics,
-        flags: Flags,
-        *,
-        gpus: Callable[[], Collection[CardFacts]],
-        clock: Callable[[], float],
-    ) -> None:
-        self._matcher = matcher
-        self._resolver = resolver
-        self._environments = environments
-        self._metrics = metrics
-        self._flags = flags
-        self._together = Vocabularies(flags.vocabularies).together_resources
-        self._gpus = gpus
-        self._clock = clock
+    matcher: Matcher
+    resolver: PodResolver
+    environments: IssuedEnvironments
+    metrics: Metrics
+    flags: Flags
+    _: KW_ONLY
+    gpus: Callable[[], Collection[CardFacts]]
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._together = Vocabularies(self.flags.vocabularies).together_resources
 
     async def prefer(self, request: PreferredRequest) -> Sequence[str]:
         """Return the offered ids of the container's decided cards, followed by ids that the policy chooses."""
-        preference = await self._resolver.resolve(request)
+        preference = await self.resolver.resolve(request)
         ids = preferred_ids(
-            self._flags.allocation_policy,
+            self.flags.allocation_policy,
             request,
             decided=preference.ids,
             spared=preference.spared,
-            closeness=lambda card: closeness_to(card, self._gpus()),
+            closeness=lambda card: closeness_to(card, self.gpus()),
         )
         match = preference.match
         if match.doubt or logger.isEnabledFor(logging.DEBUG):
@@ -86,12 +79,12 @@ class Allocator:
 
     def allocate(self, request: AllocateRequest) -> Allocation:
         """Return what a container gets with these ids, including its vocabulary's variables. Raises NoSuchCards."""
-        now = self._clock()
-        match = self._matcher.allocate(request, now=now)
+        now = self.clock()
+        match = self.matcher.allocate(request, now=now)
         self._report(request, match)
-        gpus = gpus_of([*request.counts, *self._shared_cards(request, match.target)], self._gpus())
-        added = self._environments.issue(request, gpus, match.target, at=now)
-        return added.plus(card_allocation(gpus, self._flags.presentation))
+        gpus = gpus_of([*request.counts, *self._shared_cards(request, match.target)], self.gpus())
+        added = self.environments.issue(request, gpus, match.target, at=now)
+        return added.plus(card_allocation(gpus, self.flags.presentation))
 
     def _shared_cards(self, request: AllocateRequest, target: Target | None) -> Iterator[Card]:
         """Yield the decided cards of the pod's other app containers, if its vocabulary gives them to each."""
@@ -117,8 +110,8 @@ class Allocator:
             reason = reason or why_other_cards(match)
         if match.target is not None and match.target.pod.trouble:
             level, reason = logging.WARNING, reason or match.target.pod.trouble
-        self._metrics.allocations.labels(resource, outcome).inc()
-        self._metrics.matches.labels(match.confidence.value).inc()
+        self.metrics.allocations.labels(resource, outcome).inc()
+        self.metrics.matches.labels(match.confidence.value).inc()
         fields = {"resource": resource, "ids": _joined(request.ids, request.counts), "container": _name(match)}
         if match.confidence is not Confidence.NONE:
             fields["confidence"] = match.confidence.value

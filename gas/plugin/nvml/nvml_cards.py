@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -53,44 +53,38 @@ _MOST_CARDS = 255
 _NVIDIA = 0x10DE
 
 
+@dataclass(eq=False)
 class NvmlCards:
     """NVIDIA's cards of this node: a `CardSource`."""
 
     drivers = (DRIVER,)
 
-    def __init__(
-        self,
-        root: Path,  # the directory of ``/sys`` and ``/dev``; it does not appear in the result
-        library: Nvml,  # called in other threads only
-        rules: CardRules = ALL_CARDS,
-        *,
-        access: Access = Access.VARIABLE,
-        first_number: int = 0,  # number of the card with the minor number 0
-        within: float = REPLY_WITHIN,  # seconds to wait for the cards
-    ) -> None:
-        self._root = root
-        self._library = library
-        self._rules = rules
-        self._access = access
-        self._first_number = first_number
-        self._within = within
-        self._counts: Questions[int] = Questions("nvml-count")
-        self._cards: Questions[NvmlCard] = Questions("nvml-card")
-        self._pairs: Questions[dict[tuple[str, str], bool]] = Questions("nvml-switches")
-        self._uses: Questions[NvmlUse] = Questions("nvml-processes")
-        self._failures: Questions[dict[str, str]] = Questions("nvml-failures")
-        self._must_reopen = False
-        self._failed: dict[str, str] = {}
-        self._at_index: dict[int, frozenset[Card]] = {}
-        self._least_memory: dict[str, int] = {}
-        self._near: dict[tuple[str, str], bool] = {}
-        self._uuids: Mapping[Card, str] = {}
-        self._used_at: dict[Card, int] = {}
-        self._busy: dict[tuple[Card, int], Counter[str]] = {}
+    root: Path  # the directory of ``/sys`` and ``/dev``; it does not appear in the result
+    library: Nvml  # called in other threads only
+    rules: CardRules = ALL_CARDS
+    _: KW_ONLY
+    access: Access = Access.VARIABLE
+    first_number: int = 0  # number of the card with the minor number 0
+    within: float = REPLY_WITHIN  # seconds to wait for the cards
+    _counts: Questions[int] = field(init=False, default_factory=lambda: Questions("nvml-count"))
+    _cards: Questions[NvmlCard] = field(init=False, default_factory=lambda: Questions("nvml-card"))
+    _pairs: Questions[dict[tuple[str, str], bool]] = field(
+        init=False, default_factory=lambda: Questions("nvml-switches")
+    )
+    _uses: Questions[NvmlUse] = field(init=False, default_factory=lambda: Questions("nvml-processes"))
+    _failures: Questions[dict[str, str]] = field(init=False, default_factory=lambda: Questions("nvml-failures"))
+    _must_reopen: bool = field(init=False, default=False)
+    _failed: dict[str, str] = field(init=False, default_factory=dict)
+    _at_index: dict[int, frozenset[Card]] = field(init=False, default_factory=dict)
+    _least_memory: dict[str, int] = field(init=False, default_factory=dict)
+    _near: dict[tuple[str, str], bool] = field(init=False, default_factory=dict)
+    _uuids: Mapping[Card, str] = field(init=False, default_factory=dict)
+    _used_at: dict[Card, int] = field(init=False, default_factory=dict)
+    _busy: dict[tuple[Card, int], Counter[str]] = field(init=False, default_factory=dict)
 
     def read(self) -> Scan:
         """Scan once. Never raises, whatever the library returns, and returns soon, whatever it waits for."""
-        deadline = time.monotonic() + self._within
+        deadline = time.monotonic() + self.within
         self._counts.ask("count", self._opened_count)
         try:
             count = self._counts.reply("count", deadline)
@@ -111,17 +105,17 @@ class NvmlCards:
             problems.append(f"NVML: {error}; failures that cards report are noticed later")
         self._uuids = {card: each.uuid for card, each in found.items()}
         whole = {card: each for card, each in found.items() if not each.card_uuid}
-        boards = self._boards(whole, max(deadline, time.monotonic() + self._within / 4))
+        boards = self._boards(whole, max(deadline, time.monotonic() + self.within / 4))
         gpus = [self._facts(card, found, boards, problems) for card in sorted(found)]
         return Scan(gpus=tuple(gpus), problems=tuple(problems), broken=frozenset(broken - found.keys()))
 
     def processes(self) -> tuple[Sequence[CardProcess], Sequence[str]]:
         """Return who uses the cards of the last scan. Called in a thread of its own; returns soon, as `read` does."""
-        deadline = time.monotonic() + self._within
+        deadline = time.monotonic() + self.within
         uuids, now = self._uuids, int(time.time() * 1e6)
         for card, uuid in uuids.items():
             since = self._used_at.setdefault(card, now)
-            self._uses.ask(card, partial(self._library.use, uuid, since))
+            self._uses.ask(card, partial(self.library.use, uuid, since))
         found: list[CardProcess] = []
         problems: list[str] = []
         for card in uuids:
@@ -148,17 +142,17 @@ class NvmlCards:
 
     def _opened_count(self) -> int:
         if self._must_reopen:
-            self._library.close()
+            self.library.close()
             self._must_reopen = False
-        self._library.open()
-        return self._library.count()
+        self.library.open()
+        return self.library.count()
 
     def _read_cards(
         self, indexes: Sequence[int], deadline: float, problems: list[str]
     ) -> tuple[dict[Card, NvmlCard], set[Card]]:
         """Return the cards that can be described, and the known ones that are there but cannot."""
         for index in indexes:
-            self._cards.ask(index, lambda index=index: self._library.card(index))  # type: ignore[misc]
+            self._cards.ask(index, lambda index=index: self.library.card(index))  # type: ignore[misc]
         found: dict[Card, NvmlCard] = {}
         broken: set[Card] = set()
         for index in indexes:
@@ -174,7 +168,7 @@ class NvmlCards:
                 if isinstance(error, NvmlFault) and error.is_closed:
                     self._must_reopen = True
                 continue
-            if not self._rules.admit(_device_id(described)):
+            if not self.rules.admit(_device_id(described)):
                 continue
             if cards.keys() & found.keys():
                 problems.append(f"{card}: two cards are /dev/nvidia{described.minor}; only the first one counts")
@@ -195,7 +189,7 @@ class NvmlCards:
             )
         if not 0 <= card.minor <= _LAST_MINOR:
             raise InvalidValue(f"minor number: expected 0 to {_LAST_MINOR}, found {card.minor}")
-        whole = Card(self._first_number + card.minor)
+        whole = Card(self.first_number + card.minor)
         if not card.card_uuid:
             return whole
         of_card, within = card.place
@@ -208,9 +202,7 @@ class NvmlCards:
 
     def _new_failures(self) -> dict[str, str]:
         return {
-            failure.uuid: failure.sentence
-            for failure in self._library.failures()
-            if failure.xid not in APPLICATION_XIDS
+            failure.uuid: failure.sentence for failure in self.library.failures() if failure.xid not in APPLICATION_XIDS
         }
 
     def _boards(self, found: Mapping[Card, NvmlCard], deadline: float) -> Mapping[Card, int]:
@@ -232,7 +224,7 @@ class NvmlCards:
         near: dict[tuple[str, str], bool] = {}
         for pair in pairs:
             try:
-                near[pair] = self._library.share_a_switch(*pair)
+                near[pair] = self.library.share_a_switch(*pair)
             except NvmlFault:
                 continue
         return near
@@ -252,16 +244,16 @@ class NvmlCards:
                 f" nvidia-smi -i {described.uuid} -mig 0"
             )
         nodes: tuple[str, ...] = ()
-        if self._access is Access.NODES:
+        if self.access is Access.NODES:
             needed = (f"nvidia{described.minor}", *self._capabilities(described))
-            nodes = tuple(name for name in (*needed, *_CONTROL_NODES) if is_there(f"{self._root}/dev/{name}"))
+            nodes = tuple(name for name in (*needed, *_CONTROL_NODES) if is_there(f"{self.root}/dev/{name}"))
             faults += [f"/dev/{name} is missing" for name in needed if name not in nodes]
         problems += [f"{card}: {fault}; it is unhealthy" for fault in faults]
         others = [(other, each) for other, each in found.items() if other != card and not each.card_uuid]
         peers = [other for other, each in others for _ in range(described.peers.count(each.pci))]
         if described.on_switch:
             peers += [other for other, each in others if each.on_switch]
-        is_by_name = self._access is Access.CDI
+        is_by_name = self.access is Access.CDI
         facts = CardFacts(
             card=card,
             driver=DRIVER,
@@ -285,7 +277,7 @@ class NvmlCards:
         """Return the device nodes by which a container may use an instance; none for a whole card."""
         if not card.card_uuid:
             return ()
-        instance = self._root / f"proc/driver/nvidia/capabilities/gpu{card.minor}/mig/gi{card.place[0]}"
+        instance = self.root / f"proc/driver/nvidia/capabilities/gpu{card.minor}/mig/gi{card.place[0]}"
         return tuple(_capability(file) for file in (instance / "access", instance / f"ci{card.place[1]}/access"))
 
     def _with_memory(self, facts: CardFacts, described: NvmlCard, problems: list[str]) -> CardFacts:
@@ -297,7 +289,7 @@ class NvmlCards:
                 " memory do not get this card; restart the node, or set GPU_MEMORY_OVERRIDE"
             )
             problems.append(f"{facts.card}: {fault}")
-            override = self._rules.memory_override
+            override = self.rules.memory_override
             return replace(
                 facts,
                 memory=override,
@@ -312,14 +304,14 @@ class NvmlCards:
                 f"{facts.card}: NVML states {usable} bytes of memory, and stated {least} before; the smaller amount"
                 " counts until the plugin restarts"
             )
-        left = self._rules.usable(least, lambda sentence: problems.append(f"{facts.card}: {sentence}"))
+        left = self.rules.usable(least, lambda sentence: problems.append(f"{facts.card}: {sentence}"))
         return replace(facts, memory=left, memory_size=total, memory_source=MemorySource.QUERY)
 
     def _with_numa_node(self, facts: CardFacts, problems: list[str]) -> CardFacts:
         """Return the card with the NUMA node that sysfs states for its PCI device."""
         place = f"/sys/bus/pci/devices/{facts.pci_address}/numa_node"
         try:
-            return replace(facts, numa_node=read_numa_node(f"{self._root}{place}", place))
+            return replace(facts, numa_node=read_numa_node(f"{self.root}{place}", place))
         except UnreadableFile as error:
             problems.append(f"{facts.card}: {error}; unless it was read before, the card has no NUMA node")
             return replace(facts, unread=facts.unread | {"numa_node"})

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 
 from gas.cluster.errors import Forbidden
 from gas.plugin.kubelet.device_server import CallTracker
@@ -38,6 +39,7 @@ _REASONS = {
 }
 
 
+@dataclass(eq=False)
 class ReceiptWriter:
     """Ask kubelet which containers have which cards, correct matching, and write receipts.
 
@@ -46,59 +48,48 @@ class ReceiptWriter:
     variables of a container.
     """
 
-    def __init__(
-        self,
-        matcher: Matcher,
-        resources: PodResources,
-        environments: IssuedEnvironments,
-        patch_pod: PatchPod,
-        *,
-        calls: CallTracker,  # those of kubelet; their clock is that of the matcher
-        metrics: Metrics,
-        events: Events,
-    ) -> None:
-        self.written = 0  # number of receipts written
-        self.finished = 0  # number of comparisons that have ended
-        self.trouble: str | None = None  # sentence about why annotations cannot be written, else None
-        self._pods = matcher.pods
-        self._matcher = matcher
-        self._resources = resources
-        self._environments = environments
-        self._patch_pod = patch_pod
-        self._calls = calls
-        self._metrics = metrics
-        self._events = events
-        self._reported: dict[str, Receipt] = {}
-        self._correct: dict[str, _Compared] = {}
-        self._compare_now = asyncio.Event()
-        self._sent: dict[str, tuple[GpuPod, float]] = {}
-        """The writes that the watch may not have shown yet: UID -> the pod before, and when it was written."""
-        self._not_before = float("-inf")
+    matcher: Matcher
+    resources: PodResources
+    environments: IssuedEnvironments
+    patch_pod: PatchPod
+    _: KW_ONLY
+    calls: CallTracker  # those of kubelet; their clock is that of the matcher
+    metrics: Metrics
+    events: Events
+    written: int = field(init=False, default=0)  # number of receipts written
+    finished: int = field(init=False, default=0)  # number of comparisons that have ended
+    trouble: str | None = field(init=False, default=None)  # sentence about why annotations cannot be written, else None
+    _reported: dict[str, Receipt] = field(init=False, default_factory=dict)
+    _correct: dict[str, _Compared] = field(init=False, default_factory=dict)
+    _compare_now: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _sent: dict[str, tuple[GpuPod, float]] = field(init=False, default_factory=dict)
+    """The writes that the watch may not have shown yet: UID -> the pod before, and when it was written."""
+    _not_before: float = field(init=False, default=float("-inf"))
 
     def compare_soon(self) -> None:
         self._compare_now.set()
 
     async def run(self) -> None:
-        started = self._calls.clock()
+        started = self.calls.clock()
         while True:
-            await self._calls.pause(lasting=QUIET)
+            await self.calls.pause(lasting=QUIET)
             self._compare_now.clear()
             try:
                 await self.compare()
             except Exception:
                 logger.exception("kubelet's list could not be compared with the decisions")
-            is_recent = self._calls.clock() - max(started, self._calls.last_end) < RECENT
+            is_recent = self.calls.clock() - max(started, self.calls.last_end) < RECENT
             with suppress(TimeoutError):
                 async with asyncio.timeout(INTERVAL if is_recent else LATER):
                     await self._compare_now.wait()
 
     async def compare(self) -> None:
         """Compare once, and write the annotations that are missing on pods."""
-        seen = {pod.uid: pod for pod in self._pods}
-        asked = self._calls.clock()
-        if not (listing := await self._resources.pods()):
+        seen = {pod.uid: pod for pod in self.matcher.pods}
+        asked = self.calls.clock()
+        if not (listing := await self.resources.pods()):
             return  # kubelet does not reply, or has just started and lists nothing
-        self._matcher.learn(listing, asked=asked)
+        self.matcher.learn(listing, asked=asked)
         self._check_environments(seen, listing, asked=asked)
         missing = self._missing(seen, listing)
         self._forget(missing)
@@ -109,17 +100,17 @@ class ReceiptWriter:
             annotations = {annotation: text or None for annotation, text in found.annotations.items()}
             self.written += await self._write(pod, annotations)
         for uid, pod in seen.items():
-            is_marked = not pod.unmarked or self._pods.get(uid) is not pod
+            is_marked = not pod.unmarked or self.matcher.pods.get(uid) is not pod
             if not is_marked and given_cards(pod, listing.get(pod.key, {}), {}) is not None:
                 await self._write(pod, pod.unmarked)
         self.finished += 1
 
     def _report(self, pod: GpuPod, found: Receipt) -> None:
         is_mismatch = found.kind is ReceiptKind.MISMATCH
-        self._metrics.receipts[found.kind].inc()
+        self.metrics.receipts[found.kind].inc()
         level = logging.WARNING if is_mismatch else logging.INFO
         logger.log(level, found.sentence, extra={"pod": pod.key, **found.annotations})
-        self._events.on_pod(pod, _REASONS[found.kind], found.sentence, is_warning=is_mismatch)
+        self.events.on_pod(pod, _REASONS[found.kind], found.sentence, is_warning=is_mismatch)
 
     async def _write(self, pod: GpuPod, annotations: Mapping[str, str | None]) -> bool:
         """Write annotations on a pod, and return whether they were written.
@@ -127,41 +118,41 @@ class ReceiptWriter:
         They are not if writing is forbidden or fails, or while an earlier write to the pod waits for the watch.
         """
         sent, at = self._sent.get(pod.uid, (None, 0.0))
-        now = self._calls.clock()
+        now = self.calls.clock()
         if now < self._not_before or (sent is pod and now < at + WRITE_AGAIN):
             return False
         namespace, _, name = pod.key.partition("/")
         try:
-            await self._patch_pod(namespace, name, pod.uid, annotations)
+            await self.patch_pod(namespace, name, pod.uid, annotations)
         except GasError as error:
             sentence = f"cannot write receipts on pods: {error}"
             if sentence != self.trouble:
                 logger.error(sentence, extra={"pod": pod.key})
             self.trouble = sentence
             if isinstance(error, Forbidden):
-                self._not_before = self._calls.clock() + FORBIDDEN_PAUSE
+                self._not_before = self.calls.clock() + FORBIDDEN_PAUSE
             return False
-        self._sent[pod.uid] = pod, self._calls.clock()
+        self._sent[pod.uid] = pod, self.calls.clock()
         self.trouble = None
         return True
 
     def _check_environments(self, seen: Mapping[str, GpuPod], listing: Listing, *, asked: float) -> None:
-        if not self._environments:
+        if not self.environments:
             return
-        pods = [pod for uid in seen if (pod := self._pods.get(uid)) is not None]
-        for pod, sentence in self._environments.compare(pods, listing, asked=asked):
-            self._metrics.tile_mismatches.inc()
+        pods = [pod for uid in seen if (pod := self.matcher.pods.get(uid)) is not None]
+        for pod, sentence in self.environments.compare(pods, listing, asked=asked):
+            self.metrics.tile_mismatches.inc()
             logger.warning(sentence, extra={"pod": pod.key})
-            self._events.on_pod(pod, "GPUEnvironmentMismatch", sentence)
-        if len(pods) == len(self._pods) and not self._matcher.unwatched_pods(listing):
-            self._environments.forget_before(asked - SETTLED)
+            self.events.on_pod(pod, "GPUEnvironmentMismatch", sentence)
+        if len(pods) == len(self.matcher.pods) and not self.matcher.unwatched_pods(listing):
+            self.environments.forget_before(asked - SETTLED)
 
     def _forget(self, missing: Collection[tuple[GpuPod, Receipt]]) -> None:
         """Forget reports about pods that are gone, and writes to pods that have their receipt."""
-        self._reported = {uid: found for uid, found in self._reported.items() if self._pods.get(uid) is not None}
+        self._reported = {uid: found for uid, found in self._reported.items() if self.matcher.pods.get(uid) is not None}
         uids = {pod.uid for pod, _ in missing}
         self._sent = {
-            uid: (pod, at) for uid, (pod, at) in self._sent.items() if uid in uids or self._pods.get(uid) is pod
+            uid: (pod, at) for uid, (pod, at) in self._sent.items() if uid in uids or self.matcher.pods.get(uid) is pod
         }
 
     def _missing(self, seen: Mapping[str, GpuPod], listing: Listing) -> list[tuple[GpuPod, Receipt]]:
@@ -169,11 +160,11 @@ class ReceiptWriter:
         missing: list[tuple[GpuPod, Receipt]] = []
         before, self._correct = self._correct, {}
         for uid, pod in seen.items():
-            if self._pods.get(uid) is not pod or self._matcher.is_busy_with(uid):
+            if self.matcher.pods.get(uid) is not pod or self.matcher.is_busy_with(uid):
                 continue
             if (containers := listing.get(pod.key)) is None:
                 continue
-            compared = (pod, containers, self._matcher.init_container_cards(uid))
+            compared = (pod, containers, self.matcher.init_container_cards(uid))
             if compared != before.get(uid) and (found := receipt(*compared)) is not None:
                 missing.append((pod, found))
             else:

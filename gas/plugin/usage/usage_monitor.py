@@ -5,6 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
@@ -57,6 +58,7 @@ class PodCardUse(NamedTuple):
         return bool(self.requested) and self.use.memory > (self.requested or 0)
 
 
+@dataclass(eq=False)
 class UsageMonitor:
     """Walk over the processes of the node's GPU pods in a thread of its own, at each interval.
 
@@ -67,69 +69,61 @@ class UsageMonitor:
     trouble      sentence about why there are no current results, else None
     """
 
-    def __init__(
-        self,
-        pods: Iterable[CardPod],
-        gpus: Callable[[], Collection[CardFacts]],
-        proc: Path,
-        on_over: Callable[[CardPod, str], None],
-        *,
-        processes: AskProcesses = lambda: ((), ()),
-        interval: float = INTERVAL,
-        slow: float = SLOW,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.walks = 0  # number of walks that have ended
-        self.walked = ""  # when the last one ended, RFC 3339; empty before the first
-        self.cpu_seconds = 0.0  # processor time of all walks
-        self.problems: tuple[str, ...] = ()  # of the last walk, one sentence each
-        self.trouble: str | None = "the processes of this node have not been read yet"
-        self._pods = pods
-        self._gpus = gpus
-        self._walker = ProcessWalker(proc, pause=lambda: time.sleep(PAUSE))
-        self._usages = PodUsages()
-        self._on_over = on_over
-        self._processes = processes
-        self._interval = interval
-        self._slow = slow
-        self._clock = clock
-        self._walked_at = float("-inf")
-        self._without_processes = 0
-        self._reported: dict[str, float] = {}
+    pods: Iterable[CardPod]
+    gpus: Callable[[], Collection[CardFacts]]
+    proc: Path
+    on_over: Callable[[CardPod, str], None]
+    _: KW_ONLY
+    processes: AskProcesses = lambda: ((), ())
+    interval: float = INTERVAL
+    slow: float = SLOW
+    clock: Callable[[], float] = time.monotonic
+    walks: int = field(init=False, default=0)  # number of walks that have ended
+    walked: str = field(init=False, default="")  # when the last one ended, RFC 3339; empty before the first
+    cpu_seconds: float = field(init=False, default=0.0)  # processor time of all walks
+    problems: tuple[str, ...] = field(init=False, default=())  # of the last walk, one sentence each
+    trouble: str | None = field(init=False, default="the processes of this node have not been read yet")
+    _usages: PodUsages = field(init=False, default_factory=PodUsages)
+    _walked_at: float = field(init=False, default=float("-inf"))
+    _without_processes: int = field(init=False, default=0)
+    _reported: dict[str, float] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._walker = ProcessWalker(self.proc, pause=lambda: time.sleep(PAUSE))
 
     async def run(self) -> None:
         while True:
-            started = self._clock()
+            started = self.clock()
             try:
                 await self.walk_once()
             except Exception:
                 logger.exception("the use of the cards could not be measured")
-            await asyncio.sleep(max(self._interval - (self._clock() - started), self._interval / 10))
+            await asyncio.sleep(max(self.interval - (self.clock() - started), self.interval / 10))
 
     async def walk_once(self) -> None:
-        pods = {pod.cgroup_uid: pod for pod in self._pods}
-        started = self._clock()
+        pods = {pod.cgroup_uid: pod for pod in self.pods}
+        started = self.clock()
         walking = asyncio.ensure_future(in_a_daemon_thread(partial(self._timed, frozenset(pods)), name="usage"))
-        stuck = f"reading the processes of this node has taken over {self._slow:g} s; a driver does not respond"
+        stuck = f"reading the processes of this node has taken over {self.slow:g} s; a driver does not respond"
         try:
-            walk = await wait_while_stuck(walking, self._slow, lambda: self._note_trouble(stuck))
+            walk = await wait_while_stuck(walking, self.slow, lambda: self._note_trouble(stuck))
         except GasError as error:
             self._note_trouble(str(error))
             return
         self.walks += 1
-        self._walked_at, self.walked = self._clock(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self._walked_at, self.walked = self.clock(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._note_problems(walk, pods.values())
-        cards = {name: gpu for gpu in self._gpus() for name in (gpu.pci_address, str(gpu.card)) if name}
+        cards = {name: gpu for gpu in self.gpus() for name in (gpu.pci_address, str(gpu.card)) if name}
         self._usages.update(walk.clients, pods=pods.keys(), cards=cards, now=started)
         self._report_pods()
 
     @property
     def uses(self) -> Iterator[PodCardUse]:
         """The use and the requests of every pod, by card; nothing while the results are outdated."""
-        if self._clock() - self._walked_at > OUTDATED:
+        if self.clock() - self._walked_at > OUTDATED:
             return
-        gpus = self._gpus()
-        for pod in sorted(self._pods, key=lambda each: each.key):
+        gpus = self.gpus()
+        for pod in sorted(self.pods, key=lambda each: each.key):
             used, requested = self._usages.pods.get(pod.cgroup_uid, {}), pod.requested_memory(gpus)
             for card in sorted({*used, *requested}):
                 yield PodCardUse(pod, card, used.get(card, MeasuredUse()), requested.get(card))
@@ -138,7 +132,7 @@ class UsageMonitor:
         started = time.thread_time()
         try:
             walk = self._walker.walk(pods)
-            processes, problems = self._processes()
+            processes, problems = self.processes()
             for each in processes:
                 if (pod := self._walker.pod_of(each.pid)) in pods and pod is not None:
                     engines = {engine: EngineTime(nanoseconds) for engine, nanoseconds in each.busy.items()}
@@ -167,7 +161,7 @@ class UsageMonitor:
 
     def _report_pods(self) -> None:
         """Call ``on_over`` for pods that use more memory than they requested, if it was not called for them lately."""
-        now = self._clock()
+        now = self.clock()
         self._reported = {uid: at for uid, at in self._reported.items() if now - at < REPORT_AGAIN}
         over: dict[str, list[PodCardUse]] = {}
         for use in self.uses:
@@ -184,7 +178,7 @@ class UsageMonitor:
                 " requested: request what the pod needs, or make it use less"
             )
             logger.warning(sentence, extra={"pod": pod.key})
-            self._on_over(pod, sentence)
+            self.on_over(pod, sentence)
 
 
 def _mib(amount: int | None, *, up: bool = False) -> str:
