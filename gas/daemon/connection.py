@@ -104,8 +104,8 @@ class Connection(TCPServer):
 
     def __init__(self, *parts: Any, listening: ListeningSocket, accepted: Accepted) -> None:
         super().__init__(*parts)
-        self._idle_time = _IdleTimer(self.loop, self.config, self.context)
-        self.idle_task = cast(AsyncioSingleTask, self._idle_time)  # it has the same methods
+        self.idle_time = _IdleTimer(self.loop, self.config, self.context)
+        self.idle_task = cast(AsyncioSingleTask, self.idle_time)  # it has the same methods
         self._listening = listening
         self._accepted = accepted
 
@@ -126,9 +126,6 @@ class Connection(TCPServer):
             await self._close()
             for part in ("protocol", "_task_group", "reader", "writer"):
                 self.__dict__.pop(part, None)
-
-    def end_idle_time(self) -> None:
-        self._idle_time.end()
 
     def request_is_complete(self) -> None:
         if (accepted := self._accepted()) is not None:

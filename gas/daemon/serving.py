@@ -159,7 +159,7 @@ class _PortServer:
                 await asyncio.wait(self._connections, timeout=min(LINGER, graceful_timeout))
             await self._context.terminated.set()
             for connection in self._connections.values():
-                connection.end_idle_time()
+                connection.idle_time.end()
             if self._connections:
                 await asyncio.wait(self._connections, timeout=max(0.0, graceful_timeout - LINGER))
         finally:

@@ -70,7 +70,3 @@ def system_time() -> datetime:
 def timestamp(time: datetime) -> str:
     """Format a time as objects carry it, in whole seconds: ``2026-01-31T12:00:00Z``."""
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def read_timestamp(text: str) -> datetime:
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 from sandbox.api.failure import ApiFailure, Cause, bad_request, conflict, details_of, invalid, not_found
-from sandbox.api.kinds import NAMESPACES, PODS, Kind, is_over, read_timestamp, system_time, timestamp
+from sandbox.api.kinds import NAMESPACES, PODS, Kind, is_over, system_time, timestamp
 from sandbox.api.patches import patched
 from sandbox.api.storage import Storage, Stored, Value
 from sandbox.api.validation import (
@@ -22,10 +22,6 @@ from sandbox.api.validation import (
 Object = dict[str, Any]
 
 
-def _new_uid() -> str:
-    return str(uuid4())
-
-
 class Api:
     """The requests that a client can make. Every method raises ApiFailure where kube-apiserver would refuse.
 
@@ -33,7 +29,10 @@ class Api:
     """
 
     def __init__(
-        self, storage: Storage, now: Callable[[], datetime] = system_time, new_uid: Callable[[], str] = _new_uid
+        self,
+        storage: Storage,
+        now: Callable[[], datetime] = system_time,
+        new_uid: Callable[[], str] = lambda: str(uuid4()),
     ) -> None:
         self.storage = storage
         self._now = now
@@ -237,7 +236,7 @@ def _marked_for_deletion(pod: Value, grace: int | None, now: datetime) -> dict[s
         running = metadata["deletionGracePeriodSeconds"]
         if seconds >= running > 0:
             return None
-        asked = read_timestamp(metadata["deletionTimestamp"]) - timedelta(seconds=running)
+        asked = datetime.fromisoformat(metadata["deletionTimestamp"]) - timedelta(seconds=running)
     marks = {"deletionTimestamp": timestamp(asked + timedelta(seconds=seconds)), "deletionGracePeriodSeconds": seconds}
     if "deletionTimestamp" not in metadata:
         marks["generation"] = metadata.get("generation", 1) + 1

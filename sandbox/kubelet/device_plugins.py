@@ -91,7 +91,7 @@ class DevicePlugins(RegistrationServicer):
             for endpoint in self._connected:
                 await endpoint.channel.close()
 
-    async def Register(  # noqa: N802 -- kubelet's name
+    async def Register(
         self, request: api.RegisterRequest, context: aio.ServicerContext[api.RegisterRequest, api.Empty]
     ) -> api.Empty:
         try:

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 import grpc
 from grpc import aio
@@ -23,8 +23,7 @@ AT_ONCE = 10
 PER_SECOND = 100
 """Kubelet's rate limit for all clients together; requests above it are refused."""
 
-_Request = TypeVar("_Request")
-_Response = TypeVar("_Response")
+_Context: TypeAlias = aio.ServicerContext[Any, Any]
 
 
 class PodResourcesServer(PodResourcesListerServicer):
@@ -47,19 +46,11 @@ class PodResourcesServer(PodResourcesListerServicer):
         finally:
             await server.stop(None)
 
-    async def List(  # noqa: N802 -- kubelet's name
-        self,
-        request: api.ListPodResourcesRequest,
-        context: aio.ServicerContext[api.ListPodResourcesRequest, api.ListPodResourcesResponse],
-    ) -> api.ListPodResourcesResponse:
+    async def List(self, request: api.ListPodResourcesRequest, context: _Context) -> api.ListPodResourcesResponse:
         await self._limit.take(context)
         return api.ListPodResourcesResponse(pod_resources=self._pods())
 
-    async def Get(  # noqa: N802 -- kubelet's name
-        self,
-        request: api.GetPodResourcesRequest,
-        context: aio.ServicerContext[api.GetPodResourcesRequest, api.GetPodResourcesResponse],
-    ) -> api.GetPodResourcesResponse:
+    async def Get(self, request: api.GetPodResourcesRequest, context: _Context) -> api.GetPodResourcesResponse:
         await self._limit.take(context)
         for pod in self._pods():
             if (pod.namespace, pod.name) == (request.pod_namespace, request.pod_name):
@@ -68,10 +59,8 @@ class PodResourcesServer(PodResourcesListerServicer):
         await context.abort(grpc.StatusCode.UNKNOWN, sentence)
         raise AssertionError(sentence)  # never reached: abort raises
 
-    async def GetAllocatableResources(  # noqa: N802 -- kubelet's name
-        self,
-        request: api.AllocatableResourcesRequest,
-        context: aio.ServicerContext[api.AllocatableResourcesRequest, api.AllocatableResourcesResponse],
+    async def GetAllocatableResources(
+        self, request: api.AllocatableResourcesRequest, context: _Context
     ) -> api.AllocatableResourcesResponse:
         await self._limit.take(context)
         healthy = {resource: self._state.healthy(resource) or () for resource in sorted(self._state.resources)}
@@ -97,7 +86,7 @@ class _Limit:
         self._left = float(AT_ONCE)
         self._at = clock()
 
-    async def take(self, context: aio.ServicerContext[_Request, _Response]) -> None:
+    async def take(self, context: _Context) -> None:
         now = self._clock()
         self._left = min(self._left + (now - self._at) * PER_SECOND, AT_ONCE)
         self._at = now
