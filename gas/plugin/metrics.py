@@ -1,6 +1,7 @@
 """Define the plugin's metrics in a registry of their own; their help texts describe them."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -74,17 +75,17 @@ class Metrics(Collector):
 
     def __init__(self, version: str, rows: Sequence[Metric] = ()) -> None:
         self.registry = registry = CollectorRegistry(auto_describe=False)
+        counter = partial(Counter, registry=registry)
         self.watches = WatchCollector("gas_plugin")
         registry.register(self.watches)
         self.rows = (*ROWS, *rows)
         self._read: Callable[[], Iterable[Sample]] = tuple
         registry.register(self)
-        self.answers = Counter(
+        self.answers = counter(
             "gas_plugin_answers_total",
             "Responses to kubelet, by method and outcome: decided, fell-back (a bug; kubelet's own choice stands and "
             "the log has the error), refused (no device could be given, which ends the pod).",
             ["resource", "method", "outcome"],
-            registry=registry,
         )
         self.answer_seconds = Histogram(
             "gas_plugin_answer_seconds",
@@ -94,25 +95,22 @@ class Metrics(Collector):
             buckets=ANSWER_SECONDS,
             registry=registry,
         )
-        self.allocations = Counter(
+        self.allocations = counter(
             "gas_plugin_allocations_total",
             "Containers that were given cards, by outcome: as-decided, otherwise (other cards than decided), undecided "
             "(nothing was decided for the pod), unknown (kubelet's call could not be matched to a pod).",
             ["resource", "outcome"],
-            registry=registry,
         )
-        self.matches = Counter(
+        self.matches = counter(
             "gas_plugin_matches_total",
             "Containers that were given cards, by how surely kubelet's call was matched to them: known, alone (the "
             "only candidate), guessed, none.",
             ["confidence"],
-            registry=registry,
         )
-        self.receipts = {kind: Counter(*counter, registry=registry) for kind, counter in _RECEIPTS.items()}
-        self.tile_mismatches = Counter(
+        self.receipts = {kind: counter(*each) for kind, each in _RECEIPTS.items()}
+        self.tile_mismatches = counter(
             "gas_plugin_tile_mismatches_total",
             "Containers that were given another tile mask than the one that was decided.",
-            registry=registry,
         )
         Gauge(
             "gas_plugin_build_info", "Always 1; the label is the version that runs.", ["version"], registry=registry

@@ -86,10 +86,6 @@ Evicting = Callable[[Object, str, list[str], bool], None]
 """Called with a pod, its node, the UIDs of pods that are evicted for it, and whether pods are being bound there."""
 
 
-def _best(nodes: Sequence[str], score: Callable[[str], float]) -> str:
-    return max(nodes, key=score)
-
-
 class Scheduler:
     """Try the pods that have no node and name this scheduler, one after another.
 
@@ -106,7 +102,7 @@ class Scheduler:
         *,
         queue: SchedulingQueue | None = None,
         failed: Failed | None = None,  # writes the pod's condition by default
-        choose: Choose = _best,  # chooses among the nodes that fit
+        choose: Choose = lambda nodes, score: max(nodes, key=score),  # chooses among the nodes that fit
         concurrent: bool = False,  # tries the next pod while a pod is being bound, as in kube-scheduler
         # turns preemption on: pods with a priority evict those that the extender names
         evicting: Evicting | None = None,
