@@ -85,7 +85,7 @@ class Extender:
             core.pending_binds,
             metrics,
             bind_pod=partial(bind_pod, api),
-            requests=PodRequests(partial(get_pod, api), core.change_version),
+            requests=PodRequests(partial(get_pod, api), core.change_version, timing.monotonic),
             why_not_ready=core.why_not_ready,
             timing=timing,
         )

@@ -201,14 +201,7 @@ class Binder(Observer):
 
     async def _settle(self, uid: str, namespace: str, name: str) -> None:
         """Find out whether a pod is bound, and hold or cancel its cards."""
-        pod = await settled_pod(
-            namespace,
-            name,
-            uid,
-            requests=self.requests,
-            retry_pause=self.settle_pause,
-            clock=self.timing.monotonic,
-        )
+        pod = await settled_pod(self.requests, namespace, name, uid, retry_pause=self.settle_pause)
         if pod is not None and pod.node_name:
             self.decider.pods.changed(pod)
         else:

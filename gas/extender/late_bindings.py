@@ -35,32 +35,25 @@ ChangeVersion = Callable[[str, str, str], Awaitable[bool]]
 class PodRequests:
     get: GetPod
     change_version: ChangeVersion
+    clock: Callable[[], float] = time.monotonic
 
 
-async def settled_pod(
-    namespace: str,
-    name: str,
-    uid: str,
-    *,
-    requests: PodRequests,
-    retry_pause: float = RETRY_PAUSE,
-    clock: Callable[[], float] = time.monotonic,
-) -> Pod | None:
+async def settled_pod(requests: PodRequests, namespace: str, name: str, uid: str, *, retry_pause: float) -> Pod | None:
     """Return a pod that is bound, or that no earlier Binding can bind any more; None if it is gone or has ended.
 
     Changes the version of a pod that waits, or lets `LATEST_WRITE` pass if the API server refuses that.
     """
-    until = clock() + LATEST_WRITE
+    until = requests.clock() + LATEST_WRITE
     noted = ""
     while True:
         try:
             pod = await requests.get(namespace, name)
             if pod is None or pod.uid != uid or pod.is_over:
                 return None
-            if pod.node_name or clock() >= until:
+            if pod.node_name or requests.clock() >= until:
                 return pod
             await requests.change_version(namespace, name, uid)
-            until = clock()  # no earlier Binding can be stored any more
+            until = requests.clock()  # no earlier Binding can be stored any more
             continue
         except GasError as error:
             if str(error) != noted:

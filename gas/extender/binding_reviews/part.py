@@ -25,7 +25,7 @@ def _build(core: Core) -> Additions:
         core.decider,
         core.pending_binds,
         core.metrics,
-        requests=PodRequests(partial(get_pod, core.api, urgent=True), core.change_version),
+        requests=PodRequests(partial(get_pod, core.api, urgent=True), core.change_version, core.timing.monotonic),
         why_not_ready=core.why_not_ready,
         timing=core.timing,
     )

@@ -246,14 +246,8 @@ class BindReviews:
         is_unchanged = self._unchanged(uid, binding) is not None  # else another client has changed the pod
         pod = None
         if self._reviewed.opened(uid) is not None:
-            pod = await settled_pod(
-                binding.namespace,
-                binding.name,
-                uid,
-                requests=self._requests,
-                retry_pause=self._times.settle_pause,
-                clock=self._clock,
-            )
+            requests, pause = self._requests, self._times.settle_pause
+            pod = await settled_pod(requests, binding.namespace, binding.name, uid, retry_pause=pause)
         if not self._reviewed.settle(uid, pod, clock=self._clock(), counts=is_unchanged):
             self._count("settled")
             return

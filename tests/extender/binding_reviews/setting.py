@@ -44,7 +44,7 @@ class ReviewingDecider(DrivenDecider):
             self,
             self.pending_binds,
             self.metrics,
-            requests=PodRequests(self._get_pod, self._change_version),
+            requests=PodRequests(self._get_pod, self._change_version, lambda: self.seconds),
             why_not_ready=lambda: self.not_ready,
             times=ReviewTimes(
                 binding=binding, settle_pause=0.0, watch_patience=watch_patience, read_timeout=read_timeout
