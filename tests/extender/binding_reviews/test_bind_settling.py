@@ -213,12 +213,13 @@ async def test_the_right_cards_without_the_time_of_the_decision_are_refused() ->
     assert booked_cards(decider, "u1") == "nothing"
 
 
-async def test_the_extenders_own_binding_demands_its_pod() -> None:
+@pytest.mark.parametrize(("node", "metadata"), [("n1", {}), ("n2", {"uid": "u1"})], ids=["no-uid", "another-node"])
+async def test_the_extenders_own_binding_demands_its_pod_and_its_node(node: str, metadata: dict[str, str]) -> None:
     decider = following(gpu_pod())
     held = HeldBindings(decider.cluster)
     own = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
     await turns()
-    sent = binding(gpu_pod(), annotations=decider.cluster.bindings[0]["annotations"])
+    sent = binding(gpu_pod(), node, **metadata, annotations=decider.cluster.bindings[0]["annotations"])
     assert "already has its cards on node n1" in (await reviewed(decider, sent)).refusal
     held.let_go()
     assert await own == ""
