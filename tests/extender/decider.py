@@ -108,7 +108,7 @@ class DrivenDecider(Decider):
             requests=PodRequests(self._get_pod, self._change_version),
             why_not_ready=lambda: self.not_ready,
             settle_pause=0.0,
-            review_patience=0.02,
+            review_patience=0.5,
         )
         self.observers.add([self.binder])
 
