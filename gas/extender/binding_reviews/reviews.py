@@ -223,7 +223,7 @@ class BindReviews:
         if (following := self._following.get(uid)) is None:
             return False
         opened = self._reviewed.opened(uid)
-        return following.is_closing or (opened is not None and opened.binding.node != binding.node and not dry_run)
+        return following.is_closing or opened is None or (opened.binding.node != binding.node and not dry_run)
 
     def _unchanged(self, uid: str, binding: Binding) -> Pod | None:
         """Return the pod as the watch shows it, if an open review has read it in this very version."""

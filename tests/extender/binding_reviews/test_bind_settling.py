@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable
+from gas.extender.decider import Options
 from gas.extender.late_bindings import LATEST_WRITE
 from gas.objects.stored import Pod
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.selection import parse_vocabularies
 from tests.background import turns
 from tests.extender.binding import HeldBindings, gpu_pod
 from tests.extender.binding_reviews.setting import (
@@ -24,6 +27,8 @@ from tests.extender.binding_reviews.setting import (
 )
 from tests.extender.cluster import Outcome
 from tests.extender.decider import booked_cards
+from tests.kubeshare_words import share, sharing, sharing_node, with_card
+from tests.other_words import decoded
 
 # Reviews without a binding
 
@@ -119,6 +124,20 @@ async def test_of_two_reviews_at_once_the_later_one_ends_the_earlier() -> None:
     await asyncio.gather(*(reviewed(decider, binding(gpu_pod(), each)) for each in ("n1", "n2")))
     assert booked_cards(decider, "u1") == "card0 on n2, reserved"
     assert outcomes(decider, "expired") == 1
+
+
+async def test_a_review_waits_for_the_end_of_one_whose_pod_asked_for_no_card_meanwhile() -> None:
+    decider = ReviewingDecider(options=Options(vocabularies=Vocabularies(parse_vocabularies("kubeshare"))))
+    decider.cluster.add(pod := sharing("pod", share(), with_card(cards=None)))
+    decider.follow([decoded(sharing_node())])
+    await allowed(decider, pod)
+    following_one = len(asyncio.all_tasks())
+    decider.cluster.edit("default/pod", lambda each: each["metadata"].update(annotations={}))
+    decider.cluster.edit("default/pod", lambda each: each["metadata"].update(annotations=share()))
+    await allowed(decider, pod)
+    assert booked_cards(decider, "pod") == "card0 on n1, reserved"
+    assert len(asyncio.all_tasks()) == following_one
+    await decider.settle()
 
 
 # The extender's own Binding, repeated
