@@ -21,6 +21,7 @@ from gas.cluster.watch import Watch
 from gas.objects.stored import ObjectId
 from gas.values.cards import Card
 from gas.values.errors import GasError
+from gas.values.timing import SYSTEM_TIMING, Timing
 from gas.vocabularies.kubeshare.sharepod import (
     API_VERSION,
     KIND,
@@ -82,6 +83,7 @@ class SharePods:
         acts: Callable[[], bool],  # returns whether this replica decides
         uuids: Callable[[str], Mapping[str, Card]],  # returns those of a node's cards
         retry_pause: float = RETRY_PAUSE,
+        timing: Timing = SYSTEM_TIMING,
     ) -> None:
         self._api = api
         self._events = events
@@ -93,8 +95,9 @@ class SharePods:
         self._woken = asyncio.Event()
         self._shares: _Mirror[SharePod] = _Mirror(self._add)
         self._pods: _Mirror[MadePod] = _Mirror(self._add)
-        self.share_watch = Watch(Lister(api, paths.SHAREPODS, SharePod), self._shares)
-        self.pod_watch = Watch(Lister(api, paths.PODS, MadePod, label_selector=f"{MADE_LABEL}={MADE}"), self._pods)
+        self.share_watch = Watch(Lister(api, paths.SHAREPODS, SharePod), self._shares, timing=timing)
+        made = Lister(api, paths.PODS, MadePod, label_selector=f"{MADE_LABEL}={MADE}")
+        self.pod_watch = Watch(made, self._pods, timing=timing)
 
     def look_at_all(self) -> None:
         """Compare every SharePod with its pod: this replica has just begun to decide."""

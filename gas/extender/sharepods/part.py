@@ -38,7 +38,7 @@ def _build(core: Core) -> Additions:
         return facts.uuids if facts is not None else {}
 
     events = Events(core.api, instance=core.identity, timing=core.timing)
-    controller = SharePods(core.api, events=events, acts=core.may_act, uuids=uuids)
+    controller = SharePods(core.api, events=events, acts=core.may_act, uuids=uuids, timing=core.timing)
     return Additions(
         watches={"sharepods": controller.share_watch},
         tasks=(controller.pod_watch.run, controller.run, events.run),
