@@ -147,8 +147,10 @@ class Api:
         after = {**with_defaults(kind, sent), "metadata": {**sent["metadata"], **kept}}
         if subresource == "status":
             after = {**before.value, "metadata": after["metadata"], "status": after.get("status", {})}
-        elif kind.has_status:
+        elif kind.has_status and "status" in before.value:
             after["status"] = before.value["status"]
+        elif kind.has_status:
+            after.pop("status", None)
         causes = causes_of(kind, after)
         if kind is PODS:
             causes += pod_update_causes(dict(before.value), after)
