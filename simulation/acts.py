@@ -9,7 +9,7 @@ import msgspec
 
 from sandbox.api.client import API_FAILURES, RefusedByApi
 from sandbox.api.failure import ApiFailure
-from sandbox.api.kinds import NODES, PODS, Kind
+from sandbox.api.kinds import NODES, PODS, SHAREPODS, Kind
 from sandbox.api.patches import MERGE_PATCH
 from sandbox.kubelet.containers import RUN_SECONDS
 from simulation import objects
@@ -124,6 +124,26 @@ class Acts:
     def create_in_words(self, name: str, containers: list[dict[str, int]], run: float | None) -> None:
         """Create a pod with the resources of another system."""
         self._create(objects.pod(name, containers, [], _running(run), prefix=""))
+
+    def create_sharepod(
+        self, name: str, thousandths: float, memory: int, labels: dict[str, str], run: float | None, policy: str
+    ) -> None:
+        share = objects.share(name, thousandths, memory, labels, _running(run), complete=False)
+        share["metadata"] |= self._metadata(name)
+        share["spec"]["restartPolicy"] = policy
+        self._api.api.create(SHAREPODS, share["metadata"]["namespace"], share)
+        self._world.figures["SharePods"] += 1
+
+    def delete_sharepod(self, name: str) -> None:
+        self._api.api.delete(SHAREPODS, *self._key(name), {})
+
+    def evict_pod(self, name: str) -> None:
+        """End a pod that runs as kubelet does under pressure. Its containers, which would run on, never end."""
+        pod = self._api.api.get(PODS, *self._key(name)).value
+        if pod["status"]["phase"] == "Running" and RUN_SECONDS not in objects.annotations_of(pod):
+            status = {"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}]}
+            patch = msgspec.json.encode({"status": status})
+            self._api.api.patch(PODS, *self._key(name), (MERGE_PATCH, patch), "status")
 
     def delete_pod(self, name: str, at_once: bool) -> None:
         self._api.api.delete(PODS, *self._key(name), {"gracePeriodSeconds": 0} if at_once else {})

@@ -123,6 +123,10 @@ class History:
             cards = (value["metadata"].get("annotations") or {}).get(objects.CARDS, "")
             gone = " gone" if change.gone else ""
             world.trace("api", f"{change.after.version} {change.after.plural}/{change.after.key} {more} {cards}{gone}")
+        elif change.after.plural == "sharepods":
+            status, gone = change.after.value.get("status") or {}, " gone" if change.gone else ""
+            shown = f"{status.get('PodStatus', {}).get('phase', '-')} {status.get('message', '')}"
+            world.trace("api", f"{change.after.version} sharepods/{change.after.key} {shown}{gone}")
         elif change.after.plural == "leases":
             world.trace("api", f"lease of {change.after.value['spec'].get('holderIdentity')}")
         world.laws.check_writes(world.api.binds_now)
@@ -176,6 +180,8 @@ class History:
                 }
                 world.laws.check_books(replica.name, books, sums)
                 world.laws.check_waiting(replica.name, replica.extender.decider.pods.waiting.keys())
+                if "sharepods" in replica.extender.watches:
+                    world.laws.sharepods.check_at_end()
             for host in world.hosts.values():
                 uids = host.state.allocations
                 given = {uid: host.given_cards(uid) for uid in uids}

@@ -9,10 +9,11 @@ from collections.abc import Set as AbstractSet
 from itertools import zip_longest
 from typing import Any
 
-from sandbox.api.kinds import NODES, PODS
+from sandbox.api.kinds import NODES, PODS, SHAREPODS
 from sandbox.api.storage import Change, Storage
 from simulation import objects
 from simulation.laws_of_bindings import Bindings, Evictions
+from simulation.laws_of_sharepods import SharePods
 from simulation.objects import (
     RESOURCES,
     Object,
@@ -53,6 +54,7 @@ class Laws:
         self.edited: set[str] = set()  # UIDs of the pods whose cards were edited
         self._bindings = Bindings(self.observed)
         self._evictions = Evictions(self.observed)
+        self.sharepods = SharePods(clock)
         self._refused: dict[str, set[str]] = {}  # by UID, the decisions of Bindings that were refused
         self._copies: set[str] = set()  # UIDs of the pods that were created with the receipt of another one
         self.calm = False  # nothing fails
@@ -72,6 +74,9 @@ class Laws:
                 self.observed.see_node(change.after.key, None if change.gone else change.after.value)
             elif change.after.plural == PODS.plural:
                 self._pod(change, binds_now)
+                self.sharepods.see_pod(change, calm=self.calm)
+            elif change.after.plural == SHAREPODS.plural:
+                self.sharepods.see(change)
 
     def edit(self, uid: str) -> None:
         """Ignore a bound pod from now on: its cards were edited, and a replica that starts trusts the edit."""

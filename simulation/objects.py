@@ -165,6 +165,11 @@ def annotations_of(value: Object) -> Mapping[str, str]:
     return value["metadata"].get("annotations") or {}
 
 
+def owners_of(value: Object) -> set[str]:
+    """Return the UIDs of the objects that an object belongs to."""
+    return {each["uid"] for each in value["metadata"].get("ownerReferences") or ()}
+
+
 def share_of(value: Object) -> dict[str, int] | None:
     """Return what a pod of KubeShare's or Aliyun's vocabulary takes of its card; None for other pods."""
     if units := limits_of(value)[ALIYUN + "gpu-mem"]:

@@ -61,6 +61,6 @@ class Plan:
 
 _BY_USERS = (
     *("create_pod", "create_share", "create_in_words", "delete_pod", "touch_pod", "edit_pod", "bind_by_hand"),
-    "label_node",
+    *("label_node", "create_sharepod", "delete_sharepod", "evict_pod"),
 )
 _ABOUT_EXTENDERS = ("late_bindings", "slow_reviews", "stale_endpoints", "throttle", "restart_scheduler", "relabel_node")

@@ -73,7 +73,11 @@ def make_plan(seed: int) -> Plan:
         pages.whole(1, 4) if pages.happens(0.15) else 0,
         scenario.__name__ if scenario is not None else "",
     )
-    return _with_features(plan, chance.stream("features")) if scenario is None else plan
+    if scenario is None:
+        plan = _with_features(plan, chance.stream("features"))
+    sharepods = chance.stream("SharePods")
+    has_sharepods = plan.mixed and scenario is not company and sharepods.happens(0.3)
+    return _with_sharepods(plan, sharepods) if has_sharepods else plan
 
 
 def make_large_plan(seed: int, nodes: int = 15_000) -> Plan:
@@ -150,6 +154,33 @@ def _with_more(step: Step, features: Collection[str], chance: Chance) -> Step:
     return replace(
         step, args=(name, containers, init, run, {rule: rules[rule] for rule in rules if chance.happens(0.5)})
     )
+
+
+def _with_sharepods(plan: Plan, chance: Chance) -> Plan:
+    """Return a plan with SharePods, of which some cannot be made, lose their pods, or come when theirs is not gone."""
+    steps = list(plan.steps)
+    for index in range(100, 100 + chance.whole(4, 10)):
+        share, *lost = _share(chance, index, plan.active, finer=False)
+        name, part, memory, labels, run = share.args
+        part = 1500 if chance.happens(0.1) else part
+        run = round(chance.between(0.5, 5.0), 3) if chance.happens(0.5) else run
+        policy = chance.one_of(("Always", "OnFailure", "Never"))
+        created = Step(share.at, "create_sharepod", (name, part, memory, labels, run, policy))
+        more = [created, *lost]
+        if chance.happens(0.1):
+            more.append(Step(created.at - 0.5, "create_pod", (name, [{"i915": 1}], [], None)))
+        if chance.happens(0.3):
+            more.append(Step(created.at + chance.delay(8.0), "evict_pod", (name,)))
+        if chance.happens(0.4):
+            more.append(Step(plan.active - chance.between(0.0, 5.0), "delete_pod", (name, True)))
+        if chance.happens(0.4):
+            gone = created.at + chance.delay(plan.active / 3)
+            more.append(Step(gone, "delete_sharepod", (name,)))
+            if chance.happens(0.6):
+                more.append(replace(created, at=gone + chance.delay(1.0)))
+        steps += [step for step in more if step.at < plan.active]
+    steps.sort(key=lambda step: step.at)
+    return replace(plan, steps=tuple(steps), features=plan.features | {"SharePods"})
 
 
 def _shape(chance: Chance) -> dict[str, int]:

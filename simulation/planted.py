@@ -363,6 +363,32 @@ _FAULTS = (
         "    return Trouble(S, unannotated=True)",
         170,
     ),
+    PlantedFault(
+        "the pod of a SharePod runs again after its end",
+        "SharePods._reconcile",
+        "not S.restarts_after(S.phase)",
+        "False",
+        250,
+        part="sharepods",
+    ),
+    PlantedFault(
+        "the next pod of a SharePod stays on its node",
+        "sharepod.pod_of",
+        'A.pop(CHOSEN_NODE, None) == S.get("nodeName")',
+        "A.pop(CHOSEN_NODE, None) is A",
+        150,
+        part="sharepods",
+    ),
+    PlantedFault(
+        "a new leader looks at no SharePods", "SharePods.look_at_all", "X._add(K)", within=150, part="sharepods"
+    ),
+    PlantedFault(
+        "a SharePod without a pod is not tried again",
+        "SharePods._add_later",
+        "X.call_later(*A)",
+        within=300,
+        part="sharepods",
+    ),
 )
 
 PLANTED = tuple(each for each in _FAULTS if not each.part or (ROOT / "gas" / "extender" / each.part).exists())

@@ -29,7 +29,7 @@ from gas.plugin.metrics import Metrics as PluginMetrics
 from gas.values.card_facts import Scan
 from gas.values.timing import Timing
 from sandbox.api.client import API_FAILURES
-from sandbox.api.kinds import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS
+from sandbox.api.kinds import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS, SHAREPODS
 from sandbox.scheduler.extender_client import ExtenderClient, ExtenderFailed
 from sandbox.scheduler.queue import SchedulingQueue
 from sandbox.scheduler.scheduler import Scheduler
@@ -57,6 +57,7 @@ def extender_flags(*, webhooks: bool, mixed: bool, preemption: bool, features: f
         "--enableAllowlist": "lists" in features,
         "--enableDenylist": "lists" in features,
         "--node-score=balance": "scores" in features,
+        "--sharepods": "SharePods" in features,
     }
     known = {flag.name for flag in flags_of(COMMAND_LINE)}
     return parse_flags([each for each, is_on in arguments.items() if is_on and each[2:].partition("=")[0] in known])
@@ -263,6 +264,8 @@ class System:
                 self.plugins[node].start()
             if not world.plan.placed:
                 self.start_kubelet(node)
+        if "SharePods" in world.plan.features:
+            world.start("garbage collector", self._collect_garbage)
         self._place_pods()
         for replica in self.replicas:
             replica.start()
@@ -280,6 +283,17 @@ class System:
             pod["spec"]["nodeName"] = f"n{node}"
             api.api.create(PODS, "default", pod)
         api.binds_now = ""
+
+    async def _collect_garbage(self, _process: Process) -> None:
+        """Delete pods whose SharePod is gone, as kube-controller-manager does."""
+        api, chance = self.world.api, self.world.chance.stream("garbage")
+        while True:
+            await asyncio.sleep(chance.between(0.2, 3.0))
+            shares = {each.value["metadata"]["uid"] for each in api.storage.objects(SHAREPODS.plural)}
+            for pod in api.storage.objects(PODS.plural):
+                namespace, _, name = pod.key.partition("/")
+                if (owners := objects.owners_of(pod.value)) and owners.isdisjoint(shares):
+                    api.api.delete(PODS, namespace, name, {})
 
     def kill(self, replica: Replica, away: float) -> None:
         """Kill a replica, and start it again after ``away`` seconds."""

@@ -28,7 +28,7 @@ class World:
         self.loop = VirtualLoop(self.chance.stream("loop"))
         self.trace_lines: list[str] | None = [] if keep_trace else None
         self.digest = hashlib.sha256()
-        self.figures = {"kills": 0, "pauses": 0, "leader changes": 0, "pods": 0, "evictions": 0}
+        self.figures = {"kills": 0, "pauses": 0, "leader changes": 0, "pods": 0, "evictions": 0, "SharePods": 0}
         self.processes: list[Process] = []
         self.hosts: dict[str, Host] = {}  # machines by node
         self.broken: LawBroken | None = None  # the law that was broken; None if all hold until now

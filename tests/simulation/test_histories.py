@@ -20,6 +20,7 @@ from simulation.run import run_plan, run_seed, shorten
 
 ROOT = Path(__file__).parents[2]
 SEEDS = range(1, 9)
+WITH_SHAREPODS = 8
 
 
 # contract E9.1, E9.8
@@ -36,14 +37,14 @@ def test_every_law_holds_in_a_large_cluster_where_pods_run_already() -> None:
     assert outcome.figures["bindings with cards"] > 4 * 120 + 50
 
 
-@pytest.mark.parametrize("hash_seed", ["1", "2"])
-def test_a_seed_gives_the_same_history_in_every_process(hash_seed: str) -> None:
-    digest = run_seed(5).digest
-    command = [sys.executable, "-m", "simulation", "--seed", "5"]
+@pytest.mark.parametrize(("hash_seed", "seed"), [("1", 5), ("2", 5), ("1", WITH_SHAREPODS)])
+def test_a_seed_gives_the_same_history_in_every_process(hash_seed: str, seed: int) -> None:
+    digest = run_seed(seed).digest
+    command = [sys.executable, "-m", "simulation", "--seed", str(seed)]
     again = subprocess.run(
         command, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": hash_seed}, capture_output=True, text=True, check=True
     )
-    assert again.stdout == f"seed 5: history {digest}\n"
+    assert again.stdout == f"seed {seed}: history {digest}\n"
 
 
 def test_different_seeds_give_different_histories() -> None:
@@ -63,6 +64,7 @@ def test_plans_have_every_act_of_the_world() -> None:
     assert all(callable(getattr(Acts, act)) for act in acts)
     users = {"create_pod", "delete_pod", "touch_pod", "edit_pod", "bind_by_hand", "create_for_others"}
     users |= {"act_at_binding", "swap_at_receipt", "create_share", "create_in_words", "create_copy", "label_node"}
+    users |= {"create_sharepod", "delete_sharepod", "evict_pod"}
     extender = {"kill_extender", "kill_now", "stop_extender", "pause_extender", "jump_clock", "delay_watches"}
     extender |= {"repeat_events", "omit_bookmarks"}
     server = {
