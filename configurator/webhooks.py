@@ -17,14 +17,13 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from configurator.certificates import decode_base64, read_certificates
 from configurator.errors import BadCertificate
 from gas.cluster.connection import ApiServer
-from gas.cluster.errors import ApiRefused
+from gas.cluster.objects import get_object
 
 OVERLAP = timedelta(hours=1)
 """Time for which an earlier authority stays trusted. kubelet hands out a changed Secret within two minutes."""
 
 _KINDS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 _MANAGER = "gas-configurator"
-_NOT_FOUND = 404
 
 
 def bundle(authority: bytes, found: bytes, *, written: datetime | None, now: datetime) -> bytes:
@@ -53,11 +52,7 @@ async def trust(api: ApiServer, name: str, authority: bytes, now: datetime) -> t
     said, missing = [], []
     for kind in _KINDS:
         path = f"/apis/admissionregistration.k8s.io/v1/{kind}/{name}"
-        try:
-            found = json.loads(await api.request("GET", path))
-        except ApiRefused as refused:
-            if refused.status != _NOT_FOUND:
-                raise
+        if (found := await get_object(api, path, dict[str, Any])) is None:
             missing.append(kind)
             continue
         changed = _changed(found, authority, now)

@@ -84,6 +84,7 @@ class Api:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = "application/json",
+        urgent: bool = False,
     ) -> bytes:
         kind = path.split("/")[4]
         if kind not in self.objects or not path.endswith("/gas-admission"):
