@@ -5,13 +5,12 @@ Each raises ValueError with what it expects, in words that fit into "expected â€
 
 import math
 import re
-from collections.abc import Callable
-from enum import StrEnum
+from collections.abc import Callable, Iterable
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
-_Choice = TypeVar("_Choice", bound=StrEnum)
+_Choice = TypeVar("_Choice", bound=str)
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 _WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -108,22 +107,14 @@ def duration(value: str) -> float:
     return float(match["number"]) * _SECONDS[match["unit"]]
 
 
-def text_or_json(value: str) -> Literal["text", "json"]:
-    if value == "text":
-        return "text"
-    if value == "json":
-        return "json"
-    raise ValueError("text or json")
-
-
-def one_of(choices: type[_Choice]) -> Callable[[str], _Choice]:
-    """Return a parser that accepts the values of an enumeration."""
+def one_of(choices: Iterable[_Choice]) -> Callable[[str], _Choice]:
+    """Return a parser that accepts these texts, which may be the values of an enumeration."""
+    known = {str(choice): choice for choice in choices}
 
     def parse(value: str) -> _Choice:
-        try:
-            return choices(value)
-        except ValueError:
-            *most, last = choices
-            raise ValueError(f"{', '.join(most)} or {last}") from None
+        if value not in known:
+            *most, last = known
+            raise ValueError(f"{', '.join(most)} or {last}")
+        return known[value]
 
     return parse

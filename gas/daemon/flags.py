@@ -24,9 +24,10 @@ import difflib
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from gas.daemon import flag_values as values
+from gas.daemon.logs import LOG_FORMATS, LogFormat
 from gas.values.errors import GasError, InvalidEntry
 
 T = TypeVar("T")
@@ -172,8 +173,8 @@ class DaemonFlags(CommandFlags):
         "Log verbosity: 0 logs what matters, 2 also why pods wait and what containers get, 4 every decision.",
         group="Logs",
     )
-    log_format: Literal["text", "json"] = flag(
-        "log-format=FORMAT", values.text_or_json, "text", "Format of the log lines: text or json."
+    log_format: LogFormat = flag(
+        "log-format=FORMAT", values.one_of(LOG_FORMATS), "text", "Format of the log lines: text or json."
     )
 
 

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, TextIO, get_args
 
 from gas.values.quoted import escaped
 
@@ -27,6 +27,7 @@ LIMITED_SECONDS = 60.0
 """Lines of a kind that `LimitedLog` logs within the seconds."""
 
 LogFormat = Literal["text", "json"]
+LOG_FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
 
 _NOT_FIELDS = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})
 _PLAIN_VALUE = re.compile(r'[^\s"=\\]+')

@@ -108,13 +108,6 @@ def parse_sources(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def parse_node_writer(text: str) -> str:
-    *names, last = (writer.name for writer in NODE_WRITERS)
-    if text not in (*names, last):
-        raise ValueError(f"{', '.join(names)} or {last}")
-    return text
-
-
 def _described(choices: Sequence[FlagChoice]) -> str:
     *first, last = (f"{each.name} ({each.description})" if each.description else each.name for each in choices)
     return f"{', '.join(first)} or {last}" if first else last
@@ -217,7 +210,7 @@ class Flags(MeasuredDaemonFlags):
     )
     write_node: str = flag(
         "write-node=MODE",
-        parse_node_writer,
+        values.one_of([writer.name for writer in NODE_WRITERS]),
         WriteNode.PATCH,
         f"How the cards are described on the node: {_described(NODE_WRITERS)}.",
     )
