@@ -31,20 +31,19 @@ class HostFiles:
         is_rooted = parts[-2:] == ("etc", "kubernetes")
         self._root = Path(*parts[:-2]) if is_rooted else None
 
-    def local(self, path: str) -> Path | None:
-        """Return the path on this machine for one of that machine; None if it cannot be here."""
+    def local(self, path: str) -> Path | Unseen:
+        """Return the path on this machine for one of that machine."""
         pure = PurePosixPath(path)
-        if not pure.is_absolute() or ".." in pure.parts:
-            return None
-        if pure.is_relative_to(ETC_KUBERNETES):
-            return self.control_plane / pure.relative_to(ETC_KUBERNETES)
-        return self._root / pure.relative_to("/") if self._root is not None else None
+        if pure.is_absolute() and ".." not in pure.parts:
+            if pure.is_relative_to(ETC_KUBERNETES):
+                return self.control_plane / pure.relative_to(ETC_KUBERNETES)
+            if self._root is not None:
+                return self._root / pure.relative_to("/")
+        return Unseen(f"{path} of the control-plane node is not available on this machine", AS_ROOT)
 
     def read(self, path: str) -> bytes | Unseen:
         local = self.local(path)
-        if local is None:
-            return Unseen(f"{path} of the control-plane node is not available on this machine", AS_ROOT)
-        return self.read_here(local)
+        return local if isinstance(local, Unseen) else self.read_here(local)
 
     def read_here(self, file: Path) -> bytes | Unseen:
         """Return the content of a file of this machine, or of a pipe such as a shell's ``<(command)``."""

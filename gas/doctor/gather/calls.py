@@ -227,8 +227,7 @@ def _local(files: HostFiles, scheduler: SeenScheduler, path: str) -> Path | Unse
             f"{path} is not in a directory that {scheduler.name} mounts from its node",
             "gas-configurator   # adds the volumes to the manifest",
         )
-    local = Path(on_host) if scheduler.mounts is None else files.local(on_host)
-    return local or Unseen(f"{on_host} of the control-plane node is not available on this machine", AS_ROOT)
+    return Path(on_host) if scheduler.mounts is None else files.local(on_host)
 
 
 def _mode(file: Path | None) -> int | None:
