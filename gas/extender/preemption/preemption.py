@@ -26,7 +26,7 @@ from gas.ledger.victims import CandidateNode, Victims, smallest_victims
 from gas.objects.stored import DisruptionBudget, Pod, PreemptorPod
 from gas.placement.choice import Footprint, footprint
 from gas.placement.need import PodNeed
-from gas.values.amounts import SortedAmounts
+from gas.values.amounts import SortedAmounts, add
 from gas.vocabularies.protocol import BadNeed
 
 logger = logging.getLogger(__name__)
@@ -158,8 +158,7 @@ class Preemption:
         """
         freed = dict(free)
         for uid in proposal.uids:
-            for name, amount in self._hosts.pods.requested(uid) or ():
-                freed[name] = freed.get(name, 0) + amount
+            add(freed, self._hosts.pods.requested(uid) or ())
         return frozenset(
             uid
             for uid in proposal.uids

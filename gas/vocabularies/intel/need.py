@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gas.objects.stored import Pod
 from gas.placement.inventory import Company
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
-from gas.values.amounts import MAX_AMOUNT
+from gas.values.amounts import MAX_AMOUNT, add
 from gas.values.card_records import card_name
 from gas.values.cards import Card
 from gas.values.quoted import listed, most_similar, quoted
@@ -149,8 +149,7 @@ def _check_sums(requests: Iterable[_Request]) -> None:
 def _sums(requests: Iterable[_Request]) -> dict[str, int]:
     sums: dict[str, int] = {}
     for request in requests:
-        for name, amount in request.amounts.items():
-            sums[name] = sums.get(name, 0) + amount
+        add(sums, request.amounts.items())
     return sums
 
 
