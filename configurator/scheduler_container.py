@@ -58,20 +58,17 @@ class SchedulerFlags:
         """Read the words of ``command`` and then of ``args``, skipping words that are not flags."""
         values: dict[str, str] = {}
         places: dict[str, tuple[int, ...]] = {}
-        index = 0
-        while index < len(words):
-            word = words[index]
-            used: tuple[int, ...] = (index,)
-            if word.startswith("--") and len(word) > 2:
-                name, equals, value = word[2:].partition("=")
-                if not equals:
-                    value = "true"
-                    if index + 1 < len(words) and _takes(name, words[index + 1]):
-                        value = words[index + 1]
-                        used = (index, index + 1)
-                values[name] = value
-                places[name] = places.get(name, ()) + used
-            index = used[-1] + 1
+        numbered = enumerate(words)
+        for index, word in numbered:
+            if not word.startswith("--") or word == "--":
+                continue
+            name, equals, values[name] = word[2:].partition("=")
+            places[name] = (*places.get(name, ()), index)
+            if not equals:
+                values[name] = "true"
+                if index + 1 < len(words) and _takes(name, words[index + 1]):
+                    following, values[name] = next(numbered)
+                    places[name] += (following,)
         return cls(values, places)
 
     def configuration(self) -> dict[tuple[str, ...], object]:
