@@ -131,6 +131,11 @@ class Pod(StoredPart, frozen=True):
         return (self.status.nominated_node_name if self.status is not None else None) or ""
 
     @property
+    def is_mirror(self) -> bool:
+        """True if kubelet shows a static pod by it, which runs whether it can be created or not."""
+        return "kubernetes.io/config.mirror" in self.annotations
+
+    @property
     def is_over(self) -> bool:
         """True if all containers have ended for good, so that the pod's cards are free."""
         return self.status is not None and self.status.phase in ("Succeeded", "Failed")
@@ -220,11 +225,6 @@ class NewPod(Pod, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NewPodSpec = NewPodSpec()
-
-    @property
-    def is_mirror(self) -> bool:
-        """True if kubelet shows a static pod by it, which runs whether it can be created or not."""
-        return "kubernetes.io/config.mirror" in self.annotations
 
 
 class PodTemplate(StoredPart, frozen=True):

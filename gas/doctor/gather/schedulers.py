@@ -52,14 +52,10 @@ def _own_pods(here: SeenScheduler, running: Sequence[tuple[DetailedPod, Detailed
     If the node has another name, it is the only static pod with the manifest's command. If there are several, one of
     them may belong to another control-plane node, so none is returned.
     """
-    static = [(pod, container) for pod, container in running if _is_static(pod)]
+    static = [(pod, container) for pod, container in running if pod.is_mirror]
     named = [pod for pod, _ in static if pod.metadata.name.endswith(f"-{platform.node().lower()}")]
     alike = [pod for pod, container in static if _command(container) == here.command]
     return named or (alike if len(alike) == 1 else [])
-
-
-def _is_static(pod: DetailedPod) -> bool:
-    return "kubernetes.io/config.mirror" in pod.annotations
 
 
 def _command(container: DetailedContainer) -> tuple[str, ...]:
@@ -122,7 +118,7 @@ async def _of_pod(
     if (source := seen.mounts.config_map(path)) is not None:
         return await _of_config_map(api, seen, pod.metadata.namespace or "default", *source)
     why = f"its configuration {path} is a file on node {pod.node_name}, which cannot be read from here"
-    is_like_here = here is not None and _is_static(pod) and seen.command == here.command
+    is_like_here = here is not None and pod.is_mirror and seen.command == here.command
     return replace(seen, file=path, configuration=Unseen(why, AS_ROOT), is_like_here=is_like_here)
 
 
