@@ -258,6 +258,14 @@ class Workload(StoredPart, frozen=True):
         return self.spec.template if jobs is None else jobs.spec.template
 
 
+WORKLOADS = {
+    "": ("replicationcontrollers", "podtemplates"),
+    "apps": ("deployments", "statefulsets", "daemonsets", "replicasets"),
+    "batch": ("jobs", "cronjobs"),
+}
+"""By API group, the resources that a `Workload` is one of."""
+
+
 class ContainerPort(StoredPart, frozen=True):
     host_port: int | None = None
 

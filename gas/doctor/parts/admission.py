@@ -35,7 +35,7 @@ from gas.doctor.findings import Finding, Level, Rule, Unseen, about, broken, ok,
 from gas.doctor.gather.calls import ClientFiles, find_service, reach
 from gas.doctor.objects import RegisteredWebhook, WebhookConfiguration
 from gas.doctor.snapshot import Contact, ServiceSeen, Snapshot
-from gas.objects.stored import DetailedContainer, DetailedPod
+from gas.objects.stored import WORKLOADS, DetailedContainer, DetailedPod
 from gas.programs import API_SERVER, EXTENDER, flag_value
 
 WEBHOOKS = "webhooks"
@@ -58,13 +58,7 @@ _MATCHED = {
     "update.pods.gas": (("UPDATE", "", ("pods", "pods/status")),),
     "complete.pods.gas": (("CREATE", "", ("pods",)),),
     "templates.pods.gas": tuple(
-        (operation, group, resources)
-        for operation in ("CREATE", "UPDATE")
-        for group, resources in (
-            ("", ("replicationcontrollers", "podtemplates")),
-            ("apps", ("deployments", "statefulsets", "daemonsets", "replicasets")),
-            ("batch", ("jobs", "cronjobs")),
-        )
+        (operation, group, resources) for operation in ("CREATE", "UPDATE") for group, resources in WORKLOADS.items()
     ),
 }
 """By webhook, operations, API groups and resources that its rules must match."""

@@ -11,23 +11,12 @@ from gas.extender.admission.review import ALLOWED, CREATE, UPDATE, Review, Revie
 from gas.extender.filter import in_turns
 from gas.extender.pod_webhooks.part import MOST_REVIEWED_NEEDS
 from gas.objects.json_patch import Operation, applied
-from gas.objects.stored import NewContainer, NewPod, Workload
+from gas.objects.stored import WORKLOADS, NewContainer, NewPod, Workload
 from gas.vocabularies.pod_checks import CountedFacts, Known, PodChecks
 
 PODS = "pods"
 CHANGED = frozenset({PODS, "pods/status"})  # resources by which the annotations of a pod can be changed
-TEMPLATES = frozenset(
-    {
-        "apps/deployments",
-        "apps/statefulsets",
-        "apps/daemonsets",
-        "apps/replicasets",
-        "batch/jobs",
-        "batch/cronjobs",
-        "replicationcontrollers",
-        "podtemplates",
-    }
-)
+TEMPLATES = frozenset(f"{group}/{name}".lstrip("/") for group, names in WORKLOADS.items() for name in names)
 
 SYSTEM_NAMESPACE = "kube-system"  # every pod can be created here, so that a cluster can start from nothing
 MOST_SENTENCES = 10  # faults and warnings in one response; the API server keeps 4096 characters of all warnings
