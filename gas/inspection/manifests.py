@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gas.inspection.objects import InspectedContainer, InspectedPod, InspectedPodMeta, InspectedPodSpec
-from gas.objects.stored import ResourceRequirements
+from gas.objects.stored import ResourceRequirements, with_requests
 from gas.values.amounts import MalformedQuantity, parse_quantity
 from gas.values.errors import GasError
 from gas.values.quoted import listed, quoted
@@ -152,9 +152,9 @@ def _pod(template: Mapping[str, Any], owner: Mapping[str, Any], namespace: str) 
                 "uid": None,
             },
             "spec": {
-                **(_with_requests(spec) if spec.get("resources") else spec),
+                **with_requests(spec),
                 **{
-                    key: list(map(_with_requests, spec[key]))
+                    key: list(map(with_requests, spec[key]))
                     for key in ("containers", "initContainers")
                     if spec.get(key)
                 },
@@ -168,15 +168,3 @@ def _pod(template: Mapping[str, Any], owner: Mapping[str, Any], namespace: str) 
             "expected maps at metadata, resources, requests and limits, and lists of maps at containers and"
             " initContainers"
         ) from error
-
-
-def _with_requests(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a container, or the spec of a pod, with its limits as requests where it states none."""
-    resources = container.get("resources") or {}
-    return {
-        **container,
-        "resources": {
-            **resources,
-            "requests": {**(resources.get("limits") or {}), **(resources.get("requests") or {})},
-        },
-    }

@@ -13,7 +13,7 @@ Field names are Kubernetes' own, in snake case. A map or list is None where it i
 write it. Amounts stay as they were written; `gas.values.amounts` parses them.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -207,6 +207,13 @@ class AskedPod(HostPod, frozen=True):
 
 class NewResources(ResourceRequirements, frozen=True):
     limits: dict[str, Quantity] | None = None
+
+
+def with_requests(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a container, or the spec of a pod, with its limits as requests where it states none, as a new pod has."""
+    resources = container.get("resources") or {}
+    requests = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {**container, "resources": {**resources, "requests": requests}} if requests else container
 
 
 class NewContainer(Container, frozen=True):

@@ -11,7 +11,7 @@ import msgspec
 
 from gas.decision.names import ALLOCATED_CARDS, CONTAINER_CARDS
 from gas.objects.json_patch import applied
-from gas.objects.stored import NewPod, ObjectMeta
+from gas.objects.stored import NewPod, ObjectMeta, with_requests
 from gas.values.cards import Card
 from gas.values.errors import GasError
 from gas.vocabularies.kubeshare import names
@@ -197,15 +197,8 @@ def choice_patch(share: SharePod, pod: MadePod) -> dict[str, Any] | None:
 
 def _with_requests(spec: dict[str, Any]) -> dict[str, Any]:
     """Return the spec of a pod with limits as requests as well. The API server adds them to pods, not to SharePods."""
-
-    def container(written: dict[str, Any]) -> dict[str, Any]:
-        resources = written.get("resources") or {}
-        if not (limits := resources.get("limits")):
-            return written
-        return {**written, "resources": {**resources, "requests": {**limits, **(resources.get("requests") or {})}}}
-
-    containers = {field: spec[field] for field in ("initContainers", "containers") if spec.get(field)}
-    return {**spec, **{field: [container(each) for each in listed] for field, listed in containers.items()}}
+    fields = [field for field in ("initContainers", "containers") if spec.get(field)]
+    return {**spec, **{field: list(map(with_requests, spec[field])) for field in fields}}
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
