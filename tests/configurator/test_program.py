@@ -537,6 +537,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Api:
         return found
 
     monkeypatch.setattr("gas.cluster.connection.connect", connect)
+    monkeypatch.setattr("configurator.program.find_credentials", connect)
     return found
 
 
