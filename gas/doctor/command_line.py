@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -20,7 +20,7 @@ from gas.doctor.all_parts import all_findings
 from gas.doctor.gather.everything import look_at_everything
 from gas.doctor.report import as_json, as_text, exit_code
 from gas.doctor.snapshot import Snapshot
-from gas.inspection.connection import Where, connection_options
+from gas.inspection.connection import Parsed, Where, connection_options
 from gas.values.errors import GasError
 
 PROGRAM = "gas doctor"
@@ -53,49 +53,37 @@ class _DoctorCommand(Command):
             raise click.UsageError(f"flag --{name}: expected {expected}, found {value[:80]!r}", ctx) from None
 
 
-def _option(
-    *names: str, parse: Callable[[str], object], default: str | None = None, **settings: Any
-) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Define an option whose value is parsed as flags of the programs are."""
-
-    def parsed(context: click.Context, option: click.Parameter, value: str | None) -> object:
-        try:
-            return parse(value) if value is not None else None
-        except ValueError as expected:
-            raise click.BadParameter(f"expected {expected}, found {(value or '')[:80]!r}", context, option) from None
-
-    return click.option(*names, callback=parsed, default=default, **settings)
-
-
 @command(
     "doctor",
     "Checks a cluster, and changes nothing. Exit code 0: all checks passed; 1: a check failed; 2: something could not"
     " be checked.",
     cls=_DoctorCommand,
 )
-@_option(
+@click.option(
     "--control-plane",
     metavar="DIR",
-    parse=values.directory,
+    type=Parsed(values.directory),
     default="/etc/kubernetes",
     show_default=True,
     help="Where /etc/kubernetes of the control-plane node is found, on this machine or mounted.",
 )
-@_option(
+@click.option(
     "--manifest",
     metavar="FILE",
-    parse=values.file,
+    type=Parsed(values.file),
     show_default="manifests/kube-scheduler.yaml in --control-plane",
     help="Static pod manifest of kube-scheduler.",
 )
-@_option(
+@click.option(
     "--scheduler-config",
     metavar="FILE",
-    parse=values.file,
+    type=Parsed(values.file),
     show_default="the file that --config in the manifest names",
     help="Configuration of a kube-scheduler that is not a static pod. Cannot be combined with --manifest.",
 )
-@_option("--node", metavar="NAME", parse=values.object_name, show_default="every node", help="Node to check.")
+@click.option(
+    "--node", metavar="NAME", type=Parsed(values.object_name), show_default="every node", help="Node to check."
+)
 @click.option("--no-dry-pod", is_flag=True, help="Do not ask the extender about a pod that does not exist.")
 @click.option(
     "-o",

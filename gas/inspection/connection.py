@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -19,6 +19,8 @@ from gas.values.quoted import quoted
 SILENCE = 10.0  # seconds that the API server may send nothing before a command gives up
 
 DEFAULT_NAMESPACE = "default"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +72,17 @@ def completed(names: Callable[[Where], Iterable[str]]) -> Callable[..., list[str
     return complete
 
 
-class _Duration(click.ParamType[float]):
-    name = "time"
+class Parsed(click.ParamType[T]):
+    """The type of an option whose value is parsed as flags of the programs are."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    name = "value"
+
+    def __init__(self, parse: Callable[[str], T]) -> None:
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:
         try:
-            return duration(str(value)) or math.inf
+            return self._parse(str(value))
         except ValueError as expected:
             self.fail(f"expected {expected}, found {quoted(value)}", param, ctx)
 
@@ -104,7 +111,7 @@ def connection_options(*names_of_timeout: str) -> list[click.Parameter]:
         click.Option(
             timeout,
             metavar="TIME",
-            type=_Duration(),
+            type=Parsed(lambda text: duration(text) or math.inf),
             default=f"{SILENCE:g}s",
             show_default=True,
             help="Longest silence of the API server; 0 for any.",
