@@ -16,7 +16,7 @@ from gas.extender.host_resources import pod_requests
 from gas.extender.preemption.disruption import AssignedPod
 from gas.ledger.ledger import NodeSums
 from gas.objects.handler import Mirror
-from gas.objects.stored import HostPod, ObjectId, Pod
+from gas.objects.stored import HostPod, Pod
 from gas.placement.card_rules import closed_cards
 from gas.placement.choice import Choice, Footprint, footprint
 from gas.placement.inventory import Inventory, Usage, free_amount
@@ -64,10 +64,6 @@ class Nominations(Mirror[HostPod, NominatedPod], Observer):
         self._on_node: dict[str, set[str]] = {}
         self._rooms: dict[str, tuple[frozenset[str], list[NominatedRoom]]] = {}
         self._chosen: LRUCache[str, Mapping[str, Footprint]] = LRUCache(MOST_REMEMBERED)
-
-    def complete(self, listed: list[ObjectId]) -> None:
-        super().complete(listed)
-        self._rooms.clear()
 
     def changed(self, pod: HostPod) -> None:
         self.node_changed(pod.node_name)  # it may be leaving now
