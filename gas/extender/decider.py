@@ -402,7 +402,8 @@ class Decider:
         for bound in (*booked, *self.pods.in_trouble.values()):  # a pod whose cards cannot be read is not booked
             if bound is not None and bound.object.node_name == node:
                 written = parse_timestamp(bound.object.annotations.get(TIMESTAMP, ""))
-                if written is not None and written < LATEST_TIMESTAMP:
+                # A later one would leave no room for a billion pods that follow.
+                if written is not None and written < LATEST_TIMESTAMP - NANOSECONDS:
                     latest = max(latest, written)
         return max(int(now * NANOSECONDS), latest + 1)
 
