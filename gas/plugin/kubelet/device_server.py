@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -80,6 +81,7 @@ class CallTracker:
             await asyncio.sleep(min(rest, end - now))
 
 
+@dataclass(eq=False)
 class DeviceServer(DevicePluginServicer):
     """The device plugin of one resource. It serves from `open` to `close`, which may alternate any number of times.
 
@@ -87,40 +89,33 @@ class DeviceServer(DevicePluginServicer):
     good, so failures are logged and kubelet's own choice stands. Kubelet gets an error only if ``fallback`` fails too.
     """
 
-    def __init__(
-        self,
-        resource: str,  # full name: ``gpu.intel.com/i915``
-        *,
-        allocate: Allocate,  # returns what a container gets with its ids
-        fallback: Allocate,  # the same regardless of any pod, for when ``allocate`` fails
-        # returns the ids that a container should get; may call PodResources. None lets kubelet choose
-        prefer: Prefer | None = None,
-        # awaited before each start of a container with its devices. If there are any, kubelet starts no container of
-        # the resource while the plugin is away
-        before_start: Sequence[PreStart] = (),
-        on_reply: OnReply = lambda method, outcome, seconds: None,
-        calls: CallTracker | None = None,  # shared by all servers, so that this one does not end in the middle of a pod
-    ) -> None:
-        self.resource = resource
-        self.devices: tuple[Device, ...] | None = None  # the devices that kubelet is shown; None before the first card
-        self.healthy_ids: frozenset[str] = frozenset()  # those of them that kubelet may give to containers
-        self.streams = 0  # how many watches kubelet has open: 1, and rarely 2 for a moment
-        self._prefer = prefer
-        self._before_start = before_start
-        self._allocate = allocate
-        self._fallback = fallback
-        self._on_reply = on_reply
-        self._news = asyncio.Event()
-        self._closing = False
-        self._calls = calls or CallTracker()
-        self._serving: tuple[aio.Server, PluginSocket] | None = None
-        self._ending: asyncio.Task[None] | None = None
+    resource: str  # full name: ``gpu.intel.com/i915``
+    _: KW_ONLY
+    allocate: Allocate  # returns what a container gets with its ids
+    fallback: Allocate  # the same regardless of any pod, for when ``allocate`` fails
+    # returns the ids that a container should get; may call PodResources. None lets kubelet choose
+    prefer: Prefer | None = None
+    # awaited before each start of a container with its devices. If there are any, kubelet starts no container of
+    # the resource while the plugin is away
+    before_start: Sequence[PreStart] = ()
+    on_reply: OnReply = lambda method, outcome, seconds: None
+    # shared by all servers, so that this one does not end in the middle of a pod
+    calls: CallTracker = field(default_factory=CallTracker)
+    # the devices that kubelet is shown; None before the first card
+    devices: tuple[Device, ...] | None = field(init=False, default=None)
+    # those of them that kubelet may give to containers
+    healthy_ids: frozenset[str] = field(init=False, default=frozenset())
+    streams: int = field(init=False, default=0)  # how many watches kubelet has open: 1, and rarely 2 for a moment
+    _news: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _closing: bool = field(init=False, default=False)
+    _serving: tuple[aio.Server, PluginSocket] | None = field(init=False, default=None)
+    _ending: asyncio.Task[None] | None = field(init=False, default=None)
 
     @property
     def options(self) -> api.DevicePluginOptions:
         """The calls that kubelet should make, for its registration and its connection."""
         return api.DevicePluginOptions(
-            get_preferred_allocation_available=self._prefer is not None, pre_start_required=bool(self._before_start)
+            get_preferred_allocation_available=self.prefer is not None, pre_start_required=bool(self.before_start)
         )
 
     def show(self, devices: Sequence[Device]) -> None:
@@ -157,7 +152,7 @@ class DeviceServer(DevicePluginServicer):
 
     async def _end(self, server: aio.Server) -> None:
         # When its watch ends, kubelet closes the connection, which fails the pod in the middle of its calls for good.
-        await self._calls.pause(lasting=BETWEEN_CALLS, within=FINISH)
+        await self.calls.pause(lasting=BETWEEN_CALLS, within=FINISH)
         self._closing = True
         self._notify()
         await server.stop(FINISH)
@@ -201,19 +196,19 @@ class DeviceServer(DevicePluginServicer):
         outcome = Outcome.DECIDED
         ids: Sequence[str] = ()
         try:
-            if self._prefer is not None:
+            if self.prefer is not None:
                 request = PreferredRequest(
                     resource=self.resource,
                     offered=asked.available_deviceIDs,
                     must_include=frozenset(known_ids(asked.must_include_deviceIDs)),
                     size=asked.allocation_size,
                 )
-                with self._calls.call():
-                    ids = await _in_time(self._prefer(request))
+                with self.calls.call():
+                    ids = await _in_time(self.prefer(request))
         except Exception:
             outcome = Outcome.FELL_BACK
             logger.exception("no preference for a container of %s: kubelet chooses its devices", self.resource)
-        self._on_reply("GetPreferredAllocation", outcome, time.perf_counter() - started)
+        self.on_reply("GetPreferredAllocation", outcome, time.perf_counter() - started)
         return api.ContainerPreferredAllocationResponse(deviceIDs=ids)
 
     async def Allocate(self, request: api.AllocateRequest, context: _Context) -> api.AllocateResponse:
@@ -238,20 +233,20 @@ class DeviceServer(DevicePluginServicer):
                 logger.warning("kubelet allocates %s, which this plugin never offered", listed(sorted(unknown)))
             request = AllocateRequest(resource=self.resource, ids=ids)
             try:
-                with self._calls.call():
-                    reply = _allocate_message(self._allocate(request))
+                with self.calls.call():
+                    reply = _allocate_message(self.allocate(request))
                 outcome = Outcome.DECIDED
             except Exception as error:
                 is_expected = isinstance(error, GasError)
                 if not is_expected:
                     logger.exception(_FALLBACK, self.resource)
-                reply = _allocate_message(self._fallback(request))
+                reply = _allocate_message(self.fallback(request))
                 outcome = Outcome.FELL_BACK
                 if is_expected:
                     logger.warning(f"{_FALLBACK}: %s", self.resource, error)
             return reply
         finally:
-            self._on_reply("Allocate", outcome, time.perf_counter() - started)
+            self.on_reply("Allocate", outcome, time.perf_counter() - started)
 
     async def PreStartContainer(
         self, request: api.PreStartContainerRequest, context: _Context
@@ -262,12 +257,12 @@ class DeviceServer(DevicePluginServicer):
         try:
             of_container = AllocateRequest(resource=self.resource, ids=frozenset(known_ids(request.devices_ids)))
             async with asyncio.timeout(START_WITHIN):
-                for prepare in self._before_start:
+                for prepare in self.before_start:
                     await prepare(of_container)
         except Exception:
             outcome = Outcome.FELL_BACK
             logger.exception("the start of a container of %s could not be prepared; it starts anyway", self.resource)
-        self._on_reply("PreStartContainer", outcome, time.perf_counter() - started)
+        self.on_reply("PreStartContainer", outcome, time.perf_counter() - started)
         return api.PreStartContainerResponse()
 
     def _notify(self) -> None:

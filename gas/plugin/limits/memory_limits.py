@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from gas.plugin.card_pods import CardPod, CardPods
@@ -37,6 +37,7 @@ class LimitTimes:
 _NODE, _MISSING, _POD = "node", "missing", "pod "
 
 
+@dataclass(eq=False)
 class MemoryLimits:
     """Set the limits of every GPU pod: before its containers start, when it or its cards change, and at each interval.
 
@@ -44,25 +45,17 @@ class MemoryLimits:
     limited      number of pods that have their limits
     """
 
-    def __init__(
-        self,
-        pods: CardPods,
-        gpus: Callable[[], Collection[CardFacts]],
-        files: LimitFiles,
-        on_troubles: Callable[[Collection[str]], None],
-        times: LimitTimes | None = None,
-    ) -> None:
-        self.limited = 0
-        self._pods = pods
-        self._gpus = gpus
-        self._files = files
-        self._on_troubles = on_troubles
-        self._times = times or LimitTimes()
-        self._changed = asyncio.Event()
-        self._writing: asyncio.Future[Outcome] | None = None
-        self._turn = asyncio.Lock()
-        self._missing_since: dict[str, float] = {}
-        self._troubles: dict[str, str] = {}
+    pods: CardPods
+    gpus: Callable[[], Collection[CardFacts]]
+    files: LimitFiles
+    on_troubles: Callable[[Collection[str]], None]
+    times: LimitTimes = LimitTimes()
+    limited: int = field(init=False, default=0)
+    _changed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _writing: asyncio.Future[Outcome] | None = field(init=False, default=None)
+    _turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
+    _missing_since: dict[str, float] = field(init=False, default_factory=dict)
+    _troubles: dict[str, str] = field(init=False, default_factory=dict)
 
     @property
     def trouble(self) -> str | None:
@@ -80,9 +73,9 @@ class MemoryLimits:
                 await self.apply(None)
             except Exception:
                 logger.exception("the memory limits of pods could not be set")
-            await asyncio.sleep(self._times.pause)
+            await asyncio.sleep(self.times.pause)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._times.interval):
+                async with asyncio.timeout(self.times.interval):
                     await changed.wait()
 
     async def before_start(self, request: AllocateRequest) -> None:
@@ -91,10 +84,10 @@ class MemoryLimits:
         If it is not certain which pod that is, set the limits of all pods. If no pod is known to have the ids, wait for
         the watch to show one.
         """
-        deadline = asyncio.get_running_loop().time() + self._times.watch_within
+        deadline = asyncio.get_running_loop().time() + self.times.watch_within
         while True:
             changed = self._changed
-            holders = self._pods.holders(request.resource, request.ids)
+            holders = self.pods.holders(request.resource, request.ids)
             is_certain = bool(holders) and all(holder.is_certain for holder in holders)
             await self.apply([holder.pod for holder in holders] if is_certain else None)
             if holders:
@@ -115,11 +108,11 @@ class MemoryLimits:
         Only one thread writes at a time. If it is stuck, no other starts.
         """
         try:
-            async with asyncio.timeout(self._times.within), self._turn:
+            async with asyncio.timeout(self.times.within), self._turn:
                 if self._writing is not None:  # an earlier call did not wait for its end
                     await asyncio.wait((self._writing,))
-                written = tuple(self._pods if pods is None else pods)
-                write = partial(self._write, written, tuple(self._gpus()))
+                written = tuple(self.pods if pods is None else pods)
+                write = partial(self._write, written, tuple(self.gpus()))
                 self._writing = asyncio.ensure_future(in_a_daemon_thread(write, name="limits"))
                 outcome = await asyncio.shield(self._writing)
         except TimeoutError:
@@ -143,8 +136,8 @@ class MemoryLimits:
 
     def _write(self, pods: Collection[CardPod], gpus: Collection[CardFacts]) -> Outcome:
         """Write the limits in a thread. Raises NoLimits."""
-        capacity = self._files.capacity()
-        outcome = self._files.apply({pod.cgroup_uid: wanted_limits(pod, gpus, capacity) for pod in pods})
+        capacity = self.files.capacity()
+        outcome = self.files.apply({pod.cgroup_uid: wanted_limits(pod, gpus, capacity) for pod in pods})
         # Cards with memory of their own whose driver registers no region.
         if without := [str(gpu.card) for gpu in gpus if gpu.memory and not regions_of(gpu.pci_address, capacity)]:
             sentence = (
@@ -160,9 +153,9 @@ class MemoryLimits:
         ``missing`` are their UIDs in the names of cgroups, as of a pass over all pods.
         """
         now = asyncio.get_running_loop().time()
-        running = {pod.cgroup_uid: pod.key for pod in self._pods if pod.is_running and pod.cgroup_uid in missing}
+        running = {pod.cgroup_uid: pod.key for pod in self.pods if pod.is_running and pod.cgroup_uid in missing}
         self._missing_since = {uid: self._missing_since.get(uid, now) for uid in running}
-        since_long = [uid for uid, since in self._missing_since.items() if now - since >= self._times.missing_for]
+        since_long = [uid for uid, since in self._missing_since.items() if now - since >= self.times.missing_for]
         if not (overdue := sorted(running[uid] for uid in since_long)):
             return None
         return (
@@ -179,7 +172,7 @@ class MemoryLimits:
         else:
             self._troubles[cause] = trouble
             logger.warning(trouble)
-        self._on_troubles(tuple(self._troubles.values()))
+        self.on_troubles(tuple(self._troubles.values()))
 
 
 def wanted_limits(pod: CardPod, gpus: Iterable[CardFacts], capacity: Mapping[str, int]) -> Limits:
