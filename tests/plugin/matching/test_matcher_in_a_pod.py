@@ -88,7 +88,7 @@ class TestInitContainers:
         matches = [node.allocate("card2-0"), node.allocate("card2-0")]
         matches.append(node.prefer(1, ids("card0-0", "card1-0")).match)
 
-        assert [match.target.demand.container for match in matches if match.target] == ["i", "a", "b"]
+        assert [named(match) for match in matches] == [("pod", name, "alone") for name in "iab"]
 
     def test_a_sidecar_keeps_what_it_has(self) -> None:
         pod = node_pod(container("a", i915=1), init=(container("s", i915=1, always=True),),
