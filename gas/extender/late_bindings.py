@@ -115,8 +115,6 @@ async def _unchanged(pods: list[Pod], change_version: ChangeVersion, note: Calla
         for _ in range(min(MOST_WRITES, len(pods))):
             tasks.create_task(work())
     if left:
-        note(
-            f"cannot end earlier bindings of {len(left)} pods yet: {last[0]}; "
-            f"this replica waits up to {LATEST_WRITE:.0f} s for that before it decides"
-        )
+        wait = f"so nothing is decided for up to {LATEST_WRITE:.0f} s"
+        note(f"cannot end earlier bindings of {len(left)} pods, {wait}: {last[0]}")
     return left

@@ -200,7 +200,7 @@ async def test_what_forbids_the_end_of_earlier_bindings_is_named_at_once(
     async with extender(server, tmp_path, *flags, ready=False) as running:
         missing = f'the verb "{verb}" on resource "pods"'
         await eventually(lambda: missing in (running.readiness.why_not() or ""))
-        assert ("waits up to 60 s for that" in (running.readiness.why_not() or "")) == (verb == "patch")
+        assert ("so nothing is decided for up to 60 s" in (running.readiness.why_not() or "")) == (verb == "patch")
         server.settings.authorize = lambda _access: True
         await eventually(running.readiness.may_act)
         assert not running.readiness.trouble
