@@ -20,6 +20,7 @@ from gas.values.amounts import Amounts
 from gas.values.cards import Card, Tile
 
 MOST_SETS = 128  # most sets of cards that are compared for nearness: more than there are of 8 cards
+MOST_OTHERS = 16  # most cards of such a set after its first one
 
 
 def usable_cards(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[Card, ...]:
@@ -116,7 +117,7 @@ class Candidates:
     - The pod's first card is the first one in the order of the need, and of equal ones the one with the best others.
     - The others are the set of cards that is closest, all pairs of the pod's cards together; of equal sets the one
       closest to the first card, then the one whose cards are earlier in the order of the need.
-    - With more than `MOST_SETS` sets only the cards that are closest to the first one are compared, card by card.
+    - With more sets than `MOST_SETS`, or larger ones than `MOST_OTHERS`, only the cards closest to the first one count.
     - A card that the pod has already counts as good as the best of the others, for the pod's other containers.
 
     near   whether the order depends on the pod's first card, so that `of` must be called again after it
@@ -158,7 +159,7 @@ class Candidates:
         has = list(dict.fromkeys(card for of_request in picks.values() for pick in of_request for card in pick.cards))
         wanted = max(sum(each.count for each in self.plan.staying), request.count)
         more = 0 if self.need.scope.is_one_card else max(wanted - len(has) - 1, 0)
-        costs = {card: self._cost([*has, card], keys, more) for card in keys if card not in has}
+        costs = self._costs(has, keys, more)
         if not has:
             return sorted(keys, key=lambda card: (keys[card], costs[card]))
         best, near = min(costs.values(), default=()), dict(self._closeness(has[0]))
@@ -173,23 +174,29 @@ class Candidates:
         first, *others = ordered
         return [first, *self.of(request, others, {request.index: (Pick((first,)),)})]
 
-    def _cost(self, cards: Sequence[Card], keys: Mapping[Card, tuple[int, ...]], more: int) -> tuple[Any, ...]:
-        """Return the cost of these cards, of which the last is new, with the best ``more`` others: less is better."""
-        first, new = cards[0], cards[-1]
-        near = self._closeness(first)
-        others = [card for card in keys if card not in cards]
-        more = min(more, len(others))
-        if comb(len(others), more) > MOST_SETS:
-            if new != first:
-                return (-near[new], keys[new])
-            return tuple(sorted((-near[card], keys[card]) for card in others)[:more])
+    def _costs(self, has: Sequence[Card], keys: Mapping[Card, Any], more: int) -> dict[Card, tuple[Any, ...]]:
+        """Return the cost of each card that the pod does not have, with the best ``more`` others: less is better."""
+        new = [card for card in keys if card not in has]
+        more = min(more, len(new) - 1)
+        if more > MOST_OTHERS or (more > 0 and comb(len(new) - 1, more) > MOST_SETS):
+            if has:
+                return {card: (-self._closeness(has[0])[card], keys[card]) for card in new}
+            return {
+                card: tuple(sorted((-near[each], keys[each]) for each in new if each != card)[:more])
+                for card, near in ((each, self._closeness(each)) for each in new)
+            }
+        to_others = {card: sum(self._closeness(one)[card] for one in has) for card in new}
 
-        def cost(company: tuple[Card, ...]) -> tuple[Any, ...]:
-            total = sum(self._closeness(one)[other] for one, other in combinations((*cards, *company), 2))
-            to_first = sum(near[card] for card in (new, *company))
-            return (-total, -to_first, sorted(keys[card] for card in (new, *company)))
+        def cost(cards: tuple[Card, ...]) -> tuple[Any, ...]:
+            pairs = sum(self._closeness(one)[other] for one, other in combinations(cards, 2))
+            total = pairs + sum(to_others[card] for card in cards)
+            near = self._closeness(has[0] if has else cards[0])
+            return (-total, -sum(near[card] for card in cards), sorted(keys[card] for card in cards))
 
-        return min(map(cost, combinations(others, more)))
+        return {
+            card: min(cost((card, *others)) for others in combinations([each for each in new if each != card], more))
+            for card in new
+        }
 
     def _closeness(self, card: Card) -> Mapping[Card, int]:
         if (close := self._close.get(card)) is None:
@@ -298,9 +305,10 @@ def first_fit_pairs(request: Request, cards: Sequence[Card], links: Links, free:
                 break
 
 
-def are_linked_alike(links: Links, one: Card, other: Card) -> bool:
-    """Return whether the two cards can be swapped without changing any link."""
+def are_linked_alike(links: Mapping[Card, Links], one: Card, other: Card) -> bool:
+    """Return whether two cards can be swapped without changing any link. ``links`` are by each of their cards."""
     swap = {one: other, other: one}
-    now = {frozenset(link) for link in links}
-    swapped = {frozenset(Tile(swap.get(end.card, end.card), end.index) for end in link) for link in links}
+    touched = (*links.get(one, ()), *links.get(other, ()))
+    now = {frozenset(link) for link in touched}
+    swapped = {frozenset(Tile(swap.get(end.card, end.card), end.index) for end in link) for link in touched}
     return now == swapped

@@ -14,6 +14,7 @@ from itertools import zip_longest
 
 from gas.placement.candidates import Candidates, Links, are_linked_alike, pairs
 from gas.placement.free_capacity import FreeCapacity, Pick, Picks
+from gas.placement.inventory import Link
 from gas.placement.need import Role
 from gas.placement.plan import Request
 from gas.values.cards import Card
@@ -98,11 +99,15 @@ def _initial_classes(cards: Sequence[Card], links: Links | None, free: FreeCapac
 
     Cards of one class have the same free capacity and, if ``links`` is given, the same links.
     """
+    by_card: dict[Card, list[Link]] = {}
+    for link in links or ():
+        for end in link:
+            by_card.setdefault(end.card, []).append(link)
     by_state: dict[Hashable, list[tuple[Card, int]]] = {}
     numbers: list[int] = []
     for card in cards:
-        alike = by_state.setdefault(free.state(card), [])
-        number = next((seen for other, seen in alike if links is None or are_linked_alike(links, card, other)), None)
+        alike = by_state.setdefault((free.state(card), len(by_card.get(card, ()))), [])
+        number = next((seen for other, seen in alike if are_linked_alike(by_card, card, other)), None)
         if number is None:
             number = len(numbers)
             alike.append((card, number))
@@ -177,7 +182,7 @@ def combinations(
     steps    one is spent for each option put into a set; when they have run out, the sets end early
     """
     chosen: list[int] = []
-    used: list[Card] = []
+    used: set[Card] = set()
     tried: list[set[Hashable]] = [set()]  # for each position in the set, the classes that are not tried there again
     while True:
         if len(chosen) < count:
@@ -186,7 +191,7 @@ def combinations(
                 (
                     index
                     for index in still_enough
-                    if classes[index] not in tried[-1] and not any(card in used for card in options[index].cards)
+                    if classes[index] not in tried[-1] and used.isdisjoint(options[index].cards)
                 ),
                 None,
             )
@@ -194,7 +199,7 @@ def combinations(
                 if not steps.spend():
                     return
                 chosen.append(index)
-                used.extend(options[index].cards)
+                used.update(options[index].cards)
                 tried.append(set(tried[-1]))
                 continue
         else:
@@ -203,7 +208,7 @@ def combinations(
             return
         tried.pop()
         last = chosen.pop()
-        del used[-len(options[last].cards) :]
+        used.difference_update(options[last].cards)
         tried[-1].add(classes[last])
 
 

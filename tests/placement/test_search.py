@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from itertools import combinations as combinations_of
 
@@ -243,3 +244,14 @@ def test_steps_that_one_search_leaves_over_go_to_the_next() -> None:
     assert shared.ran_out
     shared.share(1)
     assert [shared.spend() for _ in range(6)] == [True] * 5 + [False]
+
+
+def test_links_between_many_cards_take_little_time() -> None:
+    """In each group of three cards one link is left over, so no search finds a pair more than there are groups."""
+    groups = 60
+    links = tuple(link((3 * group, 0), (3 * group + other, 0)) for group in range(groups) for other in (1, 2))
+    cards = node(amounts(i915=1, tiles=1), like=3 * groups, links=links)
+    began = time.process_time()
+    found = place(pod(container(2 * groups + 2, tiles=1), linked=True), cards, UNUSED)
+    assert isinstance(found, SearchLimitHit)
+    assert time.process_time() - began < 3
