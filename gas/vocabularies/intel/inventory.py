@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from gas.objects.stored import Node, Quantity
 from gas.placement.inventory import NOTHING, Inventory
 from gas.values.amounts import Amounts, MalformedQuantity, parse_quantity
+from gas.values.card_records import MOST_RECORDS, MOST_TILES
 from gas.values.cards import Card
 from gas.values.quoted import listed, quoted
 from gas.vocabularies.intel import names
@@ -13,7 +14,6 @@ from gas.vocabularies.intel.node_texts import parse_card_capacity
 from gas.vocabularies.node_parts import allocatable_resources
 from gas.vocabularies.protocol import NodeFacts
 
-MOST_TILES = 256  # far more than any card has; looking at all tiles of a mistakenly larger number would be slow
 MOST_RESOURCES = 64  # resources of one node; each is shown, and counted in metrics, for each card
 
 _NOT_BOOKED = frozenset(names.MONITORING_RESOURCES)
@@ -25,6 +25,10 @@ def read_node(node: Node) -> NodeFacts:
     labels = node.labels
     allocatable = allocatable_resources(node)
     cards = read_cards(labels, problems)
+    if len(cards) > MOST_RECORDS:
+        expected = f"expected at most {MOST_RECORDS} cards, found {len(cards)}; the others are ignored"
+        problems.append(f"label {names.GPU_NUMBERS}: {expected}")
+        cards = cards[:MOST_RECORDS]
     totals = _totals(allocatable, problems)
     if not cards:
         if counted := [name for name in names.COUNT_RESOURCES if name in totals]:
