@@ -380,6 +380,14 @@ def test_pods_of_the_original_are_booked_by_its_annotation(
 
 
 # contract O1.25
+def test_init_containers_of_the_original_had_the_first_cards_of_its_app_containers() -> None:
+    pod = of_koordinator('{"gpu":[{"minor":1},{"minor":0}]}', sharing("a", memory=6, shared=2))
+    pod["spec"]["initContainers"] = [sharing("i", memory=5, shared=1)]
+    decider = following([koordinator_node(8 * GIB, 8 * GIB)], pod)
+    assert {card: amounts[MEMORY_MAX] for card, amounts in booked(decider).items()} == {0: 3, 1: 5}
+
+
+# contract O1.25
 def test_a_percentage_of_a_card_that_the_node_shows_later_is_booked() -> None:
     decider = following([stating()], of_koordinator('{"gpu":[{"minor":0}]}', sharing(ratio=50, core=50, shared=1)))
     decider.node_handlers.changed(decoded(koordinator_node(8 * GIB)))
