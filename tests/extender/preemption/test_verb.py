@@ -42,15 +42,15 @@ class Preempting(ReviewingDecider):
             self.pending_binds,
             self.metrics,
             why_not_ready=lambda: self.not_ready,
-            review_patience=0.05,
+            review_patience=0.5,
         )
 
     def see_as_the_watch_does(self, _event: str, pod: Pod) -> None:
         self.pod_handlers.changed(msgspec.convert(self.cluster.pods[pod.key], HostPod))
 
-    async def victims(self, pod: dict[str, Any] = HIGH) -> Any:
-        """Return what goes from the node so that a pod fits."""
-        request = {"Pod": pod, "NodeNameToMetaVictims": {"n": {"Pods": [{"UID": "low"}], "NumPDBViolations": 3}}}
+    async def victims(self, pod: dict[str, Any] = HIGH, node: str = "n") -> Any:
+        """Return what goes from a node so that a pod fits."""
+        request = {"Pod": pod, "NodeNameToMetaVictims": {node: {"Pods": [{"UID": "low"}], "NumPDBViolations": 3}}}
         return json.loads(await self.verb(json.dumps(request).encode()))["NodeNameToMetaVictims"]
 
 
@@ -98,6 +98,13 @@ async def test_no_pod_is_evicted_for_a_review_that_no_binding_follows(decider: P
     assert await decider.victims() == {}
     assert decider.ledger.booking("waits") is None
     assert (await decider.ask(HIGH, "n"))["NodeNames"] == ["n"]
+
+
+async def test_reviews_for_other_nodes_than_the_proposed_ones_stay_open(decider: Preempting) -> None:
+    await reviewed(decider, binding(WAITS, "n"))
+    assert await decider.victims(node="m") == {}
+    assert decider.bind_reviews.is_open("waits")
+    await decider.settle()
 
 
 async def test_pods_are_evicted_for_a_binding_that_was_written(decider: Preempting) -> None:
