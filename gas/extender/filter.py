@@ -96,15 +96,15 @@ class Filter:
             self.metrics.requests.labels("filter", "bad-request").inc()
             return encode_filter_result(error=str(bad))
         await self.pending_binds.wait(args.pod.uid)
-        begun = self.timing.monotonic()
+        begun, known = self.timing.monotonic(), self.decider.refusals.get(args.pod.uid)
         decision = await in_turns(self.decider.filter(args, now=self.timing.seconds()))
         if decision.gets_cards and args.pod.uid:  # a question made by hand has no UID, and no bind follows it
             self.pending_binds.passed(args.pod.uid)
             self.decider.decisions.filtered(args.pod.uid, decision.passing, self.timing.monotonic() - begun)
-        self._report(args.pod, decision)
+        self._report(args.pod, decision, known)
         return _response(args, decision)
 
-    def _report(self, pod: Pod, decision: FilterDecision) -> None:
+    def _report(self, pod: Pod, decision: FilterDecision, known: PodRefusal | None) -> None:
         logger.debug("%d nodes pass, %d do not", len(decision.passing), len(decision.failed), extra={"pod": pod.key})
         self.metrics.requests.labels("filter", "fits" if decision.passing else "refused").inc()
         for kind, count in decision.refusals.items():
@@ -112,7 +112,8 @@ class Filter:
         if limits := decision.refusals.get(SearchLimitHit.kind):
             self.metrics.search_limits.inc(limits)
         if (refusal := decision.refusal) is not None:
-            level = logging.INFO if refusal.is_final else VERBOSE
+            is_news = known is None or known.reasons.keys() != refusal.reasons.keys()
+            level = logging.INFO if refusal.is_final and is_news else VERBOSE  # the scheduler tries the pod again
             logger.log(level, "no node has room: %s", refusal.summary(), extra={"pod": pod.key})
             self.on_refused(pod, refusal)
 

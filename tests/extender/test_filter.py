@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from typing import Any
 
@@ -190,8 +191,11 @@ async def test_a_pod_without_cards_passes_everywhere(asking: dict[str, Any]) -> 
         ),
     ],
 )
-async def test_an_invalid_need_is_refused_on_every_node(asking: dict[str, Any], part: str) -> None:
-    """Not by Error: with ``ignorable``, kube-scheduler would go on without the extender."""
+async def test_an_invalid_need_is_refused_on_every_node_and_logged_once(
+    asking: dict[str, Any], part: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not by Error: with ``ignorable``, kube-scheduler would go on without the extender. It asks again and again."""
+    caplog.set_level(logging.INFO)
     decider = knowing()
     for answer in (
         await decider.ask(asking, "n1", "absent"),
@@ -210,6 +214,7 @@ async def test_an_invalid_need_is_refused_on_every_node(asking: dict[str, Any], 
         assert refusal.summary().startswith("2 nodes: ")
         assert refusal.time > 1.7e9
     assert list(decider.refusals.items()) == [(asking["metadata"]["uid"], refusal)]
+    assert len(caplog.messages) == 1
 
 
 @pytest.mark.parametrize("annotation", ["gas-allow", "gas-deny"])
