@@ -100,21 +100,19 @@ async def end_earlier_bindings(
 async def _unchanged(pods: list[Pod], change_version: ChangeVersion, note: Callable[[str], None]) -> list[Pod]:
     """Change the versions of pods, and return those for which that failed."""
     pending = iter(pods)
-    left: list[Pod] = []
-    last: list[GasError] = []
+    left: list[tuple[Pod, GasError]] = []
 
     async def work() -> None:
         for pod in pending:
             try:
                 await change_version(pod.metadata.namespace or "default", pod.metadata.name, pod.uid)
             except GasError as error:
-                left.append(pod)
-                last[:] = [error]
+                left.append((pod, error))
 
     async with asyncio.TaskGroup() as tasks:
         for _ in range(min(MOST_WRITES, len(pods))):
             tasks.create_task(work())
     if left:
         wait = f"so nothing is decided for up to {LATEST_WRITE:.0f} s"
-        note(f"cannot end earlier bindings of {len(left)} pods, {wait}: {last[0]}")
-    return left
+        note(f"cannot end earlier bindings of {len(left)} pods, {wait}: {left[-1][1]}")
+    return [pod for pod, _ in left]

@@ -9,13 +9,11 @@ from gas.cluster import paths
 from gas.cluster.connection import ApiServer
 from gas.cluster.listing import Lister
 from gas.cluster.watch import Watch
-from gas.extender.late_bindings import ListPods
+from gas.extender.late_bindings import RETRY_PAUSE, ListPods
 from gas.objects.stored import Pod
 from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
-
-RETRY_PAUSE = 1.0  # seconds after a list that failed
 
 
 class Leader(Protocol):
