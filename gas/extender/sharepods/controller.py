@@ -16,8 +16,9 @@ from gas.cluster.connection import ApiServer
 from gas.cluster.errors import ApiRefused
 from gas.cluster.events import Events, Involved
 from gas.cluster.listing import Lister
-from gas.cluster.objects import MERGE_PATCH, get_object, patch_pod_metadata
+from gas.cluster.objects import MERGE_PATCH, decode_object, get_object, patch_pod_metadata
 from gas.cluster.watch import Watch
+from gas.daemon.logs import LimitedLog
 from gas.objects.stored import ObjectId
 from gas.values.cards import Card
 from gas.values.errors import GasError
@@ -40,9 +41,6 @@ from gas.vocabularies.kubeshare.sharepod import (
 logger = logging.getLogger(__name__)
 
 RETRY_PAUSE = 10.0  # seconds after which a SharePod whose pod could not be made is tried again
-
-_MADE_POD = msgspec.json.Decoder(MadePod)
-
 
 T = TypeVar("T", bound=Keyed)
 
@@ -86,6 +84,7 @@ class SharePods:
         timing: Timing = SYSTEM_TIMING,
     ) -> None:
         self._api = api
+        self._log = LimitedLog(logger)
         self._events = events
         self._acts = acts
         self._uuids = uuids
@@ -118,7 +117,7 @@ class SharePods:
             try:
                 await self._reconcile(key)
             except GasError as error:
-                logger.warning("a SharePod is tried again later: %s", error, extra={"sharepod": key})
+                self._log.log(logging.WARNING, "a SharePod is tried again later: %s", error, extra={"sharepod": key})
                 self._add_later(key)
             except Exception:
                 logger.exception("a SharePod is tried again later", extra={"sharepod": key})
@@ -181,7 +180,8 @@ class SharePods:
         namespace, _, name = share.key.partition("/")
         try:
             body = msgspec.json.encode(pod_of(share))
-            made = _MADE_POD.decode(await self._api.request("POST", paths.pods_of(namespace), body=body))
+            path = paths.pods_of(namespace)
+            made = decode_object(await self._api.request("POST", path, body=body), MadePod, request=f"POST {path}")
         except (ApiRefused, MalformedSharePod) as refused:
             if isinstance(refused, ApiRefused) and refused.status == 409 and refused.reason == "AlreadyExists":
                 return await get_object(self._api, paths.pod(namespace, name), MadePod)

@@ -29,7 +29,7 @@ from gas.vocabularies.kubeshare.sharepod import (
 from sandbox.api.failure import ApiFailure
 from sandbox.api.kinds import PODS, SHAREPODS, Kind
 from sandbox.api.patches import merge_patched
-from sandbox.api.routes import Settings
+from sandbox.api.routes import Access, Settings
 from sandbox.api.server import ApiServer
 from sandbox.programs import write_kubeconfig
 from tests.background import soon
@@ -504,6 +504,24 @@ async def test_a_sharepod_that_changes_often_is_tried_no_more_often(tmp_path: Pa
         run.controller._reconcile = count  # type: ignore[method-assign]
         await asyncio.sleep(1)
         assert 0 < tried <= 12
+
+
+async def test_a_sharepod_whose_status_is_never_stored_does_not_flood_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Users can write so much into a status that no more can be stored."""
+    tried = 0
+
+    async def too_large(access: Access) -> ApiFailure | None:
+        nonlocal tried
+        tried += access.subresource == "status"
+        return ApiFailure(500, "InternalError", "too large") if access.subresource == "status" else None
+
+    async with running(tmp_path) as run:
+        run.server.settings.intercept = too_large
+        run.create(sharepod())
+        await soon(lambda: tried > 15)
+    assert sum("is tried again later" in each for each in caplog.messages) == 10
 
 
 async def test_only_the_replica_that_decides_makes_pods(tmp_path: Path) -> None:
