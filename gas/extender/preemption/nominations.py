@@ -133,7 +133,7 @@ class Nominations(Mirror[HostPod, NominatedPod], Observer):
         if new is not None:
             self._on_node.setdefault(new.node, set()).add(uid)
             self.node_changed(new.node)
-        if old is not None and (new is None or (old.node, old.priority) != (new.node, new.priority)):
+        if old is not None and (new is None or old.node != new.node):
             self.node_changed(old.node)
             self._on_given_up(old.node)
 
