@@ -51,15 +51,18 @@ async def load_kubeconfig(paths: str, context: str = "", *, anonymous: bool = Fa
     where = f"kubeconfig {paths}" + (f" with --context={context}" if context else "")
     try:
         merged = _merged(paths)
-        loader = KubeConfigLoader(config_dict=merged, config_base_path=None, active_context=context or None)
-        account = tuple(impersonation(loader._user.value if loader._user is not None else {}))
+        chosen = merged["contexts"].get_with_name(context or merged["current-context"])["context"]
+        user = _user(merged, chosen.safe_get("user"))
+        account = tuple(impersonation(user.value if user is not None else {}))
         if anonymous:
-            loader._user = None
-        if loader._user is not None and "exec" in loader._user.value:
-            command = loader._user["exec"].value.get("command")
+            user = chosen.value["user"] = None
+        loader = KubeConfigLoader(config_dict=merged, config_base_path=None, active_context=context or None)
+        if user is not None and "exec" in user:
+            command = user["exec"].value.get("command")
             # A relative path starts at the folder of the kubeconfig, as for kubectl.
             if isinstance(command, str) and "/" in command and not Path(command).is_absolute():
-                loader._user["exec"].value["command"] = str(Path(loader._user.path).parent / command)
+                user["exec"].value["command"] = str(Path(user.path).parent / command)
+        server = merged["clusters"].get_with_name(chosen["cluster"])["cluster"].safe_get("server")
     except NoCluster:
         raise
     except Exception as error:
@@ -69,21 +72,24 @@ async def load_kubeconfig(paths: str, context: str = "", *, anonymous: bool = Fa
             f"{where}: expected a kubeconfig with a current context, found: {found}; kubectl config get-contexts shows "
             "the contexts of a kubeconfig"
         ) from error
-    # The loader hides whether there is a user and how it logs in, and only logs the errors of a plugin.
-    user = loader._user
-    if user is None and not anonymous and str(loader._cluster.safe_get("server") or "").startswith("https:"):
+    if user is None and not anonymous and str(server or "").startswith("https:"):
         raise NoCluster(f"{where}: its current context names no user, or one that does not exist")
     configuration = Configuration()
-    login = replace(await _login(where, configuration, loader), impersonation=account)
+    login = replace(await _login(where, configuration, loader, user), impersonation=account)
+    # The loader only logs the errors of a plugin.
     if user is not None and "exec" in user and not (login.authorization or configuration.cert_file):
         command = str(user["exec"].safe_get("command"))
         raise NoCluster(f"{where}: the command {command!r} returned no credentials; its error is in the log")
     return login
 
 
-async def _login(where: str, configuration: Configuration, loader: KubeConfigLoader) -> Login:
-    user = loader._user
+def _user(merged: Any, name: str | None) -> Any:
+    """Return what a kubeconfig says of a user, None if it has no such user."""
+    found = merged["users"].get_with_name(name, safe=True) if name and merged.safe_get("users") else None
+    return found["user"] if found else None
 
+
+async def _login(where: str, configuration: Configuration, loader: KubeConfigLoader, user: Any) -> Login:
     async def refresh() -> str | None:
         # A plugin whose token has no expiry is run again only when the token is refused.
         if user is not None and ("exec" not in user or hasattr(loader, "exec_plugin_expiry")):
