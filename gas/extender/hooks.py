@@ -54,7 +54,7 @@ class Observer:
         """Report that the ledger follows a receipt: kubelet gave a bound pod other cards than were decided."""
 
     def booking_mismatch(self, pod: Pod, sentence: str) -> None:
-        """Report, once for each sentence, that the annotations of a bound pod are not what is booked for it."""
+        """Report, once for each sentence, what is wrong with the annotations of a bound pod."""
 
     def reservation_vanished(self, uid: str, pod: str) -> None:
         """Note that a complete list of pods lacks a reserved pod (``namespace/name``): its bind is in doubt."""

@@ -31,7 +31,7 @@ MOST_GONE = 10_000  # UIDs of pods gone or ended that are remembered: more than 
 
 
 class Trouble(NamedTuple):
-    """The reason why a bound pod's annotations are not what is booked."""
+    """A problem with the annotations of a bound pod."""
 
     sentence: str
     is_booked: bool = False  # True if the cards that its annotations say are booked nevertheless
@@ -76,7 +76,7 @@ class Pods:
         on_gone: Callable[[str], object] = lambda _uid: None,
     ) -> None:
         self.waiting: dict[str, Pod] = {}  # GPU pods without a node, by UID
-        self.in_trouble: dict[str, BoundPod] = {}  # bound GPU pods whose annotations are not what is booked, by UID
+        self.in_trouble: dict[str, BoundPod] = {}  # bound GPU pods with a problem in their annotations, by UID
         self._bound: dict[str, BoundPod] = {}
         self._relative: set[str] = set()  # UIDs of bound pods whose bookings depend on their node's cards
         self._lacks_tiles: set[str] = set()  # UIDs of pods that are booked without their tiles, which were malformed
@@ -323,7 +323,7 @@ class Pods:
             self.in_trouble[uid] = bound
             if before is None or before.trouble != bound.trouble:
                 logger.warning(
-                    "the annotations of a bound GPU pod are not what is booked: %s",
+                    "something is wrong with the annotations of a bound GPU pod: %s",
                     bound.trouble.sentence,
                     extra={"pod": bound.object.key, "node": bound.object.node_name},
                 )
