@@ -12,8 +12,9 @@ from typing import Any
 
 import aiohttp
 
-from sandbox.api.client import ApiClient, Mirror, RefusedByApi
-from sandbox.api.kinds import NODES, PODS
+from sandbox.api.client import ApiClient, Mirror, Object, RefusedByApi
+from sandbox.api.kinds import NODES, PODS, is_over
+from sandbox.api.patches import MERGE_PATCH
 from sandbox.api.storage import Storage
 from sandbox.kubelet.containers import RUN_SECONDS
 from simulation import objects
@@ -61,6 +62,25 @@ _WORKLOADS = "/api/v1/namespaces/default/pods"
 _NODES = "/api/v1/nodes"
 
 
+class KubeletClient(ApiClient):
+    """Write the statuses of pods so that none that has ended runs again, however late a write of a killed kubelet is.
+
+    Kubelet never lets one run again, but the simulated one may: its containers end with it.
+    """
+
+    async def patch(self, path: str, value: Object, content_type: str = MERGE_PATCH) -> Object:
+        while True:
+            now = await self.get(path)
+            if is_over(now) or now["metadata"]["uid"] != value["metadata"]["uid"]:
+                return now
+            at_this_version = {**value["metadata"], "resourceVersion": now["metadata"]["resourceVersion"]}
+            try:
+                return await super().patch(path, {**value, "metadata": at_this_version}, content_type)
+            except RefusedByApi as refused:
+                if refused.code != 409:
+                    raise
+
+
 class Replay:
     """Carry out a plan. `run` raises LawBroken as soon as a law is broken.
 
@@ -86,6 +106,7 @@ class Replay:
         self._scheduler_is_stopped = False
         self._later: set[asyncio.Task[None]] = set()
         self._api: ApiClient
+        self._of_kubelets: ApiClient
         self._tasks: asyncio.TaskGroup
 
     def run(self) -> None:
@@ -122,6 +143,7 @@ class Replay:
         api = self._cluster.api
         async with (
             ApiClient(api.url, token=api.token, authority=api.authority) as self._api,
+            KubeletClient(api.url, token=api.token, authority=api.authority) as self._of_kubelets,
             asyncio.TaskGroup() as self._tasks,
         ):
             background = [self._tasks.create_task(work) for work in self._background()]
@@ -153,6 +175,8 @@ class Replay:
             return
         metadata = pod["metadata"]
         key = f"{metadata['namespace']}/{metadata['name']}"
+        if before is not None and is_over(before) and not is_over(pod):
+            raise LawBroken("ends", f"pod {metadata['name']} had ended, and runs again")
         if after is not None:
             self._storage.put(PODS.plural, key, after)
         elif self._storage.get(PODS.plural, key) is not None:
@@ -366,7 +390,9 @@ class Replay:
 
     def _start_kubelet(self, node: str) -> None:
         chance = Chance(self._plan.seed, f"kubelet {node} {self.figures['acts']}")
-        self._kubelets[node] = self._tasks.create_task(plain_kubelet(node, self._api, chance).run())
+        if (before := self._kubelets.get(node)) is not None:
+            before.cancel()  # also one that a restart during this one has started
+        self._kubelets[node] = self._tasks.create_task(plain_kubelet(node, self._of_kubelets, chance).run())
 
     async def change_cards(self, node: str, count: int, seconds: float) -> None:
         before = self._plan.nodes[int(node[1:])]

@@ -7,13 +7,15 @@ from typing import Any, cast
 
 import pytest
 
+from sandbox.api.client import ApiClient
+from sandbox.api.server import ApiServer
 from simulation import objects
 from simulation.acts import Acts
 from simulation.observed import LawBroken
 from simulation.plan import Plan
 from simulation.plans import make_plan
 from tests.e2e.cluster import Cluster
-from tests.e2e.replay import FAULTS, Replay
+from tests.e2e.replay import FAULTS, KubeletClient, Replay
 
 WHOLE = {"i915": 1, "millicores": 1000}
 
@@ -66,3 +68,28 @@ def test_an_act_of_a_replay_is_one_of_the_world_with_the_same_arguments(act: str
     args = next(steps).args
     signature(getattr(Acts, act)).bind(None, *args)
     signature(getattr(Replay, act)).bind(None, *args)
+
+
+def test_a_pod_that_runs_again_after_its_end_is_found(replay: Replay) -> None:
+    ended = {**decided("p0"), "status": {"phase": "Succeeded"}}
+    replay.seen(decided("p0"), ended)
+    with pytest.raises(LawBroken, match="ends: pod p0 had ended, and runs again"):
+        replay.seen(ended, decided("p0"))
+
+
+async def test_a_late_write_of_a_killed_kubelet_lets_no_ended_pod_run_again() -> None:
+    path = "/api/v1/namespaces/default/pods/p"
+
+    class Late(KubeletClient):
+        """One of its writes is carried out after another kubelet has written the end of the pod."""
+
+        async def exchange(self, method: str, *request: Any) -> tuple[int, bytes]:
+            if method == "PATCH":
+                await api.patch(f"{path}/status", {"status": {"phase": "Succeeded"}})
+            return await super().exchange(method, *request)
+
+    async with ApiServer() as server, ApiClient(server.url) as api, Late(server.url) as late:
+        await api.post("/api/v1/namespaces/default/pods", objects.pod("p", [WHOLE], [], {}))
+        uid = (await api.get(path))["metadata"]["uid"]
+        await late.patch(f"{path}/status", {"metadata": {"uid": uid}, "status": {"phase": "Running"}})
+        assert (await api.get(path))["status"]["phase"] == "Succeeded"
