@@ -105,7 +105,8 @@ def _with_features(plan: Plan, chance: Chance) -> Plan:
     steps = list(plan.steps)
     if not features.isdisjoint(("budgets", "NUMA nodes", "calm")):
         steps = [step for step in steps if step.is_by_users]
-    if "ignorable" in features:  # pods come in bursts, so that a bind fails if filters do not wait for those before
+    if "ignorable" in features and "budgets" not in features:
+        # Pods come in bursts, so that a bind fails if filters do not wait for those before.
         steps = [replace(step, at=step.at // 5 * 5) if step.act == "create_pod" else step for step in steps]
     active = plan.active
     if "budgets" in features:  # pods that need others to leave, while nothing else happens
