@@ -21,6 +21,7 @@ from itertools import count
 from typing import Any
 
 import aiohttp
+import grpc
 
 from sandbox.api.kinds import NODES, PODS
 from sandbox.hardware.fake_sysfs import Model, fake_gpus
@@ -36,6 +37,7 @@ from tests.e2e.gpu_node import NEEDED_HERE, GpuNode
 from tests.e2e.growth import Outcome, measured, megabytes
 from tests.e2e.images import BUSYBOX
 from tests.e2e.node_cell import running_node
+from tests.e2e.pod_resources import listed_ids
 from tests.e2e.pods import PODS as WORKLOADS
 from tests.e2e.programs import Program, running
 from tests.e2e.release import pinned_version, program_directory
@@ -205,6 +207,22 @@ class Soak(Replay):
             self.figures[f"pods {end}".strip()] += 1
             self.figures["pods with a receipt"] += objects.RECEIPT in objects.annotations_of(after)
             self.figures["pods of the real node"] += after["spec"].get("nodeName") == self._node.name
+
+    async def _check_quiet(self) -> None:
+        await super()._check_quiet()
+        try:
+            listed = await asyncio.to_thread(listed_ids, self._node.pod_resources)
+        except grpc.RpcError as error:
+            raise LawBroken("progress", f"kubelet does not list devices: {error}") from error
+        given: dict[str, dict[str, set[str]]] = {}
+        pods = {pod.name: pod.uid for pod in self._laws.observed.on(self._node.name)}
+        for (pod, container), ids in listed.items():
+            if pod in pods and ids:
+                given.setdefault(pods[pod], {})[container] = {
+                    each.partition("-")[0] for of in ids.values() for each in of
+                }
+        self._laws.check_devices(given, {})
+        self.figures["pods whose cards kubelet listed"] += len(given)
 
     async def _sample(self) -> None:
         """Measure the programs. Raises LawBroken if one has logged an exception, or has ended by itself."""
