@@ -138,6 +138,14 @@ async def test_cards_of_edited_annotations_are_not_booked_when_the_node_changes(
     assert (memory_of(decider, 0), memory_of(decider, 1)) == (4 * GB, 0)
 
 
+async def test_cards_of_edited_annotations_are_not_booked_once_the_node_has_them() -> None:
+    decider = knowing()
+    await bind(decider, percent("half", 50))
+    decider.cluster.annotate("default/half", gas_container_cards="card2")
+    list_all(decider.nodes, [node("n1", cards=3, i915=30, memory_max=24 * GB)])
+    assert (memory_of(decider, 0), memory_of(decider, 2)) == (4 * GB, 0)
+
+
 @pytest.mark.parametrize("edit", [{"gas-ts": "soon"}, {"gas-allocated-cards": "?"}, {"gas-card-affinity": "x"}])
 async def test_an_edit_that_leaves_the_cards_does_not_end_that_parts_follow_the_node(edit: dict[str, str]) -> None:
     before = knowing()
