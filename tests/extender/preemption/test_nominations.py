@@ -171,6 +171,19 @@ def test_a_chosen_tile_that_a_pod_of_higher_priority_takes_is_not_kept() -> None
     assert list(kept.footprint.tiles.values()) == [{1}]
 
 
+def test_a_chosen_tile_is_kept_on_a_card_that_has_become_free() -> None:
+    cluster = PreemptingCluster()
+    cluster.add_node(cards=1, i915=20, tiles=2)
+    cluster.run("low", container(i915=1, tiles=2), priority=1)
+    nominated = priority_pod("high", container(i915=1, tiles=1), priority=50)
+    cluster.see(nominated)
+    assert cluster.victims(nominated, "low") == "low"
+    cluster.see(priority_pod("high", container(i915=1, tiles=1), priority=50, nominated="n"))
+    cluster.delete("low")
+    (kept,) = cluster.preemption.nominations.on("n")
+    assert list(kept.footprint.tiles.values()) == [{0}]
+
+
 def test_the_chosen_cards_are_kept_before_the_victims_start_to_leave(cluster: PreemptingCluster) -> None:
     assert cluster.victims(high(), "low") == "low"
     cluster.see(high(nominated="n"))
