@@ -55,7 +55,8 @@ async def load_kubeconfig(paths: str, context: str = "", *, anonymous: bool = Fa
         user = _user(merged, chosen.safe_get("user"))
         account = tuple(impersonation(user.value if user is not None else {}))
         if anonymous:
-            user = chosen.value["user"] = None
+            user, chosen.value["user"] = None, "unused"
+            merged.value["users"] = [{"name": "unused", "user": {}}]  # for https the loader needs a user
         loader = KubeConfigLoader(config_dict=merged, config_base_path=None, active_context=context or None)
         if user is not None and "exec" in user:
             command = user["exec"].value.get("command")

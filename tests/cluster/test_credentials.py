@@ -526,6 +526,16 @@ async def test_another_token_keeps_the_account_to_act_as(machine: Machine) -> No
         assert (await read).impersonation == (("Impersonate-User", "joe"),)
 
 
+@pytest.mark.parametrize("fields", [{}, {"token": "t"}, {"exec": {"command": "/no/plugin"}}])
+async def test_another_token_takes_the_place_of_any_user_of_several_files(
+    machine: Machine, tmp_path: Path, fields: dict[str, object]
+) -> None:
+    (tmp_path / "empty").write_text("")
+    path = write_kubeconfig(machine.default, "https://h", ca=machine.ca, **fields)
+    login = await find_credentials(f"{tmp_path / 'empty'}:{path}", overrides=Overrides(token="given"))
+    assert (login.address.url, await login.authorization()) == ("https://h", "Bearer given")
+
+
 @pytest.mark.parametrize("plugin", [None, "s", [None]])
 async def test_a_plugin_of_another_form_is_refused_in_a_sentence(machine: Machine, plugin: object) -> None:
     path = write_kubeconfig(machine.default, "http://h", token="t")
