@@ -144,7 +144,8 @@ class Pods:
             if bound.trouble is not None and not bound.trouble.is_booked:
                 continue
             found = written_cards(bound.object, bound.need, bound.vocabulary, self._facts(node)).footprint
-            if found is not None:
+            is_written = CONTAINER_CARDS in bound.object.annotations  # then other cards mean that some are missing
+            if found is not None and not (is_written and found.amounts.keys() != booked.footprint.amounts.keys()):
                 found = replace(found, company=booked.footprint.company, named=booked.footprint.named)
                 self._ledger.hold(uid, booked.pod, node, found)
 

@@ -138,6 +138,16 @@ async def test_cards_of_edited_annotations_are_not_booked_when_the_node_changes(
     assert (memory_of(decider, 0), memory_of(decider, 1)) == (4 * GB, 0)
 
 
+async def test_a_part_stays_on_the_card_of_its_receipt_while_the_node_lacks_that_card() -> None:
+    decider = knowing()
+    await bind(decider, percent("half", 50))
+    decider.cluster.annotate("default/half", gas_allocated_cards="card1")
+    assert (memory_of(decider, 0), memory_of(decider, 1)) == (0, 4 * GB)
+    list_all(decider.nodes, [node("n1", cards=1, i915=10, memory_max=16 * GB)])
+    ((_, booking),) = decider.ledger.bookings()
+    assert set(booking.footprint.amounts) == {Card(1)}
+
+
 async def test_cards_of_edited_annotations_are_not_booked_once_the_node_has_them() -> None:
     decider = knowing()
     await bind(decider, percent("half", 50))
