@@ -70,3 +70,11 @@ def test_a_thread_serves_callers_without_an_event_loop() -> None:
 def _node_names(url: str) -> list[str]:
     with urllib.request.urlopen(f"{url}/api/v1/nodes", timeout=PATIENCE) as response:
         return [item["metadata"]["name"] for item in json.load(response)["items"]]
+
+
+@pytest.mark.parametrize("amount", ["1e300", "1e-300", "1e9999"])
+async def test_an_amount_of_hundreds_of_digits_is_kept_as_it_was_written(client: ApiClient, amount: str) -> None:
+    made = pod("p")
+    made["spec"]["containers"][0]["resources"] = {"limits": {"cpu": amount}}
+    created = await client.post(PODS, made)
+    assert created["spec"]["containers"][0]["resources"]["limits"] == {"cpu": amount}
