@@ -33,13 +33,13 @@ def _canonical(kind: Kind, text: str) -> str:
     with localcontext(prec=2000):
         for suffix in _BINARY if text.endswith("i") else _DECIMAL:  # the largest unit in which it is whole
             if (count := exact / scale_of(suffix)) == count.to_integral_value():
-                return _shorter(f"{count:f}".partition(".")[0] + suffix, text)
-    return _shorter(f"{exact:f}", text)
+                return _readable(f"{count:f}".partition(".")[0] + suffix, text)
+    return _readable(f"{exact:f}", text)
 
 
-def _shorter(canonical: str, written: str) -> str:
-    """Return the canonical form, or what was written if that is much shorter, such as ``1e300``."""
-    return canonical if len(canonical) < 100 + len(written) else written
+def _readable(canonical: str, written: str) -> str:
+    """Return the canonical form, or what was written, such as ``1e300``, if the form has too many digits to be read."""
+    return canonical if len(canonical) < 100 else written
 
 
 def is_extended(resource: str) -> bool:
