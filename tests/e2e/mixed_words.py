@@ -43,9 +43,11 @@ def words_of(written: Object) -> str:
     return words
 
 
-def random_pod(name: str, rng: Random) -> Object:
-    """Return a pod in random words that fits an empty node."""
-    (shape,) = rng.choices(list(_SHAPES), list(_SHAPES.values()))
+def random_pod(name: str, rng: Random, words: str = "") -> Object:
+    """Return a pod in these words, or in random ones, that fits an empty node."""
+    if not words:
+        (words,) = rng.choices(list(_SHAPES), [weight for _, weight in _SHAPES.values()])
+    shape, _ = _SHAPES[words]
     return shape(name, rng)
 
 
@@ -89,14 +91,16 @@ def _vendor(name: str, rng: Random) -> Object:
     return pod(name, asking({"nvidia.com/gpu": rng.choice((1, 1, 2))}))
 
 
-_SHAPES: dict[Callable[[str, Random], Object], int] = {
-    _intel: 3,
-    _aliyun: 3,
-    _kubeshare: 4,
-    _koordinator: 3,
-    _vendor: 3,
+_SHAPES: dict[str, tuple[Callable[[str, Random], Object], int]] = {
+    "intel": (_intel, 3),
+    "aliyun": (_aliyun, 3),
+    "kubeshare": (_kubeshare, 4),
+    "koordinator": (_koordinator, 3),
+    "vendor": (_vendor, 3),
 }
-"""Shapes and how often each comes, relative to the others."""
+"""Words -> the shape of their pods, and how often it comes, relative to the others."""
+
+ALL_WORDS = tuple(_SHAPES)
 
 
 def over_capacity(pods: Iterable[Object], memory: Mapping[str, int]) -> list[str]:
