@@ -114,5 +114,5 @@ async def _unchanged(pods: list[Pod], change_version: ChangeVersion, note: Calla
             tasks.create_task(work())
     if left:
         wait = f"so nothing is decided for up to {LATEST_WRITE:.0f} s"
-        note(f"cannot end earlier bindings of {len(left)} pods, {wait}: {left[-1][1]}")
+        note(f"cannot end earlier bindings of {len(left)} pod(s), {wait}: {left[-1][1]}")
     return [pod for pod, _ in left]

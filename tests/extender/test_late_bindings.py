@@ -132,7 +132,7 @@ async def test_a_change_that_fails_is_tried_again_and_the_others_are_not(caplog:
     assert not task.done()
     assert sorted(watched.changed) == sorted(f"default/p{number}" for number in range(100) if number != 7)
     assert caplog.messages == [
-        "cannot end earlier bindings of 1 pods, so nothing is decided for up to 60 s: no response"
+        "cannot end earlier bindings of 1 pod(s), so nothing is decided for up to 60 s: no response"
     ]
     watched.refuse.clear()
     await task
