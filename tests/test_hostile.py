@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,6 +39,7 @@ from tests.extender.binding_reviews.setting import binding
 from tests.hostile import assert_no_bug, bodies, broken, decoded, hostile, written
 from tests.hostile_documents import AFFINITY, ALL_VOCABULARIES, BOUND, CARD_USE, DECIDED, DECISION, NODE, PODS
 from tests.kubeshare_words import share, with_card
+from tests.lines import at_most
 
 FLAGS = ["--admission-port=1", "--preemption", "--node-score=balance", ALL_VOCABULARIES]
 GOOD = pod_json(container(i915=1, memory_max="1Gi"), name="good", uid="good")
@@ -62,16 +62,16 @@ def extender(*nodes: Any, pods: list[Any]) -> Extender:
 
 async def asked(running: Extender, path: str, body: bytes) -> bytes:
     """Call a verb, or a webhook if there is a slash. Return the response or the error's sentence, soon and not long."""
-    begun = time.process_time()
     try:
-        if not path.startswith("/"):
-            response = await running.verbs[path].call(body)
-        else:
-            review = decode_review(body)
-            response = encode_result(review, await running.webhooks[path[1:]](review))
+        with at_most(300_000):
+            if not path.startswith("/"):
+                response = await running.verbs[path].call(body)
+            else:
+                review = decode_review(body)
+                response = encode_result(review, await running.webhooks[path[1:]](review))
     except GasError as error:
         response = str(error).encode()
-    assert (time.process_time() - begun < 1, 0 < len(response) < 20_000 + len(body)) == (True, True)
+    assert 0 < len(response) < 20_000 + len(body)
     return response
 
 

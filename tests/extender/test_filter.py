@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from typing import Any
 
 import msgspec
@@ -20,6 +19,7 @@ from gas.placement.choice import Footprint
 from gas.placement.order import LeastUsed
 from tests.builders import container, node, node_json, pod_json
 from tests.extender.decider import DrivenDecider, as_pod
+from tests.lines import at_most
 from tests.listed import list_all
 
 GB = 10**9
@@ -401,8 +401,7 @@ MANY: dict[str, Any] = {f"r{number}": 1 for number in range(32_000)}
 )
 async def test_a_huge_pod_is_refused_in_a_short_time(huge: dict[str, Any], sentence: str) -> None:
     decider = knowing()
-    began = time.process_time()
-    answer = await decider.ask(huge, "n1", "n2")
-    assert time.process_time() - began < 1.5
+    with at_most(100_000):
+        answer = await decider.ask(huge, "n1", "n2")
     assert not answer["NodeNames"]
     assert sentence in json.dumps(answer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 import pytest
@@ -16,6 +15,7 @@ from gas.inspection.report import (
     parse_selector,
     sort_rows,
 )
+from tests.lines import at_most
 
 REPORT = Report(
     (Column("node"), Column("memory.max", gauge=True), Column("used"), Column("holders")),
@@ -102,6 +102,5 @@ def test_a_malformed_selector_is_refused(selector: str) -> None:
 
 
 def test_a_long_selector_is_read_in_time_that_grows_with_its_length() -> None:
-    begun = time.process_time()
-    assert parse_selector(",".join(["a=b"] * 60_000))({"a": "b"})
-    assert time.process_time() - begun < 2
+    with at_most(3_000_000):
+        assert parse_selector(",".join(["a=b"] * 60_000))({"a": "b"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -16,6 +15,7 @@ from gas.placement.need import PodNeed, Scope
 from gas.placement.order import FewestContainers, LeastUsed
 from gas.placement.place import place
 from gas.values.cards import Card
+from tests.lines import at_most
 from tests.placement.builders import amounts, booked, cards, case, container, init, link, node, placed, pod, sidecar
 
 CARD = amounts(i915=10, millicores=1000)
@@ -238,7 +238,6 @@ def test_up_to_eight_cards_the_best_set_is_the_one_that_brute_force_finds(data: 
 
 def test_nearly_all_of_many_cards_are_chosen_soon() -> None:
     """Comparing all sets of 63 of 64 cards pair by pair took seconds for each card."""
-    began = time.process_time()
-    found = place(pod(container(31), container(32), near=True), node(CARD, like=64), UNUSED)
+    with at_most(1_000_000):
+        found = place(pod(container(31), container(32), near=True), node(CARD, like=64), UNUSED)
     assert isinstance(found, Choice)
-    assert time.process_time() - began < 1

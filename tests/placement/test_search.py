@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from itertools import combinations as combinations_of
 
@@ -16,6 +15,7 @@ from gas.placement.ratio import Ratio
 from gas.placement.refusal import NoLinkedPairs, NotTogether, SearchLimitHit
 from gas.placement.search import StepBudget, combinations
 from gas.values.cards import Card
+from tests.lines import at_most
 from tests.placement.builders import amounts, booked, case, container, init, link, node, placed, pod, sidecar
 
 
@@ -251,7 +251,6 @@ def test_links_between_many_cards_take_little_time() -> None:
     groups = 60
     links = tuple(link((3 * group, 0), (3 * group + other, 0)) for group in range(groups) for other in (1, 2))
     cards = node(amounts(i915=1, tiles=1), like=3 * groups, links=links)
-    began = time.process_time()
-    found = place(pod(container(2 * groups + 2, tiles=1), linked=True), cards, UNUSED)
+    with at_most(20_000_000):
+        found = place(pod(container(2 * groups + 2, tiles=1), linked=True), cards, UNUSED)
     assert isinstance(found, SearchLimitHit)
-    assert time.process_time() - began < 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from gas.placement.plan import Plan, plan_of
 from gas.placement.ratio import Ratio
 from gas.values.cards import Card, Tile
 from gas.values.errors import InvalidValue
+from tests.lines import at_most
 
 TWO_CARDS = {Card(0): {"tiles": 2}, Card(1): {"tiles": 2}}
 
@@ -264,9 +264,8 @@ def test_a_container_takes_its_amounts_of_each_card_that_it_has_got() -> None:
 
 def test_a_plan_takes_time_in_proportion_to_its_resources() -> None:
     many = ContainerNeed("main", 1, tuple((f"r{number:05}", 1) for number in range(32_000)))
-    began = time.process_time()
-    plan = plan_of(PodNeed((many,)))
-    assert time.process_time() - began < 1.0
+    with at_most(1_000_000):
+        plan = plan_of(PodNeed((many,)))
     assert plan.totals() == many.per_card
     assert plan.requests[0].takes == tuple((slot, 1) for slot in range(32_000))
 

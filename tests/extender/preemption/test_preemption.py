@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
 from typing import Any
 
 import msgspec
@@ -373,12 +372,20 @@ def test_the_pods_that_a_budget_covers(
     assert bool(cluster.preemption.budgets.of(cluster.decider.hosts.pods.details("p", "n"))) == selected
 
 
-def test_a_budget_with_very_many_values_is_compared_in_a_short_time() -> None:
+def test_a_label_is_not_compared_with_all_of_very_many_values() -> None:
+    class Label(str):
+        comparisons = 0
+
+        def __eq__(self, other: object) -> bool:
+            Label.comparisons += 1
+            return str(self) == other
+
+        __hash__ = str.__hash__
+
     expression = {"key": "app", "operator": "NotIn", "values": [f"v{number}" for number in range(60_000)]}
     selector = msgspec.convert({"matchExpressions": [expression]}, LabelSelector)
-    began = time.process_time()
-    assert all(selects(selector, {"app": f"x{number}"}) for number in range(2000))
-    assert time.process_time() - began < 0.5
+    assert selects(selector, {"app": Label("x")})
+    assert Label.comparisons < 10
 
 
 @pytest.mark.parametrize(

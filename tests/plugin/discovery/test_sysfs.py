@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -29,6 +28,7 @@ from sandbox.hardware.fake_sysfs import (
 from tests.broken_files import BREAKS, break_file
 from tests.fake_gpus import ARC_B580, FLEX_140, card_directory, with_virtual_functions
 from tests.hostile import hostile
+from tests.lines import at_most
 from tests.plugin.gpus import read_gpus
 
 
@@ -498,9 +498,8 @@ class TestBrokenFiles:
             for path in data.draw(st.lists(st.sampled_from([link, *sorted(device.rglob("*"))]), max_size=3)):
                 if path.parent.is_dir():
                     break_file(path, data.draw(st.sampled_from(sorted(BREAKS))))
-        begun = time.process_time()
-        scan = read_gpus(root)
-        assert time.process_time() - begun < 1
+        with at_most(20_000):
+            scan = read_gpus(root)
         assert {int(gpu.card): gpu for gpu in scan.gpus if gpu.card not in hurt} == {
             number: gpu for number, gpu in whole.items() if number not in hurt
         }
