@@ -63,9 +63,7 @@ _FAULTS = (
         "await X._catch_up_with_others()",
         part="leadership",
     ),
-    PlantedFault(
-        "pods that are missing in a list are kept", "Pods.complete", "for U in X:\n    Y._forget(U)", within=50
-    ),
+    PlantedFault("pods that are missing in a list are kept", "Pods.complete", "X.forget(U)", within=50),
     PlantedFault(
         "a deletion taken for a change", "Watch._take", 'X.deleted if Y.type == "DELETED" else X.changed', "X.changed"
     ),
@@ -202,7 +200,7 @@ _FAULTS = (
     PlantedFault("anti-affinity is ignored", "Company.has_no_anti_affinity", "return X", "return True", 60),
     PlantedFault("a lost race for the Lease counts as won", "LeaderElection._take", "L.debug(M)\nreturn", "L.debug(M)"),
     PlantedFault(
-        "reservations that vanish from a list are kept", "Pods.complete", "X.reservation_vanished(*A)", within=80
+        "reservations that vanish from a list are kept", "Pods.complete", "X.reservation_vanished(U, B.pod)", within=80
     ),
     PlantedFault("all pages of a list but the last are forgotten", "Lister._fetch_all", "R += T(X)", "R = T(X)", 90),
     PlantedFault(
@@ -315,8 +313,8 @@ _FAULTS = (
     PlantedFault(
         "deleted pods go on waiting",
         "Pods.deleted",
-        "if X:\n    Y._forget(P.uid)",
-        "if P.node_name:\n    Y._forget(P.uid)",
+        "if X:\n    Y.forget(P.uid)",
+        "if P.node_name:\n    Y.forget(P.uid)",
     ),
     PlantedFault(
         "pods of all namespaces are bound in one",

@@ -203,7 +203,9 @@ class Binder(Observer):
         """Find out whether a pod is bound, and hold or cancel its cards."""
         pod = await settled_pod(self.requests, namespace, name, uid, retry_pause=self.settle_pause)
         if pod is not None and pod.node_name:
-            self.decider.pods.changed(pod)
+            self.decider.pods.learn([pod])
         else:
             self.decider.cancel(uid)
+        if pod is None:
+            self.decider.pods.forget(uid)
         self._forget_repeated(uid)

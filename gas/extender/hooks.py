@@ -57,7 +57,7 @@ class Observer:
         """Report, once for each sentence, what is wrong with the annotations of a bound pod."""
 
     def reservation_vanished(self, uid: str, pod: str) -> None:
-        """Note that a complete list of pods lacks a reserved pod (``namespace/name``): its bind is in doubt."""
+        """Note that a complete list of pods lacks one (``namespace/name``) that may be newer: it is in doubt."""
 
 
 class Observers(Observer):

@@ -80,6 +80,7 @@ class Pods:
         self._bound: dict[str, BoundPod] = {}
         self._relative: set[str] = set()  # UIDs of bound pods whose bookings depend on their node's cards
         self._lacks_tiles: set[str] = set()  # UIDs of pods that are booked without their tiles, which were malformed
+        self._apart: set[str] = set()  # UIDs of pods that `learn` was shown and the watch was not yet
         self._gone: LRUCache[str, None] = LRUCache(MOST_GONE)
         self._needs: LRUCache[PodNeed, PodNeed] = LRUCache(MOST_SHARED)
         self._ledger = ledger
@@ -96,30 +97,40 @@ class Pods:
             self.changed(pod)
 
     def complete(self, listed: list[ObjectId]) -> None:
-        """Release the pods that are not in the complete list, in the order in which they came."""
+        """Release the pods that are not in the complete list, in the order in which they came.
+
+        One that the watch has not shown yet may be newer than the list.
+        """
         there = {pod.uid for pod in listed}
         for uid in [uid for uid in (*self.waiting, *self._bound) if uid not in there]:
-            self._forget(uid)
+            if uid in self._apart:
+                self._observer.reservation_vanished(uid, (self.waiting.get(uid) or self._bound[uid].object).key)
+            else:
+                self.forget(uid)
         for uid, booking in list(self._ledger.bookings()):
             if uid not in there and booking.state is State.RESERVED:
                 self._observer.reservation_vanished(uid, booking.pod)
 
     def learn(self, pods: list[Pod]) -> None:
-        """Process a list made apart from the watch, parts of which may be older: a pod missing in it need not be gone.
+        """Process pods read apart from the watch, of which any may be older or newer than what the watch has shown.
 
-        A pod that has ended in it has ended, whatever the watch has shown.
+        A pod that is missing need not be gone. One that has ended has ended, whatever the watch has shown.
         """
         for pod in pods:
             if pod.is_over or pod.uid not in self._bound:
+                is_apart = pod.uid in self._apart or not self.knows(pod.uid)
                 self.changed(pod)
+                if is_apart and self.knows(pod.uid):
+                    self._apart.add(pod.uid)
 
     def changed(self, pod: Pod) -> None:
+        self._apart.discard(pod.uid)
         if pod.uid in self._gone:
             return
         if (vocabulary := self._vocabularies.vocabulary_of(pod)) is None:
             self._without_words(pod)
         elif pod.is_over:
-            self._forget(pod.uid)
+            self.forget(pod.uid)
         elif pod.node_name:
             self._see_bound(pod, vocabulary)
         elif pod.uid not in self._bound:
@@ -170,7 +181,7 @@ class Pods:
 
     def deleted(self, pod: Pod) -> None:
         if self._vocabularies.is_gpu_pod(pod) or self.knows(pod.uid):
-            self._forget(pod.uid)
+            self.forget(pod.uid)
 
     def bound(self) -> Iterator[tuple[str, BoundPod]]:
         return iter(self._bound.items())
@@ -199,7 +210,7 @@ class Pods:
             sentence = "its annotations that ask for cards were removed after binding; its booking is unchanged"
             self._keep(pod.uid, replace(bound, object=self._cut_down(pod), trouble=Trouble(sentence)))
         elif self.knows(pod.uid):
-            self._forget(pod.uid)
+            self.forget(pod.uid)
             if not pod.is_over:
                 del self._gone[pod.uid]  # it may ask for cards again
 
@@ -309,8 +320,6 @@ class Pods:
         self._ledger.hold(uid, pod.key, pod.node_name, footprint)
         if written.lacks_tiles:
             self._lacks_tiles.add(uid)
-        else:
-            self._lacks_tiles.discard(uid)
 
     def _keep(self, uid: str, bound: BoundPod) -> None:
         before = self._bound.get(uid)
@@ -331,8 +340,10 @@ class Pods:
                 self._observer.booking_mismatch(bound.object, bound.trouble.sentence)
         self._observer.node_changed(bound.object.node_name)
 
-    def _forget(self, uid: str) -> None:
+    def forget(self, uid: str) -> None:
+        """Release a pod that is gone or has ended."""
         self._gone[uid] = None
+        self._apart.discard(uid)
         self.waiting.pop(uid, None)
         if self._bound.pop(uid, None) is not None:
             self._observer.bound_pod_gone(uid)

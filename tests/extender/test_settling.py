@@ -15,6 +15,7 @@ from tests.background import turns
 from tests.extender.binding import IN_PROGRESS, HeldBindings, following, gpu_pod
 from tests.extender.cluster import Cluster, Outcome
 from tests.extender.decider import DrivenDecider, as_pod, booked_cards
+from tests.listed import list_all
 
 
 @pytest.fixture
@@ -127,6 +128,23 @@ class TestUnknownOutcome:
         await decider.bind(gpu_pod(), "n1")
         await decider.binder.settle()
         assert booked_cards(decider, "u1") == "nothing"
+
+    @pytest.mark.parametrize("is_there", [True, False], ids=["created-after-the-list", "gone-before-the-list"])
+    async def test_a_pod_read_while_a_list_is_read_that_lacks_it_is_read_again(self, *, is_there: bool) -> None:
+        decider = following()
+        decider.cluster.on_change = lambda _type, _pod: None
+        decider.cluster.add(gpu_pod())
+        decider.cluster.outcome = Outcome.LOST_AFTER_WRITING
+        await decider.bind(gpu_pod(), "n1")
+        await decider.binder.settle()
+        bound = decider.cluster.pod("default/pod")
+        if not is_there:
+            decider.cluster.remove("default/pod")
+        list_all(decider.pods, [])
+        await decider.binder.settle()
+        assert booked_cards(decider, "u1") == ("card0 on n1, held" if is_there else "nothing")
+        decider.pods.changed(bound)
+        assert booked_cards(decider, "u1") == ("card0 on n1, held" if is_there else "nothing")
 
     async def test_after_a_broken_response_the_pod_is_read_again(self, caplog: pytest.LogCaptureFixture) -> None:
         decider = following(gpu_pod())

@@ -168,7 +168,7 @@ class ReviewedBindings:
             return False
         del self._open[uid]
         if pod is not None and pod.node_name:
-            self._decider.pods.changed(pod)
+            self._decider.pods.learn([pod])
             return False
         self._decider.cancel(uid)
         if pod is not None and counts:
