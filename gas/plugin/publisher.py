@@ -46,7 +46,7 @@ class Renumbering:
             before = self._known.get(gpu.card)
             if before is not None and _is_another(gpu, before):
                 withheld[gpu.card] = withheld.get(gpu.card, frozenset()).union(users.get(gpu.card, ()))
-            if before is None or gpu.pci_address:
+            if before is None or gpu.pci_address or gpu.uuid:
                 self._known[gpu.card] = gpu
         left = {card: uids.intersection(users.get(card, ())) for card, uids in withheld.items()}
         self.withheld = {card: uids for card, uids in left.items() if uids}
