@@ -102,14 +102,17 @@ class NodeWriter(Writer[NodeDescription]):
 
     async def _write(self, patch: MergePatch) -> float | None:
         """Write once. Return the seconds after which to try again; None after a success."""
+        before = self._node
         try:
-            self._node = await self._patch_node(patch)
+            patched = await self._patch_node(patch)
         except GasError as error:
             sentence = f"cannot write labels and resources on the node: {error}; cards are still allocated"
             if sentence != self.trouble:
                 logger.error(sentence)
             self.trouble = sentence
             return FORBIDDEN_PAUSE if isinstance(error, Forbidden) else self._backoff.wait()
+        if self._node is before:  # else the watch has shown a state that may be newer
+            self._node = patched
         self._backoff.reset()
         self.trouble = None
         self.writes += 1

@@ -154,6 +154,22 @@ async def test_changes_by_other_programs_are_corrected(cluster: Cluster, change:
         assert (cluster.labels, cluster.node["status"]) == right
 
 
+async def test_a_change_that_the_watch_shows_before_the_response_to_a_write_is_corrected() -> None:
+    written = decoded(metadata={"name": "n1", "labels": WANTED.labels})
+    changed = decoded(metadata={"name": "n1", "labels": {GPU + "gpu-numbers": "7"}})
+
+    async def late(_patch: object) -> Node:
+        if not writer.writes:
+            writer.changed(changed)
+        return written
+
+    writer = NodeWriter(late, DEFAULT)
+    writer.want(NodeDescription(labels=WANTED.labels))
+    writer.changed(decoded(metadata={"name": "n1"}))
+    async with in_background(writer.run()):
+        await eventually(lambda: writer.writes == 2)
+
+
 # contract A1.27
 @pytest.mark.parametrize("recorded", [True, False])
 async def test_a_resource_is_removed_only_from_a_node_with_records_of_cards(cluster: Cluster, recorded: bool) -> None:
