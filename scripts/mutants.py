@@ -51,7 +51,8 @@ PACKAGES = {
     " tests/ledger/test_victims.py tests/extender/preemption",
     "matching": "gas/plugin/matching tests/plugin/matching",
     "receipts": "gas/plugin/receipts tests/plugin/receipts",
-    "vocabularies": "gas/vocabularies tests/vocabularies tests/extender/sharepods/test_controller.py",
+    "vocabularies": "gas/vocabularies tests/vocabularies tests/extender/sharepods/test_controller.py"
+    " tests/plugin/devices/test_device_lists.py",
 }
 """The code that is changed, and the tests that must find it."""
 
@@ -105,7 +106,7 @@ class Trials:
 
     def mutants(self) -> Iterator[Mutant]:
         """Yield mutants of functions, unless known as equivalent, in the order of the seed."""
-        found = {}
+        found, equivalent = {}, EQUIVALENT.read_text().splitlines()
         for path in self.files:
             module, mutations, *_ = create_mutations(str(path), path.read_text())
             for at, each in enumerate(mutations):
@@ -117,15 +118,17 @@ class Trials:
             if is_text or any(texts[0].count(each) > texts[1].count(each) for each in ("strict=True", "strict=False")):
                 continue
             pairs = list(pairs_of(*(compile(text, path.resolve(), "exec", dont_inherit=True) for text in texts)))
-            changed = [old for old, new in pairs if old != new and old.co_flags & inspect.CO_OPTIMIZED]
+            # Functions that only begin on another line are not changed.
+            alike = (pair for pair in pairs if pair[0].co_firstlineno == pair[1].co_firstlineno)
+            changed = [old for old, new in alike if old != new and old.co_flags & inspect.CO_OPTIMIZED]
             codes = [(function, new) for old, new in pairs for function in self.functions[old]]
             can_plant = all(len(function.__code__.co_freevars) == len(new.co_freevars) for function, new in codes)
-            if (change := f"{path}: {change_of(*texts)}") in EQUIVALENT.read_text().splitlines():
+            if not (each.contained_by_top_level_function and changed and can_plant):
+                self.results["outside functions"].append(str(path))
+            elif (change := f"{path} {changed[0].co_qualname}: {change_of(*texts)}") in equivalent:
                 self.results["equivalent"].append(change)
-            elif each.contained_by_top_level_function and changed and can_plant:
-                yield change, {(old.co_filename, old.co_firstlineno) for old in changed}, codes
             else:
-                self.results["outside functions"].append(change)
+                yield change, {(old.co_filename, old.co_firstlineno) for old in changed}, codes
 
     def attempt(self, mutant: Mutant) -> None:
         items = [item for item, (_, entered) in self.runs.items() if entered & mutant[1]]

@@ -24,8 +24,10 @@ def test_a_change_is_named_by_its_lines() -> None:
 
 def test_equivalent_mutants_change_code_that_exists_and_have_a_reason() -> None:
     for mutant, reason in zip(LISTED[::2], LISTED[1::2], strict=True):
-        path, _, change = mutant.partition(": ")
+        place, _, change = mutant.partition(": ")
+        path, _, function = place.partition(" ")
         code = " ".join(line.strip() for line in (ROOT / path).read_text().splitlines())
+        assert f"def {function.rpartition('.')[2]}(" in code, mutant
         assert change.partition(" -> ")[0] in code, mutant
         assert reason.startswith("    "), mutant
         assert reason.endswith("."), mutant
