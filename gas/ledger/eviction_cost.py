@@ -53,8 +53,8 @@ class Costs:
         self._allowed = allowed
         self._rank = {pod.uid: rank for rank, pod in enumerate(pods)}
         self._levels = sorted({pod.priority for pod in pods}, reverse=True)
-        self.unit = lcm(*(len(pod.footprint.amounts) or 1 for pod in pods))
-        self._part = {pod.uid: self._part_of(pod) for pod in pods}
+        self.unit = lcm(*(len(pod.footprint.amounts) for pod in pods if pod.footprint.amounts))
+        self._part = {pod.uid: self._part_of(pod) for pod in pods if pod.footprint.amounts}
 
     def of(self, pods: Collection[Evictable]) -> Cost:
         staying = self.in_order(pod for pod in pods if not pod.leaving)
@@ -89,7 +89,7 @@ class Costs:
         return any(self._allowed[budget] <= 0 for budget in pod.budgets)
 
     def _part_of(self, pod: Evictable) -> Cost:
-        part = self.unit // (len(pod.footprint.amounts) or 1)
+        part = self.unit // len(pod.footprint.amounts)
         counted = 0 if pod.leaving else part
         of_levels = (counted * (pod.priority == level) for level in self._levels)
         return (counted * self._always_violates(pod), *of_levels, part)

@@ -112,6 +112,21 @@ def names(victims: Victims | None) -> str:
             id="also-if-its-card-has-more-important-pods",
         ),
         pytest.param(
+            wants(1000),
+            [evictable(uid, card, 500) for uid, card in (("a", 0), ("b", 1), ("c", 1), ("d", 0))],
+            "b c",
+            id="of-equal-sets-that-whose-most-important-pod-is-less-important",
+        ),
+        pytest.param(
+            wants(900),
+            [
+                *(evictable(uid, card, size, priority=1) for uid, card, size in (("a", 0, 980), ("b", 1, 500))),
+                *(evictable(uid, card, size) for uid, card, size in (("c", 1, 500), ("d", 0, 10), ("e", 0, 10))),
+            ],
+            "a",
+            id="one-of-several-pods-of-a-card",
+        ),
+        pytest.param(
             wants(400),
             [evictable("a", 0, 800, priority=-5), evictable("b", 1, 800, leaving=True)],
             "b",
@@ -206,6 +221,25 @@ def test_a_pod_that_holds_several_cards_counts_once(older: str) -> None:
     alone = [evictable("c2", 2, 600), evictable("c3", 3, 600)]
     pods = alone + on_two_cards if older == "alone" else on_two_cards + alone
     assert names(victims_of(wants(600, cards=2), pods, inventory=inventory)) == "on-two"
+
+
+def test_cards_are_compared_by_the_pods_that_must_leave() -> None:
+    """Two cards with one pod too many each are cleared, and not those with fewer pods that must leave all."""
+    inventory = Inventory(capacity={Card(number): {"i915": 20, "millicores": 1000} for number in range(4)})
+    pods = [evictable(f"{at}-c{card}", card, 450) for card in (0, 1) for at in range(2)]
+    pods += [evictable(f"{size}-c{card}", card, size) for card in (2, 3) for size in (500, 100, 101, 102)]
+    assert names(victims_of(wants(600, cards=2), pods, inventory=inventory)) == "500-c2 500-c3"
+
+
+def test_of_equal_groups_of_cards_the_less_important_pods_leave() -> None:
+    cards = [Card(number) for number in range(4)]
+    inventory = Inventory(
+        capacity={card: {"i915": 20, "millicores": 1000} for card in cards},
+        numa_groups=((cards[0], cards[1]), (cards[2], cards[3])),
+    )
+    pods = [evictable(uid, card, 800) for card, uid in enumerate("abcd")]
+    need = replace(wants(500, cards=2), scope=Scope.NUMA)
+    assert names(victims_of(need, pods, inventory=inventory)) == "c d"
 
 
 def test_containers_that_may_share_a_card_need_no_second_one() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gas.decision.annotations import read_choice, read_receipt
 from gas.objects.stored import Node, Pod
 from gas.placement.choice import Choice, ContainerChoice
-from gas.placement.inventory import UNUSED, Inventory, Link
+from gas.placement.inventory import UNUSED, Inventory, Link, Partition
 from gas.placement.need import PodNeed
 from gas.placement.order import DEFAULT_ORDER, BestFit, CardOrder, LeastUsed, UsedFirst
 from gas.placement.place import place
@@ -265,13 +265,15 @@ def inventory(
     closed_tiles: dict[Card, frozenset[int]],
     preferred_tiles: dict[Card, tuple[int, ...]],
     links: tuple[Link, ...],
+    groups: tuple[tuple[Card, ...], ...] | None,
     **rest: Any,
 ) -> Inventory:
-    """Return an inventory with those of the tiles and links that its cards have."""
+    """Return an inventory with those of the tiles, links and groups that its cards have."""
 
     def existing(card: Card, tiles: Iterable[int]) -> Iterator[int]:
         return (tile for tile in tiles if tile < capacity[card].get("tiles", 0))
 
+    near = groups and tuple(group for group in groups if capacity.keys() >= set(group))
     return Inventory(
         capacity=capacity,
         closed_tiles={
@@ -281,6 +283,8 @@ def inventory(
             card: tuple(existing(card, tiles)) for card, tiles in preferred_tiles.items() if card in capacity
         },
         links=tuple(link for link in links if capacity.keys() >= {end.card for end in link}),
+        numa_groups=near,
+        boards=near or (),
         **rest,
     )
 
@@ -295,11 +299,16 @@ INVENTORIES = st.builds(
     preferred_tiles=st.dictionaries(CARD_NAMES, st.permutations((0, 1)).map(tuple)),
     preferred_card=st.none() | CARD_NAMES,
     links=st.just((Link(Tile(Card(0), 0), Tile(Card(1), 0)),)) | st.just(()),
+    groups=st.sampled_from((None, ((Card(0), Card(1)), (Card(2),)), ((Card(0),), (Card(1),)))),
+    partitions=st.lists(st.frozensets(CARD_NAMES).map(Partition), max_size=2).map(tuple),
+    partitioned=st.booleans(),
 )
 FACTS = st.builds(
     NodeFacts,
     inventory=INVENTORIES,
     deschedule_cards=st.frozensets(CARD_NAMES),
+    deschedule_tiles=st.frozensets(st.builds(Tile, CARD_NAMES, TILES)),
+    closed_by=st.dictionaries(CARD_NAMES, st.sampled_from((("label a",), ("label b", "label c")))),
     problems=st.just(()) | st.just(("label x is wrong",)),
 )
 
@@ -358,11 +367,15 @@ class TestMergedFacts:
             stated = [inventory.capacity[card] for inventory in inventories if card in inventory.capacity]
             for name, amount in amounts.items():
                 assert amount == min(each[name] for each in stated if name in each)
+            closing = tuple(text for each in facts for text in each.closed_by.get(card, ()))
+            assert merged.closed_by.get(card, ()) == closing
         assert set(merged.inventory.cards) == {card for inventory in inventories for card in inventory.cards}
         assert list(merged.inventory.cards) == sorted(merged.inventory.cards)
         for each in facts:
             assert each.inventory.disabled <= merged.inventory.disabled
             assert each.deschedule_cards <= merged.deschedule_cards
+            assert each.deschedule_tiles <= merged.deschedule_tiles
+            assert each.inventory.partitioned <= merged.inventory.partitioned
             assert set(each.problems) <= set(merged.problems)
             for card, tiles in each.inventory.closed_tiles.items():
                 existing = range(merged.inventory.capacity[card].get("tiles", 0))
@@ -370,6 +383,11 @@ class TestMergedFacts:
         for card, order in merged.inventory.preferred_tiles.items():
             first = next(each.preferred_tiles[card] for each in inventories if card in each.preferred_tiles)
             assert order == tuple(tile for tile in first if tile < merged.inventory.capacity[card].get("tiles", 0))
+        for name in ("preferred_card", "numa_groups"):
+            stated_first = next((found for each in inventories if (found := getattr(each, name)) is not None), None)
+            assert getattr(merged.inventory, name) == stated_first
+        assert merged.inventory.boards == next((each.boards for each in inventories if each.boards), ())
+        assert merged.inventory.partitions == tuple(one for each in inventories for one in each.partitions)
 
     @given(FACTS)
     def test_one_vocabulary_is_not_changed(self, facts: NodeFacts) -> None:

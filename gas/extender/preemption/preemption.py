@@ -105,11 +105,9 @@ class Preemption:
         for node, proposal in proposals.items():
             is_late = partial(self._is_after, min(until, self._clock() + NODE_PATIENCE))
             victims = self._on_node(pod, need, requests, node, proposal, is_late=is_late)
-            if victims is not None and victims.pods:
+            if victims is not None and victims.pods and (facts := self._nodes.facts(node)) is not None:
                 found[node] = Proposal(tuple(each.uid for each in victims.pods), victims.violations)
-                facts = self._nodes.facts(node)
-                capacity = facts.inventory.capacity if facts is not None else {}
-                footprints[node] = footprint(need, victims.choice, capacity)
+                footprints[node] = footprint(need, victims.choice, facts.inventory.capacity)
             yield
         self.nominations.chosen(pod.uid, footprints)
         return found

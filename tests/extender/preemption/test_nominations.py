@@ -11,13 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gas.extender.debug import books_json
-from gas.extender.decider import Decider
+from gas.extender.decider import Decider, Options
 from gas.extender.verdicts import Verdicts, at_once
 from gas.extender.wire import BindingArgs, FilterArgs, SentNode
 from gas.objects.stored import HostPod, Node
 from gas.placement.choice import Choice
 from gas.placement.place import place
-from tests.builders import container, node_json
+from gas.values.cards import Card
+from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.vendor.vocabulary import VENDOR
+from tests.builders import container, described_node, node_json, requesting
 from tests.extender.preemption.setting import PREEMPTING, PreemptingCluster, priority_pod
 from tests.listed import list_all
 
@@ -202,6 +205,17 @@ def test_the_chosen_card_is_kept_although_its_company_has_lower_priority() -> No
     assert cluster.victims(sent, "low") == "low"
     cluster.see(priority_pod("high", share(500), priority=50, annotations=with_a, nominated="n"))
     assert kept_cards(cluster) == [["card0"]]
+
+
+def test_a_part_of_a_card_is_kept_as_its_amount() -> None:
+    cluster = PreemptingCluster(Options(vocabularies=Vocabularies((VENDOR,))))
+    cluster.decider.node_handlers.changed(msgspec.convert(described_node("n", {"nvidia.com/gpu": 1}), Node))
+    whole_card = requesting({"nvidia.com/gpu": 1})
+    cluster.run("low", whole_card, priority=1)
+    assert cluster.victims(priority_pod("high", whole_card, priority=50), "low") == "low"
+    cluster.see(priority_pod("high", whole_card, priority=50, nominated="n"))
+    (kept,) = cluster.preemption.nominations.on("n")
+    assert kept.footprint.amounts == {Card(0): (("millicores", 1000), ("nvidia-gpu", 1))}
 
 
 def test_after_a_restart_the_room_of_leaving_pods_is_kept(cluster: PreemptingCluster) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -105,6 +106,14 @@ def test_without_time_left_the_remaining_nodes_are_dropped() -> None:
     found = cluster.preempt(priority_pod("high", priority=9), {name: [f"low-{name}"] for name in names})
     assert 0 < len(found) < 50
     assert list(found) == names[: len(found)]
+
+
+def test_a_search_for_cards_stops_at_its_limit() -> None:
+    cluster = PreemptingCluster(replace(PREEMPTING, step_limit=1))
+    cluster.add_node(cards=2, i915=20, millicores=2000)
+    cluster.run("low", share(1000))
+    high = priority_pod("high", share(500), share(400), share(600), share(500), priority=9)
+    assert cluster.victims(high, "low") == "dropped"
 
 
 def test_a_pod_without_need_for_cards_gets_the_proposal_back(full: PreemptingCluster) -> None:

@@ -61,7 +61,10 @@ async def decider() -> Preempting:
     return decider
 
 
-async def test_responses_are_counted_by_whether_pods_must_go(decider: Preempting) -> None:
+async def test_responses_are_counted_and_logged_by_whether_pods_must_go(
+    decider: Preempting, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "gas.extender.preemption.preemption")
     assert await decider.bind(WAITS, "n") == ""
     ((node, victims),) = (await decider.victims()).items()
     assert (node, len(victims["Pods"]), victims["NumPDBViolations"]) == ("n", 1, 0)
@@ -69,6 +72,11 @@ async def test_responses_are_counted_by_whether_pods_must_go(decider: Preempting
     assert [decider.counted("requests_total", verb="preempt", result=each) for each in ("victims", "no-victims")] == [
         1,
         1,
+    ]
+    logged = [(record.getMessage(), vars(record)["pod"]) for record in caplog.records]
+    assert logged == [
+        ("preemption helps on 1 of 1 nodes", "default/high"),
+        ("preemption helps on 0 of 1 nodes", "default/other"),
     ]
 
 

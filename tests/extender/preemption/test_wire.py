@@ -56,6 +56,7 @@ def test_names_of_the_request_are_read_in_any_case(pod: str, victims: str) -> No
         ({"NodeNameToMetaVictims": {}}, "names no pod"),
         ({"Pod": POD}, "names no victims"),
         ({"Pod": POD, "NodeNameToMetaVictims": []}, "not a valid ExtenderPreemptionArgs"),
+        ({"Pod": [], "NodeNameToMetaVictims": {}}, "not a valid ExtenderPreemptionArgs.Pod"),
         ({"Pod": POD, "NodeNameToMetaVictims": {"n": {"Pods": [{"UID": 1}]}}}, "not a valid"),
         ({"Pod": POD, "NodeNameToMetaVictims": {str(at): None for at in range(100_001)}}, "names 100001 nodes"),
     ],

@@ -125,6 +125,13 @@ def test_app_containers_see_the_cards_of_all_where_the_vocabulary_says_so(short:
         assert node.metrics.registry.get_sample_value("gas_plugin_allocations_total", labels) == number
 
 
+def test_variables_of_a_container_depend_on_its_cards() -> None:
+    memory = "aliyun.com/gpu-mem"
+    node = Node(Kubelet(), node_pod(requesting({memory: "2"}, "c"), name="a"), flags=["--vocabularies=aliyun"])
+    given = node.allocate("card1-0", "card1-1", resource=memory)
+    assert given.env["ALIYUN_COM_GPU_MEM_DEV"] == str((gpu(1).memory or 0) // 2**20) != "0"
+
+
 async def test_cards_of_one_numa_node_are_near() -> None:
     node = Node(Kubelet(), node_pod(container("c", i915=2), name="a"), flags=["--allocation-policy=near"])
     assert await node.allocator.prefer(question(slots(4), 2)) == ("card0-0", "card2-0")

@@ -68,12 +68,12 @@ def test_a_list_that_agreed_before_changes_nothing(steps: list[Any]) -> None:
         ]
 
 
-def test_ids_that_an_init_container_leaves_are_promised_once() -> None:
+def test_ids_that_init_containers_leave_are_promised_once() -> None:
     pod = seen(
         container("a", i915=1),
         container("b", i915=1),
-        init=(container("i", i915=2),),
-        annotations=decided("card0|card0", init="card0,card1"),
+        init=(container("i", i915=2), container("j", i915=1)),
+        annotations=decided("card0|card0", init="card0,card1|card0"),
     )
 
     assert Progress(pod).promised_cards() == Counter({Card(0): 2, Card(1): 1})
