@@ -12,8 +12,9 @@ from gas.extender.assembly import Extender
 from gas.extender.leadership.leadership import Leadership
 from gas.extender.readiness import REPORT_PERIOD, NotReady
 from gas.ledger.ledger import State
+from gas.values.cards import Card
 from sandbox.api.failure import ApiFailure
-from sandbox.api.kinds import LEASES, PODS
+from sandbox.api.kinds import LEASES, NODES, PODS
 from sandbox.api.routes import Access
 from sandbox.api.server import ApiServer
 from tests.background import eventually, turns
@@ -76,6 +77,29 @@ class TestLeaders:
             held.set()
             await eventually(running.readiness.may_act)
             assert state(running, pod) is State.HELD
+
+    async def test_no_receipt_is_believed_before_the_cards_of_its_node_are_known(
+        self, server: ApiServer, tmp_path: Path
+    ) -> None:
+        add_node(server, cards=1)
+        cards = {"gas-container-cards": "card0", "gas-allocated-cards": "card1"}
+        pod = add_pod(server, "a", node="n1", annotations=cards)
+        held = asyncio.Event()
+
+        async def slow(access: Access) -> ApiFailure | None:
+            if access.kind is NODES:
+                await held.wait()
+            return None
+
+        server.settings.intercept = slow
+        async with extender(server, tmp_path, "--leader-elect", ready=False) as running:
+            await eventually(lambda: running.leader.leads)
+            await asyncio.sleep(0.1)
+            held.set()
+            await eventually(running.readiness.may_act)
+            booking = running.decider.ledger.booking(pod["metadata"]["uid"])
+            assert booking is not None
+            assert list(booking.footprint.amounts) == [Card(0)]
 
     async def test_to_have_caught_up_in_an_earlier_lead_is_not_enough(self, server: ApiServer, tmp_path: Path) -> None:
         add_node(server)

@@ -310,6 +310,19 @@ async def test_a_newer_plugin_takes_over_and_the_older_returns_after_it_stops(
         await eventually(lambda: [device.ID for device in kubelet.shown[I915][-1]] == ["card0-0", "card1-0"])
 
 
+async def test_only_failures_in_a_row_say_that_the_newer_plugin_has_stopped(
+    socket_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies = iter([False, False, True] * 3)
+    monkeypatch.setattr(f"{Registration.__module__}.is_served", lambda _path: asyncio.sleep(0, next(replies, True)))
+    async with kubelet_in(socket_directory), running(plugin(socket_directory, *CARDS)) as older:
+        await eventually(lambda: is_watched(older))
+        async with running(plugin(socket_directory, CARDS[0])):
+            await eventually(lambda: older.state is Phase.STANDING_BACK)
+            await asyncio.sleep(12 * QUICK.other)
+            assert older.registrations == 1
+
+
 # contract A1.27
 async def test_the_plugin_of_another_system_keeps_its_resource_until_it_is_removed(socket_directory: Path) -> None:
     """Kubelet gives a resource to the plugin that registers last, and Aliyun's registers only when kubelet starts."""

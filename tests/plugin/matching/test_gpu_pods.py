@@ -170,6 +170,11 @@ def test_another_system_decides_by_the_position_of_a_card() -> None:
     assert pod is not None
     assert pod.decided_for(0) == ContainerChoice((Card(5),))
     assert pod.unmarked == {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
+    told = []
+    pods.subscribe(lambda: told.extend(pods))
+    gpus.insert(0, replace(gpus[0], card=Card(1)))
+    pods.cards_changed()
+    assert [pod.decided_for(0) for pod in told] == [ContainerChoice((Card(3),))]
 
 
 @pytest.mark.parametrize(
