@@ -12,7 +12,7 @@ from gas.placement.choice import ContainerChoice
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
 from gas.placement.ratio import Ratio
 from gas.plugin.kubelet.pod_resources import ContainerIds
-from gas.plugin.matching.gpu_pods import Demand, GpuPods, gpu_pod
+from gas.plugin.matching.gpu_pods import Demand, GpuPod, GpuPods, gpu_pod
 from gas.values.amounts import MEMORY_MAX
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
@@ -170,7 +170,7 @@ def test_another_system_decides_by_the_position_of_a_card() -> None:
     assert pod is not None
     assert pod.decided_for(0) == ContainerChoice((Card(5),))
     assert pod.unmarked == {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
-    told = []
+    told: list[GpuPod] = []
     pods.subscribe(lambda: told.extend(pods))
     gpus.insert(0, replace(gpus[0], card=Card(1)))
     pods.cards_changed()
