@@ -162,6 +162,12 @@ def test_a_disruption_budget_weighs_more_than_priorities() -> None:
     assert names(victims_of(wants(1000), pods, allowed=[1])) == "guarded"
 
 
+def test_pods_that_differ_in_their_budgets_are_not_equal() -> None:
+    guarded = [evictable(name, 0, size, budgets=(0,)) for name, size in (("same", 300), ("needed", 400))]
+    victims = victims_of(wants(700), [evictable("free", 0, 300), *guarded], allowed=[1], others=[holds(1, 1000)])
+    assert names(victims) == "free needed"
+
+
 def test_violations_are_counted_for_the_victims_and_no_others() -> None:
     pods = [evictable("a", 0, 1000, budgets=(0,)), evictable("b", 1, 1000, budgets=(0,))]
     assert (victims := victims_of(wants(1000), pods, allowed=[1])) is not None

@@ -20,6 +20,7 @@ from gas.plugin.kubelet_api import podresources_v1_pb2
 from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import PodResourcesListerStub
 from gas.plugin.matching.matcher import Preference
 from gas.plugin.matching.pod_resolver import PodResolver
+from gas.plugin.receipts.receipt_writer import ReceiptWriter
 from gas.values.card_records import parse_card_records
 from sandbox.api.kinds import NODES
 from sandbox.api.routes import Access
@@ -28,7 +29,7 @@ from tests.background import eventually, soon
 from tests.builders import container, pod_json
 from tests.fake_gpus import remove_gpu
 from tests.plugin.node_of_sandbox import NODE, SandboxNode, sandbox_node
-from tests.plugin.pods_for_plugin import decided
+from tests.plugin.pods_for_plugin import decided, ids
 
 FLEX = fake_gpus(FLEX_170, 4)
 ONE = container(i915=1)
@@ -286,6 +287,17 @@ class TestRestarts:
                 assert await node.got(later) == ["card2"]
                 assert "gas-allocated-cards" not in node.annotations("before")
 
+    async def test_the_next_plugin_knows_what_containers_have_before_kubelet_calls(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with sandbox_node(*FLEX) as node:
+            async with node.running_plugin():
+                assert await node.got(node.create(placed("before", "card1"))) == ["card1"]
+            monkeypatch.setattr(ReceiptWriter, "compare", lambda _writer: asyncio.sleep(0))
+            async with node.running_plugin() as plugin:
+                holders = plugin.node.pods.holders("gpu.intel.com/i915", ids("card1-0"))
+                assert [(holder.pod.key, holder.is_certain) for holder in holders] == [("default/before", True)]
+
     async def test_kubelet_comes_back_and_the_plugin_registers_again(self) -> None:
         async with sandbox_node(*FLEX) as node, node.running_plugin() as plugin:
             pod = node.create(placed("before", "card1"))
@@ -317,10 +329,12 @@ class TestRestarts:
         def writes() -> float:
             return {name: value for name, _, value in old.node.samples()}["gas_plugin_node_writes_total"]
 
-        async with sandbox_node(*unlike) as node, node.running_plugin("--shared-dev-num=2") as old:
+        flags = "--shared-dev-num=2", "--vocabularies=intel,vendor"  # of which the latter has no card here
+        async with sandbox_node(*unlike) as node, node.running_plugin(*flags) as old:
             await eventually(lambda: "card0=i915:2," in capacity())
             async with node.running_plugin("--shared-dev-num=4"):
-                await eventually(lambda: {each.state for each in old.registrations.values()} == {Phase.STANDING_BACK})
+                states = {Phase.STANDING_BACK, Phase.NO_CARDS}
+                await eventually(lambda: {each.state for each in old.registrations.values()} == states)
                 await eventually(lambda: "GPUResourceOfAnotherPlugin" in dict(node.events(NODE)))
                 await eventually(lambda: "card0=i915:4," in capacity())
                 before = writes()

@@ -26,11 +26,11 @@ from gas.values.errors import InvalidEntry
 from gas.vocabularies.combined import Vocabularies, merged_facts
 from gas.vocabularies.intel.vocabulary import INTEL
 from gas.vocabularies.known import DEFAULT, KNOWN
-from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedOptions, NodeFacts
+from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedOptions, NodeFacts, Vocabulary
 from gas.vocabularies.selection import KNOWN_NAMES, parse_vocabularies
 from tests.builders import container, node_json, pod
 from tests.made_up import CARD, CARDS, MADE_UP, SLICE
-from tests.other_words import asking, decoded, sharing, stating
+from tests.other_words import GPU_COUNT, asking, decoded, sharing, stating
 from tests.plugin.gpus import gpu, nvidia_gpu
 
 BOTH = Vocabularies([INTEL, MADE_UP])
@@ -243,6 +243,42 @@ class TestNodes:
         assert BOTH.source(one) == BOTH.source(other)
         assert BOTH.facts(one) == BOTH.facts(other)
         assert BOTH.source(one) != BOTH.source(node({CARDS: "0.1"}, cards=1))
+
+    @pytest.mark.parametrize("recorded", [True, False])
+    @pytest.mark.parametrize("alone", KNOWN, ids=lambda vocabulary: vocabulary.name)
+    def test_facts_change_only_with_the_source(self, alone: Vocabulary, *, recorded: bool) -> None:
+        """Law: so it is when a node lacks any of what vocabularies read of it."""
+        vocabulary = Vocabularies([alone])
+        known = {"driver": "nvidia", "memory": 2**34, "numa": 0, "board": 1, "tiles": 2, "millicores": 500}
+        records = [
+            {"card": 0, "model": "x", "uuid": "abcdefgh", "pci": "0000:10:00.0", "links": [1], **known},
+            {"card": 1, "memorySource": "unknown", "healthy": False, **known},
+        ]
+        intel: dict[str, Any] = dict.fromkeys(("i915", "xe", "tiles", "memory_max", "millicores"), 4)
+        full = node_json(annotations={ANNOTATION: msgspec.json.encode(records).decode()} if recorded else {}, **intel)
+        of_others = dict.fromkeys(Vocabularies(KNOWN).managed_resources, "200") | {GPU_COUNT: "2"}
+        amounts = full["status"]["allocatable"] | of_others
+        full["status"] = {"allocatable": amounts, "capacity": amounts}
+        full["metadata"]["annotations"] |= {
+            "gas-card-capacity": "card0=millicores:5",
+            "scheduling.koordinator.sh/gpu-partitions": '{"1":[{"minors":[0]}]}',
+        }
+        full["metadata"]["labels"] |= {
+            "gpu.intel.com/cards": "card0.card1",
+            "gpu.intel.com/numa-gpu-map": "0-0_1-1",
+            "gpu.intel.com/pci-groups": "0.1",
+            "gpu.intel.com/xe-links": "0.0-1.0",
+            "node.koordinator.sh/gpu-partition-policy": "Honor",
+            "telemetry.aware.scheduling.p/gas-deschedule-card0": "x",
+        }
+        text, changing = msgspec.json.encode(full).decode(), 0
+        for part in (*full["metadata"].values(), amounts, *(records if recorded else ())):
+            for name in part if isinstance(part, dict) else ():
+                one, other = (msgspec.json.decode(each, type=Node) for each in (text, text.replace(name, "left-out")))
+                if vocabulary.facts(one) != vocabulary.facts(other):
+                    changing += 1
+                    assert vocabulary.source(one) != vocabulary.source(other), name
+        assert changing
 
     @given(labels=st.dictionaries(st.sampled_from([CARDS, "gpu.intel.com/gpu-numbers"]), st.sampled_from(["0", "1.2"])))
     def test_facts_depend_on_nothing_but_the_source(self, labels: dict[str, str]) -> None:

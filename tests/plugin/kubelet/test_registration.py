@@ -161,14 +161,18 @@ async def test_kubelets_socket_is_checked_more_often_while_kubelet_does_not_watc
 
 
 # contract P2.2
-async def test_another_kubelet_socket_is_enough_to_register_again(socket_directory: Path) -> None:
-    async with kubelet_in(socket_directory) as older, running(plugin(socket_directory, *CARDS)) as registration:
-        await eventually(lambda: is_watched(registration))
-        newer = ScriptedKubelet(socket_directory)
-        await newer.listen()  # while the older one's watch goes on and our socket stays
-        await eventually(lambda: is_watched(registration, times=2))
-        assert [len(kubelet.registrations) for kubelet in (older, newer)] == [1, 1]
-        await newer.stop()
+async def test_another_kubelet_socket_is_enough_to_register_again_at_once(socket_directory: Path) -> None:
+    times = replace(QUICK, retry=3600.0)
+    async with kubelet_in(socket_directory) as first, running(plugin(socket_directory, *CARDS, times=times)) as ours:
+        await eventually(lambda: is_watched(ours))
+        kubelets = [first]
+        for _ in range(13):
+            kubelets.append(ScriptedKubelet(socket_directory))
+            await kubelets[-1].listen()  # while the older one's watch goes on and our socket stays
+            await eventually(lambda: is_watched(ours, times=len(kubelets)))
+        assert [len(kubelet.registrations) for kubelet in kubelets] == [1] * 14
+        for kubelet in kubelets[1:]:
+            await kubelet.stop()
 
 
 async def test_without_kubelets_socket_nothing_is_served(socket_directory: Path) -> None:
