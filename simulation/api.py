@@ -2,14 +2,15 @@
 
 import asyncio
 import base64
-import copy
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from gas.objects.json_patch import Patch, applied
 from sandbox.api.client import API_FAILURES
 from sandbox.api.failure import ApiFailure, throttled
 from sandbox.api.routes import Access, Settings, api_app
@@ -23,42 +24,35 @@ Object = dict[str, Any]
 TIMEOUT = 2.0  # seconds for a webhook, as in deploy/components/admission/webhooks.yaml
 
 
+@dataclass
 class Webhooks:
     """The webhooks of the extenders. Without a response objects are written as they are: failure policy Ignore."""
 
-    def __init__(
-        self,
-        network: Network,
-        process: Process,  # of the API server
-        *,
-        of_bindings: Callable[[], Server | None],  # returns where Bindings are reviewed now; None if no extender does
-        of_pods: Callable[[], Server | None],  # the same for new pods
-        # called with a new pod to which all webhooks have responded, before and after, and its refusal
-        on_pod: Callable[[Object, Object, str], None],
-    ) -> None:
-        self._network = network
-        self._process = process
-        self._of_bindings = of_bindings
-        self._of_pods = of_pods
-        self._on_pod = on_pod
-        self._reviews = 0
+    network: Network
+    process: Process  # of the API server
+    _: KW_ONLY
+    of_bindings: Callable[[], Server | None]  # returns where Bindings are reviewed now; None if no extender does
+    of_pods: Callable[[], Server | None]  # the same for new pods
+    # called with a new pod to which all webhooks have responded, before and after, and its refusal
+    on_pod: Callable[[Object, Object, str], None]
+    _reviews: int = field(init=False, default=0)
 
     async def binding(self, namespace: str, name: str, user: str, sent: Object) -> tuple[Object, str, bool]:
         """Review a Binding. Return it as it is then, the refusal, if any, and whether there was a review."""
         target = {"subResource": "binding", "name": name, "namespace": namespace, "userInfo": {"username": user}}
-        if (answer := await self._ask(self._of_bindings(), "/bind", target, sent)) is None:
+        if (answer := await self._ask(self.of_bindings(), "/bind", target, sent)) is None:
             return sent, "", False
         return *answer, True
 
     async def pod(self, namespace: str, user: str, sent: Object) -> tuple[Object, str]:
         """Complete and check a new pod. Return it as it is then, and the refusal, if any."""
         target = {"namespace": namespace, "userInfo": {"username": user}}
-        completed = await self._ask(self._of_pods(), "/complete", target, sent)
+        completed = await self._ask(self.of_pods(), "/complete", target, sent)
         pod = completed[0] if completed is not None else sent
-        checked = await self._ask(self._of_pods(), "/validate", target, pod)
+        checked = await self._ask(self.of_pods(), "/validate", target, pod)
         refusal = checked[1] if checked is not None else ""
         if completed is not None and checked is not None:
-            self._on_pod(sent, pod, refusal)
+            self.on_pod(sent, pod, refusal)
         return pod, refusal
 
     async def _ask(self, server: Server | None, path: str, target: Object, sent: Object) -> tuple[Object, str] | None:
@@ -77,7 +71,7 @@ class Webhooks:
                 **target,
             },
         }
-        client = Client(self._network, self._process, server, patience=TIMEOUT)
+        client = Client(self.network, self.process, server, patience=TIMEOUT)
         try:
             answer = (await client.post(path, review))["response"]
         except API_FAILURES:
@@ -85,25 +79,8 @@ class Webhooks:
         if not answer["allowed"]:
             return sent, answer["status"]["message"]
         if patch := answer.get("patch"):
-            sent = _patched(sent, msgspec.json.decode(base64.b64decode(patch)))
+            sent = applied(msgspec.json.decode(base64.b64decode(patch), type=Patch), sent)
         return sent, ""
-
-
-def _patched(value: Object, operations: list[Object]) -> Object:
-    """Apply a JSON patch to an object: ``add`` and ``remove``, which webhooks send."""
-    value = copy.deepcopy(value)
-    for operation in operations:
-        *parents, last = (name.replace("~1", "/").replace("~0", "~") for name in operation["path"][1:].split("/"))
-        found: Any = value
-        for name in parents:
-            found = found[int(name) if isinstance(found, list) else name]
-        if operation["op"] == "remove":
-            del found[last]
-        elif isinstance(found, list):
-            found.insert(len(found) if last == "-" else int(last), operation["value"])
-        else:
-            found[last] = operation["value"]
-    return value
 
 
 EPOCH = 1_800_000_000.0  # virtual time 0 in seconds since the epoch
