@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 import msgspec
 
@@ -56,6 +56,7 @@ class _Following:
     is_closing: bool = False  # whether the wait is over and the pod is being read
 
 
+@dataclass(eq=False)
 class BindReviews:
     """Review Bindings: called with the review of one, returns the result. Raises BadReview and NotReady.
 
@@ -64,28 +65,20 @@ class BindReviews:
     pod's version is changed, so that it can no longer be written, and the cards are cancelled.
     """
 
-    def __init__(
-        self,
-        decider: Decider,
-        pending_binds: PendingBinds,
-        metrics: Metrics,
-        *,
-        requests: PodRequests,
-        why_not_ready: Callable[[], str | None],
-        times: ReviewTimes = REVIEW_TIMES,
-        timing: Timing = SYSTEM_TIMING,
-    ) -> None:
-        self._decider = decider
-        self.unbound = UnboundPods(decider.asks_for_cards)
-        self._pending_binds = pending_binds
-        self._metrics = metrics
-        self._bindings = REVIEWED_BINDINGS.counter(metrics.registry)
-        self._requests = requests
-        self._why_not_ready = why_not_ready
-        self._times = times
-        self._timing = timing
-        self._clock = timing.monotonic
-        self._reviewed = ReviewedBindings(decider)
+    decider: Decider
+    pending_binds: PendingBinds
+    metrics: Metrics
+    _: KW_ONLY
+    requests: PodRequests
+    why_not_ready: Callable[[], str | None]
+    times: ReviewTimes = REVIEW_TIMES
+    timing: Timing = SYSTEM_TIMING
+
+    def __post_init__(self) -> None:
+        self.unbound = UnboundPods(self.decider.asks_for_cards)
+        self._bindings = REVIEWED_BINDINGS.counter(self.metrics.registry)
+        self._clock = self.timing.monotonic
+        self._reviewed = ReviewedBindings(self.decider)
         self._following: dict[str, _Following] = {}
         self._repeated: set[str] = set()
         self._reads_of_known = asyncio.Semaphore(MOST_READS)
@@ -94,7 +87,7 @@ class BindReviews:
     async def __call__(self, review: Review) -> ReviewResult:
         if review.operation != CREATE or review.target not in BINDINGS:
             return ALLOWED
-        check_ready(self._why_not_ready)
+        check_ready(self.why_not_ready)
         wire = decode_object(review.new, _BindingWire)
         if not wire.target.name or wire.target.kind not in ("", "Node"):
             return ALLOWED  # the API server refuses it
@@ -102,16 +95,16 @@ class BindReviews:
         if not binding.name:
             raise BadReview("request.object.metadata.name: expected the name of a pod, found nothing")
         _check_names(binding)
-        known = await self.unbound.wait_for(binding.key, binding.uid, patience=self._times.watch_patience)
+        known = await self.unbound.wait_for(binding.key, binding.uid, patience=self.times.watch_patience)
         if known is not None and not known.wants_cards:
             if not review.dry_run:
-                self._pending_binds.settled(known.uid)
+                self.pending_binds.settled(known.uid)
             return _only_for(known.uid, wire)
         try:
             return await self._review(binding, known, wire, review)
         except CannotBind as cannot:
             if cannot.refusal is not None:
-                self._metrics.refusals.labels(cannot.refusal.kind).inc()
+                self.metrics.refusals.labels(cannot.refusal.kind).inc()
             return self._refused(str(cannot))
         except NotReady:
             raise
@@ -164,27 +157,27 @@ class BindReviews:
     ) -> ReviewResult:
         begun = self._clock()
         pod = await self._read(binding, known, dry_run=review.dry_run)
-        if pod is not None and binding.uid in ("", pod.uid) and not self._decider.asks_for_cards(pod):
+        if pod is not None and binding.uid in ("", pod.uid) and not self.decider.asks_for_cards(pod):
             return _only_for(pod.uid, wire)
         given = self._reviewed.give(
-            binding, pod, now=self._timing.seconds(), clock=self._clock(), dry_run=review.dry_run
+            binding, pod, now=self.timing.seconds(), clock=self._clock(), dry_run=review.dry_run
         )
         if not review.dry_run:
-            self._pending_binds.settled(given.uid)
+            self.pending_binds.settled(given.uid)
         self._count(given.source.value)
         if given.source is Source.CARRIED and not review.dry_run:
             self._repeated.add(given.uid)
         if given.source is Source.CHOSEN:
             self._follow(given.uid, binding)
             cards = given.annotations.get(CONTAINER_CARDS, "")
-            self._decider.decisions.made(
+            self.decider.decisions.made(
                 given.uid,
                 binding.key,
                 binding.node,
                 cards,
                 verb="review",
                 seconds=self._clock() - begun,
-                now=self._timing.seconds(),
+                now=self.timing.seconds(),
             )
             extra = {"pod": binding.key, "node": binding.node, "cards": cards, "user": review.user}
             logger.info("gave cards to a binding of another client", extra=extra)
@@ -193,12 +186,12 @@ class BindReviews:
     async def _read(self, binding: Binding, known: UnboundPod | None, *, dry_run: bool) -> Pod | None:
         """Return the pod as it is now. Raises CannotBind or, if it may have no GPUs, NotReady if it cannot be read."""
         try:
-            async with asyncio.timeout(self._times.read_timeout):
+            async with asyncio.timeout(self.times.read_timeout):
                 return await self._read_settled(binding, known, dry_run=dry_run)
         except (CannotBind, NotReady):
             raise
         except (GasError, TimeoutError) as error:
-            why = str(error) or f"no response in {self._times.read_timeout:g} s"
+            why = str(error) or f"no response in {self.times.read_timeout:g} s"
             if known is None:  # it may well be a pod without GPUs: leave it to the failure policy
                 raise NotReady(f"pod {binding.shown} cannot be read: {why}") from None
             raise CannotBind(f"pod {binding.shown} cannot be read, so it is not bound: {why}; try again") from None
@@ -212,8 +205,8 @@ class BindReviews:
             if (pod := self._unchanged(uid, binding)) is None:
                 self._reviewed.check_patience(uid, binding.key, clock=self._clock())
                 async with self._reads_of_known if known is not None else self._reads_of_unknown:
-                    pod = await self._requests.get(binding.namespace, binding.name)
-            check_ready(self._why_not_ready)  # another replica may lead by now
+                    pod = await self.requests.get(binding.namespace, binding.name)
+            check_ready(self.why_not_ready)  # another replica may lead by now
             uid = pod.uid if pod is not None else uid
             if not self._must_settle(uid, binding, dry_run=dry_run):
                 return pod
@@ -227,7 +220,7 @@ class BindReviews:
 
     def _unchanged(self, uid: str, binding: Binding) -> Pod | None:
         """Return the pod as the watch shows it, if an open review has read it in this very version."""
-        pod, opened = self._decider.pods.waiting.get(uid), self._reviewed.opened(uid)
+        pod, opened = self.decider.pods.waiting.get(uid), self._reviewed.opened(uid)
         if pod is None or opened is None or opened.binding.node != binding.node:
             return None
         return pod if pod.metadata.resource_version in opened.versions else None
@@ -240,13 +233,13 @@ class BindReviews:
     async def _settle(self, uid: str, binding: Binding, following: _Following) -> None:
         """Wait a moment for the Binding, then read the pod until it is known whether it was bound."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._times.binding):
+            async with asyncio.timeout(self.times.binding):
                 await following.hurry.wait()
         following.is_closing = True
         is_unchanged = self._unchanged(uid, binding) is not None  # else another client has changed the pod
         pod = None
         if self._reviewed.opened(uid) is not None:
-            requests, pause = self._requests, self._times.settle_pause
+            requests, pause = self.requests, self.times.settle_pause
             pod = await settled_pod(requests, binding.namespace, binding.name, uid, retry_pause=pause)
         if not self._reviewed.settle(uid, pod, clock=self._clock(), counts=is_unchanged):
             self._count("settled")
