@@ -3,11 +3,12 @@
 import abc
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import ClassVar, TypeVar
 
+from prometheus_client import Counter, Histogram
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -51,12 +52,17 @@ class JsonEndpoint(abc.ABC):
     when_too_large: ClassVar[str] = ""  # what to do about a body that is too large
     waits_if_many_are_large: ClassVar[bool]  # else a request with a further large body is refused
 
-    what: str  # the endpoint, for the log
-    count: Callable[[str], None]  # is called with the result of each request
-    observe: Callable[[float], None]  # is called with the seconds of each request that gets a response
+    name: str
+    requests: Counter  # of all requests, by endpoint and result
+    seconds: Histogram  # of each request that gets a response
     largest: int  # bytes of the largest body that is read
     timeout: float  # seconds from a request's headers to the end of its body
     large: asyncio.Semaphore  # held while a body over LARGE bytes is read
+
+    @property
+    def what(self) -> str:
+        """The endpoint, for the log."""
+        return self.name
 
     @abc.abstractmethod
     async def respond(self, body: bytes) -> Response:
@@ -64,6 +70,9 @@ class JsonEndpoint(abc.ABC):
 
     @abc.abstractmethod
     def problem_response(self, problem: Problem) -> Response: ...
+
+    def count(self, result: str) -> None:
+        self.requests.labels(self.name, result).inc()
 
     async def read(self, receive: Receive, declared: int | None) -> bytes:
         """Read the body of a request, among few large ones. Raises Problem and ClientGone."""
@@ -111,7 +120,7 @@ class JsonEndpoint(abc.ABC):
         except ClientGone:
             self.count("client-gone")
             return
-        self.observe(perf_counter() - started)
+        self.seconds.observe(perf_counter() - started)
         await response(scope, receive, send)
 
     async def _respond(self, scope: Scope, receive: Receive) -> Response:

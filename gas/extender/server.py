@@ -41,14 +41,15 @@ def extender_app(verbs: Mapping[str, ServedVerb], metrics: Metrics, *, max_body:
     is touched, since a request may be in progress on it.
     """
     large = asyncio.Semaphore(MOST_LARGE)
-    paths = {
-        name if name.startswith("/") else f"/scheduler/{name}": _VerbEndpoint(
-            name.rpartition("/")[2], verb, metrics, large, largest=max_body, timeout=body_timeout
+    endpoints: dict[str, _VerbEndpoint] = {}
+    for path, verb in verbs.items():
+        name = path.rpartition("/")[2]
+        endpoints[path if path.startswith("/") else f"/scheduler/{path}"] = _VerbEndpoint(
+            name, metrics.requests, metrics.request_seconds.labels(name), max_body, body_timeout, large, verb
         )
-        for name, verb in verbs.items()
-    }
     return by_path(
-        paths, _Json(encode_binding_result(error="unknown path: expected /scheduler/filter or /scheduler/bind"), 404)
+        endpoints,
+        _Json(encode_binding_result(error="unknown path: expected /scheduler/filter or /scheduler/bind"), 404),
     )
 
 
@@ -56,6 +57,7 @@ class _Json(Response):
     media_type = "application/json"
 
 
+@dataclass(eq=False)
 class _VerbEndpoint(JsonEndpoint):
     method_is_checked_first = False
     wrong_content_type = 404
@@ -64,30 +66,19 @@ class _VerbEndpoint(JsonEndpoint):
     when_too_large = "; raise --max-request-bytes"
     waits_if_many_are_large = True  # kube-scheduler cannot decide without a response
 
-    def __init__(
-        self, name: str, verb: ServedVerb, metrics: Metrics, large: asyncio.Semaphore, *, largest: int, timeout: float
-    ) -> None:
-        super().__init__(
-            name,
-            count=lambda result: metrics.requests.labels(name, result).inc(),
-            observe=metrics.request_seconds.labels(name).observe,
-            largest=largest,
-            timeout=timeout,
-            large=large,
-        )
-        self._verb = (lambda body: to_its_end(verb.call(body))) if verb.is_undisturbed else verb.call
-        self._undecided = verb.undecided
+    verb: ServedVerb
 
     async def respond(self, body: bytes) -> Response:
         try:
-            return _Json(await self._verb(body))
+            called = self.verb.call(body)
+            return _Json(await (to_its_end(called) if self.verb.is_undisturbed else called))
         except Unreadable as error:
             raise Problem(404, "unreadable", str(error)) from None
         except BadRequest as error:
-            raise Problem(200 if self._undecided is None else 400, "bad-request", str(error)) from None
+            raise Problem(200 if self.verb.undecided is None else 400, "bad-request", str(error)) from None
 
     def problem_response(self, problem: Problem) -> Response:
-        if problem.status == 200 and self._undecided is not None:
+        if problem.status == 200 and self.verb.undecided is not None:
             logger.warning("%s: nothing was decided: %s", self.what, problem)
-            return _Json(self._undecided)
+            return _Json(self.verb.undecided)
         return _Json(encode_binding_result(error=str(problem)), problem.status)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.responses import PlainTextResponse, Response
@@ -60,13 +61,16 @@ def admission_app(
     """
     large = asyncio.Semaphore(MOST_LARGE)
     endpoints = {
-        f"/{name}": _Webhook(name, reviewer, metrics, large, largest=largest, timeout=timeout)
+        f"/{name}": _Webhook(
+            name, metrics.reviews, metrics.review_seconds.labels(name), largest, timeout, large, reviewer
+        )
         for name, reviewer in webhooks.items()
     }
     unknown = PlainTextResponse(f"unknown path: expected {' or '.join(endpoints)}\n", 404)
     return by_path(endpoints, unknown)
 
 
+@dataclass(eq=False)
 class _Webhook(JsonEndpoint):
     method_is_checked_first = True
     wrong_content_type = 415
@@ -74,31 +78,17 @@ class _Webhook(JsonEndpoint):
     internal_error = 500
     waits_if_many_are_large = False
 
-    def __init__(
-        self,
-        name: str,
-        reviewer: Reviewer,
-        metrics: AdmissionMetrics,
-        large: asyncio.Semaphore,
-        *,
-        largest: int,
-        timeout: float,
-    ) -> None:
-        super().__init__(
-            f"the webhook /{name}",
-            count=lambda result: metrics.reviews.labels(name, result).inc(),
-            observe=metrics.review_seconds.labels(name).observe,
-            largest=largest,
-            timeout=timeout,
-            large=large,
-        )
-        self._reviewer = reviewer
-        self._log = LimitedLog(logger)
+    reviewer: Reviewer
+    _log: LimitedLog = field(init=False, default_factory=lambda: LimitedLog(logger))
+
+    @property
+    def what(self) -> str:
+        return f"the webhook /{self.name}"
 
     async def respond(self, body: bytes) -> Response:
         try:
             review = decode_review(body)
-            result = await self._reviewer(review)
+            result = await self.reviewer(review)
         except BadReview as error:
             raise Problem(400, "bad-review", str(error)) from None
         response = Response(encode_result(review, result), media_type="application/json")
