@@ -8,14 +8,13 @@ from dataclasses import KW_ONLY, dataclass, field
 
 from gas.cluster.errors import Forbidden
 from gas.plugin.kubelet.device_server import CallTracker
-from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
+from gas.plugin.kubelet.pod_resources import Listing, PodResources
 from gas.plugin.matching.allocator import IssuedEnvironments
 from gas.plugin.matching.gpu_pods import GpuPod
 from gas.plugin.matching.matcher import SETTLED, Matcher
 from gas.plugin.metrics import Metrics
 from gas.plugin.node_writer import FORBIDDEN_PAUSE, Events
 from gas.plugin.receipts.receipts import Receipt, ReceiptKind, given_cards, receipt
-from gas.values.cards import Card
 from gas.values.errors import GasError
 
 logger = logging.getLogger(__name__)
@@ -28,9 +27,6 @@ WRITE_AGAIN = 10.0  # seconds after which annotations are written again if the w
 
 PatchPod = Callable[[str, str, str, Mapping[str, str | None]], Awaitable[bool]]
 """Writes annotations on the pod of this namespace, name and UID; returns False if it is gone."""
-
-_Compared = tuple[GpuPod, ContainerIds, Mapping[int, frozenset[Card]]]
-"""The arguments of `gas.plugin.receipts.receipts.receipt`: equal arguments give equal receipts."""
 
 _REASONS = {
     ReceiptKind.MISMATCH: "GPUAllocationMismatch",
@@ -60,7 +56,6 @@ class ReceiptWriter:
     finished: int = field(init=False, default=0)  # number of comparisons that have ended
     trouble: str | None = field(init=False, default=None)  # sentence about why annotations cannot be written, else None
     _reported: dict[str, Receipt] = field(init=False, default_factory=dict)
-    _correct: dict[str, _Compared] = field(init=False, default_factory=dict)
     _compare_now: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _sent: dict[str, tuple[GpuPod, float]] = field(init=False, default_factory=dict)
     """The writes that the watch may not have shown yet: UID -> the pod before, and when it was written."""
@@ -158,15 +153,11 @@ class ReceiptWriter:
     def _missing(self, seen: Mapping[str, GpuPod], listing: Listing) -> list[tuple[GpuPod, Receipt]]:
         """Return the receipts that are missing on pods, unless the pod has changed since kubelet was asked."""
         missing: list[tuple[GpuPod, Receipt]] = []
-        before, self._correct = self._correct, {}
         for uid, pod in seen.items():
             if self.matcher.pods.get(uid) is not pod or self.matcher.is_busy_with(uid):
                 continue
             if (containers := listing.get(pod.key)) is None:
                 continue
-            compared = (pod, containers, self.matcher.init_container_cards(uid))
-            if compared != before.get(uid) and (found := receipt(*compared)) is not None:
+            if (found := receipt(pod, containers, self.matcher.init_container_cards(uid))) is not None:
                 missing.append((pod, found))
-            else:
-                self._correct[uid] = compared
         return missing

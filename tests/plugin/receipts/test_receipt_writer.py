@@ -18,14 +18,12 @@ from gas.plugin.devices.device_ids import AllocateRequest
 from gas.plugin.kubelet.device_server import CallTracker
 from gas.plugin.kubelet.pod_resources import ContainerIds, Listing, PodResources
 from gas.plugin.matching.allocator import IssuedEnvironment, IssuedEnvironments
-from gas.plugin.matching.gpu_pods import GpuPod, GpuPods
+from gas.plugin.matching.gpu_pods import GpuPods
 from gas.plugin.matching.matcher import SETTLED, Matcher
 from gas.plugin.metrics import Metrics
 from gas.plugin.node_writer import FORBIDDEN_PAUSE, Events
 from gas.plugin.receipts import receipt_writer
 from gas.plugin.receipts.receipt_writer import WRITE_AGAIN, ReceiptWriter
-from gas.plugin.receipts.receipts import Receipt, receipt
-from gas.values.cards import Card
 from gas.values.errors import GasError
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.intel.vocabulary import INTEL
@@ -153,24 +151,6 @@ async def test_a_receipt_that_was_removed_is_written_at_once() -> None:
     node.pods.changed(A)
     await node.writer.compare()
     assert len(node.patched) == 2
-
-
-async def test_pods_are_compared_only_when_they_or_their_devices_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared: list[str] = []
-
-    def counted(pod: GpuPod, listed: ContainerIds, init_containers: Mapping[int, frozenset[Card]]) -> Receipt | None:
-        compared.append(pod.key)
-        return receipt(pod, listed, init_containers)
-
-    monkeypatch.setattr(receipt_writer, "receipt", counted)
-    node = Node(Kubelet(a="card0-0", b="card0-1"), A, B)
-    for _ in range(3):
-        await node.writer.compare()
-    assert compared == ["default/a", "default/b"]
-    node.pods.changed(node_pod(ONE, name="a", uid=A.uid, started=True, annotations=decided("card0", ts=2)))
-    node.kubelet.given = {"a": "card0-0", "b": "card0-2"}
-    await node.writer.compare()
-    assert compared[2:] == ["default/a", "default/b"]
 
 
 async def test_another_difference_is_reported_too() -> None:
