@@ -48,6 +48,7 @@ class NodeWriter(Writer[NodeDescription]):
     node can be written or not.
 
     links       by card, the cards that are linked to it, as other programs say on the node
+    on_links    called whenever `links` has changed
     """
 
     def __init__(self, patch_node: PatchNode, vocabularies: Vocabularies) -> None:
@@ -59,11 +60,8 @@ class NodeWriter(Writer[NodeDescription]):
         self._vocabularies = vocabularies
         self._backoff = Backoff()
         self._node: Node | None = None
-        self._subscribers: list[Callable[[], None]] = []
         self.links: Mapping[Card, tuple[Card, ...]] = {}
-
-    def subscribe(self, on_links: Callable[[], None]) -> None:
-        self._subscribers.append(on_links)
+        self.on_links: Callable[[], None] = lambda: None
 
     def listed(self, nodes: list[Node]) -> None:
         for node in nodes:
@@ -79,8 +77,7 @@ class NodeWriter(Writer[NodeDescription]):
         self._look.set()
         before, self.links = self.links, _links(self._vocabularies.links(node))
         if self.links != before:
-            for on_links in self._subscribers:
-                on_links()
+            self.on_links()
 
     def deleted(self, _node: Node) -> None:
         self._node = None

@@ -161,7 +161,7 @@ class WatchedNode(OwnNode):
 
     def subscribe(self, *, on_pods: Callable[[], None], on_links: Callable[[], None]) -> None:
         super().subscribe(on_pods=on_pods, on_links=on_links)
-        self._writer.subscribe(on_links)
+        self._writer.on_links = on_links
 
     async def recorded_cards(self) -> Sequence[CardRecord]:
         for is_synced in self._synced:
