@@ -2,24 +2,17 @@
 
 from dataclasses import dataclass
 
+from gas.daemon import flag_values as values
 from gas.daemon.flags import PartFlags, flag
 from gas.extender.part import Additions, Core, Part
-from gas.placement.order import NODE_SCORES, NodeScore, parse_node_score
-from gas.values.errors import InvalidValue
-
-
-def _node_score(text: str) -> NodeScore:
-    try:
-        return parse_node_score(text)
-    except InvalidValue:
-        raise ValueError(NODE_SCORES) from None
+from gas.placement.order import NODE_SCORES, NodeScore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringFlags(PartFlags):
     node_score: NodeScore = flag(
         "node-score=POLICY",
-        _node_score,
+        values.one_of(NodeScore),
         "none",
         f"How nodes are scored for kube-scheduler, one of {NODE_SCORES}. With none there is no prioritize verb; "
         "otherwise the pod annotation gas-node-score overrides the policy.",

@@ -278,7 +278,7 @@ def test_it_is_off_by_default() -> None:
 
 
 def test_an_unknown_policy_is_refused() -> None:
-    sentence = "expected balance|best-fit|best-fit-card|spread|least-loaded|none, found 'fair'"
+    sentence = "expected balance, best-fit, best-fit-card, spread, least-loaded or none, found 'fair'"
     with pytest.raises(UsageError) as refused:
         parse_flags(["--node-score=fair"])
     assert str(refused.value) == f"flag --node-score: {sentence}; see --help"
