@@ -7,12 +7,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import grpc
-
-# protobuf has no type information for these.
-from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto  # type: ignore[import-untyped]
-from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]
-from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
-from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]  # protobuf has no types
 from grpc import aio
 
 from gas.plugin.devices.device_ids import Ids, known_ids
@@ -58,7 +53,7 @@ class PodResources:
         self._resources = resources
         self._timeout = timeout
         self._channel = aio.insecure_channel(f"unix:{socket}", options=_OPTIONS)
-        self._entries: dict[bytes, tuple[str, ContainerIds]] = {}
+        self._entries: dict[bytes, ContainerIds] = {}  # what was read from each pod of the last list
         self._failure: str | None = None
         self._offers_get = True
 
@@ -70,11 +65,13 @@ class PodResources:
 
         def decode(reply: bytes) -> Listing:
             # Kubelet lists pods in any order, and hardly any has changed since the last list.
-            self._entries = {
-                encoded: self._entries.get(encoded) or _decoded(encoded, self._resources)
-                for encoded in _ENCODED_LISTING.FromString(reply).pods
-            }
-            return dict(self._entries.values())
+            before, self._entries = self._entries, {}
+            listing: dict[str, ContainerIds] = {}
+            for pod in api.ListPodResourcesResponse.FromString(reply).pod_resources:
+                encoded = pod.SerializeToString()
+                containers = before.get(encoded) or _container_ids(pod, self._resources)
+                listing[f"{pod.namespace}/{pod.name}"] = self._entries[encoded] = containers
+            return listing
 
         return await self._attempt("List", api.ListPodResourcesRequest(), decode)
 
@@ -139,11 +136,6 @@ class PodResources:
             await asyncio.sleep(TOO_OFTEN_PAUSE)
 
 
-def _decoded(encoded: bytes, resources: Container[str]) -> tuple[str, ContainerIds]:
-    pod = api.PodResources.FromString(encoded)
-    return f"{pod.namespace}/{pod.name}", _container_ids(pod, resources)
-
-
 def _container_ids(pod: api.PodResources, resources: Container[str]) -> ContainerIds:
     return {
         container.name: {
@@ -161,20 +153,3 @@ def _by_resource(devices: Iterable[api.ContainerDevices]) -> dict[str, frozenset
     for entry in devices:
         ids.setdefault(entry.resource_name, set()).update(entry.device_ids)
     return {resource: frozenset(texts) for resource, texts in ids.items()}
-
-
-def _encoded_listing() -> FileDescriptorProto:
-    """Describe ``ListPodResourcesResponse`` with bytes in place of messages, which look the same on the wire."""
-    file = FileDescriptorProto(name="gas/encoded_listing.proto", package="gas", syntax="proto3")
-    file.message_type.add(name="EncodedListing").field.add(
-        name="pods",
-        number=api.ListPodResourcesResponse.POD_RESOURCES_FIELD_NUMBER,
-        type=FieldDescriptorProto.TYPE_BYTES,
-        label=FieldDescriptorProto.LABEL_REPEATED,
-    )
-    return file
-
-
-_POOL = DescriptorPool()
-_POOL.Add(_encoded_listing())
-_ENCODED_LISTING = GetMessageClass(_POOL.FindMessageTypeByName("gas.EncodedListing"))
