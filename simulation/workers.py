@@ -6,12 +6,10 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from gas.values.errors import GasError
@@ -43,21 +41,17 @@ def run_seeds(seeds: range, workers: int, planted: PlantedFault | None = None) -
     others = set(multiprocessing.active_children())
     # A fault must be planted before the product is imported, so the processes are fresh ones, not forks of this one.
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_prepare, initargs=(planted,))
-    starts = range(seeds.start, seeds.stop, SEEDS_AT_A_TIME)
-    parts = (range(start, min(start + SEEDS_AT_A_TIME, seeds.stop)) for start in starts)
     next_seed = seeds.start
     try:
         # Ctrl-C reaches all processes of a terminal; those that are started here keep it blocked.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            running = deque(pool.submit(run_part, part) for part in islice(parts, 4 * workers))
+            outcomes = pool.map(run_noted, seeds, chunksize=SEEDS_AT_A_TIME)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        while running:
-            for outcome in running.popleft().result():
-                next_seed = outcome.seed + 1
-                yield outcome
-            running.extend(pool.submit(run_part, part) for part in islice(parts, 1))
+        for outcome in outcomes:
+            next_seed = outcome.seed + 1
+            yield outcome
     except BrokenProcessPool as error:
         raise WorkerEnded(next_seed) from error
     finally:
@@ -84,15 +78,12 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def run_part(seeds: Sequence[int]) -> list[Outcome]:
-    """Run the histories of some seeds. The notes of an exception say which history raised it."""
+def run_noted(seed: int) -> Outcome:
+    """Run the history of a seed. The notes of an exception say which history raised it."""
     from simulation.run import run_seed
 
-    outcomes = []
-    for seed in seeds:
-        try:
-            outcomes.append(run_seed(seed))
-        except Exception as error:
-            error.add_note(f"in the history of seed {seed}")
-            raise
-    return outcomes
+    try:
+        return run_seed(seed)
+    except Exception as error:
+        error.add_note(f"in the history of seed {seed}")
+        raise

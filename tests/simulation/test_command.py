@@ -17,7 +17,7 @@ from simulation.__main__ import main
 from simulation.plan import Plan
 from simulation.planted import planted_fault
 from simulation.run import Outcome, readable
-from simulation.workers import find, run_part, run_seeds
+from simulation.workers import find, run_noted, run_seeds
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "simulation"]
@@ -144,7 +144,7 @@ def test_an_exception_says_in_which_history_it_was_raised(monkeypatch: pytest.Mo
 
     monkeypatch.setattr("simulation.run.run_seed", fail)
     with pytest.raises(KeyError) as raised:
-        run_part(range(7, 9))
+        run_noted(7)
     assert raised.value.__notes__ == ["in the history of seed 7"]
 
 
