@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from gas.plugin.devices.device_ids import known_ids
 from gas.plugin.kubelet.device_server import DeviceServer
@@ -18,7 +18,6 @@ from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.values.card_facts import CardFacts, MemorySource, Scan
 from gas.values.cards import Card
 from sandbox.api.client import ApiRequests
-from sandbox.api.kinds import system_time
 from sandbox.kubelet.containers import ContainerDevices, Containers, KubeletPace, container_devices
 from sandbox.kubelet.device_manager import DeviceManager, DeviceState, PluginFailed
 from sandbox.kubelet.pod_resources import shown_containers
@@ -56,7 +55,8 @@ class Host:
         """Return a new kubelet, with which plugins have to register again."""
         self.state.restart()
         devices = DeviceManager(self.state, _Plugins(self, chance), in_any_order=chance.in_any_order)
-        self.kubelet = kubelet(node, client, chance, devices, self.containers, now=now)
+        pace = pace_by(chance)
+        self.kubelet = SyncLoop(client, node, devices, containers=self.containers, pace=pace, now=now)
         return self.kubelet
 
     def plugin_ends(self) -> None:
@@ -148,17 +148,9 @@ class _State(DeviceState):
         super().keep_only(uids)
 
 
-def kubelet(
-    node: str,
-    client: ApiRequests,
-    chance: Chance,
-    devices: DeviceManager,
-    containers: Containers,
-    *,
-    now: Callable[[], datetime] = system_time,
-) -> SyncLoop:
-    """Return a kubelet whose times come from chance."""
-    pace = KubeletPace(
+def pace_by(chance: Chance) -> KubeletPace:
+    """Return the times of a kubelet, which come from chance."""
+    return KubeletPace(
         start=2.0,
         init=1.0,
         stop=2.0,
@@ -168,12 +160,6 @@ def kubelet(
         retry=1.0,
         spread=lambda seconds: chance.between(seconds / 20, seconds),
     )
-    return SyncLoop(client, node, devices, containers=containers, pace=pace, now=now)
-
-
-def plain_kubelet(node: str, client: ApiRequests, chance: Chance) -> SyncLoop:
-    devices = DeviceManager(DeviceState(), cast(Any, None), in_any_order=chance.in_any_order)
-    return kubelet(node, client, chance, devices, Containers())
 
 
 class _Plugins:

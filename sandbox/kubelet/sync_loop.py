@@ -204,15 +204,12 @@ class SyncLoop:
     async def _set_status(self, pod: Object, status: Object) -> None:
         """Write the status of this pod, but not of another pod with the same name."""
         patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
-        await self._insist(lambda: self.client.patch(f"{path_of(pod)}/status", patch))
+        await insist(lambda: self.client.patch(f"{path_of(pod)}/status", patch), self.pace.retry)
 
     async def _delete(self, pod: Object) -> None:
         """Delete this pod at once, but not another pod with the same name."""
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
-        await self._insist(lambda: self.client.delete(path_of(pod), options))
-
-    async def _insist(self, send: Callable[[], Awaitable[Any]]) -> None:
-        await insist(send, self.pace.retry)
+        await insist(lambda: self.client.delete(path_of(pod), options), self.pace.retry)
 
 
 async def insist(send: Callable[[], Awaitable[Any]], pause: float) -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 
@@ -16,10 +16,12 @@ from sandbox.api.client import ApiClient, Mirror, Object, RefusedByApi
 from sandbox.api.kinds import NODES, PODS, is_over
 from sandbox.api.patches import MERGE_PATCH
 from sandbox.api.storage import Storage
-from sandbox.kubelet.containers import RUN_SECONDS
+from sandbox.kubelet.containers import RUN_SECONDS, Containers
+from sandbox.kubelet.device_manager import DeviceManager, DeviceState
+from sandbox.kubelet.sync_loop import SyncLoop
 from simulation import objects
 from simulation.chance import Chance
-from simulation.kubelet import plain_kubelet
+from simulation.kubelet import pace_by
 from simulation.laws import Laws
 from simulation.observed import LawBroken
 from simulation.plan import REPLICAS, Plan, Step
@@ -392,7 +394,9 @@ class Replay:
         chance = Chance(self._plan.seed, f"kubelet {node} {self.figures['acts']}")
         if (before := self._kubelets.get(node)) is not None:
             before.cancel()  # also one that a restart during this one has started
-        self._kubelets[node] = self._tasks.create_task(plain_kubelet(node, self._of_kubelets, chance).run())
+        devices = DeviceManager(DeviceState(), cast(Any, None), in_any_order=chance.in_any_order)  # without plugins
+        kubelet = SyncLoop(self._of_kubelets, node, devices, containers=Containers(), pace=pace_by(chance))
+        self._kubelets[node] = self._tasks.create_task(kubelet.run())
 
     async def change_cards(self, node: str, count: int, seconds: float) -> None:
         before = self._plan.nodes[int(node[1:])]
