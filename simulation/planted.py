@@ -177,7 +177,13 @@ _FAULTS = (
     PlantedFault(
         "parts of cards are rounded down", "intel.need._container_need", "-(-A // R.count)", "A // R.count", 80
     ),
-    PlantedFault("tiles of ended pods are kept", "NodeSums.take", "_add_count(X.tiles, *A)", within=70),
+    PlantedFault(
+        "tiles of ended pods are kept",
+        "NodeSums._add",
+        "_add_count(X.tiles, C, I, N)",
+        "_add_count(X.tiles, C, I, max(N, 0))",
+        70,
+    ),
     PlantedFault("whole cards are shared", "Vendor.booked_need", "ALONE if X else Company()", "Company()", 120),
     PlantedFault("Aliyun's pods take no compute", "Aliyun._container", "(Ratio(MILLICORES, *A, **B),)", "()"),
     PlantedFault(
@@ -210,7 +216,13 @@ _FAULTS = (
         "return X",
         60,
     ),
-    PlantedFault("names of ended pods are kept", "NodeSums.take", "_add_count(X.names, *A)", within=390),
+    PlantedFault(
+        "names of ended pods are kept",
+        "NodeSums._add",
+        "_add_count(X.names, C, P, N)",
+        "_add_count(X.names, C, P, max(N, 0))",
+        390,
+    ),
     PlantedFault("shares of cards are rounded down", "_thousandths", "ROUND_CEILING", '"ROUND_FLOOR"'),
     PlantedFault(
         "containers get the device nodes of the next card",

@@ -30,7 +30,6 @@ from gas.values.amounts import (
     add,
     parse_rounded_up,
     sorted_amounts,
-    take_away,
 )
 
 CPU = "cpu"  # in thousandths of a core, here and everywhere in this module
@@ -115,7 +114,7 @@ class HostPods(Mirror[HostPod, HostedPod]):
             return
         if old is not None:
             sums = self._sums[old.node]
-            take_away(sums, old.requests)
+            add(sums, old.requests, -1)
             if not sums:
                 del self._sums[old.node]
         if new is not None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from gas.placement.choice import Footprint
 from gas.placement.inventory import NO_COMPANY, Company, Usage
-from gas.values.amounts import add, take_away
+from gas.values.amounts import add
 from gas.values.cards import Card
 from gas.values.errors import GasError
 
@@ -61,37 +61,27 @@ class NodeSums:
 
     def put(self, uid: str, footprint: Footprint) -> None:
         self.uids.add(uid)
-        for card, amounts in footprint.amounts.items():
-            add(self.amounts.setdefault(card, {}), amounts)
-            self.holders[card] = self.holders.get(card, 0) + 1
-            self.containers[card] = self.containers.get(card, 0) + footprint.containers.get(card, 0)
-        for card, indexes in footprint.tiles.items():
-            for index in indexes:
-                _add_count(self.tiles, card, index, 1)
-        if footprint.company != NO_COMPANY:
-            for card in footprint.amounts:
-                _add_count(self.companies, card, footprint.company, 1)
-        if footprint.named:
-            for card in footprint.amounts:
-                _add_count(self.names, card, footprint.named, 1)
+        self._add(footprint, 1)
 
     def take(self, uid: str, footprint: Footprint) -> None:
         self.uids.discard(uid)
+        self._add(footprint, -1)
+
+    def _add(self, footprint: Footprint, times: int) -> None:
+        """Add what a pod holds, or take it away with ``times=-1``."""
         for card, amounts in footprint.amounts.items():
-            take_away(self.amounts[card], amounts)
-            self.holders[card] -= 1
-            self.containers[card] -= footprint.containers.get(card, 0)
+            add(self.amounts.setdefault(card, {}), amounts, times)
+            self.holders[card] = self.holders.get(card, 0) + times
+            self.containers[card] = self.containers.get(card, 0) + times * footprint.containers.get(card, 0)
+            if footprint.company != NO_COMPANY:
+                _add_count(self.companies, card, footprint.company, times)
+            if footprint.named:
+                _add_count(self.names, card, footprint.named, times)
             if not self.holders[card]:
                 del self.amounts[card], self.holders[card], self.containers[card]
         for card, indexes in footprint.tiles.items():
             for index in indexes:
-                _add_count(self.tiles, card, index, -1)
-        if footprint.company != NO_COMPANY:
-            for card in footprint.amounts:
-                _add_count(self.companies, card, footprint.company, -1)
-        if footprint.named:
-            for card in footprint.amounts:
-                _add_count(self.names, card, footprint.named, -1)
+                _add_count(self.tiles, card, index, times)
 
     def usage(self) -> Usage:
         """Return the sums: a view of the present state, to be read at once."""

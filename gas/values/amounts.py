@@ -156,22 +156,14 @@ def check_sorted(amounts: SortedAmounts, owner: object) -> None:
         last = name
 
 
-def add(amounts: dict[str, int], more: Iterable[tuple[str, int]]) -> None:
-    """Add ``more`` to ``amounts`` in place; `take_away` with the same ``more`` undoes it exactly.
+def add(amounts: dict[str, int], more: Iterable[tuple[str, int]], times: int = 1) -> None:
+    """Add ``more`` to ``amounts`` in place; with ``times=-1`` it is taken away, which undoes that exactly.
 
     Amounts of 0 are left out, so equal amounts are equal dictionaries.
     """
     for name, amount in more:
-        if amount:
-            amounts[name] = amounts.get(name, 0) + amount
-
-
-def take_away(amounts: dict[str, int], less: SortedAmounts) -> None:
-    """Subtract ``less`` in place. Names whose amount becomes 0 are dropped."""
-    for name, amount in less:
-        left = amounts.get(name, 0) - amount
-        if left:
-            amounts[name] = left
+        if total := amounts.get(name, 0) + times * amount:
+            amounts[name] = total
         else:
             amounts.pop(name, None)
 
