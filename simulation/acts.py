@@ -242,14 +242,14 @@ class Acts:
 
     def lose_history(self, client: str, seconds: float) -> None:
         """Cut clients off, and drop the history in which they could see what they missed."""
-        self._break_watches(client)
+        self.break_watches(client)
         self.condition({"clients": client, "servers": "api", "cut": 1.0}, seconds)
         self._world.later(seconds, self.compact)
 
     def isolate(self, name: str, seconds: float) -> None:
         """Cut a replica off the API server; the scheduler still reaches it."""
         client = self._system.replica(name).name
-        self._break_watches(client)
+        self.break_watches(client)
         self.condition({"clients": client, "servers": "api", "cut": 1.0}, seconds)
 
     def condition(self, fields: dict[str, Any], seconds: float) -> None:
@@ -292,10 +292,7 @@ class Acts:
     def jump_clock(self, name: str, seconds: float) -> None:
         self._system.replica(name).skew += seconds
 
-    def break_watches(self) -> None:
-        self._break_watches("")
-
-    def _break_watches(self, clients: str) -> None:
+    def break_watches(self, clients: str = "") -> None:
         """End the watches of the clients whose names begin with this text."""
         for exchange in list(self._api.server.open):
             if exchange.stream and exchange.client.name.startswith(clients):
