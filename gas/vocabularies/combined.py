@@ -74,7 +74,7 @@ class Vocabularies:
         self.annotations = frozenset(WRITTEN_ANNOTATIONS).union(*(each.choice_annotations for each in self._all))
         """Every annotation that a choice or a receipt is written in."""
         self.metadata = self.annotations.union(*(each.metadata for each in self._all))
-        """Every annotation and label of a bound pod that its booking depends on."""
+        """Every annotation of a bound pod that its booking depends on."""
         self.resources = tuple(dict.fromkeys(name for each in self._all for name in each.resources))
         """All resources that give cards to a container, by full name."""
         self.one_card_resources = frozenset(name for each in self._all if each.one_card for name in each.resources)
@@ -92,7 +92,7 @@ class Vocabularies:
 
     def need(self, pod: Pod, options: NeedOptions) -> PodNeed:
         """Return the need of a pod that is not bound yet, without containers if it asks for none. Raises BadNeed."""
-        content = _content(pod, pod.metadata.annotations, pod.metadata.labels)
+        content = _content(pod, pod.annotations)
         return self._remembered(content, options, lambda: self._read_need(pod, options))
 
     def booked_need(self, pod: Pod) -> PodNeed:
@@ -101,7 +101,7 @@ class Vocabularies:
         if vocabulary is None:
             return PodNeed(())
         names = vocabulary.metadata.union(*(guest.metadata for guest in vocabulary.guests))
-        content = _content(pod, _only(names, pod.metadata.annotations), _only(names, pod.metadata.labels))
+        content = _content(pod, {name: pod.annotations[name] for name in names & pod.annotations.keys()})
         return self._remembered(content, vocabulary.name, lambda: _booked_need(vocabulary, need_facts(pod)))
 
     def _remembered(self, content: bytes | None, purpose: Hashable, read: Callable[[], PodNeed]) -> PodNeed:
@@ -274,19 +274,16 @@ def _booked_need(vocabulary: Vocabulary, facts: NeedFacts) -> PodNeed:
     return need
 
 
-def _content(pod: Pod, annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> bytes | None:
+def _content(pod: Pod, annotations: Mapping[str, str]) -> bytes | None:
     """Return the parts of a pod that its need is read from, as one value: pods of one template share it.
 
     None if it is too large to be remembered. For a pod larger than any real one it is not even computed.
     """
-    if _text_length(annotations) + _text_length(labels) > LARGEST_REMEMBERED or _too_many_resources(pod) is not None:
+    length = sum(map(len, annotations)) + sum(map(len, annotations.values()))
+    if length > LARGEST_REMEMBERED or _too_many_resources(pod) is not None:
         return None
-    content = _encoder.encode((pod.spec.containers, pod.spec.init_containers, annotations, labels))
+    content = _encoder.encode((pod.spec.containers, pod.spec.init_containers, annotations))
     return content if len(content) <= LARGEST_REMEMBERED else None
-
-
-def _text_length(texts: Mapping[str, str] | None) -> int:
-    return sum(map(len, texts)) + sum(map(len, texts.values())) if texts else 0
 
 
 def _too_many_resources(pod: Pod) -> str | None:
@@ -325,10 +322,6 @@ def _check_containers(need: PodNeed) -> None:
             f"the pod has {count} containers that ask for cards, expected at most {MOST_CARD_CONTAINERS};"
             " use several pods"
         )
-
-
-def _only(names: frozenset[str], texts: Mapping[str, str] | None) -> dict[str, str]:
-    return {name: texts[name] for name in names & texts.keys()} if texts else {}
 
 
 def merged_facts(facts: Sequence[NodeFacts]) -> NodeFacts:

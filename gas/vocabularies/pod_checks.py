@@ -129,7 +129,7 @@ class PodChecks:
     def change(self, old: Pod, new: Pod, *, may_write_receipts: bool = False) -> tuple[str, ...]:
         """Return the warnings of a changed pod that the old one did not have.
 
-        Of a bound pod these are changes of annotations and labels that state what it holds. ``may_write_receipts``: the
+        Of a bound pod these are changes of annotations that state what it holds. ``may_write_receipts``: the
         change may be the device plugin's.
         """
         if not new.node_name:
@@ -140,7 +140,7 @@ class PodChecks:
         return tuple(
             f"{quoted(name)} {_BOUND_RECEIPT if name in RECEIPT else _BOUND}"
             for name in sorted(self.vocabularies.metadata - set(RECEIPT if may_write_receipts else ()))
-            if _text(old, name) != _text(new, name)
+            if (old.annotations.get(name) or "") != (new.annotations.get(name) or "")
         )
 
     def complete(self, pod: NewPod) -> Patch:
@@ -189,11 +189,6 @@ def _written_annotations(pod: Pod) -> tuple[str, ...]:
         for name in sorted(pod.annotations.keys() & _WRITTEN)
         if pod.annotations[name]
     )
-
-
-def _text(pod: Pod, name: str) -> str:
-    """Return an annotation and a label of this name; an empty text means the same as none."""
-    return (pod.annotations.get(name) or "") + "\0" + ((pod.metadata.labels or {}).get(name) or "")
 
 
 def _unknown_resource(need: PodNeed, inventories: list[Inventory]) -> tuple[str, ...]:

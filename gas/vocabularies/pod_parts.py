@@ -36,7 +36,7 @@ def need_facts(pod: Pod) -> NeedFacts:
     if not pod.spec.containers:
         raise BadNeed("the pod has no containers")
     containers = tuple(ContainerFacts(each.name, role, each.requests) for each, role in started_containers(pod))
-    return NeedFacts(containers, pod.annotations, pod.metadata.labels or {})
+    return NeedFacts(containers, pod.annotations)
 
 
 def started_containers(pod: Pod) -> list[tuple[Container, Role]]:

@@ -147,7 +147,6 @@ class NeedFacts:
 
     containers: Sequence[ContainerFacts]  # at least one, in the order in which kubelet starts them
     annotations: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +178,7 @@ class Vocabulary(ABC):
     # of which every pod with cards requests one: for these kube-scheduler calls the extender
     managed_resources: ClassVar[tuple[str, ...]]
     asking: ClassVar[Beginnings]  # every pod that `matches` has one: for these pods the API server calls webhooks
-    # names of the annotations and labels that `booked_need` depends on, in addition to containers
+    # names of the annotations that `booked_need` depends on, in addition to containers
     metadata: ClassVar[frozenset[str]] = frozenset()
     # whether the card of a pod that has one card, and no name for it, gets a name when it is chosen: the name that it
     # has, or else a new one
