@@ -211,7 +211,7 @@ class _Search:
     def on(self, cards: Collection[Card]) -> None:
         """Search for sets of pods without which the pod fits on some of these cards."""
         inventory = _only(self._inventory, cards)
-        self._found_here = len(cards) > 1 and self.best is not None
+        self._found_here = len(cards) > 1
         takes_all = self.has_ties or self._is_short()  # pods on other cards may be in the way, too
         pods = [pod for pod in self._optional if takes_all or not pod.footprint.amounts.keys().isdisjoint(cards)]
         self._bound = _Bound(self.need, self._node, pods, self._costs, cards=cards)

@@ -237,6 +237,13 @@ def test_cards_are_compared_by_the_pods_that_must_leave() -> None:
     assert names(victims_of(wants(600, cards=2), pods, inventory=inventory)) == "500-c2 500-c3"
 
 
+def test_a_card_that_cannot_be_cleared_keeps_no_other_from_being_compared() -> None:
+    inventory = Inventory(capacity={Card(number): {"i915": 20, "millicores": 1000} for number in range(3)})
+    pods = [evictable(f"{size}-c{card}", card, size) for card in (1, 2) for size in (500, 251, 249)]
+    need = wants(500, cards=2)
+    assert names(victims_of(need, pods, others=[holds(0, 1000)], inventory=inventory)) == "500-c1 500-c2"
+
+
 def test_of_equal_groups_of_cards_the_less_important_pods_leave() -> None:
     cards = [Card(number) for number in range(4)]
     inventory = Inventory(

@@ -596,6 +596,7 @@ def test_intels_words_are_about_intels_cards_only() -> None:
     assert (described.labels, described.resources) == (alone.labels, alone.resources)
     assert described.annotations.keys() == {ANNOTATION}
     assert not DEFAULT.describe([nvidia_gpu(0)], DeviceOptions()).labels
+    assert not DEFAULT.ids_per_card(nvidia_gpu(0), DeviceOptions())
 
 
 def test_a_whole_card_of_nvidias_is_one_device() -> None:

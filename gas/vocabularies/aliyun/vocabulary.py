@@ -230,7 +230,7 @@ class Aliyun(Vocabulary):
             **{name: text for name in (names.INDEX,) if (text := pod.annotations.get(name))},
             names.CARD: str((cards[0].memory or 0) // self.unit.bytes),
             names.POD: pod.annotations.get(names.POD) or str(sum(units.values())),
-            names.CONTAINER: str(units.get(container, 0)),
+            names.CONTAINER: str(units[container]),
         }
 
     def after_allocate(self, pod: Pod) -> Mapping[str, str]:

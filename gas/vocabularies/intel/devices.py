@@ -154,7 +154,7 @@ def affinity_mask(tiles: Sequence[Sequence[int]], tiles_of_cards: Sequence[int],
     tiles_of_cards  how many tiles each of the same cards has
     hierarchy       the container's ``ZE_FLAT_DEVICE_HIERARCHY``, None when it has none
     """
-    if not any(tiles) or max(tiles_of_cards, default=0) <= 1 or len(tiles) != len(tiles_of_cards):
+    if len(tiles) != len(tiles_of_cards) or not any(tiles) or max(tiles_of_cards) <= 1:
         return None
     if any(tile >= count for chosen, count in zip(tiles, tiles_of_cards, strict=True) for tile in chosen):
         return None

@@ -357,6 +357,11 @@ def test_a_nominated_pod_that_needs_no_cards_keeps_only_other_resources(cluster:
     assert cluster.fits(equal(500))
 
 
+def test_no_cards_of_a_node_that_is_not_known_are_kept(cluster: PreemptingCluster) -> None:
+    cluster.see(high(nominated="unknown"))
+    assert kept_cards(cluster, "unknown") == [[]]
+
+
 def test_a_list_without_a_nominated_pod_gives_its_room_up(freed: PreemptingCluster) -> None:
     freed.pods.pop("high")
     list_all(freed.decider.pod_handlers, [msgspec.convert(sent, HostPod) for sent in freed.pods.values()])

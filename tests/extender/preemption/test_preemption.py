@@ -215,6 +215,7 @@ def test_a_proposed_pod_that_is_in_the_way_of_such_a_pod_stays_a_victim(
     # All 1000 millicores of d are needed, so resources alone explain why kube-scheduler proposes it.
     assert cluster.victims(wide, "in-the-way", "d") == "d in-the-way"
     assert cluster.victims(wide, "d") == "d"
+    assert cluster.victims(wide, "in-the-way", "e") == "d"
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ async def test_everything_that_may_lead_to_a_receipt_has_its_reason_in_the_log(
     assert len(logged) == len(case.reasons)
     assert all(reason.startswith(begin) for reason, begin in zip(logged, case.reasons, strict=True)), logged
     assert {vars(record)["container"] for record in caplog.records} <= {"default/a/c"}
-    assert all(vars(record)["ids"] for record in caplog.records)
+    assert all(vars(record)["ids"] and vars(record)["confidence"] for record in caplog.records)
 
 
 @pytest.mark.parametrize(("short", "seen"), [("i915", ["0", "1", "2"]), ("gpu.shared", ["0", "01", "012"])])
@@ -165,6 +165,7 @@ def test_kubelet_takes_any_of_what_init_containers_had_without_asking() -> None:
     "pod",
     [
         pytest.param(node_pod(ONE, annotations=decided("card0")), id="no-init-container"),
+        pytest.param(node_pod(container("c"), init=(INIT,), annotations=decided("", init="card0")), id="only-itself"),
         pytest.param(node_pod(ONE, init=(container("i"),), annotations=decided("card0")), id="one-without-cards"),
     ],
 )

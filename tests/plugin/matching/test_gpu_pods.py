@@ -262,6 +262,13 @@ class TestWatch:
         now += 2
         assert pods.is_unwatched("default/pod", HAS_CARD)
 
+    def test_of_a_pod_that_is_shown_again_it_is_not_known_that_it_had_a_card(self) -> None:
+        pods = GpuPods(DEFAULT)
+        for shown in (node_pod(ONE, uid="u", started=True), node_pod(ONE, uid="u")):
+            pods.changed(shown)
+            pods.deleted(shown)
+        assert not pods.is_unwatched("default/pod", WITHOUT_DEVICES)
+
     def test_the_end_of_an_older_pod_of_that_name_does_not_matter(self) -> None:
         pods = GpuPods(DEFAULT)
         pods.changed(node_pod(ONE, uid="first", started=True))

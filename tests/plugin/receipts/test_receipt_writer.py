@@ -412,6 +412,11 @@ class TestAfterAllocate:
         await node.writer.compare()
         assert node.patched == []
 
+    async def test_not_while_kubelet_does_not_list_the_pod(self) -> None:
+        node = Node(Kubelet(SLICE, b="card0-0"), self.pod(), vocabularies=self.VOCABULARIES)
+        await node.writer.compare()
+        assert node.patched == []
+
     async def test_not_again_when_the_watch_shows_it(self) -> None:
         node = self.node(self.pod(), "card0-0")
         await node.writer.compare()

@@ -10,7 +10,8 @@ import pytest
 from gas.extender.decider import Options
 from gas.extender.verdicts import at_once
 from gas.values.amounts import MEMORY_MAX, MemoryUnit
-from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
+from gas.values.card_facts import MOST_MEMORY
+from gas.values.card_records import ANNOTATION, MOST_RECORDS, CardRecord, format_card_records
 from gas.values.cards import Card, instance
 from gas.vocabularies.aliyun.vocabulary import Aliyun
 from gas.vocabularies.combined import Vocabularies
@@ -352,6 +353,7 @@ def test_a_counted_card_of_less_than_1_gib_is_reported_and_used(units: int, unit
             "aliyun.com/gpu-mem: 3 means 3 MiB; if it is to mean 3 GiB, set --aliyun-unit=GiB for extender and plugin",
         ),
         ("MiB", {GPU_MEM: 100}, ""),
+        ("MiB", {GPU_MEM: 0}, ""),
         ("GiB", {GPU_MEM: 3}, ""),
         (
             "GiB",
@@ -380,6 +382,12 @@ def test_a_new_pod_that_asks_for_more_than_any_card_has_is_warned_of() -> None:
     nodes = [(VOCABULARIES.facts(decoded(aliyun_node())), 1)]
     (warning,) = at_once(checks.in_cluster(pod(asking(gpu_mem=CARD + 1)), nodes, {}))
     assert warning.endswith(f"no card has {CARD + 1} MiB of aliyun.com/gpu-mem free (1 node)")
+
+
+@pytest.mark.parametrize(("cards", "units"), [(MOST_RECORDS, 1024), (1, MOST_MEMORY // MIB)])
+def test_the_most_cards_and_the_most_memory_are_used(cards: int, units: int) -> None:
+    facts = VOCABULARIES.facts(decoded(aliyun_node(cards=cards, units=units)))
+    assert (len(facts.inventory.capacity), facts.problems) == (cards, ())
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from gas.values.amounts import MemoryUnit
-from gas.vocabularies.aliyun.vocabulary import Aliyun
+from gas.vocabularies.aliyun.vocabulary import ALIYUN, Aliyun
 from gas.vocabularies.intel.vocabulary import INTEL
+from gas.vocabularies.protocol import DeviceOptions
 from gas.vocabularies.selection import parse_vocabularies
 from sandbox.hardware.fake_sysfs import FLEX_170, FakeGpu, fake_gpus
 from tests.background import soon
 from tests.builders import pod_json
 from tests.other_words import GPU_COUNT, GPU_MEM, MIB, asking
+from tests.plugin.gpus import gpu
 from tests.plugin.node_of_sandbox import SandboxNode, sandbox_node
 from tests.plugin.pods_for_plugin import decided
 
@@ -54,6 +56,11 @@ async def test_the_node_states_its_memory_and_its_number_of_cards() -> None:
         await soon(lambda: [stated(node, GPU_COUNT, field) for field in ("allocatable", "capacity")] == ["2", "2"])
         assert stated(node, "gpu.intel.com/memory.max") != ""
         assert {server.resource for server in plugin.registrations} >= {GPU_MEM}
+
+
+def test_healthy_cards_with_memory_are_counted() -> None:
+    cards = [gpu(0), gpu(1, healthy=False), gpu(2, memory=None)]
+    assert ALIYUN.describe(cards, DeviceOptions()).resources == {GPU_COUNT: 1}
 
 
 # contract A1.3

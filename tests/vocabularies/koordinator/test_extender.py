@@ -11,10 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gas.decision.annotations import LONGEST
 from gas.extender.decider import Options
 from gas.values.amounts import MEMORY_MAX
+from gas.values.card_facts import MOST_MEMORY
+from gas.values.card_records import MOST_RECORDS
 from gas.values.cards import Card
 from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.koordinator.vocabulary import format_allocated, parse_allocated
 from gas.vocabularies.selection import parse_vocabularies
 from tests.builders import container, pod_json
 from tests.extender.decider import DrivenDecider, booked_cards
@@ -86,6 +90,11 @@ async def test_amounts_are_divided_evenly_between_different_cards() -> None:
     half = {"gpu.shared": 1, MEMORY_MAX: 2 * GIB, "millicores": 500}
     assert booked(decider) == {0: half, 1: half}
     assert allocated(decider) == [(card, "50", str(2 * GIB), "25") for card in (0, 1)]
+
+
+def test_a_place_on_a_shared_card_takes_none_of_its_memory() -> None:
+    text = format_allocated({Card(0): {"nvidia-gpu": 1}}, {Card(0): {MEMORY_MAX: GIB}}, int)
+    assert json.loads(text)["gpu"][0]["resources"]["koordinator.sh/gpu-memory"] == "0"
 
 
 # contract O1.10, O1.18, O1.32
@@ -417,6 +426,11 @@ def test_an_annotation_that_names_no_cards_is_reported_and_not_booked(text: str,
     assert sentence.startswith(f"its cards are not booked: annotation {ALLOCATED}: {reason}")
 
 
+def test_the_longest_annotation_of_the_most_cards_is_read() -> None:
+    text = json.dumps({"gpu": [{"minor": number} for number in range(MOST_RECORDS)]}).ljust(LONGEST)
+    assert parse_allocated(text) == tuple(map(Card, range(MOST_RECORDS)))
+
+
 @pytest.mark.parametrize("text", ['{"rdma":[{"minor":0}]}', '{"gpu":null}', "null"])
 def test_an_annotation_about_other_devices_alone_names_no_card(text: str) -> None:
     decider = following([koordinator_node(8 * GIB)], of_koordinator(text, sharing(ratio=50, shared=1)))
@@ -471,6 +485,11 @@ class TestNodes:
         capacity, (problem,) = self.facts(counted_node(**stated))
         assert capacity == {}
         assert problem.startswith(sentence)
+
+    def test_the_most_cards_and_the_most_memory_are_used(self) -> None:
+        for most in ({"shared": 100 * MOST_RECORDS}, {"shared": 100, "memory": MOST_MEMORY}):
+            capacity, problems = self.facts(counted_node(**most))
+            assert (len(capacity), problems) == (most["shared"] // 100, ())
 
     # contract O1.29
     @pytest.mark.parametrize(

@@ -234,6 +234,8 @@ def test_a_pod_with_too_many_containers_is_not_completed() -> None:
 
 
 def test_a_sum_that_kubernetes_cannot_count_is_refused() -> None:
+    most = pod_json(sharing(memory=2**63 - 1, shared=1), container("plain"))
+    assert isinstance(read_need(new(most)), PodNeed)
     half = sharing(memory=2**62, shared=1)
     assert str(read(pod_json(half, {**half, "name": "b"}))).startswith("the pod's containers ask for more than 2^63-1")
 

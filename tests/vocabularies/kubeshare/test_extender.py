@@ -277,8 +277,10 @@ async def test_a_card_is_used_even_if_its_pods_take_nothing_of_it() -> None:
 
 # contract S1.10, S1.18
 def test_other_orders_can_be_chosen() -> None:
-    need = VOCABULARIES.need(as_pod(sharing("p", share("0.1", **{"gas-card-order": "used-first"}))), NO_OPTIONS)
-    assert need.order == UsedFirst()
+    for chosen, score in (({}, NodeScore.BEST_FIT_CARD), ({"gas-node-score": "spread"}, NodeScore.SPREAD)):
+        texts = {"gas-card-order": "used-first"} | chosen
+        need = VOCABULARIES.need(as_pod(sharing("p", share("0.1", **texts))), NO_OPTIONS)
+        assert (need.order, need.node_score) == (UsedFirst(), score)
 
 
 # contract S1.15
@@ -572,12 +574,10 @@ def test_a_node_that_offers_no_card_has_none(text: str, problems: int) -> None:
 
 
 def test_a_node_of_the_vocabulary_has_thousandths_and_the_memory_of_each_card() -> None:
-    facts = VOCABULARIES.facts(decoded(sharing_node(memory=[GIB, 3 * GIB])))
+    facts = VOCABULARIES.facts(decoded(sharing_node(memory=[GIB, 3 * GIB, 0])))
     assert facts.problems == ()
-    assert facts.inventory.capacity == {
-        Card(number): {"vgpu": 1000, "millicores": 1000, MEMORY_MAX: memory}
-        for number, memory in ((0, GIB), (1, 3 * GIB))
-    }
+    card = {"vgpu": 1000, "millicores": 1000}
+    assert list(facts.inventory.capacity.values()) == [card | {MEMORY_MAX: GIB}, card | {MEMORY_MAX: 3 * GIB}, card]
 
 
 # contract S1.20

@@ -134,6 +134,11 @@ class TestNodes:
         card = {"gpu-mem": 2048, MEMORY_MAX: 2048 * MIB, "millicores": 1000, "nvidia-gpu": 1}
         assert self.capacity(gpu_mem=4096, gpu_count=2, nvidia=2) == ({0: card, 1: card}, ())
 
+    def test_counted_cards_are_those_that_another_vocabulary_names(self) -> None:
+        card = {"i915": 1, "nvidia-gpu": 1, "millicores": 1000}
+        labels = {"gpu.intel.com/gpu-numbers": "0.2"}
+        assert self.capacity(labels=labels, i915=2, nvidia=2) == ({0: card, 2: card}, ())
+
     def test_recorded_cards_of_the_driver_are_meant(self) -> None:
         capacity, problems = self.capacity(memory=[1, 1], driver="nvidia", nvidia=2)
         assert (list(capacity), problems) == ([0, 1], ())
@@ -175,6 +180,10 @@ class TestNodes:
         assert capacity == {}
         assert problem.startswith(f"allocatable nvidia.com/gpu: {sentence}")
         assert problem.endswith("it is ignored")
+
+    def test_the_most_cards_are_used(self) -> None:
+        capacity, problems = self.capacity(nvidia=1024)
+        assert (len(capacity), problems) == (1024, ())
 
     def test_a_node_that_states_no_such_card_says_nothing(self) -> None:
         assert self.capacity() == ({}, ())
