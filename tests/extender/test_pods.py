@@ -417,17 +417,15 @@ class TestOlderNews:
 
     def test_pods_newer_than_the_list_that_is_being_read_are_not_taken_for_gone(self) -> None:
         followed = Followed()
-        newer = [gpu_pod("card0"), waiting_pod(uid="u2"), waiting_pod(uid="u3")]
-        followed.pods.learn(newer)
-        followed.pods.learn(newer)
-        list_all(followed.pods, [newer[2]])
+        for _ in range(2):
+            followed.pods.learn([gpu_pod("card0"), waiting_pod(uid="u2")])
+        list_all(followed.pods, [])
         assert sorted(followed.vanished) == [("u1", "default/pod"), ("u2", "default/pod")]
         assert followed.booked() == "card0 on n1, held"
         followed.pods.changed(gpu_pod("card1", uid="u2"))
         assert followed.booked("u2") == "card1 on n1, held"
-        list_all(followed.pods, [newer[0]])
+        list_all(followed.pods, [gpu_pod("card0")])
         assert not followed.pods.knows("u2"), "the watch has shown it, so the list says that it is gone"
-        assert not followed.pods.knows("u3")
 
     def test_an_older_side_list_does_not_take_a_receipt_back(self) -> None:
         followed = seen(gpu_pod("card0", annotations={"gas-allocated-cards": "card1"}))

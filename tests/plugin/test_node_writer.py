@@ -156,11 +156,10 @@ async def test_changes_by_other_programs_are_corrected(cluster: Cluster, change:
 
 async def test_a_change_that_the_watch_shows_before_the_response_to_a_write_is_corrected() -> None:
     written = decoded(metadata={"name": "n1", "labels": WANTED.labels})
-    changed = decoded(metadata={"name": "n1", "labels": {GPU + "gpu-numbers": "7"}})
 
     async def late(_patch: object) -> Node:
         if not writer.writes:
-            writer.changed(changed)
+            writer.changed(decoded(metadata={"name": "n1", "labels": {GPU + "gpu-numbers": "7"}}))
         return written
 
     writer = NodeWriter(late, DEFAULT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -49,17 +50,20 @@ async def test_from_a_full_node_to_the_room_of_the_victim(server: ApiServer, tmp
         assert await bind(running, high) == ""
 
 
+@pytest.mark.parametrize("refused", [True, False])
 async def test_without_disruption_budgets_no_pod_is_evicted_but_pods_are_placed(
-    server: ApiServer, tmp_path: Path
+    server: ApiServer, tmp_path: Path, *, refused: bool
 ) -> None:
     async def refuse(access: Access) -> ApiFailure | None:
+        if access.kind is DISRUPTION_BUDGETS and not refused:
+            await asyncio.Event().wait()
         return forbidden(access) if access.kind is DISRUPTION_BUDGETS else None
 
     server.settings.intercept = refuse
     server.api.create(NODES, None, node_json("n1", cards=1))
     async with extender(server, tmp_path, "--preemption") as running:
-        await eventually(lambda: running.watches["poddisruptionbudgets"].refused is not None)
-        with pytest.raises(NotReady, match="PodDisruptionBudgets cannot be watched"):
+        await eventually(lambda: running.watches["poddisruptionbudgets"].refused is not None or not refused)
+        with pytest.raises(NotReady, match="PodDisruptionBudgets"):
             await running.verbs["preempt"].call(b"{}")
         assert json.loads(running.verbs["preempt"].undecided or b"") == {"NodeNameToMetaVictims": {}}
         pod = add_pod(server, "a")

@@ -122,10 +122,7 @@ def test_replies_of_an_earlier_process_are_not_compared() -> None:
 def test_the_last_reply_for_an_id_counts() -> None:
     """The pod it was first given to was refused."""
     assert reported(masks_after(given("0"), given("1")), pod("card0", "card0:gt1"), listing()) == []
-
-
-def test_a_reply_whose_ids_another_container_has_now_is_forgotten() -> None:
-    assert len(masks_after(given("0", "card0-0"), given("0", "card0-0", "card0-1"))) == 1
+    assert len(masks_after(given("0"), given("0", "card0-0", "card0-1"))) == 1
 
 
 def test_a_reply_for_other_ids_is_for_another_container() -> None:
