@@ -84,7 +84,7 @@ class Nominations(Mirror[HostPod, NominatedPod], Observer):
 
     def chosen(self, uid: str, footprints: Mapping[str, Footprint]) -> None:
         """Remember the cards that a pod will get, by the node that kube-scheduler may nominate it for."""
-        for node in {*self._chosen.get(uid, ()), *footprints}:
+        for node in footprints:
             self.node_changed(node)
         self._chosen[uid] = footprints
 
