@@ -264,6 +264,20 @@ def test_containers_that_may_share_a_card_need_no_second_one() -> None:
     assert names(victims) == "c2"
 
 
+@pytest.mark.parametrize(("rule", "left"), [("apart", "c1 c2"), ("same_card", "c2")])
+def test_containers_on_different_cards_or_on_one(rule: str, left: str) -> None:
+    inventory = Inventory(capacity={Card(number): {"i915": 20, "millicores": 1000} for number in range(3)})
+    pods = [evictable(f"c{card}", card, 600) for card in range(3)]
+    need = replace(PodNeed(wants(500).containers * 2), **{rule: frozenset({0, 1})})  # type: ignore[arg-type]
+    assert names(victims_of(need, pods, inventory=inventory)) == left
+
+
+def test_of_a_search_cut_short_pods_that_are_leaving_leave_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gas.ledger.victims.FIRST_STEPS", -1000)
+    pods = [evictable("leaving", 0, 500, priority=5, leaving=True), evictable("stays", 0, 500)]
+    assert names(victims_of(wants(500), pods, others=[holds(1, 1000)], victim_steps=0)) == "leaving"
+
+
 @pytest.mark.parametrize("first_steps", [FIRST_STEPS, -1000])
 def test_a_search_cut_short_gives_a_set_of_which_every_pod_is_needed(
     first_steps: int, monkeypatch: pytest.MonkeyPatch
