@@ -72,7 +72,6 @@ class Nominations(Mirror[HostPod, NominatedPod], Observer):
     def deleted(self, pod: HostPod) -> None:
         self.node_changed(pod.node_name)
         super().deleted(pod)
-        self._chosen.pop(pod.uid, None)
 
     def node_changed(self, node: str) -> None:
         """Forget which cards are nominated on a node: the node, its pods or its bookings have changed."""

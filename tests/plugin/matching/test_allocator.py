@@ -130,6 +130,10 @@ def test_variables_of_a_container_depend_on_its_cards() -> None:
     node = Node(Kubelet(), node_pod(requesting({memory: "2"}, "c"), name="a"), flags=["--vocabularies=aliyun"])
     given = node.allocate("card1-0", "card1-1", resource=memory)
     assert given.env["ALIYUN_COM_GPU_MEM_DEV"] == str((gpu(1).memory or 0) // 2**20) != "0"
+    listed = {"default/a": {"c": {memory: ids("card1-0", "card1-1")}}}
+    environments = node.allocator.environments
+    assert list(environments.compare(node.pods, listed, asked=time.monotonic() + 1)) == []
+    assert len(environments) == 0, "what it was given is as decided"
 
 
 async def test_cards_of_one_numa_node_are_near() -> None:
