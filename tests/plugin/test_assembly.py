@@ -19,7 +19,7 @@ from gas.plugin.kubelet.registration import Phase
 from gas.plugin.kubelet_api import podresources_v1_pb2
 from gas.plugin.kubelet_api.podresources_v1_pb2_grpc import PodResourcesListerStub
 from gas.plugin.matching.gpu_pods import GpuPods
-from gas.plugin.matching.matcher import Preference
+from gas.plugin.matching.matcher import Matcher, Preference
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.receipts.receipt_writer import ReceiptWriter
 from gas.values.card_records import parse_card_records
@@ -310,15 +310,19 @@ class TestRestarts:
                 assert await node.got(later) == ["card2"]
                 assert "gas-allocated-cards" not in node.annotations("before")
 
-    async def test_kubelet_comes_back_and_the_plugin_registers_again(self) -> None:
+    async def test_kubelet_comes_back_and_the_plugin_registers_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        restarted: list[Matcher] = []
+        monkeypatch.setattr(Matcher, "kubelet_restarted", lambda matcher: restarted.append(matcher))  # noqa: PLW0108
         async with sandbox_node(*FLEX) as node, node.running_plugin() as plugin:
             pod = node.create(placed("before", "card1"))
             assert await node.got(pod) == ["card1"]
+            assert len({server.calls.last_end for server in plugin.registrations}) == 1  # all know of kubelet's calls
             await node.stop_kubelet()
             await eventually(lambda: plugin.readiness.why_not() is not None)
             await node.start_kubelet()
             await eventually(lambda: plugin.readiness.why_not() is None)
             await eventually(lambda: node.count("registrations_total", resource="i915") == 2)
+            assert restarted == [plugin.node.pods] * 2
             later = node.create(placed("later", "card2"))
             assert await node.got(later) == ["card2"]
             assert await node.got(pod) == ["card1"]
