@@ -150,7 +150,7 @@ class Koordinator(Vocabulary):
     def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
         capacity = node.inventory.capacity if node is not None else {}
         taken = {card: dict(amounts) for card, amounts in footprint(need, choice, capacity).amounts.items()}
-        minor_of = exchange_numbers(_cards(node) | taken.keys())
+        minor_of = exchange_numbers(_cards(node))
         minors = ",".join(str(minor_of(card)) for card in sorted(taken))
         return {names.ALLOCATED: format_allocated(taken, capacity, minor_of), names.MINORS: minors}
 
