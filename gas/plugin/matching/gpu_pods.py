@@ -9,7 +9,7 @@ from functools import cached_property
 
 from cachetools import TTLCache
 
-from gas.decision.annotations import MalformedAnnotation, MalformedTiles, parse_timestamp, read_choice, read_receipt
+from gas.decision.annotations import MalformedAnnotation, MalformedTiles, parse_timestamp, read_receipt
 from gas.decision.names import TIMESTAMP
 from gas.objects.stored import Container, ObjectId, Pod
 from gas.placement.choice import Choice, ContainerChoice, footprint
@@ -284,9 +284,9 @@ def _decision(
     except BadNeed as bad:
         return None, None, f"its need cannot be read: {bad}"
     try:
-        if (vocabulary := vocabularies.vocabulary_of(pod)) is None:
-            return need, read_choice(pod, need), ""
-        return need, vocabulary.read_choice(pod, need, _node_facts(gpus, vocabularies)), ""
+        vocabulary = vocabularies.vocabulary_of(pod)
+        choice = vocabulary.read_choice(pod, need, _node_facts(gpus, vocabularies)) if vocabulary else None
+        return need, choice, ""
     except MalformedTiles as malformed:
         return need, malformed.choice, f"the tiles of its decision cannot be read: {malformed}"
     except MalformedAnnotation as malformed:

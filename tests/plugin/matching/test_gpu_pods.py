@@ -209,7 +209,8 @@ class TestWatch:
     def test_a_deleted_pod_is_forgotten(self) -> None:
         pods = GpuPods(DEFAULT)
         pods.changed(node_pod(container(i915=1), uid="u"))
-        pods.deleted(node_pod(container(i915=1), uid="u"))
+        for _ in range(2):
+            pods.deleted(node_pod(container(i915=1), uid="u"))
 
         assert len(pods) == 0
         assert not pods.has_seen("default/pod")
