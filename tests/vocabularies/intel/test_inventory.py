@@ -13,6 +13,7 @@ from gas.placement.inventory import Inventory, Link
 from gas.values.cards import Card, Tile
 from gas.vocabularies.intel.inventory import MOST_RESOURCES, read_node
 from gas.vocabularies.intel.node_texts import split_value
+from gas.vocabularies.intel.vocabulary import INTEL
 from gas.vocabularies.protocol import NodeFacts
 
 GPU = "gpu.intel.com/"
@@ -255,6 +256,20 @@ def test_everything_about_a_node_together() -> None:
             ),
         },
     )
+
+
+def test_labels_that_deschedule_pods_count_only_where_kubelet_has_gpus() -> None:
+    policy = "telemetry.aware.scheduling.p/"
+    labels = {
+        GPU + "gpu-numbers": "0",
+        policy + "gas-deschedule-pods-card0": "",
+        policy + "gas-tile-deschedule-card0_gt0": "",
+    }
+    allocatable: dict[str, Quantity] = {GPU + "i915": 1, GPU + "tiles": 1}
+    for capacity in (None, allocatable):
+        status = NodeStatus(allocatable=allocatable, capacity=capacity)
+        read = INTEL.facts(Node(metadata=ObjectMeta(name="node", labels=labels), status=status))
+        assert [bool(each) for each in (read.deschedule_cards, read.deschedule_tiles)] == [bool(capacity)] * 2
 
 
 def test_tiles_of_single_cards_count_for_links_and_telemetry() -> None:

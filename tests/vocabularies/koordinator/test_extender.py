@@ -15,8 +15,8 @@ from gas.decision.annotations import LONGEST
 from gas.extender.decider import Options
 from gas.values.amounts import MEMORY_MAX
 from gas.values.card_facts import MOST_MEMORY
-from gas.values.card_records import MOST_RECORDS
-from gas.values.cards import Card
+from gas.values.card_records import ANNOTATION, MOST_RECORDS, CardRecord, format_card_records
+from gas.values.cards import Card, instance
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.koordinator.vocabulary import format_allocated, parse_allocated
 from gas.vocabularies.selection import parse_vocabularies
@@ -463,6 +463,13 @@ class TestNodes:
         capacity, problems = self.facts(koordinator_node(8 * GIB, 0, 16 * GIB))
         assert [each.get(MEMORY_MAX) for each in capacity.values()] == [8 * GIB, None, 16 * GIB]
         assert problems == ()
+
+    def test_a_part_of_a_card_has_the_millicores_of_its_record(self) -> None:
+        records = [CardRecord(card=instance(Card(0), 0), driver="nvidia", memory=GIB, millicores=400)]
+        node = counted_node(shared=100)
+        node["metadata"]["annotations"] = {ANNOTATION: format_card_records(records)}
+        (amounts,) = self.facts(node)[0].values()
+        assert amounts == {"gpu.shared": 100, MEMORY_MAX: GIB, "millicores": 400}
 
     def test_cards_are_not_offered_before_kubelet_has_their_devices(self) -> None:
         node = koordinator_node(8 * GIB)
