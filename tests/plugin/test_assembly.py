@@ -66,8 +66,7 @@ class TestDevices:
 
     async def test_decisions_by_position_are_read_again_when_the_cards_change(self) -> None:
         asking = {"name": "main", "resources": {"limits": {"aliyun.com/gpu-mem": "2"}}}
-        flags = "--vocabularies=aliyun", "--aliyun-unit=GiB"
-        async with sandbox_node(FLEX[1]) as node, node.running_plugin(*flags) as plugin:
+        async with sandbox_node(FLEX[1]) as node, node.running_plugin("--vocabularies=aliyun,intel") as plugin:
             node.create(pod_json(asking, name="a", annotations={"ALIYUN_COM_GPU_MEM_IDX": "0"}))
             await eventually(lambda: plugin.node.pods.users().keys() == {Card(1)})
             add_gpu(node.tree, FLEX[0])

@@ -52,8 +52,7 @@ def test_a_new_pod_does_not_prolong_the_wait() -> None:
 
 def test_an_instance_that_replaced_another_is_not_withheld_again_for_its_own_pods() -> None:
     renumbering = Renumbering()
-    shown = [("MIG-1", "old", []), ("MIG-2", "old", [0]), ("MIG-2", "new", []), ("MIG-2", "new", [])]
-    for uuid, user, expected in shown:
+    for uuid, user, expected in [("MIG-1", "old", []), ("MIG-2", "old", [0]), *2 * [("MIG-2", "new", [])]]:
         found = renumbering.update([card(0, "", uuid)], {Card(0): {user}})  # the address is that of the whole card
         assert unhealthy(found) == expected
 

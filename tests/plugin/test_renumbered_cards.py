@@ -80,12 +80,15 @@ async def test_pods_of_before_end_before_their_number_means_another_card(*, plug
                 await eventually(lambda: "GPUCardsRenumbered" in dict(node.events(NODE)))
 
 
-async def test_numbers_are_compared_when_the_api_server_replies_late(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["pods", "nodes"])
+async def test_numbers_are_compared_when_the_api_server_replies_late(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     monkeypatch.setattr(assembly, "RECORDED_WITHIN", 0.05)
     replies = asyncio.Event()
 
     async def late(access: Access) -> ApiFailure | None:
-        if access.user == "plugin" and access.resource == "pods":
+        if access.user == "plugin" and access.resource == kind:
             await replies.wait()
         return None
 
@@ -97,7 +100,7 @@ async def test_numbers_are_compared_when_the_api_server_replies_late(monkeypatch
         await rebooted(node)
         node.server.settings.intercept = late
         async with node.running_plugin(watched=False) as plugin:
-            await soon(lambda: recorded(node) == addresses(AFTER))
+            await soon(lambda: list(plugin.node.pods) if kind == "nodes" else recorded(node) == addresses(AFTER))
             assert not plugin.publisher.withheld
             replies.set()
             await eventually(lambda: plugin.publisher.withheld == {Card(0)})

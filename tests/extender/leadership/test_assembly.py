@@ -82,8 +82,7 @@ class TestLeaders:
         self, server: ApiServer, tmp_path: Path
     ) -> None:
         add_node(server, cards=1)
-        cards = {"gas-container-cards": "card0", "gas-allocated-cards": "card1"}
-        add_pod(server, "a", node="n1", annotations=cards)
+        add_pod(server, "a", node="n1", annotations={"gas-container-cards": "card0", "gas-allocated-cards": "card1"})
         held = asyncio.Event()
 
         async def slow(access: Access) -> ApiFailure | None:
