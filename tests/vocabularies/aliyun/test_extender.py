@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gas.extender.command_line import parse_flags
 from gas.extender.decider import Options
 from gas.extender.verdicts import at_once
 from gas.values.amounts import MEMORY_MAX, MemoryUnit
@@ -382,6 +383,10 @@ def test_a_new_pod_that_asks_for_more_than_any_card_has_is_warned_of() -> None:
     nodes = [(VOCABULARIES.facts(decoded(aliyun_node())), 1)]
     (warning,) = at_once(checks.in_cluster(pod(asking(gpu_mem=CARD + 1)), nodes, {}))
     assert warning.endswith(f"no card has {CARD + 1} MiB of aliyun.com/gpu-mem free (1 node)")
+
+
+def test_the_unit_is_that_of_the_flag() -> None:
+    assert parse_flags(["--vocabularies=aliyun", "--aliyun-unit=GiB"]).vocabularies == (Aliyun(unit=MemoryUnit.GIB),)
 
 
 @pytest.mark.parametrize(("cards", "units"), [(MOST_RECORDS, 1024), (1, MOST_MEMORY // MIB)])

@@ -519,7 +519,7 @@ class TestNodes:
         text = '{"1":null,"2":[{"minors":[0,1],"allocationScore":null,"ringBusBandwidth":null}]}'
         facts = VOCABULARIES.facts(decoded(placed_node(annotations={"scheduling.koordinator.sh/gpu-partitions": text})))
         assert facts is not None
-        assert [each.cards for each in facts.inventory.partitions] == [{0, 1}]
+        assert [(each.cards, each.bandwidth) for each in facts.inventory.partitions] == [({0, 1}, 0)]
         assert facts.problems == ()
 
     def test_equal_sources_have_equal_facts_and_others_have_others(self) -> None:

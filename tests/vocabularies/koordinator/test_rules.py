@@ -233,6 +233,15 @@ def test_a_pod_with_too_many_containers_is_not_completed() -> None:
     assert CHECKS.complete(new(document)) == ()
 
 
+def test_limits_that_are_not_the_requests_are_left_to_the_api_server() -> None:
+    unlike = sharing(core=50, ratio=50, shared=1)
+    unlike["resources"] = {
+        "requests": unlike["resources"]["requests"],
+        "limits": sharing(core=60, ratio=50, shared=1)["resources"]["limits"],
+    }
+    assert CHECKS.complete(new(pod_json(unlike))) == ()
+
+
 def test_a_sum_that_kubernetes_cannot_count_is_refused() -> None:
     most = pod_json(sharing(memory=2**63 - 1, shared=1), container("plain"))
     assert isinstance(read_need(new(most)), PodNeed)

@@ -552,6 +552,11 @@ async def test_the_variable_of_a_pod_that_requests_a_card_names_none() -> None:
     assert booked(decider) == {}
 
 
+def test_of_a_bound_pod_an_amount_that_cannot_be_read_counts_as_0() -> None:
+    edited = as_pod(sharing("p", dict.fromkeys(share("0.5"), "many")))
+    assert VOCABULARIES.booked_need(edited).containers[0].per_card == (("vgpu", 1),)
+
+
 def test_a_node_without_records_of_its_cards_has_none_for_shares() -> None:
     node = sharing_node()
     node["metadata"]["annotations"] = {}
