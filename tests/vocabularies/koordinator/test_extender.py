@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gas.decision.annotations import LONGEST
 from gas.extender.decider import Options
+from gas.placement.inventory import Partition
 from gas.values.amounts import MEMORY_MAX
 from gas.values.card_facts import MOST_MEMORY
 from gas.values.card_records import ANNOTATION, MOST_RECORDS, CardRecord, format_card_records
@@ -519,7 +520,7 @@ class TestNodes:
         text = '{"1":null,"2":[{"minors":[0,1],"allocationScore":null,"ringBusBandwidth":null}]}'
         facts = VOCABULARIES.facts(decoded(placed_node(annotations={"scheduling.koordinator.sh/gpu-partitions": text})))
         assert facts is not None
-        assert [(each.cards, each.bandwidth) for each in facts.inventory.partitions] == [({0, 1}, 0)]
+        assert facts.inventory.partitions == (Partition(frozenset({Card(0), Card(1)})),)
         assert facts.problems == ()
 
     def test_equal_sources_have_equal_facts_and_others_have_others(self) -> None:
