@@ -29,6 +29,7 @@ class Acts:
         self._pause = (0.0, 0.0)
         self._at_binding: list[str] = []
         self._at_receipt: list[str] = []
+        self._spoilt_again: dict[str, str] = {}
         self._swapped = 0
         self._priorities = world.chance.stream("priorities")
         self._late_chance = world.chance.stream("late")
@@ -45,7 +46,9 @@ class Acts:
         return self._late_chance.between(0.0, self._late) if self._late and "/leases/" not in path else 0.0
 
     def before_write(self, client: str, namespace: str, name: str) -> None:
-        """Let a user act at the worst time: right before a Binding of the extender or a receipt is written."""
+        """Let a user act at the worst time: right before a Binding or a receipt is written, or after a node is."""
+        if again := not namespace and self._spoilt_again.pop(name, ""):
+            self._world.later(0.001, self.spoil_node, name, again)
         planned = {"extender": self._at_binding, "plugin": self._at_receipt}.get(client.partition("-")[0])
         if not planned:
             return
@@ -362,7 +365,19 @@ class Acts:
 
     def _return_node(self, node: str) -> None:
         with suppress(ApiFailure):
-            self._api.api.create(NODES, None, objects.node(node, self._world.plan.nodes[int(node[1:])]))
+            self._api.api.create(NODES, None, objects.node(node, self._world.plan.cards_at_first(node)))
+
+    def spoil_node(self, node: str, what: str, again: str = "") -> None:
+        """Replace what a device plugin has written on a node by what it would write without cards.
+
+        ``again`` is replaced as soon as the plugin has repaired it, before it knows that it has.
+        """
+        self._spoilt_again[node] = again
+        found, empty = self._api.api.get(NODES, None, node).value, objects.node(node, ())
+        fields = {field: empty["metadata"][field] for field in ("labels", "annotations") if what in (field, "all")}
+        status = {field: found["status"][field] | some for field, some in empty["status"].items()}
+        patch = {"metadata": fields} | ({"status": status} if what in ("amounts", "all") else {})
+        self._api.api.patch(NODES, None, node, (MERGE_PATCH, msgspec.json.encode(patch)), "status")
 
     def relabel_node(self, node: str) -> None:
         self.label_node(node, {"example.com/zone": f"z{int(self._world.loop.time())}"})

@@ -90,7 +90,7 @@ HISTORY = 400  # number of writes that watches and pages can look back
 class ApiServer:
     """The objects, and the process that serves them.
 
-    on_write   called with client, namespace and name of the pod right before a Binding or a plugin's patch is written
+    on_write   called with client, namespace and name right before a Binding of a pod or a plugin's patch is written
     pause      returns the seconds between the review of a Binding and its write
     on_refused called with a Binding that another webhook refuses, as the extender's left it; None if there is no other
     """
@@ -144,8 +144,11 @@ class ApiServer:
         else:
             if self.page:
                 scope["query_string"] = re.sub(rb"\blimit=\d+", b"limit=%d" % self.page, scope["query_string"])
-            if scope["method"] == "PATCH" and path[5:6] == ["pods"] and user.startswith("plugin"):
-                self.on_write(user, path[4], path[6])
+            if scope["method"] == "PATCH" and user.startswith("plugin"):
+                if path[3] == "nodes":
+                    self.on_write(user, "", path[4])
+                elif path[5] == "pods":
+                    self.on_write(user, path[4], path[6])
             await self._app(scope, receive, send)
 
     async def _serve_binding(

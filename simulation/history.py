@@ -182,7 +182,9 @@ class History:
                 world.laws.check_waiting(replica.name, replica.extender.decider.pods.waiting.keys())
                 if "sharepods" in replica.extender.watches:
                     world.laws.sharepods.check_at_end()
-            for host in world.hosts.values():
+            for node, host in world.hosts.items():
+                if "written nodes" in self.plan.features:
+                    world.laws.check_node(node, host.cards)
                 uids = host.state.allocations
                 given = {uid: host.given_cards(uid) for uid in uids}
                 world.laws.check_devices(given, {uid: host.tile_variables(uid) for uid in uids})

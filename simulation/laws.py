@@ -4,7 +4,7 @@ They read the objects alone and share nothing with the product's decisions. Thos
 nothing changes any more, are here; those of Bindings and evictions are in `simulation.laws_of_bindings`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import zip_longest
 from typing import Any
@@ -255,6 +255,16 @@ class Laws:
         for uid in sorted(self.observed.waiting.keys() - waiting):
             name = self.observed.waiting[uid]["metadata"]["name"]
             raise LawBroken("books", f"{replica} does not know that {name} waits")
+
+    def check_node(self, node: str, cards: Iterable[int]) -> None:
+        """Check what a device plugin has written on its node about these cards."""
+        expected, records = objects.intels_capacity(cards), objects.recorded_cards(self.observed.nodes[node])
+        has = {
+            card: {name: amounts[name] for name in expected.get(card, amounts)}
+            for card, amounts in self.observed.capacity(node).items()
+        }
+        if has != expected or records != [*cards]:
+            raise LawBroken("nodes", f"{node} says that it has {has}, and cards {records}; it has {expected}")
 
     def check_bound(self) -> None:
         """Check that no pod waits that fits."""

@@ -378,6 +378,19 @@ def capacity_of(value: Object) -> Use:
     return {f"card{each}": {name: amount // len(numbers) for name, amount in sums.items()} for each in numbers}
 
 
+def intels_capacity(cards: Iterable[int]) -> Use:
+    """Return what cards have in Intel's words."""
+    return {
+        f"card{each}": {COUNT: SLOTS, "millicores": 1000, "memory.max": MEMORY, "tiles": TILES_OF_A_CARD}
+        for each in cards
+    }
+
+
+def recorded_cards(value: Object) -> list[int]:
+    """Return the cards that the annotation of a node describes."""
+    return [each["card"] for each in json.loads(annotations_of(value).get("gas-cards", "[]"))]
+
+
 def fits(value: Object, capacity: Use, used: Mapping[str, Mapping[str, int]]) -> bool:
     """Return whether a pod without init containers fits on the free cards of a node, trying every choice of cards."""
     free = {card: dict(amounts) for card, amounts in capacity.items()}

@@ -48,6 +48,10 @@ class Plan:
     placed: int = 0  # pods that each node has from the beginning, instead of a kubelet
     features: frozenset[str] = frozenset()  # what few histories have, see `simulation.plans`
 
+    def cards_at_first(self, node: str) -> tuple[int, ...]:
+        """Return the cards that a new node says it has: none if its device plugin writes them later."""
+        return () if "written nodes" in self.features else self.nodes[int(node[1:])]
+
     @property
     def has_faults(self) -> bool:
         """True if anything fails, apart from what users do."""

@@ -75,6 +75,9 @@ def make_plan(seed: int) -> Plan:
     )
     if scenario is None:
         plan = _with_features(plan, chance.stream("features"))
+    writes = chance.stream("written nodes")
+    if plan.plugins and "NUMA nodes" not in plan.features and writes.happens(0.6):
+        plan = _with_written_nodes(plan, writes)
     sharepods = chance.stream("SharePods")
     has_sharepods = plan.mixed and scenario is not company and sharepods.happens(0.3)
     return _with_sharepods(plan, sharepods) if has_sharepods else plan
@@ -155,6 +158,21 @@ def _with_more(step: Step, features: Collection[str], chance: Chance) -> Step:
     return replace(
         step, args=(name, containers, init, run, {rule: rules[rule] for rule in rules if chance.happens(0.5)})
     )
+
+
+def _with_written_nodes(plan: Plan, chance: Chance) -> Plan:
+    """Return a plan in which device plugins write what nodes have, and users spoil it if anything fails."""
+    # A plugin remembers a missing card for longer than most histories last.
+    steps = [step for step in plan.steps if step.act != "change_cards"]
+    times = [chance.between(0.0, plan.active) for _ in range(chance.whole(0, 4))]
+    for at in (*times, plan.active - 1.0) if plan.has_faults else ():
+        node = f"n{chance.whole(0, len(plan.nodes) - 1)}"
+        what, again = (chance.one_of(("labels", "annotations", "amounts", "all")) for _ in range(2))
+        steps.append(Step(at, "spoil_node", (node, what, again if chance.happens(0.5) else "")))
+        if chance.happens(0.5):
+            steps.append(Step(at, "forbid", ("plugin", chance.delay(2.0))))
+    steps.sort(key=lambda step: step.at)
+    return replace(plan, steps=tuple(steps), features=plan.features | {"written nodes"})
 
 
 def _with_sharepods(plan: Plan, chance: Chance) -> Plan:

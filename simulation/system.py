@@ -22,7 +22,7 @@ from gas.extender.metrics import Metrics
 from gas.extender.program import BODY_TIMEOUT
 from gas.extender.server import Verb, extender_app
 from gas.plugin.assembly import NodeInterfaces, Plugin
-from gas.plugin.flags import Environment
+from gas.plugin.flags import Environment, WriteNode
 from gas.plugin.flags import Flags as PluginFlags
 from gas.plugin.flags import parse_flags as parse_plugin_flags
 from gas.plugin.metrics import Metrics as PluginMetrics
@@ -30,6 +30,7 @@ from gas.values.card_facts import Scan
 from gas.values.timing import Timing
 from sandbox.api.client import API_FAILURES
 from sandbox.api.kinds import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS, SHAREPODS
+from sandbox.kubelet.kubelet import NodeStatusWriter
 from sandbox.scheduler.extender_client import ExtenderClient, ExtenderFailed
 from sandbox.scheduler.queue import SchedulingQueue
 from sandbox.scheduler.scheduler import Scheduler
@@ -64,9 +65,10 @@ def extender_flags(*, webhooks: bool, mixed: bool, preemption: bool, features: f
 
 
 @cache
-def plugin_flags(node: str) -> PluginFlags:
-    """Return the flags of a node's device plugin. The resources of nodes are left to the plan."""
-    arguments = [f"--node-name={node}", f"--shared-dev-num={objects.SLOTS}", "--write-node=none"]
+def plugin_flags(node: str, *, writes: bool) -> PluginFlags:
+    """Return the flags of a node's device plugin; ``writes`` if what the node has is not left to the plan."""
+    mode = WriteNode.PATCH if writes else WriteNode.NONE
+    arguments = [f"--node-name={node}", f"--shared-dev-num={objects.SLOTS}", f"--write-node={mode}"]
     return parse_plugin_flags(arguments, environ={}, host_name=node)
 
 
@@ -217,7 +219,7 @@ class PluginProcess:
             timing=timing,
         )
         api = await connect(world, process, timing)
-        flags = plugin_flags(self._node)
+        flags = plugin_flags(self._node, writes="written nodes" in world.plan.features)
         plugin = Plugin(api, flags, Environment(), PluginMetrics("simulation"), interfaces=interfaces)
         await world.watched(self.name, plugin.run)
 
@@ -257,7 +259,7 @@ class System:
             world.api.api.create(DISRUPTION_BUDGETS, "default", objects.budget(app, allowed))
         for index, cards in enumerate(world.plan.nodes):
             node = f"n{index}"
-            world.api.api.create(NODES, None, objects.node(node, cards))
+            world.api.api.create(NODES, None, objects.node(node, world.plan.cards_at_first(node)))
             host = world.hosts[node] = Host(world.loop, world.network, cards)
             if world.plan.plugins:
                 self.plugins[node] = PluginProcess(world, node, host)
@@ -316,7 +318,13 @@ class System:
         async def work(process: Process) -> None:
             client = Client(world.network, process, world.api.server)
             chance = world.chance.stream(f"kubelet {node} {world.loop.time()}")
-            await world.hosts[node].new_kubelet(node, client, chance, world.api.now).run()
+            kubelet = world.hosts[node].new_kubelet(node, client, chance, world.api.now)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(kubelet.run())
+                if "written nodes" in world.plan.features:
+                    state = world.hosts[node].state
+                    amounts = NodeStatusWriter(client, node).run(lambda: (state.capacity(), state.allocatable()), 1.0)
+                    tasks.create_task(amounts)
 
         self.kubelets[node] = world.start(f"kubelet-{node}", work)
 

@@ -26,6 +26,7 @@ from gas.values.amounts import MalformedQuantity, parse_quantity
 from gas.values.card_records import ANNOTATION
 from gas.values.cards import Card
 from gas.values.errors import GasError
+from gas.values.timing import SYSTEM_TIMING, Timing
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.protocol import NodeDescription
 
@@ -51,14 +52,14 @@ class NodeWriter(Writer[NodeDescription]):
     on_links    called whenever `links` has changed
     """
 
-    def __init__(self, patch_node: PatchNode, vocabularies: Vocabularies) -> None:
+    def __init__(self, patch_node: PatchNode, vocabularies: Vocabularies, timing: Timing = SYSTEM_TIMING) -> None:
         super().__init__()
         self.writes = 0  # number of patches that were applied
         self.trouble: str | None = None  # sentence about why the node cannot be written, else None
         self.first_seen: Node | None = None  # the node before this writer changed it; None while it is not known
         self._patch_node = patch_node
         self._vocabularies = vocabularies
-        self._backoff = Backoff()
+        self._backoff = Backoff(timing=timing)
         self._node: Node | None = None
         self.links: Mapping[Card, tuple[Card, ...]] = {}
         self.on_links: Callable[[], None] = lambda: None

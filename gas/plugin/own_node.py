@@ -141,7 +141,7 @@ class WatchedNode(OwnNode):
             events=self.events,
         )
         self.tasks: tuple[Task, ...] = (self._watch.run, events.run, self.events.repeat, self._receipts.run)
-        self._writer = NodeWriter(partial(patch_node_status, api, flags.node_name), vocabularies)
+        self._writer = NodeWriter(partial(patch_node_status, api, flags.node_name), vocabularies, timing)
         self.writers = (self._writer,)
         self._synced: list[Callable[[], Awaitable[object]]] = [self._watch.synced.wait]
         if flags.write_node == WriteNode.PATCH:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
-from sandbox.api.client import API_FAILURES, ApiClient, Object, RefusedByApi
+from sandbox.api.client import API_FAILURES, ApiClient, ApiRequests, Object, RefusedByApi
 from sandbox.api.quantities import is_extended
 from sandbox.kubelet.containers import Containers, KubeletPace
 from sandbox.kubelet.device_manager import (
@@ -27,7 +27,7 @@ _NODE_RESOURCES = {"cpu": "1000", "memory": "4000Gi", "pods": "1000"}
 class NodeStatusWriter:
     """Register a node, and keep the amounts of devices in its status current."""
 
-    def __init__(self, client: ApiClient, name: str) -> None:
+    def __init__(self, client: ApiRequests, name: str) -> None:
         self._client = client
         self._name = name
         self._path = f"/api/v1/nodes/{name}"

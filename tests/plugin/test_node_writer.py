@@ -51,7 +51,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the pauses between writes."""
     for name in ("PAUSE", "FORBIDDEN_PAUSE"):
         monkeypatch.setattr(node_writer, name, 0.001)
-    monkeypatch.setattr(node_writer, "Backoff", lambda: SOON)
+    monkeypatch.setattr(node_writer, "Backoff", lambda **_: SOON)
 
 
 class Cluster:

@@ -709,6 +709,28 @@ def test_books_are_what_the_objects_say(booked: tuple[str, dict[str, dict[str, i
     assert found in broken(cluster.laws.check_books, "a", {} if booked is None else {uid: booked})
 
 
+@pytest.mark.parametrize(
+    ("cards", "patch", "found"),
+    [
+        pytest.param((0, 1), {}, "", id="as-it-is"),
+        pytest.param((0,), {}, "nodes: n0 says that it has", id="fewer"),
+        pytest.param((0, 1, 2), {}, "nodes: n0 says that it has", id="more"),
+        pytest.param((0, 1), {"metadata": {"annotations": None}}, "nodes: n0 says that it has", id="no-annotation"),
+        pytest.param(
+            (0, 1),
+            {"status": {"allocatable": {"gpu.intel.com/millicores": "1000"}}},
+            "nodes: n0 says that it has",
+            id="less-of-each",
+        ),
+    ],
+)
+def test_a_node_says_what_its_cards_have(cards: tuple[int, ...], patch: dict[str, Any], found: str) -> None:
+    cluster = Cluster()
+    cluster.api.patch(NODES, None, "n0", ("application/merge-patch+json", msgspec.json.encode(patch)), "status")
+    cluster.laws.check_writes("")
+    expect(found, cluster.laws.check_node, "n0", cards)
+
+
 def test_nothing_is_booked_for_pods_that_are_gone() -> None:
     found = broken(Cluster().laws.check_books, "a", {"u": ("n0", {"card0": HALF})})
     assert found == "books: a has a booking on n0 for u, which holds no cards"
