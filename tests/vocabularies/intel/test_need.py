@@ -302,15 +302,15 @@ def test_any_value_asks_for_linked_cards(text: str) -> None:
         ({"xe": 2, "tiles": 4}, "asks for 4 tile(s), expected as many as cards, 2"),
         *(
             pytest.param(
-                {"i915": 2, "tiles": 2, name: 1},
+                {"i915": 2, "tiles": 2, name: amount},
                 "asks for monitoring, which cannot be combined with linked cards",
-                id=name,
+                id=f"{name}-{amount}",
             )
-            for name in ("i915_monitoring", "xe_monitoring", "monitoring")
+            for name, amount in (("i915_monitoring", 1), ("xe_monitoring", "many"), ("monitoring", 1))
         ),
     ],
 )
-def test_linked_cards_are_refused(requests: Mapping[str, int], sentence: str) -> None:
+def test_linked_cards_are_refused(requests: Mapping[str, Any], sentence: str) -> None:
     annotations = {"gas-allocate-xelink": "true"}
     expected = f"gas-allocate-xelink: container 'main' {sentence}"
     assert refusal(asks(requests), annotations=annotations) == expected
