@@ -240,6 +240,10 @@ class Acts:
         self._api.throttled = True
         self._world.later(seconds, setattr, self._api, "throttled", False)
 
+    def slow_lists(self, pause: float, seconds: float) -> None:
+        self._api.list_pause = pause
+        self._world.later(seconds, setattr, self._api, "list_pause", 0.0)
+
     def compact(self) -> None:
         self._api.storage.compact()
 

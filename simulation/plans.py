@@ -73,13 +73,21 @@ def make_plan(seed: int) -> Plan:
         pages.whole(1, 4) if pages.happens(0.15) else 0,
         scenario.__name__ if scenario is not None else "",
     )
-    if scenario is None:
+    return _with_more_kinds(plan, chance)
+
+
+def _with_more_kinds(plan: Plan, chance: Chance) -> Plan:
+    """Return a plan with what was added later, by chances of its own: other plans stay as they were."""
+    if not plan.scenario:
         plan = _with_features(plan, chance.stream("features"))
     writes = chance.stream("written nodes")
     if plan.plugins and "NUMA nodes" not in plan.features and writes.happens(0.6):
         plan = _with_written_nodes(plan, writes)
+    lists = chance.stream("lists")
+    if plan.has_faults and lists.happens(0.3):
+        plan = _with_slow_lists(plan, lists)
     sharepods = chance.stream("SharePods")
-    has_sharepods = plan.mixed and scenario is not company and sharepods.happens(0.3)
+    has_sharepods = plan.mixed and plan.scenario != company.__name__ and sharepods.happens(0.3)
     return _with_sharepods(plan, sharepods) if has_sharepods else plan
 
 
@@ -173,6 +181,22 @@ def _with_written_nodes(plan: Plan, chance: Chance) -> Plan:
             steps.append(Step(at, "forbid", ("plugin", chance.delay(2.0))))
     steps.sort(key=lambda step: step.at)
     return replace(plan, steps=tuple(steps), features=plan.features | {"written nodes"})
+
+
+def _with_slow_lists(plan: Plan, chance: Chance) -> Plan:
+    """Return a plan in which lists arrive after responses about pods that they do not have yet."""
+    steps = list(plan.steps)
+    for number in range(chance.whole(1, 3)):
+        at, pause = chance.between(2.0, plan.active - 8.0), chance.between(2.0, 4.0)
+        steps.append(Step(at, "slow_lists", (pause, 1.0)))
+        steps.append(Step(at, "lose_history", ("extender", 0.2)))
+        steps.append(Step(at + 0.6, "condition", ({"clients": "extender", "lost": 0.4}, pause)))
+        for index in range(4):
+            asks = {"i915": 1, "millicores": 1000}
+            born = at + chance.between(0.5, pause)
+            steps.append(Step(born, "create_pod", (f"l{number}{index}", [asks], [], None)))
+    steps.sort(key=lambda step: step.at)
+    return replace(plan, steps=tuple(steps))
 
 
 def _with_sharepods(plan: Plan, chance: Chance) -> Plan:

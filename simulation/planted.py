@@ -373,6 +373,7 @@ _FAULTS = (
         "    return Trouble(S, unannotated=True)",
         170,
     ),
+    PlantedFault("pods that a late list lacks are gone", "Pods.learn", "X._apart.add(U)", within=300),
     PlantedFault("what others change on a node stays", "NodeWriter.changed", "X._look.set()", within=150),
     PlantedFault("a response hides what others changed since", "NodeWriter._write", "X._node is Y", "True", 300),
     PlantedFault("a failed write of a node is not repeated", "NodeWriter.run", "X._look.set()", within=300),

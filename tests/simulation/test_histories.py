@@ -71,6 +71,7 @@ def test_plans_have_every_act_of_the_world() -> None:
         "api_outage",
         "forbid",
         "throttle",
+        "slow_lists",
         "compact",
         "lose_history",
         "condition",
