@@ -241,6 +241,7 @@ class Acts:
         self._world.later(seconds, setattr, self._api, "throttled", False)
 
     def slow_lists(self, pause: float, seconds: float) -> None:
+        """Let lists, and single objects that are read meanwhile, be ``pause`` seconds old when they arrive."""
         self._api.list_pause = pause
         self._world.later(seconds, setattr, self._api, "list_pause", 0.0)
 

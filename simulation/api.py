@@ -103,7 +103,7 @@ class ApiServer:
         self.api = Api(self.storage, self.now, self._new_uid)
         self.forbidden: set[str] = set()
         self.throttled = False
-        self.list_pause = 0.0  # seconds between the reading of a list and its first byte
+        self.list_pause = 0.0  # seconds between the reading of a list or an object and its first byte
         self.webhooks: Webhooks | None = None  # None if there are none
         self.binds_now = ""  # the client whose Binding is being written; "reviewed" if an extender reviewed it
         self.on_write: Callable[[str, str, str], None] = lambda _client, _namespace, _name: None
@@ -150,8 +150,8 @@ class ApiServer:
                     self.on_write(user, "", path[4])
                 elif path[5] == "pods":
                     self.on_write(user, path[4], path[6])
-            is_list = scope["method"] == "GET" and b"watch=" not in scope["query_string"]
-            await self._app(scope, receive, self._late(send) if is_list else send)
+            is_read = scope["method"] == "GET" and b"watch=" not in scope["query_string"]
+            await self._app(scope, receive, self._late(send) if is_read else send)
 
     def _late(self, send: Any) -> Any:
         """Return a function that sends what was read some time ago."""
