@@ -194,11 +194,12 @@ async def read_explanation(where: Where, namespace: str, name: str) -> tuple[Dia
     """
     async with reading(where) as api:
         body = await api.request("GET", paths.explanation(namespace, name))
-    found = _decoded(body, _PodExplanation, "of gas-extender about a pod")
+        found = _decoded(body, _PodExplanation, "of gas-extender about a pod")
+        if found.reason:
+            return Diagnosis(found.reason), found.nodes
+        asked = _decoded(await api.request("GET", paths.pod(namespace, name)), InspectedPod, "of a pod")
     groups = [Reason(each.reason, each.nodes, may_fit=each.has_cards) for each in found.groups]
-    if found.reason:
-        return Diagnosis(found.reason), found.nodes
-    return of_numbers(groups, found.passing, found.nodes, found.faults), found.nodes
+    return of_numbers(groups, found.passing, found.nodes, found.faults, asked), found.nodes
 
 
 def _running(cluster: Cluster, program: Program) -> Iterator[InspectedPod]:

@@ -93,6 +93,7 @@ class InspectedPodSpec(DetailedPodSpec, frozen=True):
     tolerations: Sequence[Toleration] | None = None
     topology_spread_constraints: Sequence[SpreadConstraint] | None = None
     scheduling_gates: Sequence[SchedulingGate] | None = None
+    resource_claims: Sequence[Any] | None = None
 
 
 class Owner(StoredPart, frozen=True):
@@ -130,6 +131,7 @@ UNSCHEDULABLE = NodeTaint(key="node.kubernetes.io/unschedulable", effect="NoSche
 """The taint that Kubernetes gives a cordoned node."""
 
 DEFAULT_SCHEDULER = "default-scheduler"  # the scheduler name that the API server gives a pod that names none
+LONGEST_MESSAGE = 1000  # characters of a scheduler's message about a pod
 
 
 def node_rules(pod: InspectedPod) -> bytes:
@@ -170,6 +172,8 @@ def not_checked(pod: InspectedPod) -> tuple[str, ...]:
         found.append("topology spread constraints")
     if any(each.persistent_volume_claim or each.ephemeral or each.csi for each in pod.spec.volumes or ()):
         found.append("volumes")
+    if pod.spec.resource_claims:
+        found.append("resource claims")
     ports = [
         port for each in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())) for port in each.ports or ()
     ]
@@ -186,11 +190,21 @@ def held_back(pod: InspectedPod) -> str:
     return f"it is scheduled only when its scheduling gates have been removed: {names}" if names else ""
 
 
-def yet_to_come(pod: InspectedPod) -> str:
-    """Return a sentence about what a pod that has room waits for."""
-    name = pod.spec.scheduler_name or DEFAULT_SCHEDULER
+def last_attempt(pod: InspectedPod) -> str:
+    """Return a sentence about what its scheduler last wrote on a pod that waits; empty if kube-scheduler has yet to."""
+    name, scheduled = pod.spec.scheduler_name or DEFAULT_SCHEDULER, pod.condition("PodScheduled")
     scheduler = "kube-scheduler" if name == DEFAULT_SCHEDULER else f"scheduler {name}"
-    return held_back(pod) or f"{scheduler} has yet to bind it"
+    if scheduled is not None and scheduled.message:
+        return f"the last attempt of {scheduler} failed: {' '.join(scheduled.message.split())[:LONGEST_MESSAGE]}"
+    is_own = name != DEFAULT_SCHEDULER
+    return f"{scheduler} has not reported on it yet; check that a scheduler of this name runs" if is_own else ""
+
+
+def yet_to_come(pod: InspectedPod) -> str:
+    """Return sentences about what a pod that has room waits for."""
+    others = f"not looked at here: {', '.join(unchecked)}" if (unchecked := not_checked(pod)) else ""
+    attempt = last_attempt(pod) or "kube-scheduler has yet to bind it"
+    return held_back(pod) or "; ".join(filter(None, (attempt, others)))
 
 
 def _matches(term: NodeSelectorTerm, node: InspectedNode) -> bool:

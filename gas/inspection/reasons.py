@@ -63,11 +63,11 @@ class Diagnoses:
         return self._known[key]
 
 
-def of_numbers(groups: Sequence[Reason], passing: int, total: int, faults: str = "") -> Diagnosis:
+def of_numbers(groups: Sequence[Reason], passing: int, total: int, faults: str, pod: InspectedPod) -> Diagnosis:
     """Return the extender's numbers as a diagnosis, for a user who may not read the nodes."""
     if passing or not groups:
-        rules = "selectors, taints, CPU and memory of nodes were not looked at"
-        return Diagnosis(f"has room on the cards of {passing} of {total} nodes; {faults or rules}", passing)
+        rules = faults or f"selectors, taints, CPU and memory of nodes were not looked at; {yet_to_come(pod)}"
+        return Diagnosis(f"has room on the cards of {passing} of {total} nodes; {rules}", passing)
     return Diagnosis("; ".join(filter(None, (_line(groups, total), faults))), reasons=tuple(groups))
 
 

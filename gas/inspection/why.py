@@ -21,7 +21,15 @@ from gas.extender.host_resources import CPU
 from gas.extender.verdicts import at_once
 from gas.inspection.cluster import Cluster, natural, not_offered
 from gas.inspection.defrag import VICTIM_STEPS, Move, cards_of, plan_moves
-from gas.inspection.objects import UNSCHEDULABLE, InspectedPod, InspectedPodSpec, PodAffinity, Toleration, held_back
+from gas.inspection.objects import (
+    UNSCHEDULABLE,
+    InspectedPod,
+    InspectedPodSpec,
+    PodAffinity,
+    Toleration,
+    held_back,
+    last_attempt,
+)
 from gas.inspection.reasons import Reason, diagnose
 from gas.ledger.eviction_cost import Evictable
 from gas.ledger.ledger import Booking
@@ -115,7 +123,10 @@ class _WaitingPod:
             total,
             found.reasons,
             () if cannot_help else tuple(suggestions),
-            details=(*filter(None, [held_back(self._pod)]), *past_details(self._cluster.decisions, self._pod.uid)),
+            details=(
+                *filter(None, [held_back(self._pod) or last_attempt(self._pod)]),
+                *past_details(self._cluster.decisions, self._pod.uid),
+            ),
             is_complete=not self._cut_short,
         )
 

@@ -93,6 +93,7 @@ def test_rules_that_are_not_modelled_are_named() -> None:
         "affinity": {"podAffinity": required, "podAntiAffinity": required},
         "topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}],
         "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        "resourceClaims": [{"name": "nic", "resourceClaimName": "nic"}],
     }
     pod["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
     assert not_checked(decoded_pod(pod)) == (
@@ -100,6 +101,7 @@ def test_rules_that_are_not_modelled_are_named() -> None:
         "pod anti-affinity",
         "topology spread constraints",
         "volumes",
+        "resource claims",
         "host ports",
     )
 

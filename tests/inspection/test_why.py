@@ -169,6 +169,27 @@ def test_a_pod_that_fits_gets_no_suggestions() -> None:
     assert found.suggestions == ()
 
 
+NO_CLAIM = '0/3 nodes are available: persistentvolumeclaim "data" not found.'
+
+
+def refused(pod: dict[str, Any]) -> dict[str, Any]:
+    """Return the pod with a claim that does not exist, as kube-scheduler refuses it."""
+    pod["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": f"{NO_CLAIM}\n"}
+    pod["status"] = {"phase": "Pending", "conditions": [condition]}
+    return pod
+
+
+def test_what_the_scheduler_refuses_for_other_reasons_quotes_it_and_says_what_was_not_looked_at() -> None:
+    """Also where cards are short as well: who frees them meets the other reason next."""
+    fits, large = refused(waiting("fits", i915=1)), refused(waiting("large", i915=1, memory_max=99 * GB))
+    cluster = cluster_of(example_nodes(), [fits, large])
+    failed = f"the last attempt of kube-scheduler failed: {NO_CLAIM}"
+    line = f"fits on 3 of 3 nodes; {failed}; not looked at here: volumes"
+    assert [explain(cluster, decoded_pod(fits)).line, pod_report(cluster).rows[0]["note"]] == [line, line]
+    assert explain(cluster, decoded_pod(large)).details == (failed,)
+
+
 def test_a_pod_that_no_scheduler_looks_at_yet_says_so() -> None:
     gated, other = waiting("gated", i915=1), waiting("other", i915=1)
     gated["spec"]["schedulingGates"] = [{"name": "queue"}]
@@ -177,7 +198,8 @@ def test_a_pod_that_no_scheduler_looks_at_yet_says_so() -> None:
     cluster = cluster_of(example_nodes(), [gated, other])
     assert [row["note"] for row in pod_report(cluster).rows] == [
         f"fits on 3 of 3 nodes; {gate}",
-        "fits on 3 of 3 nodes; scheduler gas-scheduler has yet to bind it",
+        "fits on 3 of 3 nodes; scheduler gas-scheduler has not reported on it yet; check that a scheduler of this name"
+        " runs",
     ]
     assert explain(cluster, decoded_pod(gated)).line == f"fits on 3 of 3 nodes; {gate}"
     large = waiting("large", i915=1, memory_max=99 * GB)
@@ -381,7 +403,8 @@ NUMBERS = {
             NUMBERS | {"passing": 2},
             0,
             "shop/a: has room on the cards of 2 of 56 nodes;"
-            " selectors, taints, CPU and memory of nodes were not looked at\n",
+            " selectors, taints, CPU and memory of nodes were not looked at;"
+            f" the last attempt of kube-scheduler failed: {NO_CLAIM}; not looked at here: volumes\n",
             id="has-room",
         ),
         pytest.param(
@@ -402,6 +425,7 @@ async def test_a_user_who_may_not_read_nodes_gets_the_extenders_reasons(
 ) -> None:
     if document is not None:
         kubectl.beside.objects["/apis/explain.gas/v1alpha1/namespaces/shop/pods/a"] = document
+    kubectl.beside.objects["/api/v1/namespaces/shop/pods/a"] = refused(waiting("a", i915=1))
     async with doctor_server(kubectl.beside, authorize=only_admin) as server:
         kubeconfig = write_kubeconfig(tmp_path / "viewer", server.url, token="viewer")
         result = await kubectl("why", "a", "-n", "shop", "--kubeconfig", str(kubeconfig))

@@ -130,11 +130,10 @@ def _waits(pod: InspectedPod, names: set[str], diagnoses: Diagnoses) -> Finding:
             found=scheduler,
         )
     scheduled = pod.condition("PodScheduled")
-    message = (scheduled.message if scheduled is not None else None) or "no scheduler has reported on it yet"
+    message = (scheduled.message if scheduled is not None else None) or ""
     if any(words in message for words in NOT_ASKED):
         return problem(f"the extender could not decide about it: {message}", fix.pod(pod, "describe", "pod"))
-    diagnosis = diagnoses.of(pod)
-    return ok(f"waits: {message if diagnosis.passing else diagnosis.line}")
+    return ok(f"waits: {diagnoses.of(pod).line}")
 
 
 def check_placing(snapshot: Snapshot) -> Iterator[Finding]:

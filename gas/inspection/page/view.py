@@ -255,9 +255,10 @@ class View:
         if (found := self._whys.get((namespace, name))) is None:
             pod = self._cluster.pod(namespace, name)
             until = time.monotonic() + WHY_TIMEOUT
+            explanation = explain(self._cluster, pod, lambda: time.monotonic() > until)
             found = {
-                **explanation_data(explain(self._cluster, pod, lambda: time.monotonic() > until)),
-                "not_checked": [] if pod.node_name else list(not_checked(pod)),
+                **explanation_data(explanation),
+                "not_checked": list(not_checked(pod)) if explanation.groups else [],
             }
             self._whys[namespace, name] = found
         return found
