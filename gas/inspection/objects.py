@@ -88,6 +88,7 @@ class InspectedPodSpec(DetailedPodSpec, frozen=True):
     init_containers: Sequence[InspectedContainer] | None = None
     volumes: Sequence[InspectedVolume] | None = None
     host_network: bool | None = None
+    restart_policy: str | None = None
     node_selector: dict[str, str] | None = None
     affinity: PodAffinity | None = None
     tolerations: Sequence[Toleration] | None = None
@@ -100,6 +101,10 @@ class Owner(StoredPart, frozen=True):
     kind: str = ""
     name: str = ""
     controller: bool | None = None
+
+
+_HASHES = {"Deployment": "pod-template-hash", "Rollout": "rollouts-pod-template-hash"}
+"""Kind of what owns a ReplicaSet -> the label of its pods with the end of the ReplicaSet's name."""
 
 
 class InspectedPodMeta(ObjectMeta, frozen=True):
@@ -119,12 +124,23 @@ class InspectedPod(DetailedPod, frozen=True):
 
     @property
     def owner(self) -> str:
-        """The controller, ``Job/train``; for a Deployment's ReplicaSet the Deployment. Empty if there is none."""
+        """The controller, ``Job/train``; for a ReplicaSet of a Deployment that one. Empty if there is none."""
         kind, name = self.controller.kind, self.controller.name
-        deployment = name.removesuffix(f"-{(self.metadata.labels or {}).get('pod-template-hash')}")
-        if kind == "ReplicaSet" and deployment != name:
-            return f"Deployment/{deployment}"
+        for owner, label in _HASHES.items() if kind == "ReplicaSet" else ():
+            if (of_owner := name.removesuffix(f"-{(self.metadata.labels or {}).get(label)}")) != name:
+                return f"{owner}/{of_owner}"
         return f"{kind}/{name}" if kind else ""
+
+    @property
+    def ends(self) -> bool:
+        """True if the pod ends by itself, or is about to."""
+        return self.spec.restart_policy in ("Never", "OnFailure") or self.metadata.deletion_timestamp is not None
+
+    def waits_for(self, old: "InspectedPod") -> bool:
+        """Return whether a rolling update ends an old pod only when this one, which replaces it, runs."""
+        one, other = self.controller, old.controller
+        is_same = self.owner == old.owner and self.metadata.namespace == old.metadata.namespace
+        return is_same and (one.kind == "DaemonSet" or (one.kind == "ReplicaSet" and one.name != other.name))
 
 
 UNSCHEDULABLE = NodeTaint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")

@@ -43,6 +43,7 @@ from gas.placement.refusal import Refusal
 from gas.values.amounts import MalformedQuantity, SortedAmounts, describe, gigabytes, is_bytes, parse_rounded_up
 from gas.vocabularies.protocol import BadNeed
 
+MOST_ENDS = 50  # nodes on which pods are found that hold cards and do not end by themselves
 ENOUGH = 3  # suggestions to end pods that are shown, and moves that one suggestion may have
 ONE_BY_ONE = 16  # requests up to this amount are tried one by one; of larger ones, less always fits if more does
 
@@ -294,12 +295,14 @@ class _WaitingPod:
         found: list[Suggestion] = []
         possible: dict[int, bool] = {}
         ones = 0
-        for name in self._allowed:
+        records = self._cluster.pods.records
+        of_old = {each.node_name for each in records.values() if self._pod.waits_for(each)}
+        for name in sorted(self._allowed, key=lambda each: each not in of_old):
             facts = self._decider.nodes.facts(name)
             booked = self._decider.ledger.on_node(name)
             if facts is None or not booked:
                 continue
-            if ones >= ENOUGH or self._late():
+            if ones >= ENOUGH or len(found) >= MOST_ENDS or self._late():
                 break
             if (fits := possible.get(id(facts))) is None:
                 found_one = place(need, facts.inventory, UNUSED, step_limit=self._options.step_limit)
@@ -307,7 +310,12 @@ class _WaitingPod:
             if not fits:
                 continue
             pods = [
-                Evictable(uid=uid, priority=0, footprint=booking.footprint, requests=self._cluster.requested(uid))
+                Evictable(
+                    uid=uid,
+                    priority=self._permanence(uid) == 1,
+                    footprint=booking.footprint,
+                    requests=self._cluster.requested(uid),
+                )
                 for uid, booking in sorted(booked.items(), key=self._importance)
             ]
             free = self._cluster.free_other_resources(name)
@@ -325,13 +333,36 @@ class _WaitingPod:
             )
             if victims is None or not victims.pods:
                 continue
-            ones += len(victims.pods) == 1
             uids = tuple(each.uid for each in victims.pods)
-            names = " and ".join(sorted((booked[uid].pod for uid in uids), key=natural))
-            text = f"wait for the end of {'pod' if len(uids) == 1 else 'pods'} {names}"
-            found.append(Suggestion(text, name, cards_of(victims.choice), gone=uids))
-        found.sort(key=lambda each: len(each.gone))
+            ones += len(uids) == 1 and self._permanence(uids[0]) < 1
+            found.append(Suggestion(self._ending(uids), name, cards_of(victims.choice), gone=uids))
+        found.sort(key=lambda each: (sum(self._permanence(uid) == 1 for uid in each.gone), len(each.gone)))
         yield from found[:ENOUGH]
+
+    def _permanence(self, uid: str) -> int:
+        """Return 0 for a pod that ends by itself, -1 for one that ends once this one runs, 1 for all others."""
+        pod = self._cluster.pods.records.get(uid)
+        return 0 if pod is None or pod.ends else -1 if self._pod.waits_for(pod) else 1
+
+    def _ending(self, uids: Iterable[str]) -> str:
+        """Return what ends these pods: time, if they end by themselves, or a change of what owns them."""
+        pods = sorted((self._cluster.pods.records[uid] for uid in uids), key=lambda each: natural(each.key))
+        steps: list[str] = []
+        if names := [pod.key for pod in pods if pod.ends]:
+            steps.append(f"wait for the end of {'pod' if len(names) == 1 else 'pods'} {' and '.join(names)}")
+        for pod in pods:
+            if pod.ends:
+                continue
+            if self._pod.waits_for(pod):
+                recreate = "" if pod.controller.kind == "DaemonSet" else ", or type: Recreate,"
+                steps.append(
+                    f"set maxSurge: 0 and maxUnavailable: 1{recreate} in the update strategy of {pod.owner}, whose old"
+                    f" pod {pod.key} ends only once the new one runs"
+                )
+                continue
+            how = f"keep {pod.owner} off {pod.node_name}" if "DaemonSet" in pod.owner else f"scale down {pod.owner}"
+            steps.append(f"{how}, whose pod {pod.key} does not end by itself" if pod.owner else f"delete pod {pod.key}")
+        return " and ".join(dict.fromkeys(steps))
 
     def _after_moves(self) -> Iterator[Suggestion]:
         """Yield the plan with the fewest moves of pods that run."""
@@ -344,11 +375,11 @@ class _WaitingPod:
             text = f"move {words}; nothing is evicted by this command"
             yield Suggestion(text, plan.node, plan.cards, moves=plan.moves)
 
-    def _importance(self, booked: tuple[str, Booking]) -> tuple[int, object]:
+    def _importance(self, booked: tuple[str, Booking]) -> tuple[int, int, object]:
         """Return a key that sorts pods, the most important first; the same in every run."""
         uid, booking = booked
         pod = self._cluster.pods.records.get(uid)
-        return 0 if pod is None else -pod.priority, natural(booking.pod)
+        return -self._permanence(uid), 0 if pod is None else -pod.priority, natural(booking.pod)
 
 
 def _why_here(cluster: Cluster, pod: InspectedPod) -> Explanation:

@@ -247,8 +247,22 @@ class JobTemplate(StoredPart, frozen=True):
     spec: JobSpec = JobSpec()
 
 
+class RollingUpdate(StoredPart, frozen=True):
+    """How many pods may be missing or more than wanted; numbers, or percentages of ``replicas``."""
+
+    max_unavailable: int | str | None = None
+    max_surge: int | str | None = None
+
+
+class UpdateStrategy(StoredPart, frozen=True):
+    rolling_update: RollingUpdate | None = None
+
+
 class WorkloadSpec(JobSpec, frozen=True):
     job_template: JobTemplate | None = None
+    replicas: int | None = None
+    strategy: UpdateStrategy | None = None
+    update_strategy: UpdateStrategy | None = None
 
 
 class Workload(StoredPart, frozen=True):
@@ -263,6 +277,17 @@ class Workload(StoredPart, frozen=True):
             return self.own_template
         jobs = self.spec.job_template
         return self.spec.template if jobs is None else jobs.spec.template
+
+    @property
+    def adds_pods_first(self) -> bool:
+        """True if an update ends an old pod only once a new one runs, because no pod may be missing."""
+        strategy = self.spec.strategy or self.spec.update_strategy
+        most = strategy.rolling_update.max_unavailable if strategy is not None and strategy.rolling_update else None
+        if isinstance(most, str):  # a percentage, rounded down; the API server has filled in the default
+            percent = most.removesuffix("%")
+            replicas = 1 if self.spec.replicas is None else self.spec.replicas
+            most = int(percent) * replicas // 100 if percent.isdecimal() and len(percent) <= 3 else None
+        return most == 0
 
 
 WORKLOADS = {

@@ -11,7 +11,7 @@ from heapq import nsmallest
 
 from gas.decision.names import CHECKED, DESCHEDULED_BY_US, EXPIRED_BINDING, RECEIPT, WRITTEN_ANNOTATIONS
 from gas.objects.json_patch import Operation, Patch
-from gas.objects.stored import NewPod, Pod
+from gas.objects.stored import NewPod, Pod, Workload
 from gas.placement.inventory import UNUSED, Inventory
 from gas.placement.lack import lack_of_cards
 from gas.placement.need import PodNeed
@@ -108,6 +108,14 @@ class PodChecks:
             for name in nsmallest(_MOST_UNKNOWN, found)
         )
 
+    def rolling_update(self, workload: Workload, pod: Pod) -> tuple[str, ...]:
+        """Return a warning of a workload whose update needs free cards; ``pod`` is one of its pods."""
+        try:
+            wants_cards = self.vocabularies.need(pod, self.options).wants_cards
+        except BadNeed:
+            return ()
+        return (_NEEDS_SPARE_CARDS,) if wants_cards and workload.adds_pods_first else ()
+
     def in_cluster(
         self, pod: Pod, nodes: Iterable[CountedFacts], known: Known
     ) -> Generator[None, None, tuple[str, ...]]:
@@ -161,6 +169,10 @@ class PodChecks:
         return patch
 
 
+_NEEDS_SPARE_CARDS = (
+    "a rolling update needs free cards for one more pod, because maxUnavailable is 0: without them the new pod waits"
+    " for the old one, which ends only once the new one runs; set maxSurge: 0 and maxUnavailable: 1, or type: Recreate"
+)
 _BOUND = (
     "says what the bound pod holds; undo the change: the extender keeps what it decided, but reads the new text when it"
     " starts again, and the containers keep their cards in any case"

@@ -62,7 +62,8 @@ def running(name: str, node: str, cards: str, *, namespace: str = "default", **r
     written = {"gas-ts": "1767225600000000000", "gas-container-cards": cards}
     pod = waiting(name, namespace=namespace, **requests)
     pod["metadata"]["annotations"] = written
-    pod["spec"]["nodeName"], pod["status"] = node, {"phase": "Running"}
+    pod["spec"] |= {"nodeName": node, "restartPolicy": "Never"}
+    pod["status"] = {"phase": "Running"}
     return pod
 
 

@@ -76,8 +76,8 @@ class PodReviews:
         return ReviewResult(warnings=_first(self._checks.change(old, new, may_write_receipts=may_write_receipts)))
 
     async def _template(self, review: Review) -> ReviewResult:
-        pod = _pod_of(decode_object(review.new, Workload))
-        if pod is None:
+        workload = decode_object(review.new, Workload)
+        if (pod := _pod_of(workload)) is None:
             return ALLOWED
         before: Sequence[str] = ()
         if review.operation == UPDATE:
@@ -90,6 +90,7 @@ class PodReviews:
         what = "" if _is_of_the_system(review, pod) else "pods of this template will be refused: "
         refused = [f"{what}{each}" for each in findings.refusals if each not in before]
         warnings = [each for each in findings.warnings if each not in before]
+        warnings += self._checks.rolling_update(workload, pod)
         return ReviewResult(warnings=_first((*refused, *warnings, *await self._in_cluster(pod))))
 
     async def _in_cluster(self, pod: NewPod) -> tuple[str, ...]:

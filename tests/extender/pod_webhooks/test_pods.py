@@ -422,5 +422,34 @@ class TestTemplates:
             assert await reviews().validate(asked) == ALLOWED
 
 
+@pytest.mark.parametrize(
+    ("resource", "strategy", "replicas", "warned"),
+    [
+        pytest.param("deployments", {"strategy": {"maxUnavailable": "25%", "maxSurge": "25%"}}, 3, True, id="default"),
+        pytest.param("deployments", {"strategy": {"maxUnavailable": "25%", "maxSurge": "25%"}}, 4, False, id="four"),
+        pytest.param("deployments", {"strategy": {"maxUnavailable": 0, "maxSurge": 1}}, 9, True, id="none-missing"),
+        pytest.param("deployments", {"strategy": {"maxUnavailable": 1, "maxSurge": 0}}, 1, False, id="one-missing"),
+        pytest.param("deployments", {"strategy": None}, 1, False, id="recreate"),
+        pytest.param("daemonsets", {"updateStrategy": {"maxUnavailable": 0, "maxSurge": 1}}, None, True, id="daemons"),
+        pytest.param("statefulsets", {"updateStrategy": {"partition": 0}}, 1, False, id="stateful-set"),
+        pytest.param("deployments", {"strategy": {"maxUnavailable": "9" * 9999 + "%"}}, 1, False, id="hostile"),
+    ],
+)
+async def test_an_update_that_starts_new_pods_first_is_warned_of(
+    resource: str, strategy: dict[str, Any], replicas: int | None, *, warned: bool
+) -> None:
+    fields = {name: {"rollingUpdate": each} for name, each in strategy.items()} | {"replicas": replicas}
+    rolling = of(f"apps/{resource}")
+    for pod, is_told in ((GPU, warned), (pod_json(container(monitoring=1)), False), (PLAIN, False)):
+        new, old = workload(f"apps/{resource}", pod, **fields), workload(f"apps/{resource}", BOTH, **fields)
+        for result in (
+            await reviews().validate(review(new, **rolling)),
+            await reviews().validate(review(new, old=old, operation="UPDATE", **rolling)),
+        ):
+            assert [each.partition(":")[0] for each in result.warnings] == [
+                "a rolling update needs free cards for one more pod, because maxUnavailable is 0"
+            ] * is_told
+
+
 def changed(pod: dict[str, Any], result: ReviewResult) -> Any:
     return patched(pod, json.loads(encode_result(review(pod), result))["response"])
