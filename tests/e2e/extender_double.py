@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from abc import ABC, abstractmethod
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 from tests.e2e.kube_api import Object, RefusedError
+
+
+class FailingServer(ThreadingHTTPServer):
+    """A server of which an exception fails the test: it ends the thread, which pytest reports."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        error = sys.exception()
+        if error is not None and not isinstance(error, ConnectionError):  # such as a client that was stopped
+            raise error
 
 
 class ExtenderDouble(ABC):
@@ -37,7 +47,7 @@ class ExtenderDouble(ABC):
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = FailingServer(("127.0.0.1", 0), Handler)
 
     @abstractmethod
     def reply(self, verb: str, arguments: Object) -> tuple[int, Object]:

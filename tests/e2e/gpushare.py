@@ -17,6 +17,7 @@ import grpc
 
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as messages
 from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import RegistrationStub
+from gas.values.amounts import parse_quantity
 from tests.e2e.extender_double import ExtenderDouble
 from tests.e2e.fake_nvml import uuid
 from tests.e2e.kube_api import KubeApi, Object
@@ -33,7 +34,7 @@ SOCKET = "aliyungpushare.sock"
 def requested(pod: Object) -> int:
     """Return the units in the limits of the containers; the originals do not read init containers."""
     limits = (each.get("resources", {}).get("limits", {}) for each in pod["spec"]["containers"])
-    return sum(int(of.get(GPU_MEM, 0)) for of in limits)
+    return sum(parse_quantity(of.get(GPU_MEM, 0)) for of in limits)
 
 
 class GpushareExtender(ExtenderDouble):
@@ -94,8 +95,7 @@ class GpushareExtender(ExtenderDouble):
 
 
 def _units(node: Object, resource: str) -> int:
-    """Return the node's capacity; kubelet writes 2000 as 2k."""
-    return int(node["status"].get("capacity", {}).get(resource, "0").replace("k", "000"))
+    return parse_quantity(node["status"].get("capacity", {}).get(resource, 0))
 
 
 class GpusharePlugin:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Mapping
 
+from gas.values.amounts import parse_quantity
 from tests.e2e.extender_double import ExtenderDouble
 from tests.e2e.kube_api import KubeApi, Object
 from tests.e2e.nvidia_plugin import NVIDIA
@@ -29,7 +30,7 @@ def requested(pod: Object) -> tuple[int, dict[str, int]]:
     total: dict[str, int] = {}
     for container in pod["spec"]["containers"]:
         for name, amount in container.get("resources", {}).get("limits", {}).items():
-            total[name] = total.get(name, 0) + int(amount)
+            total[name] = total.get(name, 0) + parse_quantity(amount)
     if whole := total.get(NVIDIA, 0):
         return whole, {CORE: 100, RATIO: 100}
     count = total.get(SHARED, 0)
@@ -100,9 +101,10 @@ def allocated(pod: Object) -> dict[int, tuple[int, int]]:
     """Return by card the bytes and hundredths of compute that a pod has, by the annotation of both systems."""
     text = pod["metadata"].get("annotations", {}).get(ALLOCATED)
     devices = json.loads(text)["gpu"] if text else []
-    return {
-        each["minor"]: (int(each["resources"].get(MEMORY, 0)), int(each["resources"].get(CORE, 0))) for each in devices
+    amounts = {
+        each["minor"]: [parse_quantity(each["resources"].get(name, 0)) for name in (MEMORY, CORE)] for each in devices
     }
+    return {minor: (memory, core) for minor, (memory, core) in amounts.items()}
 
 
 class KoordManager:

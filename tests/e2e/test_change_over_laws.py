@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import urllib.request
 from random import Random
 from typing import Any
 
 import pytest
 
 from tests.e2e.change_over import Load, Witness
+from tests.e2e.koordinator_original import MEMORY as GPU_MEMORY
+from tests.e2e.koordinator_original import SHARED, DeviceShare, requested
 from tests.e2e.kube_api import Object
 from tests.e2e.pods import asking, pod
 
@@ -52,6 +56,22 @@ def test_a_write_that_breaks_a_law_is_a_sentence(writes: list[tuple[str, Object]
         witness.see(kind, written)
     assert len(witness.broken) == bool(sentence)
     assert all(each.startswith(sentence) for each in witness.broken)
+
+
+def test_an_exception_in_a_double_ends_its_thread_which_pytest_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", ended.append)
+    share = DeviceShare(None, 1, 2**30)  # type: ignore[arg-type]  # a request without a pod comes first
+    share.start()
+    with pytest.raises(ConnectionError):
+        urllib.request.urlopen(f"{share.entry['urlPrefix']}/filter", b"{}", timeout=10)
+    share.stop()
+    assert [each.exc_type for each in ended] == [KeyError]
+
+
+def test_doubles_read_amounts_as_kubernetes_writes_them() -> None:
+    share = {"resources": {"limits": {SHARED: "2", GPU_MEMORY: "1048576k"}}}
+    assert requested({"spec": {"containers": [share]}}) == (2, {GPU_MEMORY: 524_288_000})
 
 
 def test_the_load_replaces_pods_that_the_test_deletes_itself() -> None:

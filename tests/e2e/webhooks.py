@@ -18,6 +18,7 @@ from pathlib import Path
 import yaml
 
 from sandbox.certificates import Authority
+from tests.e2e.extender_double import FailingServer
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.helm import Helm, objects
 from tests.e2e.kube_api import KubeApi, Object, refusal
@@ -129,7 +130,7 @@ def later_webhook(
     serving = authority.server("later")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(serving.certificate, serving.key)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = FailingServer(("127.0.0.1", 0), Handler)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     (registration,) = component_webhooks(BIND)
