@@ -225,6 +225,7 @@ class NewPodSpec(PodSpec, frozen=True):
     init_containers: Sequence[NewContainer] | None = None
     scheduler_name: str | None = None
     affinity: dict[str, Any] | None = None
+    node_selector: dict[str, str] | None = None
 
 
 class NewPod(Pod, frozen=True):

@@ -25,6 +25,10 @@ class CardPod(Protocol):
         """The UID in the name of the pod's cgroup."""
 
     @property
+    def isolation(self) -> str:
+        """The software by which the pod wants its use of cards limited, in lower case; empty if it does not say."""
+
+    @property
     def is_running(self) -> bool:
         """True if a container of the pod has started, and not all have ended."""
 

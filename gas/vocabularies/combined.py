@@ -209,6 +209,10 @@ class Vocabularies:
         vocabulary = self.vocabulary_of(pod)
         return vocabulary.environment(pod, container, cards) if vocabulary else {}
 
+    def isolation(self, pod: Pod) -> str:
+        vocabulary = self.vocabulary_of(pod)
+        return vocabulary.isolation(pod) if vocabulary else ""
+
     def after_allocate(self, pod: Pod) -> Mapping[str, str]:
         vocabulary = self.vocabulary_of(pod)
         return vocabulary.after_allocate(pod) if vocabulary else {}

@@ -287,6 +287,10 @@ class Vocabulary(ABC):
         """Return the variables that a container with these cards gets in this vocabulary."""
         return {}
 
+    def isolation(self, pod: Pod) -> str:
+        """Return the software by which the pod wants its use of cards limited, in lower case; empty if none."""
+        return ""
+
     def after_allocate(self, pod: Pod) -> Mapping[str, str]:
         """Return the annotations to write on a pod once its container has got its cards."""
         return {}

@@ -58,10 +58,6 @@ def start(gpu_node: GpuNode, preset: str) -> None:
     written["variables"]["LD_PRELOAD"] = "/fence/libfence.so"
     written["mounts"].append({"hostPath": str(directory), "containerPath": "/fence"})
     written["mounts"] += [{"hostPath": path, "containerPath": path} for path in LIBRARIES if Path(path).exists()]
-    if "sharesIn" in written:
-        written["sharesIn"] = str(directory / "shares")
-        (directory / "shares").mkdir()
-        written["mounts"].append({"hostPath": written["sharesIn"], "containerPath": "/shares"})
     file = directory / "fence.json"
     file.write_text(json.dumps(written), encoding="utf-8")
     library = FakeNvml(gpu_node.node.directory / "nvml")
@@ -108,7 +104,6 @@ VARIABLES = {
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": ("10", "50"),
         "CUDA_MPS_PIPE_DIRECTORY": ("/tmp/nvidia-mps",) * 2,
     },
-    "gemini": {"POD_NAME": ("default/small", "default/large"), "POD_MANAGER_PORT": ("49901",) * 2},
 }
 """The variables of each preset, of the small container and of the large one."""
 

@@ -18,7 +18,7 @@ from gas.objects.stored import Node, Pod
 from gas.placement.choice import Choice, ContainerChoice
 from gas.placement.inventory import UNUSED, Inventory, Link, Partition
 from gas.placement.need import PodNeed
-from gas.placement.order import DEFAULT_ORDER, BestFit, CardOrder, LeastUsed, UsedFirst
+from gas.placement.order import BestFit, CardOrder, LeastUsed, UsedFirst
 from gas.placement.place import place
 from gas.values.card_records import ANNOTATION, card_records, format_card_records, parse_card_records
 from gas.values.cards import Card, Tile
@@ -424,7 +424,7 @@ def test_the_known_vocabularies_have_different_names_and_annotations() -> None:
         pytest.param(ONE_I915, LeastUsed("memory.max"), id="intel"),
         pytest.param(asking(nvidia=1), LeastUsed("memory.max"), id="vendor"),
         pytest.param(asking(gpu_mem=1), BestFit("memory.max"), id="aliyun"),
-        pytest.param(sharing(memory=5, shared=1), DEFAULT_ORDER, id="koordinator"),
+        pytest.param(sharing(memory=5, shared=1), LeastUsed("memory.max"), id="koordinator"),
     ],
 )
 def test_the_order_of_the_extender_is_for_vocabularies_without_one_and_that_of_the_pod_counts(

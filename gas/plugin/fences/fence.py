@@ -1,14 +1,13 @@
 """Read what a container with a share of a card gets in addition to its devices, and fill in the share.
 
 A fence is a JSON file, an administrator's or one of the presets of this package. A text that names the card, by
-``{index}``, ``{uuid}`` or ``{port}``, is filled in for each card of the container; in any other, amounts are the
+``{index}`` or ``{uuid}``, is filled in for each card of the container; in any other, amounts are the
 smallest of its cards. A variable is left out if the pod requests no such amount.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -22,9 +21,8 @@ from gas.values.quoted import quoted
 
 PRESETS = tuple(sorted(file.stem for file in Path(__file__).parent.glob("*.json")))
 
-OF_A_CARD = frozenset({"index", "uuid", "port"})
-IN_NAMES = OF_A_CARD - {"port"}
-IN_VALUES = OF_A_CARD | {"memory", "memory_limit", "compute_percent", "pod"}
+OF_A_CARD = frozenset({"index", "uuid"})
+IN_VALUES = OF_A_CARD | {"memory", "memory_limit", "compute_percent"}
 
 _DRIVERS = ("i915", "xe", "nvidia")
 LARGEST = 64 * 1024  # bytes of the largest file
@@ -53,9 +51,6 @@ class FenceMount(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 
 class Fence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     driver: str = ""  # of the cards that it is for; empty for all
-    # what ``{port}`` is for the node's first card by PCI address; the next one has the next port
-    first_port: Annotated[int, msgspec.Meta(ge=1, le=65535 - MOST_RECORDS)] | None = None
-    shares_in: str = ""  # directory of the node for `gas.plugin.fences.share_files`; empty for none
     variables: dict[str, str] = {}
     mounts: tuple[FenceMount, ...] = ()
     cdi_devices: tuple[str, ...] = ()
@@ -91,19 +86,15 @@ def _faults(fence: Fence) -> Iterator[str]:
         yield f"expected at most {_MOST} variables, mounts and cdiDevices each, found more"
     for name, value in fence.variables.items():
         where = f"variable {quoted(name)}"
-        yield from _placeholder_faults(where, name, IN_NAMES - {"uuid"})  # it has hyphens
+        yield from _placeholder_faults(where, name, OF_A_CARD - {"uuid"})  # it has hyphens
         yield from _placeholder_faults(where, value, IN_VALUES)
-        if "{port}" in value and fence.first_port is None:
-            yield f"{where}: {{port}} needs firstPort"
         if _NAME.fullmatch(_PLACEHOLDER.sub("0", name)) is None:
             yield f"{where}: expected letters, digits and '_', and no digit first"
         if name in _CHOOSE_CARDS:
             yield f"{where}: the plugin itself chooses the container's cards; remove it"
     for mount in fence.mounts:
         for path in (mount.host_path, mount.container_path):
-            yield from _path_faults(f"mount {quoted(path)}", path, IN_NAMES)
-    if fence.shares_in:
-        yield from _path_faults("sharesIn", fence.shares_in, ())
+            yield from _path_faults(f"mount {quoted(path)}", path, OF_A_CARD)
     filled_in = "once {index} and {uuid} are filled in"
     if twice := _repeated((mount.container_path, mount.host_path) for mount in fence.mounts):
         yield f"mounts: expected a different containerPath for each and for each card, found {twice} twice {filled_in}"
@@ -111,7 +102,7 @@ def _faults(fence: Fence) -> Iterator[str]:
         yield f"variables: expected different names, found {twice} twice {filled_in}"
     for name in fence.cdi_devices:
         where = f"cdiDevices: {quoted(name)}"
-        yield from _placeholder_faults(where, name, IN_NAMES)
+        yield from _placeholder_faults(where, name, OF_A_CARD)
         if _CDI_NAME.fullmatch(_PLACEHOLDER.sub("0", name)) is None:
             yield f"{where}: expected a full name such as vendor.com/class=name"
 
@@ -144,29 +135,27 @@ def _placeholder_faults(where: str, text: str, allowed: Collection[str]) -> Iter
         yield f"{where}: expected '{{' and '}}' only in {names}"
 
 
-def with_fence(
-    fence: Fence, of_node: Callable[[], Iterable[CardFacts]], pod: CardPod, container: int, gpus: Sequence[CardFacts]
-) -> Allocation:
-    """Return what a container gets; nothing if it shares no card that the fence is for.
+def with_fence(fences: Mapping[str, Fence], pod: CardPod, container: int, gpus: Sequence[CardFacts]) -> Allocation:
+    """Return what a container gets; nothing if it shares no card that its fence is for.
 
-    ``{index}`` is the position of a card among those of the container, in the order of PCI addresses. ``of_node``
-    returns all cards of the node.
+    ``fences`` are by the names that pods choose; that of the empty text is for all others. ``{index}`` is the position
+    of a card among those of the container, in the order of PCI addresses.
     """
-    places = {gpu.card: place for place, gpu in enumerate(_meant(fence, of_node()), fence.first_port or 0)}
+    if (fence := fences.get(pod.isolation, fences.get(""))) is None:
+        return Allocation()
     cards: list[dict[str, str]] = []
     smallest: dict[str, int] = {}
-    for index, gpu, memory, compute in shares_of(fence, pod, container, gpus):
+    for index, gpu, memory, compute in _shares(fence, pod, container, gpus):
         amounts = {"memory": memory, "memory_limit": max(memory // _MIB, 1) if memory else 0}
         amounts["compute_percent"] = max(compute * 100 // gpu.millicores, 1) if compute else 0
         known = {name: amount for name, amount in amounts.items() if amount}
-        port = str(places.get(gpu.card, fence.first_port))
         identity = {"uuid": gpu.uuid} if gpu.uuid else {}  # without one, a path would become that of its directory
-        cards.append({"index": str(index), "port": port, "pod": pod.key, **identity, **_texts(known)})
+        cards.append({"index": str(index), **identity, **_texts(known)})
         smallest |= {name: min(amount, smallest.get(name, amount)) for name, amount in known.items()}
     if not cards:
         return Allocation()
     return Allocation(
-        env=_variables(fence, cards, {"pod": pod.key, **_texts(smallest)}),
+        env=_variables(fence, cards, _texts(smallest)),
         mounts=tuple(
             Mount(host_path, container_path, mount.read_only)
             for mount in fence.mounts
@@ -176,30 +165,21 @@ def with_fence(
     )
 
 
-class Share(NamedTuple):
-    """The part of a card that a container may use, 0 if it requests none; ``place`` is its position among the cards."""
+def _shares(
+    fence: Fence, pod: CardPod, container: int, gpus: Sequence[CardFacts]
+) -> Iterator[tuple[int, CardFacts, int, int]]:
+    """Yield position, memory and millicores of the cards that a container shares and a fence is for; 0 if not asked.
 
-    place: int
-    gpu: CardFacts
-    memory: int
-    millicores: int
-
-
-def shares_of(fence: Fence, pod: CardPod, container: int, gpus: Sequence[CardFacts]) -> Iterator[Share]:
-    """Yield the cards that a fence is for and of which a container has a share; it needs no fence on a whole card."""
-    own = _meant(fence, gpus)
+    It needs no fence on a whole card.
+    """
+    own = sorted((gpu for gpu in gpus if fence.driver in ("", gpu.driver)), key=lambda gpu: gpu.pci_address)
     shares = pod.share(container, own)
     for index, gpu in enumerate(own):
-        has = shares.get(gpu.card, {})
-        share = Share(index, gpu, has.get(MEMORY_MAX, 0), has.get(MILLICORES, 0))
-        amounts = ((share.memory, gpu.memory), (share.millicores, gpu.millicores))
+        memory, millicores = (shares.get(gpu.card, {}).get(name, 0) for name in (MEMORY_MAX, MILLICORES))
+        amounts = ((memory, gpu.memory), (millicores, gpu.millicores))
         requested = [(amount, of_card) for amount, of_card in amounts if amount]
         if not requested or any(amount < (of_card or amount + 1) for amount, of_card in requested):
-            yield share
-
-
-def _meant(fence: Fence, gpus: Iterable[CardFacts]) -> list[CardFacts]:
-    return sorted((gpu for gpu in gpus if fence.driver in ("", gpu.driver)), key=lambda gpu: gpu.pci_address)
+            yield index, gpu, memory, millicores
 
 
 def _texts(amounts: Mapping[str, int]) -> dict[str, str]:

@@ -6,39 +6,38 @@ from functools import partial
 from gas.daemon.flags import PartFlags, flag
 from gas.plugin.part import Core, Hooks, Part
 
+CHOSEN = "chosen"  # the value of ``--fence`` with which only pods that choose a preset get one
+
 
 def preset_or_file(text: str) -> str:
     """Parse the value of ``--fence``. The file is read when the plugin starts."""
     from gas.plugin.fences.fence import PRESETS
 
-    if text not in PRESETS and not text.startswith("/"):
-        raise ValueError(f"{', '.join(PRESETS)} or the absolute path of a file")
+    if text not in (CHOSEN, *PRESETS) and not text.startswith("/"):
+        raise ValueError(f"{CHOSEN}, {', '.join(PRESETS)} or the absolute path of a file")
     return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceFlags(PartFlags):
     fence: str | None = flag(
-        "fence=PRESET|FILE",
+        "fence=PRESET|FILE|chosen",
         preset_or_file,
         None,
-        "What containers with a share of a card get as well, so that they keep to it: mps, hami-core, "
-        "gemini, or what a JSON file describes.",
+        "What containers with a share of a card get as well, so that they keep to it: mps, hami-core, or what a JSON "
+        "file describes. A pod's own choice of a preset has priority; with chosen, others get nothing.",
         group="Use of the cards",
         unset="nothing",
     )
 
 
-def _build(core: Core, flags: FenceFlags) -> Hooks:
-    from gas.plugin.fences.fence import read_fence, with_fence
-    from gas.plugin.fences.share_files import ShareFiles
+def _build(_core: Core, flags: FenceFlags) -> Hooks:
+    from gas.plugin.fences.fence import PRESETS, read_fence, with_fence
 
-    fence = read_fence(flags.fence or "")
-    add = partial(with_fence, fence, core.gpus)
-    if not fence.shares_in:
-        return Hooks(additions=(add,))
-    files = ShareFiles(fence, core.pods)
-    return Hooks(additions=(files.add, add), on_pods=files.pods_changed)
+    fences = {preset: read_fence(preset) for preset in PRESETS}
+    if flags.fence not in (None, CHOSEN):
+        fences[""] = read_fence(flags.fence)
+    return Hooks(additions=(partial(with_fence, fences),))
 
 
 FENCES = Part(

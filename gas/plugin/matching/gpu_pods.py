@@ -61,6 +61,7 @@ class GpuPod:
     trouble: str
     timestamp: int | None  # when the cards were decided, by gas or another system, in nanoseconds since the epoch
     created: str  # RFC 3339, UTC: sorts as text
+    isolation: str  # software by which its use of cards shall be limited, in lower case; empty if it does not say
     is_admitted: bool  # kubelet has written the pod's status, so all calls for it are over
     # annotations that its vocabulary expects once all containers have their cards, as far as they are missing
     unmarked: Mapping[str, str]
@@ -254,6 +255,7 @@ def gpu_pod(pod: Pod, vocabularies: Vocabularies, gpus: Iterable[CardFacts] = ()
         timestamp=_timestamp(pod, vocabularies),
         created=pod.metadata.creation_timestamp or "",
         unmarked=dict(vocabularies.after_allocate(pod).items() - pod.annotations.items()),
+        isolation=vocabularies.isolation(pod),
         is_admitted=pod.status is not None and (pod.status.start_time is not None or pod.status.phase == "Running"),
         raw=pod,
     )

@@ -109,7 +109,8 @@ def without_effect(pod: Pod) -> Iterator[str]:
         in_hint.append(f"exclusivePolicy {quoted(hint.exclusive_policy)}")
     words = [f"{each} in annotation {names.HINT}" for each in in_hint]
     words += [f"annotation {names.JOINT}"] * (names.JOINT in pod.annotations)
-    words += [f"label {names.ISOLATION}"] * (names.ISOLATION in labels)
+    if labels.get(names.ISOLATION, names.HAMI_CORE) != names.HAMI_CORE:
+        words.append(f"label {names.ISOLATION} with another value than {names.HAMI_CORE}")
     if isinstance(pod, NewPod) and names.QUOTA in labels and pod.spec.scheduler_name != names.SCHEDULER:
         words.append(f"label {names.QUOTA}, which only {names.SCHEDULER} reads,")
     yield from (f"{each} has no effect; docs/from-koordinator.md lists what has" for each in words)

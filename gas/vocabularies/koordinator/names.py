@@ -33,9 +33,11 @@ MODEL, VENDOR, DRIVER = (f"node.koordinator.sh/gpu-{each}" for each in ("model",
 """Node labels that describe its cards, if these are alike."""
 
 JOINT = "scheduling.koordinator.sh/device-joint-allocate"
-ISOLATION = PREFIX + "gpu-isolation-provider"
 QUOTA = "quota.scheduling.koordinator.sh/name"
-"""An annotation and labels of pods without effect, the last one unless SCHEDULER places them."""
+"""An annotation and a label of pods without effect, the label unless SCHEDULER places them."""
+ISOLATION = PREFIX + "gpu-isolation-provider"
+"""Label of pods that choose how their use of cards is limited, and of the nodes where it can be."""
+HAMI_CORE = "HAMi-core"  # its only value
 SCHEDULER = "koord-scheduler"
 OTHER_DEVICES = (PREFIX + "rdma", PREFIX + "fpga")  # resources of devices that are not cards
 
@@ -65,6 +67,7 @@ REFERENCE = Reference(
         Row(MODEL, "the plugin", "the model of the cards, if they are alike; `Arc-B580`"),
         Row(VENDOR, "the plugin", "`nvidia` or `intel`"),
         Row(DRIVER, "the plugin", "the version of NVIDIA's driver"),
+        Row(ISOLATION, "you", "`HAMi-core` where it is installed"),
         Row(PARTITION_POLICY, "you", "`Honor`: pods of whole cards get partitions only"),
     ),
     node_annotations=(Row(PARTITIONS, "you", "JSON: sets of cards that are given out together"),),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gas.objects.json_patch import Operation, Patch, pointer
-from gas.objects.stored import Container, NewContainer, Pod, Quantity
+from gas.objects.stored import Container, NewContainer, NewPod, Quantity
 from gas.values.amounts import MalformedQuantity, parse_quantity
 from gas.vocabularies.koordinator import names
 from gas.vocabularies.koordinator.names import CORE, GPU, MEMORY, MEMORY_RATIO, SHARED, full_name
@@ -109,9 +109,17 @@ def _default_cards(amounts: Mapping[str, int]) -> int:
     return amount // OF_A_CARD if amount and amount % OF_A_CARD == 0 else 1
 
 
-def completion(pod: Pod) -> Patch:
-    """Rewrite the old form, add the number of cards, and state requests and limits alike."""
-    return tuple(
+def completion(pod: NewPod) -> Patch:
+    """Rewrite the old form, add the number of cards, and state requests and limits alike.
+
+    A pod with the label of an isolation is kept to nodes with it.
+    """
+    labels, selector = pod.metadata.labels or {}, pod.spec.node_selector
+    wanted = {names.ISOLATION: labels[names.ISOLATION]} if labels.get(names.ISOLATION) else {}
+    isolation: Patch = ()
+    if (complete := wanted | (selector or {})) != (selector or {}):
+        isolation = (Operation("add", pointer("spec", "nodeSelector"), complete),)
+    return isolation + tuple(
         operation
         for field, containers in (("initContainers", pod.spec.init_containers), ("containers", pod.spec.containers))
         for index, container in enumerate(containers or ())

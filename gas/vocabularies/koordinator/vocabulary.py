@@ -1,17 +1,18 @@
 """Koordinator's vocabulary: shares of the memory and compute of cards."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from gas.decision.annotations import LONGEST, MalformedAnnotation
 from gas.objects.json_patch import Patch
-from gas.objects.stored import Node, Pod, Quantity
+from gas.objects.stored import NewPod, Node, Pod, Quantity
+from gas.placement.candidates import UseAtStart
 from gas.placement.choice import Choice, ContainerChoice, footprint
 from gas.placement.inventory import Inventory
 from gas.placement.need import ContainerNeed, PodNeed, Role
-from gas.placement.order import DEFAULT_ORDER
+from gas.placement.order import DEFAULT_ORDER, CardOrder, NodeScore
 from gas.placement.ratio import PERCENT, Ratio
 from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD, Amounts, sorted_amounts
 from gas.values.card_facts import MOST_MEMORY, CardFacts
@@ -99,6 +100,21 @@ _COUNTING = tuple(map(names.full_name, (names.SHARED, names.MEMORY_RATIO, names.
 """Resources of which a node has 100 for each card; nodes of earlier releases of Koordinator lack the first."""
 
 
+@dataclass(frozen=True, slots=True)
+class LeastAllocated(CardOrder):
+    """The card with the largest percentage of its memory left after the pod first, which spreads pods."""
+
+    name = "least-allocated"
+
+    def key(self, card: Card, use: UseAtStart) -> tuple[int, ...]:
+        memory = use.capacity(card).get(MEMORY_MAX, 0)
+        left = use.left(card, MEMORY_MAX) - use.wanted(card).get(MEMORY_MAX, 0)
+        return (-(left * PERCENT // memory) if memory else 0,)
+
+
+LEAST_ALLOCATED = LeastAllocated()
+
+
 class Koordinator(Vocabulary):
     """The vocabulary of shares of cards under ``koordinator.sh/gpu``; the webhooks report misspelt names as well.
 
@@ -139,7 +155,9 @@ class Koordinator(Vocabulary):
         for name in names.RESOURCES:
             check_sum(names.full_name(name), sum(amounts.get(name, 0) for _, amounts in asked))
         need = self.with_rules(_need(asked), facts.annotations)
-        return with_preferences(need, facts.annotations, options, DEFAULT_ORDER)
+        own_order = LEAST_ALLOCATED if options.card_order == DEFAULT_ORDER else options.card_order
+        need = with_preferences(need, facts.annotations, options, own_order)
+        return replace(need, node_score=need.node_score or NodeScore.SPREAD)
 
     def booked_need(self, facts: NeedFacts) -> PodNeed:
         return replace(_need(_asked(facts)), company=hints.company(facts.annotations))
@@ -228,13 +246,17 @@ class Koordinator(Vocabulary):
             resources={names.full_name(name): amount for name, amount in amounts.items() if amount},
         )
 
+    def isolation(self, pod: Pod) -> str:
+        label = (pod.metadata.labels or {}).get(names.ISOLATION)
+        return names.HAMI_CORE.lower() if label == names.HAMI_CORE else ""
+
     def faults(self, pod: Pod) -> Sequence[str]:
         return unknown_resources(pod, names.BEGINNING, RESOURCES)
 
     def warnings(self, pod: Pod, options: NeedOptions) -> Sequence[str]:
         return list(hints.without_effect(pod))
 
-    def complete(self, pod: Pod) -> Patch:
+    def complete(self, pod: NewPod) -> Patch:
         return rules.completion(pod)
 
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from gas.plugin.devices.allocation import Allocation, Mount
-from gas.plugin.fences.fence import LARGEST, PRESETS, MalformedFence, read_fence, with_fence
+from gas.plugin.fences.fence import LARGEST, PRESETS, Fence, MalformedFence, read_fence, with_fence
 from gas.plugin.matching.gpu_pods import GpuPod, gpu_pod
-from gas.values.card_facts import CardFacts
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.selection import parse_vocabularies
 from tests.builders import requesting
@@ -43,11 +42,7 @@ def written(directory: Path, fence: Any) -> str:
 
 def filled(fence: Mapping[str, Any], of: GpuPod, *cards: int, container: int = 0, directory: Path) -> Allocation:
     read = read_fence(written(directory, dict(fence)))
-    return with_fence(read, tuple, of, container, [nvidia_gpu(card) for card in cards])
-
-
-def cards_of_node() -> list[CardFacts]:
-    return [gpu(0), *(nvidia_gpu(card, pci_address=f"0000:{card + 1:02x}:00.0") for card in range(9, 12))]
+    return with_fence({"": read}, of, container, [nvidia_gpu(card) for card in cards])
 
 
 HALF = pod(sharing(shared=1, core=50, memory=40 * GIB))
@@ -78,27 +73,29 @@ HALF = pod(sharing(shared=1, core=50, memory=40 * GIB))
             ["/usr/local/vgpu/libvgpu.so", "/etc/ld.so.preload", "/tmp/vgpulock"],
             id="hami-core",
         ),
-        pytest.param(
-            "gemini",
-            {
-                "LD_PRELOAD": "/kubeshare/library/libgemhook.so.1",
-                "POD_NAME": "default/pod",
-                "POD_MANAGER_PORT": "49902,49903",
-            },
-            ["/kubeshare/library"],
-            id="gemini",
-        ),
     ],
 )
 def test_a_preset_states_the_share_of_each_card(preset: str, variables: dict[str, str], mounts: list[str]) -> None:
     two = pod(sharing(shared=2, core=50, memory=40 * GIB))
-    given = with_fence(read_fence(preset), cards_of_node, two, 0, [*cards_of_node()[2:4]])
+    given = with_fence({"": read_fence(preset)}, two, 0, [nvidia_gpu(1), nvidia_gpu(2)])
     assert given.env == variables
     assert [mount.container_path for mount in given.mounts] == mounts
 
 
 def test_every_preset_is_tested() -> None:
-    assert PRESETS == ("gemini", "hami-core", "mps")
+    assert PRESETS == ("hami-core", "mps")
+
+
+# contract O1.30
+@pytest.mark.parametrize(
+    ("label", "given"), [("HAMi-core", {"H": ""}), ("hami-core", {"A": ""}), ("other", {"A": ""}), (None, {"A": ""})]
+)
+def test_a_pod_in_koordinators_words_may_choose_its_fence(label: str | None, given: dict[str, str]) -> None:
+    labels = {"koordinator.sh/gpu-isolation-provider": label} if label else {}
+    of = pod(sharing(shared=1, core=50, memory=40 * GIB), labels=labels)
+    fences = {"hami-core": Fence(variables={"H": ""}), "mps": Fence(variables={"M": ""})}
+    assert with_fence(fences | {"": Fence(variables={"A": ""})}, of, 0, [nvidia_gpu(0)]).env == given
+    assert with_fence(fences, of, 0, [nvidia_gpu(0)]).env == (given if "H" in given else {})
 
 
 EVERYTHING = {
@@ -166,13 +163,13 @@ def test_all_compute_or_all_memory_alone_needs_a_fence(asked: dict[str, Any], tm
 def test_cards_of_another_driver_get_none_of_it_and_are_not_counted(tmp_path: Path) -> None:
     fence = read_fence(written(tmp_path, {"driver": "nvidia", "variables": {"L": "{index}={memory}"}}))
     both = pod(sharing(shared=2, memory=2 * GIB))
-    assert with_fence(fence, tuple, both, 0, [gpu(0), nvidia_gpu(1000)]).env == {"L": f"0={GIB}"}
-    assert with_fence(fence, tuple, both, 0, [gpu(0)]) == Allocation()
+    assert with_fence({"": fence}, both, 0, [gpu(0), nvidia_gpu(1000)]).env == {"L": f"0={GIB}"}
+    assert with_fence({"": fence}, both, 0, [gpu(0)]) == Allocation()
 
 
 def test_the_percentage_is_of_the_part_of_a_card_that_the_container_has(tmp_path: Path) -> None:
     fence = read_fence(written(tmp_path, {"variables": {"PERCENT": "{compute_percent}"}}))
-    given = with_fence(fence, tuple, pod(sharing(shared=1, core=25)), 0, [nvidia_gpu(0, millicores=500)])
+    given = with_fence({"": fence}, pod(sharing(shared=1, core=25)), 0, [nvidia_gpu(0, millicores=500)])
     assert given.env == {"PERCENT": "50"}
 
 
@@ -180,7 +177,7 @@ def test_without_the_name_of_a_card_the_smallest_amount_counts(tmp_path: Path) -
     cards = [nvidia_gpu(0, memory=80 * GIB), nvidia_gpu(1, memory=8 * GIB)]
     fence = read_fence(written(tmp_path, {"variables": {"SMALLEST": "{memory}"}}))
     half = pod(sharing(shared=2, ratio=100))
-    assert with_fence(fence, tuple, half, 0, cards).env == {"SMALLEST": str(4 * GIB)}
+    assert with_fence({"": fence}, half, 0, cards).env == {"SMALLEST": str(4 * GIB)}
 
 
 @pytest.mark.parametrize(
@@ -197,7 +194,6 @@ def test_without_the_name_of_a_card_the_smallest_amount_counts(tmp_path: Path) -
         pytest.param({}, "expected variables, mounts or cdiDevices, found none of them", id="empty"),
         pytest.param({"variables": {f"A{n}": "" for n in range(65)}}, "expected at most 64 variables,", id="many"),
         pytest.param({"variables": {"1A": ""}}, "variable '1A': expected letters, digits and '_'", id="name"),
-        pytest.param({"variables": {"{port}": ""}}, "than {index}, found '{port}'", id="port-in-name"),
         pytest.param({"variables": {"A-B": ""}}, "variable 'A-B': expected letters, digits and '_'", id="hyphen"),
         pytest.param({"variables": {"A_{uuid}": ""}}, "variable 'A_{uuid}': expected no other placeholder", id="uuid"),
         pytest.param({"variables": {"A{index}": "", "A1": ""}}, "different names, found 'A1' twice once", id="names"),
@@ -226,9 +222,6 @@ def test_without_the_name_of_a_card_the_smallest_amount_counts(tmp_path: Path) -
             id="path-of-2-cards",
         ),
         pytest.param({"mounts": [{"hostPath": "/{memory}", "containerPath": "/b"}]}, "found '{memory}'", id="amount"),
-        pytest.param({"variables": {"A": "{port}"}}, "variable 'A': {port} needs firstPort", id="port"),
-        pytest.param({"firstPort": 0, "variables": {"A": ""}}, "Expected `int` >= 1 - at `$.firstPort`", id="port-0"),
-        pytest.param({"sharesIn": "a", "variables": {"A": ""}}, "sharesIn: expected an absolute path", id="shares"),
         pytest.param({"cdiDevices": ["gpu0"]}, "a full name such as vendor.com/class=name", id="cdi-name"),
     ],
 )
@@ -250,4 +243,4 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
 def test_what_names_a_uuid_is_left_out_for_a_card_without_one(tmp_path: Path) -> None:
     mounts = [{"hostPath": "/shares/{uuid}", "containerPath": "/share/{uuid}"}]
     read = read_fence(written(tmp_path, {"mounts": mounts}))
-    assert with_fence(read, cards_of_node, HALF, 0, [gpu(0)]).mounts == ()
+    assert with_fence({"": read}, HALF, 0, [gpu(0)]).mounts == ()

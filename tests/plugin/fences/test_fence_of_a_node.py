@@ -37,6 +37,21 @@ async def test_a_container_gets_the_fence_beside_its_card() -> None:
             assert given.cdi_devices == ("a.com/b=c",)
 
 
+# contract O1.30
+async def test_only_a_pod_that_chooses_a_preset_gets_one_with_chosen() -> None:
+    async with sandbox_node() as node:
+        sources = [NvmlCards(node.tree, FakeNvml([nvml_card(0)]))]
+        async with node.running_plugin("--fence=chosen", vocabularies=KOORDINATOR, sources=sources):
+            for isolation, limit in (("none", None), ("HAMi-core", "1024M")):
+                labels = {"koordinator.sh/gpu-isolation-provider": isolation}
+                share = sharing(shared=1, memory=GIB)
+                pod = node.create(pod_json(share, name=isolation.lower(), labels=labels, annotations=decided("card0")))
+                assert await node.got(pod) == []
+                given = node.given(pod)
+                assert given is not None
+                assert given.env.get("CUDA_DEVICE_MEMORY_LIMIT_0") == limit
+
+
 async def test_the_plugin_does_not_start_with_a_file_that_it_cannot_read() -> None:
     async with sandbox_node() as node:
         with pytest.raises(MalformedFence, match=r"--fence: /nowhere\.json: the file cannot be read"):
@@ -46,7 +61,7 @@ async def test_the_plugin_does_not_start_with_a_file_that_it_cannot_read() -> No
 
 @pytest.mark.parametrize("value", ["", "x", "fence.json"])
 def test_a_value_that_is_neither_preset_nor_path_is_refused(value: str) -> None:
-    with pytest.raises(UsageError, match="expected gemini, hami-core, mps or the absolute path of a file"):
+    with pytest.raises(UsageError, match="expected chosen, hami-core, mps or the absolute path of a file"):
         parse_flags([f"--fence={value}"], environ={}, host_name="n")
 
 

@@ -220,7 +220,7 @@ async def test_instances_are_shared_and_never_given_as_whole_cards() -> None:
             assert none_left
             assert await visible(node, large) == parts[0].uuid
             assert "millicores" in too_much
-            assert await visible(node, small) == parts[0].uuid
+            assert await visible(node, small) == parts[1].uuid
 
 
 # contract D1.22

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from gas.decision.annotations import LONGEST
 from gas.extender.decider import Options
 from gas.placement.inventory import Partition
+from gas.placement.order import NATURAL
 from gas.values.amounts import MEMORY_MAX
 from gas.values.card_facts import MOST_MEMORY
 from gas.values.card_records import ANNOTATION, MOST_RECORDS, CardRecord, format_card_records
 from gas.values.cards import Card, instance
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.koordinator.vocabulary import format_allocated, parse_allocated
+from gas.vocabularies.protocol import NeedOptions
 from gas.vocabularies.selection import parse_vocabularies
 from tests.builders import container, pod_json
 from tests.extender.decider import DrivenDecider, booked_cards
@@ -120,6 +122,24 @@ async def test_at_most_100_containers_share_a_card() -> None:
     assert [await decider.bind(each, "n1") for each in pods[:100]] == [""] * 100
     refused = (await decider.ask(pods[100], "n1"))["FailedNodes"]
     assert refused == {"n1": "no card has 1 gpu.shared free"}
+
+
+# contract O1.33
+@pytest.mark.parametrize(
+    ("words", "cards"),
+    [
+        pytest.param({}, [1, 0, 1, 1, 0], id="its own order: the largest percentage of memory left"),
+        pytest.param({"card_order": NATURAL}, [0] * 5, id="the administrator's"),
+    ],
+)
+async def test_pods_are_spread_over_cards_unless_the_administrator_says_otherwise(
+    words: dict[str, Any], cards: list[int]
+) -> None:
+    pods = [wanting(f"p{number}", memory="2Gi", shared=1) for number in range(5)]
+    options = Options(vocabularies=VOCABULARIES, need=NeedOptions(**words))
+    decider = decider_following([koordinator_node(10 * GIB, 16 * GIB)], *pods, options=options)
+    assert [await decider.bind(each, "n1") for each in pods] == [""] * 5
+    assert [card for each in pods for card in booked(decider, each["metadata"]["name"])] == cards
 
 
 # contract O1.12

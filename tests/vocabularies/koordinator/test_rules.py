@@ -193,6 +193,18 @@ def test_requests_and_limits_are_both_set_and_a_complete_pod_is_not_changed(fiel
     assert CHECKS.complete(new(after)) == ()
 
 
+# contract O1.30
+@pytest.mark.parametrize("selector", [None, {"a": "b"}, {"koordinator.sh/gpu-isolation-provider": "own"}])
+def test_a_pod_that_chooses_its_isolation_is_kept_to_the_nodes_that_have_it(selector: dict[str, str] | None) -> None:
+    isolation = {"koordinator.sh/gpu-isolation-provider": "HAMi-core"}
+    document = pod_of(memory=8, shared=1)
+    document["metadata"]["labels"] = isolation
+    document["spec"] |= {"nodeSelector": selector} if selector else {}
+    after = completed(document)
+    assert after["spec"]["nodeSelector"] == isolation | (selector or {})
+    assert CHECKS.complete(new(after)) == ()
+
+
 # contract O1.11, O1.12
 def test_the_form_of_before_is_replaced() -> None:
     after = completed(pod_of(gpu="0.2k"))
@@ -279,10 +291,11 @@ def test_a_misspelt_resource_is_a_fault_with_the_one_that_is_meant() -> None:
         ),
         ({"annotations": {HINT: '{"gpu":{"requiredTopologyScope":"NUMANode"}}'}}, {}, []),
         (
-            {"labels": {"koordinator.sh/gpu-isolation-provider": "HAMi-core"}},
+            {"labels": {"koordinator.sh/gpu-isolation-provider": "hami"}},
             {},
-            ["gpu-isolation-provider has no effect"],
+            ["gpu-isolation-provider with another value than HAMi-core has no effect"],
         ),
+        ({"labels": {"koordinator.sh/gpu-isolation-provider": "HAMi-core"}}, {}, []),
         ({"labels": {"quota.scheduling.koordinator.sh/name": "team"}}, {}, ["which only koord-scheduler reads"]),
         ({}, {"koordinator.sh/rdma": "1"}, ["koordinator.sh/rdma is not given by gas"]),
     ],
