@@ -24,7 +24,6 @@ from gas.plugin.daemon_thread import NoReply, Questions
 from gas.plugin.discovery.card_source import ALL_CARDS, MEMORY_FIELDS, CardProcess, CardRules
 from gas.plugin.discovery.sysfs_files import UnreadableFile, is_there, read_numa_node
 from gas.plugin.nvml.nvml_library import Nvml, NvmlCard, NvmlFault, NvmlUse
-from gas.plugin.nvml.part import Access
 from gas.values.amounts import MILLICORES_OF_A_CARD
 from gas.values.card_facts import MOST_MEMORY, CardFacts, MemorySource, Scan
 from gas.values.card_records import MOST_RECORDS, is_model
@@ -63,7 +62,8 @@ class NvmlCards:
     library: Nvml  # called in other threads only
     rules: CardRules = ALL_CARDS
     _: KW_ONLY
-    access: Access = Access.VARIABLE
+    with_nodes: bool = False  # containers get the device nodes as well
+    by_cdi: bool = False  # containers get the cards by CDI names, not by `VARIABLE`
     first_number: int = 0  # number of the card with the minor number 0
     within: float = REPLY_WITHIN  # seconds to wait for the cards
     _counts: Questions[int] = field(init=False, default_factory=lambda: Questions("nvml-count"))
@@ -244,7 +244,7 @@ class NvmlCards:
                 f" nvidia-smi -i {described.uuid} -mig 0"
             )
         nodes: tuple[str, ...] = ()
-        if self.access is Access.NODES:
+        if self.with_nodes:
             needed = (f"nvidia{described.minor}", *self._capabilities(described))
             nodes = tuple(name for name in (*needed, *_CONTROL_NODES) if is_there(f"{self.root}/dev/{name}"))
             faults += [f"/dev/{name} is missing" for name in needed if name not in nodes]
@@ -253,7 +253,6 @@ class NvmlCards:
         peers = [other for other, each in others for _ in range(described.peers.count(each.pci))]
         if described.on_switch:
             peers += [other for other, each in others if each.on_switch]
-        is_by_name = self.access is Access.CDI
         facts = CardFacts(
             card=card,
             driver=DRIVER,
@@ -266,8 +265,8 @@ class NvmlCards:
             links=tuple(sorted(peers)),
             board=boards.get(card),
             other_nodes=nodes,
-            variables=((VARIABLE, NO_CARD if is_by_name else described.uuid),),
-            cdi_name=f"{CDI_KIND}={described.uuid}" if is_by_name else "",
+            variables=((VARIABLE, NO_CARD if self.by_cdi else described.uuid),),
+            cdi_name=f"{CDI_KIND}={described.uuid}" if self.by_cdi else "",
             healthy=not faults,
         )
         facts = self._with_numa_node(self._with_memory(facts, described, problems), problems)

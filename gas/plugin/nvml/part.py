@@ -34,7 +34,14 @@ def _build(core: Core, flags: NvmlFlags) -> Hooks:
     from gas.plugin.nvml.nvml_library import Nvml
 
     first_number = 0 if core.flags.card_sources == {SOURCE.name} else FIRST_BESIDE_OTHERS
-    cards = NvmlCards(core.flags.prefix, Nvml(), core.card_rules, access=flags.nvidia_access, first_number=first_number)
+    cards = NvmlCards(
+        core.flags.prefix,
+        Nvml(),
+        core.card_rules,
+        with_nodes=flags.nvidia_access is Access.NODES,
+        by_cdi=flags.nvidia_access is Access.CDI,
+        first_number=first_number,
+    )
     return Hooks(sources=(cards,), processes=(cards.processes,))
 
 

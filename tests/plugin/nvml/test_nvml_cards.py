@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
+from gas.plugin.assembly import Plugin
 from gas.plugin.discovery.card_source import CardRules
 from gas.plugin.discovery.scanner import CardMemory
-from gas.plugin.flags import parse_flags
+from gas.plugin.flags import Environment, parse_flags
+from gas.plugin.metrics import Metrics
 from gas.plugin.nvml.nvml_cards import NvmlCards
 from gas.plugin.nvml.nvml_library import Failure, NvmlCard, NvmlFault, NvmlUse, UseSample
-from gas.plugin.nvml.part import NVML, Access, NvmlFlags
 from gas.values.card_facts import CardFacts, MemorySource, Scan
-from gas.values.cards import Card
+from gas.values.cards import FIRST_BESIDE_OTHERS, Card
 from tests.plugin.nvml.nvml_double import GIB, LOST, FakeNvml, instance, nvml_card, uuid
 
 WITHIN = 0.2
@@ -289,7 +290,7 @@ def test_with_device_nodes_a_container_gets_those_of_the_instance(tmp_path: Path
         (tmp_path / f"dev/nvidia-caps/nvidia-cap{minor}").touch()
     (tmp_path / "dev/nvidia1").touch()
     library = FakeNvml([divided(instance(1, 1), instance(1, 2))])
-    first, second = cards_of(library, tmp_path, access=Access.NODES).read().gpus
+    first, second = cards_of(library, tmp_path, with_nodes=True).read().gpus
     assert first.other_nodes == ("nvidia1", "nvidia-caps/nvidia-cap12", "nvidia-caps/nvidia-cap13")
     assert (first.healthy, second.healthy) == (True, False)
 
@@ -400,7 +401,7 @@ def test_a_numa_node_that_cannot_be_read_is_unread(tmp_path: Path) -> None:
 
 
 def test_by_cdi_a_card_has_the_name_of_nvidias_toolkit_and_hides_from_its_runtime() -> None:
-    gpu = only(cards_of(FakeNvml([nvml_card(0)]), access=Access.CDI).read())
+    gpu = only(cards_of(FakeNvml([nvml_card(0)]), by_cdi=True).read())
     assert (gpu.cdi_name, gpu.variables) == (f"nvidia.com/gpu={uuid(0)}", (("NVIDIA_VISIBLE_DEVICES", "void"),))
 
 
@@ -409,7 +410,7 @@ def test_by_nodes_a_card_has_those_that_exist(tmp_path: Path) -> None:
     for name in ("nvidia0", "nvidiactl", "nvidia-uvm"):
         (tmp_path / "dev" / name).touch()
     library = FakeNvml([nvml_card(0), nvml_card(1)])
-    found = cards_of(library, tmp_path, access=Access.NODES).read()
+    found = cards_of(library, tmp_path, with_nodes=True).read()
     assert [gpu.other_nodes for gpu in found.gpus] == [
         ("nvidia0", "nvidiactl", "nvidia-uvm"),
         ("nvidiactl", "nvidia-uvm"),
@@ -420,23 +421,30 @@ def test_by_nodes_a_card_has_those_that_exist(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "warnings"),
+    ("argv", "made", "warnings"),
     [
-        pytest.param([], (), id="default"),
-        pytest.param(["--card-sources=nvml"], (), id="alone"),
-        pytest.param(["--card-sources=sysfs, nvml", "--nvidia-access=cdi"], (), id="after-sysfs"),
+        pytest.param([], [], (), id="default"),
+        pytest.param(["--card-sources=nvml"], [(False, False, 0)], (), id="alone"),
+        pytest.param(["--card-sources=nvml", "--nvidia-access=nodes"], [(True, False, 0)], (), id="by-nodes"),
+        pytest.param(
+            ["--card-sources=sysfs, nvml", "--nvidia-access=cdi"],
+            [(False, True, FIRST_BESIDE_OTHERS)],
+            (),
+            id="by-cdi-after-sysfs",
+        ),
         pytest.param(
             ["--nvidia-access=cdi"],
+            [],
             ("ignored: --nvidia-access; it needs nvml among --card-sources",),
             id="access-alone",
         ),
     ],
 )
-def test_flags(argv: list[str], warnings: tuple[str, ...]) -> None:
+def test_flags(argv: list[str], made: list[tuple[bool, bool, int]], warnings: tuple[str, ...]) -> None:
     flags = parse_flags(argv, environ={}, host_name="n")
     assert flags.warnings == warnings
-    assert NVML.runs_with(flags) is ("nvml" in "".join(argv))
-    assert flags.of(NvmlFlags).nvidia_access is (Access.CDI if "--nvidia-access=cdi" in argv else Access.VARIABLE)
+    sources = (each for hooks in Plugin(None, flags, Environment(), Metrics("1")).hooks for each in hooks.sources)
+    assert [(c.with_nodes, c.by_cdi, c.first_number) for c in sources if isinstance(c, NvmlCards)] == made
 
 
 def test_a_card_is_named_once_for_each_link_that_joins_it() -> None:
