@@ -95,6 +95,7 @@ class Plugin:
             )
         core = Core(
             flags=flags,
+            presentation=flags.presentation,
             card_rules=_card_rules(flags, environment),
             gpus=self._gpus,
             processes=self._processes,

@@ -14,7 +14,6 @@ from gas.daemon.flags import (
     KLOG_FLAGS,
     CommandLine,
     IgnoredFlags,
-    MeasuredDaemonFlags,
     UsageError,
     flag,
     read_flags,
@@ -25,7 +24,7 @@ from gas.plugin.devices.allocation_policy import AllocationPolicy
 from gas.plugin.devices.device_lists import Monitoring
 from gas.plugin.discovery.card_models import parse_pci_ids
 from gas.plugin.discovery.sysfs import SOURCE
-from gas.plugin.part import FlagChoice
+from gas.plugin.part import CoreFlags, FlagChoice
 from gas.plugin.parts import PARTS
 from gas.values.amounts import MalformedQuantity, parse_quantity
 from gas.values.card_facts import MOST_MEMORY
@@ -114,7 +113,7 @@ def _described(choices: Sequence[FlagChoice]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flags(MeasuredDaemonFlags):
+class Flags(CoreFlags):
     """The flags of the core of ``gas-plugin``. `parse_flags` checks combinations and finds the node's name.
 
     At most one of ``allow_ids`` and ``deny_ids`` is set. ``write_node`` is NONE without ``resource_manager``.

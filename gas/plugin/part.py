@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from gas.daemon.flags import PartFlags
+from gas.daemon.flags import MeasuredDaemonFlags, PartFlags
 from gas.daemon.metric import Metric
 
 if TYPE_CHECKING:
     from gas.plugin.card_pods import AddToContainer, CardPods
-    from gas.plugin.devices.allocation import EditAllocation
+    from gas.plugin.devices.allocation import EditAllocation, Presentation
     from gas.plugin.discovery.card_source import AskProcesses, CardRules, CardSource
-    from gas.plugin.flags import Flags
     from gas.plugin.kubelet.device_server import PreStart
     from gas.plugin.node_writer import Events
     from gas.plugin.writer import Writer
@@ -47,10 +47,22 @@ class PodNeeds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CoreFlags(MeasuredDaemonFlags):
+    """The flags of the core that parts read. `gas.plugin.flags.Flags` declares them."""
+
+    card_sources: frozenset[str]
+    prefix: Path
+    resource_manager: bool
+    uninstall: bool
+    write_node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
     """The core of the plugin, as far as parts use it. ``gpus`` returns the cards of this node now."""
 
-    flags: Flags
+    flags: CoreFlags
+    presentation: Presentation
     card_rules: CardRules
     gpus: Callable[[], Collection[CardFacts]]
     processes: AskProcesses  # asks the drivers who uses them that do not state it in /proc
@@ -84,7 +96,7 @@ class Hooks:
     at_end: Callable[[], Awaitable[None]] = _at_once  # awaited when the plugin has ended
 
 
-def _leave_nothing(_flags: Flags, _own: PartFlags) -> None: ...
+def _leave_nothing(_flags: CoreFlags, _own: PartFlags) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +105,7 @@ class Part(Generic[Record]):
 
     name: str  # of its package
     flags: type[Record]
-    is_on: Callable[[Flags, Record], bool]
+    is_on: Callable[[CoreFlags, Record], bool]
     build: Callable[[Core, Record], Hooks]
     needs_pods: bool = False  # it works only if the plugin watches the node's pods
     switched_on_by: str  # in words: ``"--usage"``
@@ -105,19 +117,19 @@ class Part(Generic[Record]):
     documents: Mapping[str, bytes] = field(default_factory=dict)
     pod: PodNeeds = PodNeeds()
     # removes what plugins with this part left on the node; raises GasError
-    uninstall: Callable[[Flags, Record], None] = _leave_nothing
+    uninstall: Callable[[CoreFlags, Record], None] = _leave_nothing
 
-    def runs_with(self, flags: Flags) -> bool:
+    def runs_with(self, flags: CoreFlags) -> bool:
         return self.is_on(flags, flags.of(self.flags)) and (flags.resource_manager or not self.needs_pods)
 
     def hooks(self, core: Core) -> Hooks:
         return self.build(core, core.flags.of(self.flags))
 
-    def clean_up(self, flags: Flags) -> None:
+    def clean_up(self, flags: CoreFlags) -> None:
         """Remove what plugins with this part left on the node. Raises GasError."""
         self.uninstall(flags, flags.of(self.flags))
 
-    def warnings(self, flags: Flags) -> list[str]:
+    def warnings(self, flags: CoreFlags) -> list[str]:
         """Return sentences about given flags of the part that have no effect."""
         if self.runs_with(flags):
             return []

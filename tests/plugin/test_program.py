@@ -15,8 +15,8 @@ from urllib.error import HTTPError
 import pytest
 
 from gas.daemon.flags import PartFlags
-from gas.plugin.flags import Flags, parse_flags
-from gas.plugin.part import Core, Hooks, Part
+from gas.plugin.flags import parse_flags
+from gas.plugin.part import Core, CoreFlags, Hooks, Part
 from gas.plugin.program import uninstall
 from gas.plugin.published_file import FileFault
 from gas.vocabularies.selection import parse_vocabularies
@@ -158,7 +158,7 @@ async def test_uninstall_removes_what_its_vocabularies_write_and_nothing_of_othe
 
 
 async def test_uninstall_continues_after_a_failure(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(_flags: Flags, _own: PartFlags) -> None:
+    def fail(_flags: CoreFlags, _own: PartFlags) -> None:
         raise FileFault("cannot remove the file")
 
     def build(_core: Core, _own: PartFlags) -> Hooks:

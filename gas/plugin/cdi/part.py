@@ -1,19 +1,13 @@
 """Declare the part that names the cards for container runtimes with CDI."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gas.daemon import flag_values as values
 from gas.daemon.flags import PartFlags, flag
-from gas.plugin.part import Core, Hooks, Part, PodNeeds
-
-if TYPE_CHECKING:
-    from gas.plugin.flags import Flags
+from gas.plugin.part import Core, CoreFlags, Hooks, Part, PodNeeds
 
 WRITTEN_WITHIN = 1.0  # Seconds to wait for the first CDI file before devices are offered. Runtimes look names up in it.
 
@@ -52,12 +46,12 @@ def _build(core: Core, flags: CdiFlags) -> Hooks:
         tasks=(file.run,),
         edits=(partial(with_cdi_names, as_annotation=flags.cdi is Cdi.ANNOTATIONS),),
         writers=(file,),
-        on_cards=lambda gpus: file.want(cdi_text(gpus, core.flags.presentation)),
+        on_cards=lambda gpus: file.want(cdi_text(gpus, core.presentation)),
         before_serving=lambda: file.first_check(WRITTEN_WITHIN),
     )
 
 
-def _uninstall(_core: Flags, own: CdiFlags) -> None:
+def _uninstall(_core: CoreFlags, own: CdiFlags) -> None:
     from gas.plugin.cdi.cdi_file import CDI_FILE
 
     CDI_FILE.remove(own.cdi_file)

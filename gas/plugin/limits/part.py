@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from gas.daemon import flag_values as values
 from gas.daemon.flags import PartFlags, flag
 from gas.daemon.metric import Metric
-from gas.plugin.part import Core, Hooks, Part, PodNeeds
+from gas.plugin.part import Core, CoreFlags, Hooks, Part, PodNeeds
 
 if TYPE_CHECKING:
-    from gas.plugin.flags import Flags
     from gas.plugin.limits.limit_files import Dmem
 
 
@@ -67,14 +66,14 @@ def build_limits(core: Core, _flags: LimitFlags, controller: Dmem | None = None)
     )
 
 
-def _uninstall(core: Flags, own: LimitFlags) -> None:
+def _uninstall(core: CoreFlags, own: LimitFlags) -> None:
     if own.memory_limits is MemoryLimitsOf.POD:
         from gas.plugin.limits.limit_files import LimitFiles
 
         LimitFiles(_cgroups(core)).clear()
 
 
-def _cgroups(core: Flags) -> Path:
+def _cgroups(core: CoreFlags) -> Path:
     return core.prefix / "sys/fs/cgroup"
 
 

@@ -1,18 +1,12 @@
 """Declare the part that describes the cards in a feature file for Node Feature Discovery."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gas.daemon import flag_values as values
 from gas.daemon.flags import PartFlags, flag
-from gas.plugin.part import Core, FlagChoice, Hooks, Part, PodNeeds
-
-if TYPE_CHECKING:
-    from gas.plugin.flags import Flags
+from gas.plugin.part import Core, CoreFlags, FlagChoice, Hooks, Part, PodNeeds
 
 DIRECTORY = "/etc/kubernetes/node-feature-discovery/features.d"
 WRITER = FlagChoice("nfd", "it writes a feature file for Node Feature Discovery")
@@ -37,7 +31,7 @@ def _build(_core: Core, flags: NfdFlags) -> Hooks:
     return Hooks(tasks=(file.run,), writers=(file,), on_description=partial(describe, file), at_end=file.end)
 
 
-def _uninstall(_core: Flags, own: NfdFlags) -> None:
+def _uninstall(_core: CoreFlags, own: NfdFlags) -> None:
     from gas.plugin.nfd.nfd_file import FEATURE_FILE
 
     FEATURE_FILE.remove(own.nfd_file)
