@@ -296,7 +296,9 @@ class Decider:
         return frozenset(shapes_of(needs.values()))
 
     def need(self, pod: Pod) -> PodNeed:
-        return self._vocabularies.need(pod, self.options.need)
+        need = self._vocabularies.need(pod, self.options.need)
+        self.nodes.distinguish(need.denied if need.allowed is None else need.allowed | need.denied)
+        return need
 
     def faults(self, pod: Pod) -> str:
         """Return why the admission webhook would refuse a pod, such as memory of a card but no card; empty if not."""

@@ -7,7 +7,6 @@ from gas.objects.handler import MirrorByName
 from gas.objects.stored import Node
 from gas.values.cards import Card
 from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.node_parts import recorded_cards
 from gas.vocabularies.protocol import NodeFacts
 
 
@@ -16,9 +15,13 @@ class _Kind:
     """Nodes that state the same about their cards."""
 
     number: int  # never given to another kind, even after this one is gone
-    source: Hashable  # the parts of a node's object that the facts were read from
+    # the parts of a node's object that the facts were read from, and UUIDs that are among the names of its cards
+    source: tuple[Hashable, tuple[tuple[str, Card], ...]]
     facts: NodeFacts
     nodes: int = 0  # how many there are
+
+    def read(self) -> NodeFacts:
+        return self.facts
 
 
 class Nodes(MirrorByName[Node, _Kind]):
@@ -31,30 +34,56 @@ class Nodes(MirrorByName[Node, _Kind]):
     def __init__(self, vocabularies: Vocabularies, on_change: Callable[[str], None] = lambda _node: None) -> None:
         super().__init__()
         self._vocabularies = vocabularies
-        self._kinds: dict[Hashable, _Kind] = {}
+        self._kinds: dict[tuple[Hashable, tuple[tuple[str, Card], ...]], _Kind] = {}
         self._last_number = 0
         self._on_change = on_change
         self._uuids: dict[str, Mapping[str, Card]] = {}
+        self._by_uuid: dict[str, str] = {}  # node of each UUID of a card, in lower case
+        self._distinguished: set[str] = set()  # nodes whose cards can be named by UUID
 
     def changed(self, node: Node) -> None:
-        kind, uuids = self.kind(node.name), self._uuids.get(node.name)
-        self._uuids[node.name] = {each.uuid: each.card for each in recorded_cards(node) if each.uuid}
+        kind, before = self.kind(node.name), self._uuids.get(node.name)
+        if (uuids := self._vocabularies.uuids(node)) != before:
+            self._forget_uuids(node.name)
+            self._uuids[node.name] = uuids
+            self._by_uuid.update((uuid.lower(), node.name) for uuid in uuids)
         super().changed(node)
-        if kind == self.kind(node.name) and uuids != self._uuids[node.name]:
+        if kind == self.kind(node.name) and uuids != before:
             self._on_change(node.name)
 
     def record(self, node: Node) -> _Kind:
-        source = self._vocabularies.source(node)
+        return self._kind_of(node.name, self._vocabularies.source(node), lambda: self._vocabularies.facts(node))
+
+    def distinguish(self, names: Iterable[Card | str]) -> None:
+        """Let needs name the cards that have these UUIDs, from now on. Only the nodes of these become unlike others."""
+        for name in names:
+            node = self._by_uuid.get(name) if isinstance(name, str) else None
+            if node is not None and node not in self._distinguished and (kind := self.records.get(node)) is not None:
+                self._distinguished.add(node)
+                self.put(node, self._kind_of(node, kind.source[0], kind.read))
+
+    def _kind_of(self, name: str, of_object: Hashable, read: Callable[[], NodeFacts]) -> _Kind:
+        source = of_object, tuple(self._uuids[name].items()) if name in self._distinguished else ()
         if (kind := self._kinds.get(source)) is None:
+            facts = read()
+            if named := {uuid.lower(): frozenset({card}) & facts.inventory.capacity.keys() for uuid, card in source[1]}:
+                names = {**facts.inventory.other_names, **named}
+                facts = replace(facts, inventory=replace(facts.inventory, other_names=names))
             self._last_number += 1
-            kind = self._kinds[source] = _Kind(self._last_number, source, self._vocabularies.facts(node))
+            kind = self._kinds[source] = _Kind(self._last_number, source, facts)
         return kind
+
+    def _forget_uuids(self, name: str) -> None:
+        for uuid in self._uuids.pop(name, ()):
+            if self._by_uuid.get(uuid.lower()) == name:
+                del self._by_uuid[uuid.lower()]
 
     def replaced(self, name: str, old: _Kind | None, new: _Kind | None) -> None:
         if new is not None:
             new.nodes += 1
         else:
-            self._uuids.pop(name, None)
+            self._forget_uuids(name)
+            self._distinguished.discard(name)
         if old is not None:
             old.nodes -= 1
             if not old.nodes:
@@ -76,8 +105,12 @@ class Nodes(MirrorByName[Node, _Kind]):
         facts = {}
         for node in nodes:
             source = self._vocabularies.source(node)
+            own = self.records.get(node.name)
+            if own is not None and own.source[0] == source:
+                facts[node.name] = own.facts
+                continue
             if source not in read:
-                kind = self._kinds.get(source)
+                kind = self._kinds.get((source, ()))
                 read[source] = kind.facts if kind is not None else self._vocabularies.facts(node)
             facts[node.name] = read[source]
         return facts

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gas.placement.inventory import Company, Inventory, Usage
+from gas.placement.inventory import Company, Inventory, Usage, free_amount
 from gas.placement.need import PodNeed
 from gas.placement.refusal import NotTogether, Refusal, Shortage
 from gas.values.cards import Card
@@ -42,8 +42,8 @@ class CardsDisabled(Refusal, kind="cards-disabled"):
 
     def __str__(self) -> str:
         if len(self.disabled) == 1:
-            return f"{self.disabled[0]} is disabled by a telemetry label"
-        return f"{len(self.disabled)} cards are disabled by telemetry labels"
+            return f"{self.disabled[0]} is disabled by a label or annotation of the node"
+        return f"{len(self.disabled)} cards are disabled by labels or annotations of the node"
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,11 @@ class DenyListInTheWay(_InTheWay, kind="deny-list"):
 
 
 @dataclass(frozen=True)
+class ModelsInTheWay(_InTheWay, kind="models"):
+    """The pod would fit if it named or avoided other models of cards."""
+
+
+@dataclass(frozen=True)
 class AffinityInTheWay(_InTheWay, kind="affinity"):
     """The pod would fit without its affinity."""
 
@@ -80,6 +85,34 @@ class AntiAffinityInTheWay(_InTheWay, kind="anti-affinity"):
 @dataclass(frozen=True)
 class ExclusionInTheWay(_InTheWay, kind="exclusion"):
     """The pod would fit if the pods on the cards had the same exclusion as it."""
+
+
+@dataclass(frozen=True)
+class OtherPodsInTheWay(_InTheWay, kind="other-pods"):
+    """The pod would fit if its cards might have other pods."""
+
+
+@dataclass(frozen=True)
+class FilledCardsInTheWay(_InTheWay, kind="filled-cards"):
+    """The pod would fit if nothing had to be left of resources that it does not take."""
+
+
+def _of_models(parts: frozenset[str], inventory: Inventory) -> frozenset[Card]:
+    """Return the cards whose models have one of these parts."""
+    models = inventory.models
+    return frozenset(card for card in inventory.capacity if any(part in models.get(card, "") for part in parts))
+
+
+def _unfilled(need: PodNeed) -> str:
+    return " or ".join(sorted(need.unfilled))
+
+
+def _filled(need: PodNeed, inventory: Inventory, usage: Usage) -> frozenset[Card]:
+    return frozenset(
+        card
+        for card, has in inventory.capacity.items()
+        if any(has.get(name) and free_amount(inventory, usage, card, name) <= 0 for name in need.unfilled)
+    )
 
 
 def _not_joined(inventory: Inventory, usage: Usage, may_join: Callable[[Collection[Company]], bool]) -> frozenset[Card]:
@@ -113,7 +146,7 @@ CARD_RULES = (
     CardRule(
         closed=lambda _need, inventory, _usage: inventory.disabled,
         lifted=lambda _need, inventory, _usage: {"inventory": replace(inventory, disabled=NO_CARDS)},
-        detail=lambda _need, _usage: "disabled by a telemetry label",
+        detail=lambda _need, _usage: "disabled by a label or annotation of the node",
         refusal=lambda _need, _usage, cards, _short: CardsDisabled(cards),
     ),
     CardRule(
@@ -129,6 +162,20 @@ CARD_RULES = (
         lifted=lambda need, *_: {"need": replace(need, denied=NO_CARDS)},
         detail=lambda _need, _usage: "in the deny list",
         refusal=lambda _need, _usage, _cards, short: DenyListInTheWay(short, "outside the deny list"),
+    ),
+    CardRule(
+        closed=lambda need, inventory, _usage: (
+            frozenset(inventory.capacity) - _of_models(need.models, inventory) if need.models else NO_CARDS
+        ),
+        lifted=lambda need, *_: {"need": replace(need, models=frozenset())},
+        detail=lambda _need, _usage: "not of a model that the pod names",
+        refusal=lambda _need, _usage, _cards, short: ModelsInTheWay(short, "of the models that the pod names"),
+    ),
+    CardRule(
+        closed=lambda need, inventory, _usage: _of_models(need.denied_models, inventory),
+        lifted=lambda need, *_: {"need": replace(need, denied_models=frozenset())},
+        detail=lambda _need, _usage: "of a model that the pod avoids",
+        refusal=lambda _need, _usage, _cards, short: ModelsInTheWay(short, "outside the models that the pod avoids"),
     ),
     CardRule(
         closed=lambda need, inventory, usage: (
@@ -185,6 +232,20 @@ CARD_RULES = (
             if _named(need.named, usage)
             else f"idle for the new name {quoted(need.named)}",
         ),
+    ),
+    CardRule(
+        closed=lambda need, inventory, usage: (
+            frozenset(card for card in inventory.capacity if not usage.is_idle(card)) if need.idle else NO_CARDS
+        ),
+        lifted=lambda need, *_: {"need": replace(need, idle=False)},
+        detail=lambda _need, _usage: "has another pod",
+        refusal=lambda _need, _usage, _cards, short: OtherPodsInTheWay(short, "without other pods"),
+    ),
+    CardRule(
+        closed=lambda need, inventory, usage: _filled(need, inventory, usage) if need.unfilled else NO_CARDS,
+        lifted=lambda need, *_: {"need": replace(need, unfilled=frozenset())},
+        detail=lambda need, _usage: f"no {_unfilled(need)} left",
+        refusal=lambda need, _usage, _cards, short: FilledCardsInTheWay(short, f"with any {_unfilled(need)} left"),
     ),
 )
 """All rules. The refusal names the first rule without which the pod would fit."""

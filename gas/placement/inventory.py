@@ -58,7 +58,7 @@ class Inventory:
     """The cards of one node.
 
     Raises InvalidValue for a capacity that is negative or fractional, and for a field that names a card or a tile that
-    the node does not have. Only ``disabled``, ``preferred_card`` and ``partitions`` may name others.
+    the node does not have. Only ``disabled``, ``preferred_card``, ``partitions`` and ``models`` may name others.
     """
 
     # in natural order of the cards; the amount of ``tiles`` is the number of a card's tiles
@@ -79,6 +79,8 @@ class Inventory:
     partitioned: bool = False  # whether such pods get partitions only
     # cards by other names that a need may use in place of a card, such as a model or a PCI address
     other_names: Mapping[str, frozenset[Card]] = field(default_factory=dict)
+    # driver and model of cards in lower case, ``nvidia-nvidia a10``, for rules about models
+    models: Mapping[Card, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for card, amounts in self.capacity.items():

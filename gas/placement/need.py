@@ -113,6 +113,12 @@ class PodNeed:
     # the only cards that may be used; None if all may. A text is another name of cards, see `Inventory.other_names`
     allowed: frozenset[Card | str] | None = None
     denied: frozenset[Card | str] = frozenset()  # cards that may not be used, named in the same way
+    # parts of the texts of `Inventory.models`: a card must have one of the first, unless there are none, and none of
+    # the others
+    models: frozenset[str] = frozenset()
+    denied_models: frozenset[str] = frozenset()
+    idle: bool = False  # only cards that no other pod has
+    unfilled: frozenset[str] = frozenset()  # resources of which a card that has them must have something left
     # positions in ``containers`` of app containers that share one card; each has count 1 and no tiles
     same_card: frozenset[int] = frozenset()
     # positions of app containers that equally take of their cards, none of which two of them share

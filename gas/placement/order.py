@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 from gas.placement.waste import Mix, share_left
-from gas.values.amounts import SortedAmounts
+from gas.values.amounts import MEMORY_MAX, MILLICORES, SortedAmounts
 from gas.values.cards import Card
 from gas.values.errors import InvalidValue
 from gas.values.quoted import quoted
@@ -84,6 +84,39 @@ class BestFit(_ByResource):
 
 
 @dataclass(frozen=True, slots=True)
+class _ByParts(CardOrder):
+    """An order by how large a part of each resource is used, with what the pod has taken so far."""
+
+    weights: SortedAmounts = ((MEMORY_MAX, 1), (MILLICORES, 1))  # how much each resource counts
+
+    def used(self, card: Card, use: UseAtStart) -> int:
+        """Return the weighted sum of the used parts, in units of 2^-40."""
+        capacity = use.capacity(card)
+        parts = ((weight, use.used(card, name), capacity.get(name)) for name, weight in self.weights)
+        return sum((weight * used << 40) // has for weight, used, has in parts if has)
+
+
+@dataclass(frozen=True, slots=True)
+class LeastUsedParts(_ByParts):
+    """The card with the smallest used parts first, which spreads pods over unlike cards as well."""
+
+    name: ClassVar[str] = "least-used"
+
+    def key(self, card: Card, use: UseAtStart) -> tuple[int, ...]:
+        return (self.used(card, use),)
+
+
+@dataclass(frozen=True, slots=True)
+class MostUsedParts(_ByParts):
+    """The card with the largest used parts first, which packs pods."""
+
+    name: ClassVar[str] = "most-used"
+
+    def key(self, card: Card, use: UseAtStart) -> tuple[int, ...]:
+        return (-self.used(card, use),)
+
+
+@dataclass(frozen=True, slots=True)
 class FewestContainers(CardOrder):
     """The card with the fewest containers first, however much they take."""
 
@@ -132,7 +165,7 @@ NATURAL = Natural()
 
 DEFAULT_ORDER = Natural(chosen=False)  # the order if neither the pod nor the administrator has chosen one
 
-_PLAIN: tuple[CardOrder, ...] = (NATURAL, FewestContainers(), UsedFirst())
+_PLAIN: tuple[CardOrder, ...] = (NATURAL, FewestContainers(), UsedFirst(), LeastUsedParts(), MostUsedParts())
 _BY_RESOURCE: tuple[type[_ByResource], ...] = (LeastUsed, BestFit)
 
 
@@ -141,7 +174,7 @@ def resource_of(order: CardOrder) -> str | None:
     return order.resource if isinstance(order, _ByResource) else None
 
 
-CARD_ORDERS = "natural|least-used=RESOURCE|best-fit=RESOURCE|fewest-containers|used-first"
+CARD_ORDERS = "natural|least-used[=RESOURCE]|most-used|best-fit=RESOURCE|fewest-containers|used-first"
 """The text forms, for help texts and messages."""
 
 

@@ -98,7 +98,7 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     def names(self) -> tuple[str, ...]:
         """The names by which lists of cards may name the card, besides ``cardN``, in lower case; some may be empty.
 
-        UUIDs are not among them: with these no two nodes would be alike, and verdicts are remembered for nodes alike.
+        UUIDs are not among them, since no two nodes would be alike: `Nodes.distinguish` adds those that pods name.
         """
         return self.pci_address, self.device_id, self.model.lower(), model_label(self.model).lower()
 

@@ -25,6 +25,7 @@ from gas.values.amounts import TILES, Amounts
 from gas.values.card_facts import CardFacts, MemorySource
 from gas.values.cards import Card, Tile
 from gas.values.quoted import quoted
+from gas.vocabularies.node_parts import recorded_cards
 from gas.vocabularies.pod_parts import need_facts
 from gas.vocabularies.protocol import (
     BadNeed,
@@ -157,12 +158,18 @@ class Vocabularies:
             return facts
         cards = facts.inventory.capacity.keys()
         known = {name: of_name for name, of in said.other_names if (of_name := of & cards)}
+        inventory = with_recorded_closeness(facts.inventory, said.closeness)
         return replace(
             facts,
-            inventory=replace(with_recorded_closeness(facts.inventory, said.closeness), other_names=known),
+            inventory=replace(inventory, other_names=known, models={**inventory.models, **dict(said.models)}),
             unknown_memory=said.unknown_memory & cards,
             problems=(*facts.problems, *said.problems),
         )
+
+    def uuids(self, node: Node) -> Mapping[str, Card]:
+        """Return the cards of a node by UUID: those of its records, or else as a vocabulary states them."""
+        recorded = {each.uuid: each.card for each in recorded_cards(node) if each.uuid}
+        return recorded or next((uuids for each in self._all if (uuids := each.uuids(node))), {})
 
     def links(self, node: Node) -> tuple[Link, ...]:
         """Return the links that a node states in the words of its vocabularies, without those in its records."""
@@ -241,12 +248,13 @@ class _Recorded(NamedTuple):
     """The facts in a node's records of its cards that count in addition to what vocabularies state."""
 
     other_names: tuple[tuple[str, frozenset[Card]], ...]
+    models: tuple[tuple[Card, str], ...]
     unknown_memory: frozenset[Card]
     closeness: tuple[Closeness, ...]
     problems: tuple[str, ...]
 
 
-_NOT_RECORDED = _Recorded((), frozenset(), (), ())
+_NOT_RECORDED = _Recorded((), (), frozenset(), (), ())
 
 
 def _recorded(node: Node) -> _Recorded:
@@ -260,7 +268,8 @@ def _recorded_in(text: str) -> _Recorded:
     unknown = frozenset(record.card for record in records if record.memory_source == MemorySource.UNKNOWN)
     places = (Closeness(each.card, each.numa_node, each.board, each.links) for each in records)
     closeness = tuple(place for place in places if place[1:] != _NOWHERE)
-    return _Recorded(tuple(card_records.cards_by_name(records).items()), unknown, closeness, problems)
+    models = tuple((each.card, f"{each.driver}-{each.model}".lower()) for each in records if each.driver or each.model)
+    return _Recorded(tuple(card_records.cards_by_name(records).items()), models, unknown, closeness, problems)
 
 
 def _identities(cards: Sequence[CardFacts]) -> Mapping[str, str]:
@@ -373,6 +382,7 @@ def merged_facts(facts: Sequence[NodeFacts]) -> NodeFacts:
             boards=next((each.boards for each in inventories if each.boards), ()),
             partitions=tuple(partition for each in inventories for partition in each.partitions),
             partitioned=any(each.partitioned for each in inventories),
+            models={card: model for each in inventories for card, model in each.models.items()},
         ),
         deschedule_cards=frozenset().union(*(each.deschedule_cards for each in facts)),
         deschedule_tiles=frozenset().union(*(each.deschedule_tiles for each in facts)),

@@ -36,6 +36,7 @@ LONGEST_WARNING = 256  # Characters of the longest sentence. The API server may 
 _MOST_REASONS = 2
 _MOST_UNKNOWN = 20  # unknown annotations that are reported; each is compared with all known ones
 _PREFIX = "gas-"
+_UUIDS = ("gpu-", "mig-")
 _WRITTEN = frozenset({*WRITTEN_ANNOTATIONS, DESCHEDULED_BY_US})
 _OWN = _WRITTEN | {CHECKED, EXPIRED_BINDING}
 
@@ -130,7 +131,9 @@ class PodChecks:
             inventories = [(facts.inventory, count) for facts, count in nodes]
             is_chosen = need.order != self.options.card_order
             warnings = _unknown_resource(need, [inventory for inventory, _ in inventories]) if is_chosen else ()
-            never = yield from _why_never(need, inventories)
+            # A card's UUID is known as a name only from the first filter on that asks for it.
+            by_uuid = any(isinstance(each, str) and each.startswith(_UUIDS) for each in need.allowed or ())
+            never = "" if by_uuid else (yield from _why_never(need, inventories))
             known[need] = (*warnings, never) if never else warnings
         return known[need]
 

@@ -24,6 +24,9 @@ PREFERENCE_ROWS = (
 )
 PREFERENCES = frozenset(row.name for row in PREFERENCE_ROWS)  # the annotations that `with_preferences` reads
 
+ALONE = Company(exclusion="whole cards")
+"""Labels by which a whole card has no other pods. No user can write them: labels have no spaces."""
+
 T = TypeVar("T")
 
 _ALWAYS = "Always"

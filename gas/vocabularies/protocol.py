@@ -245,6 +245,10 @@ class Vocabulary(ABC):
     def facts(self, node: Node) -> NodeFacts | None:
         """Return what the node states in this vocabulary, None if nothing. Invalid parts become problems."""
 
+    def uuids(self, node: Node) -> Mapping[str, Card]:
+        """Return the cards of a node without records by UUID, as the vocabulary's old system states them."""
+        return {}
+
     # Devices
 
     resources: ClassVar[tuple[str, ...]]  # all that give cards to a container

@@ -150,13 +150,15 @@ def test_the_order_of_cards(argv: list[str], order: CardOrder, warnings: tuple[s
     [
         pytest.param(
             ["--card-order=spread"],
-            "flag --card-order: expected natural|least-used=RESOURCE|best-fit=RESOURCE|fewest-containers|used-first,"
+            "flag --card-order: expected natural|least-used[=RESOURCE]|most-used|best-fit=RESOURCE"
+            "|fewest-containers|used-first,"
             " found 'spread'",
             id="unknown-order",
         ),
         pytest.param(
             ["--card-order=least-used=gpu.intel.com/millicores"],
-            "flag --card-order: expected natural|least-used=RESOURCE|best-fit=RESOURCE|fewest-containers|used-first,"
+            "flag --card-order: expected natural|least-used[=RESOURCE]|most-used|best-fit=RESOURCE"
+            "|fewest-containers|used-first,"
             " with a RESOURCE named without its prefix, such as millicores, found"
             " 'least-used=gpu.intel.com/millicores'",
             id="resource-with-a-prefix",

@@ -215,3 +215,30 @@ def test_nodes_as_sent_are_read_once_for_all_that_say_the_same_and_change_nothin
     assert sent["n9"] is sent["n1"] is not followed.nodes.facts("n1")
     assert followed.changes == ["n1"]
     assert len(followed.nodes) == 1
+
+
+def test_only_nodes_whose_cards_are_named_by_uuid_become_unlike_others() -> None:
+    def with_uuid(name: str, uuid: str) -> Node:
+        return node(name, cards=1, annotations={"gas-cards": f'[{{"card":0,"uuid":"{uuid}"}}]'})
+
+    followed = Followed()
+    nodes = followed.nodes
+    for name in ("n1", "n2", "n3"):
+        nodes.changed(with_uuid(name, f"GPU-aaaa-{name}"))
+    assert len({nodes.kind(name) for name in ("n1", "n2", "n3")}) == 1
+    nodes.distinguish({"gpu-aaaa-n2", "gpu-unknown", "arc b580", Card(0)})
+    facts = nodes.facts("n2")
+    assert facts is not None
+    assert facts.inventory.resolve({"gpu-aaaa-n2"}) == {Card(0)}
+    assert followed.changes == ["n1", "n2", "n3", "n2"]
+    assert nodes.kind("n1") == nodes.kind("n3") != nodes.kind("n2")
+    sent = nodes.as_sent([with_uuid("n2", "GPU-aaaa-n2"), with_uuid("n3", "GPU-aaaa-n3")])
+    assert sent == {"n2": facts, "n3": nodes.facts("n3")}
+    nodes.changed(with_uuid("n2", "GPU-bbbb-n2"))
+    nodes.distinguish({"gpu-aaaa-n2", "gpu-bbbb-n2"})
+    facts = nodes.facts("n2")
+    assert facts is not None
+    assert facts.inventory.other_names.keys() == {"gpu-bbbb-n2"}
+    nodes.deleted(with_uuid("n2", "GPU-bbbb-n2"))
+    nodes.distinguish({"gpu-bbbb-n2"})
+    assert nodes.facts("n2") is None

@@ -12,7 +12,7 @@ from itertools import combinations, permutations
 from gas.placement.choice import Choice
 from gas.placement.inventory import Company, Inventory, Usage
 from gas.placement.need import PodNeed, Role, Scope
-from gas.placement.order import LeastWaste
+from gas.placement.order import LeastUsedParts, LeastWaste, MostUsedParts
 from gas.values.cards import Card
 
 # What one container gets: (card, tile) pairs; the tile is None unless cards are linked.
@@ -31,6 +31,10 @@ def usable(need: PodNeed, inventory: Inventory, usage: Usage, card: Card) -> boo
         and card not in inventory.resolve(need.denied)
         and may_join(need.company, others_on(usage, card))
         and (not need.named or card in cards_named(need.named, usage, inventory))
+        and (not need.models or any(part in inventory.models.get(card, "") for part in need.models))
+        and not any(part in inventory.models.get(card, "") for part in need.denied_models)
+        and (not need.idle or not usage.containers.get(card, 0))
+        and all(is_left(inventory, usage, card, name) for name in need.unfilled)
     )
 
 
@@ -38,6 +42,14 @@ def cards_named(name: str, usage: Usage, inventory: Inventory) -> list[Card]:
     """Return the cards that a pod with this name may use."""
     bound = [card for card, names in usage.names.items() if name in names]
     return bound or [card for card in inventory.capacity if not usage.containers.get(card, 0)]
+
+
+def is_left(inventory: Inventory, usage: Usage, card: Card, name: str) -> bool:
+    """Return whether a card has something left of a resource, or never had any."""
+    has = inventory.capacity[card].get(name, 0)
+    closed = inventory.closed_tiles.get(card, frozenset()) - usage.tiles.get(card, frozenset())
+    used = usage.amounts.get(card, {}).get(name, 0) + (len(closed) if name == "tiles" else 0)
+    return not has or used < has
 
 
 def others_on(usage: Usage, card: Card) -> list[Company]:
@@ -289,7 +301,7 @@ class FirstFit:
         shared = len(self.need.same_card) - 1 if self.need.same_card else 0
         wanted = sum(one.count for one in self.need.containers) - shared - len(self.has)
 
-        def own_key(card: Card) -> tuple[bool, bool, tuple[int, ...]]:
+        def own_key(card: Card) -> tuple[bool, bool, tuple[int | Fraction, ...]]:
             return not self.is_affine(card), not self.is_preferred(card), self.load(card, wants)
 
         def close(one: Card, other: Card) -> int:
@@ -322,12 +334,19 @@ class FirstFit:
     def is_preferred(self, card: Card) -> bool:
         return str(self.need.order) == "natural" and card == self.inventory.preferred_card
 
-    def load(self, card: Card, wants: dict[str, int]) -> tuple[int, ...]:
+    def load(self, card: Card, wants: dict[str, int]) -> tuple[int | Fraction, ...]:
         """Return the numbers by which the need's order puts cards: smaller ones first."""
         if isinstance(self.need.order, LeastWaste):
             before, after = (self.share(card, more) for more in ({}, wants))
             waste = self.need.order.mix.on(self.inventory.capacity[card]).waste
             return waste[after // 10] - waste[before // 10], before
+        if isinstance(self.need.order, LeastUsedParts | MostUsedParts):
+            parts = [
+                weight * Fraction(self.used[card].get(name, 0), has)
+                for name, weight in self.need.order.weights
+                if (has := self.inventory.capacity[card].get(name, 0))
+            ]
+            return (sum(parts) * (1 if isinstance(self.need.order, LeastUsedParts) else -1),)
         kind, _, resource = str(self.need.order).partition("=")
         used = self.used[card].get(resource, 0)
         number = {

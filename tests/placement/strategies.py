@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from gas.placement.inventory import NO_COMPANY, Company, Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
-from gas.placement.order import NATURAL, BestFit, FewestContainers, LeastUsed, LeastWaste, UsedFirst
+from gas.placement.order import (
+    NATURAL,
+    BestFit,
+    FewestContainers,
+    LeastUsed,
+    LeastUsedParts,
+    LeastWaste,
+    MostUsedParts,
+    UsedFirst,
+)
 from gas.placement.ratio import Ratio
 from gas.placement.waste import Asked, Mix, Slice
 from gas.values.amounts import sorted_amounts
@@ -18,6 +27,8 @@ from gas.values.cards import Card, Tile
 MOST_CARDS = 4
 MOST_CONTAINERS = 3
 NAMES = ("i915", "millicores", "tiles")
+
+EVEN, UNEVEN = (("i915", 1), ("millicores", 1)), (("i915", 1), ("millicores", 3), ("unknown-resource", 1))
 
 resources = st.sampled_from([*NAMES, "unknown-resource"])
 mixes = st.sampled_from(
@@ -41,6 +52,7 @@ orders = st.one_of(
     st.builds(LeastUsed, resources),
     st.builds(BestFit, resources),
     st.builds(LeastWaste, mixes),
+    st.sampled_from([kind(weights) for kind in (LeastUsedParts, MostUsedParts) for weights in (EVEN, UNEVEN)]),
 )
 
 labels = st.sampled_from(["", "", "a", "b"])
@@ -56,6 +68,9 @@ amounts = st.integers(1, 4)
 tiles_of = [st.frozensets(st.integers(0, max(count - 1, 0)), max_size=2) for count in range(5)]
 some_companies = st.frozensets(companies, min_size=1, max_size=2)
 some_names = st.frozensets(st.sampled_from("ab"), min_size=1)
+some_models = st.sampled_from(["ab", "bc"])
+parts_of_models = st.just(frozenset[str]()) | st.just(frozenset[str]()) | st.frozensets(st.sampled_from("abc"))
+unfilled = st.just(frozenset[str]()) | st.frozensets(st.sampled_from([*NAMES, "unknown-resource"]))
 named_cards = st.integers(0, 14).map(Card) | st.sampled_from(["x", "y", "no card"])
 allowed_cards = st.none() | st.none() | st.frozensets(named_cards, max_size=15)
 denied_cards = st.just(frozenset[Card | str]()) | st.frozensets(named_cards, max_size=3)
@@ -125,6 +140,7 @@ def nodes(draw: st.DrawFn, *, linked: bool = False) -> tuple[Inventory, Usage]:
         links=tuple(draw(links_of(all_cards, linked=linked))) if has_links else (),
         boards=draw(groups(all_cards)),
         other_names=draw(other_names_of(all_cards, most)),
+        models={card: draw(some_models) for card in all_cards if draw(yes_or_no)},
     )
     return inventory, usage
 
@@ -181,6 +197,10 @@ def needs(
         near=soft_rules and draw(yes_or_no),
         company=draw(companies) if company else NO_COMPANY,
         named=draw(labels) if company and scope.is_one_card else "",
+        models=draw(parts_of_models),
+        denied_models=draw(parts_of_models) if not draw(up_to[2]) else frozenset(),
+        idle=not draw(up_to[3]),
+        unfilled=draw(unfilled),
     )
 
 

@@ -294,7 +294,7 @@ def test_least_waste_gives_the_card_on_which_least_more_is_wasted(mix: Mix, used
 
 
 @law
-@given(mixes, nodes(), needs(init_containers=False, same_card=False, company=False))
+@given(mixes, nodes(), needs(init_containers=False, same_card=False, company=False, grouped=False))
 def test_least_waste_gives_the_best_of_the_cards_on_which_the_pod_fits(
     mix: Mix, known: tuple[Inventory, Usage], drawn: PodNeed
 ) -> None:

@@ -15,6 +15,8 @@ from gas.placement.order import (
     CardOrder,
     FewestContainers,
     LeastUsed,
+    LeastUsedParts,
+    MostUsedParts,
     UsedFirst,
     parse_card_order,
     resource_of,
@@ -304,6 +306,21 @@ def with_containers(*counts: int) -> Usage:
             usage=booked(amounts(millicores=500)),
         ),
         case("the-preferred-card-is-ignored", pod(container()), node(CARD, like=3, preferred_card=Card(2)), USED, "0"),
+        *(
+            case(
+                f"{order}-weighs-parts-of-unlike-cards",
+                pod(container(memory=1)),
+                node(CARD, amounts(i915=10, millicores=1000, memory=4 * GB), CARD),
+                order,
+                expected,
+                usage=booked(amounts(memory=3 * GB), amounts(memory=2 * GB), amounts(memory=2 * GB, millicores=100)),
+            )
+            for order, expected in [
+                (LeastUsedParts(), "2"),
+                (MostUsedParts(), "1"),
+                (LeastUsedParts((("memory.max", 1), ("millicores", 3))), "0"),
+            ]
+        ),
     ],
 )
 def test_other_orders(need: PodNeed, inventory: Inventory, usage: Usage, order: CardOrder, expected: str) -> None:
@@ -311,7 +328,12 @@ def test_other_orders(need: PodNeed, inventory: Inventory, usage: Usage, order: 
 
 
 @pytest.mark.parametrize(
-    "order", [NATURAL, LeastUsed("memory.max"), BestFit("millicores"), FewestContainers(), UsedFirst()], ids=str
+    "order",
+    [
+        *(NATURAL, FewestContainers(), UsedFirst(), LeastUsedParts(), MostUsedParts()),
+        *(LeastUsed("memory.max"), BestFit("millicores")),
+    ],
+    ids=str,
 )
 def test_the_text_form_of_an_order_is_read_again(order: CardOrder) -> None:
     assert parse_card_order(str(order)) == order
@@ -324,7 +346,7 @@ def test_the_text_form_of_an_order_is_read_again(order: CardOrder) -> None:
         "",
         "Natural",
         "natural=x",
-        "least-used",
+        "most-used=millicores",
         "least-used=",
         "best-fit=gpu.intel.com/tiles",
         "fewest-containers=1",

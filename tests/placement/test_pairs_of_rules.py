@@ -15,7 +15,16 @@ import pytest
 from gas.placement.choice import Choice
 from gas.placement.inventory import Company, Inventory, Link, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Role, Scope
-from gas.placement.order import NATURAL, BestFit, FewestContainers, LeastUsed, LeastWaste, UsedFirst
+from gas.placement.order import (
+    NATURAL,
+    BestFit,
+    FewestContainers,
+    LeastUsed,
+    LeastUsedParts,
+    LeastWaste,
+    MostUsedParts,
+    UsedFirst,
+)
 from gas.placement.place import place
 from gas.placement.ratio import Ratio
 from gas.placement.waste import Asked, Mix, Slice
@@ -34,6 +43,8 @@ ORDERS = (
     UsedFirst(),
     LeastUsed("millicores"),
     BestFit("millicores"),
+    LeastUsedParts((("i915", 1), ("millicores", 2))),
+    MostUsedParts((("i915", 1), ("millicores", 2))),
     LeastWaste(Mix((Asked((Slice(1, (("i915", 1), ("millicores", 2))),), None, 9.0, (("cpu", 36.0),)),))),
 )
 WITHOUT: Mapping[str, Callable[[PodNeed], PodNeed]] = {
@@ -47,6 +58,10 @@ WITHOUT: Mapping[str, Callable[[PodNeed], PodNeed]] = {
     "numa": lambda need: replace(need, scope=Scope.CARD if need.scope is Scope.NUMA_CARD else Scope.ANYWHERE),
     "allow": lambda need: replace(need, allowed=None),
     "deny": lambda need: replace(need, denied=frozenset()),
+    "models": lambda need: replace(need, models=frozenset()),
+    "other models": lambda need: replace(need, denied_models=frozenset()),
+    "idle": lambda need: replace(need, idle=False),
+    "unfilled": lambda need: replace(need, unfilled=frozenset()),
     "links": lambda need: replace(need, linked=False),
     "same card": lambda need: replace(need, same_card=frozenset()),
 }
@@ -66,6 +81,10 @@ REDUNDANT = {
     ("near", "one card"): {"near"},
     ("near", "name"): {"near"},
     ("name", "one card"): set(),
+    ("affinity", "idle"): {"affinity"},
+    ("anti-affinity", "idle"): {"anti-affinity"},
+    ("exclusion", "idle"): {"exclusion"},
+    ("idle", "unfilled"): {"unfilled"},
 }
 """By pair, the rules that the other one makes superfluous."""
 
@@ -110,6 +129,7 @@ def node_for(rules: Sequence[str], random: Random) -> tuple[Inventory, Usage]:
         numa_groups=random.choice([None, (tuple(shuffled[:half]), tuple(shuffled[half:]))]),
         links=tuple(Link(Tile(one, random.randint(0, 1)), Tile(other, random.randint(0, 1))) for one, other in joined),
         boards=tuple(tuple(cards[at : at + 2]) for at in (0, 2)) if random.random() < 0.5 else (),
+        models={card: random.choice(["ab", "bc", "a"]) for card in cards if {"models", "other models"} & set(rules)},
     )
     return inventory, usage
 
@@ -142,6 +162,10 @@ def need_with(rules: Sequence[str], cards: Sequence[Card], random: Random) -> Po
         near="near" in rules,
         company=Company(**labels),
         named=random.choice("ab") if "name" in rules else "",
+        models=frozenset(random.choice("ab")) if "models" in rules else frozenset(),
+        denied_models=frozenset(random.choice("ac")) if "other models" in rules else frozenset(),
+        idle="idle" in rules,
+        unfilled=frozenset({"millicores"}) if "unfilled" in rules else frozenset(),
     )
 
 

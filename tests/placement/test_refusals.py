@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gas.placement.inventory import Inventory, Usage
+from gas.placement.inventory import Company, Inventory, Usage
 from gas.placement.need import ContainerNeed, PodNeed, Scope
 from gas.placement.place import place
 from gas.placement.reason import card_details
@@ -153,7 +153,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             pod(container(millicores=500)),
             node(CARD, like=2, disabled=cards(0)),
             "cards-disabled",
-            "card0 is disabled by a telemetry label",
+            "card0 is disabled by a label or annotation of the node",
             usage=booked({}, FULL),
         ),
         case(
@@ -161,7 +161,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             pod(container(millicores=500)),
             node(CARD, like=3, disabled=cards(0, 1)),
             "cards-disabled",
-            "2 cards are disabled by telemetry labels",
+            "2 cards are disabled by labels or annotations of the node",
             usage=booked({}, FULL, FULL),
         ),
         case(
@@ -169,7 +169,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             pod(container(), denied=cards(1)),
             node(CARD, like=2, disabled=cards(0, 1)),
             "cards-disabled",
-            "card0 is disabled by a telemetry label",
+            "card0 is disabled by a label or annotation of the node",
         ),
         case(
             "a-disabled-card-that-would-not-help-is-not-named",
@@ -203,6 +203,36 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             usage=booked({}, amounts(memory=4 * GB)),
         ),
         case(
+            "models",
+            pod(container(2, memory=GB), models=frozenset({"b580"})),
+            node(CARD, like=2, models={Card(1): "xe-arc b580"}),
+            "models",
+            "needs 2 cards with 1.0 GB of memory.max free each, found 1 of the models that the pod names",
+        ),
+        case(
+            "denied-models",
+            pod(container(memory=GB), denied_models=frozenset({"xe", "a770"})),
+            node(CARD, like=2, models={Card(0): "xe-arc b580", Card(1): "i915-arc a770"}),
+            "models",
+            "no card outside the models that the pod avoids has 1.0 GB of memory.max free",
+        ),
+        case(
+            "other-pods",
+            pod(container(memory=GB), idle=True, company=Company(exclusion="alone")),
+            node(CARD),
+            "other-pods",
+            "no card without other pods has 1.0 GB of memory.max free",
+            usage=Usage(containers={Card(0): 1}),
+        ),
+        case(
+            "filled-cards",
+            pod(container(memory=GB), unfilled=frozenset({"millicores", "tiles"})),
+            node(CARD, like=2),
+            "filled-cards",
+            "no card with any millicores or tiles left has 1.0 GB of memory.max free",
+            usage=booked(FULL, FULL),
+        ),
+        case(
             "deny-list-leaves-too-little-for-all",
             pod(container(millicores=600), container(millicores=600), denied=cards(0)),
             node(CARD, like=2),
@@ -222,7 +252,7 @@ TWO_GROUPS = ((Card(0), Card(1)), (Card(2), Card(3)))
             pod(container(), allowed=cards(1)),
             node(CARD, like=2, disabled=cards(0, 1)),
             "cards-disabled",
-            "card1 is disabled by a telemetry label",
+            "card1 is disabled by a label or annotation of the node",
             usage=booked({}, {}),
         ),
         case(
@@ -380,13 +410,16 @@ def test_every_refusal_has_its_own_kind() -> None:
         "deny-list",
         "exclusion",
         "fewer-cards-than-wanted",
+        "filled-cards",
         "links",
+        "models",
         "no-cards",
         "no-room",
         "no-time-left",
         "not-together",
         "numa",
         "one-card",
+        "other-pods",
         "partition",
         "preferred-elsewhere",
         "resource-not-on-node",
@@ -478,7 +511,7 @@ SMALL = amounts(i915=2, memory=8 * GB)
             pod(container(memory=GB), allowed=cards(0, 1), denied=cards(1)),
             node(SMALL, like=3, disabled=cards(0)),
             (
-                "card0: disabled by a telemetry label; 8.0 of 8.0 GB of memory.max free, 1.0 needed",
+                "card0: disabled by a label or annotation of the node; 8.0 of 8.0 GB of memory.max free, 1.0 needed",
                 "card1: in the deny list; 8.0 of 8.0 GB of memory.max free, 1.0 needed",
                 "card2: not in the allow list; 8.0 of 8.0 GB of memory.max free, 1.0 needed",
             ),

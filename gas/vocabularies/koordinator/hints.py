@@ -58,12 +58,14 @@ def with_rules(need: PodNeed, annotations: Mapping[str, str]) -> PodNeed:
         raise _bad("requiredTopologyScope", f"one of {expected}", hint.required_topology_scope)
     if hint.required_topology_scope == "Device" and need.cards > 1:
         raise BadNeed(f"{names.HINT}: requiredTopologyScope Device means one card, and the pod asks for {need.cards}")
+    labels = company(annotations)
     return replace(
         need,
+        idle=need.idle or labels == EXCLUSIVE,
         allowed=_models(hint.selector) if hint.selector is not None else need.allowed,
         scope=scope,
         partition=_partition_rule(annotations) if _has_whole_cards(need) else None,
-        company=company(annotations) if need.company == Company() else need.company,
+        company=labels if need.company == Company() else need.company,
     )
 
 

@@ -19,7 +19,14 @@ from gas.values.card_facts import CardFacts
 from gas.values.card_records import ANNOTATION, MOST_RECORDS
 from gas.values.cards import Card, whole_card
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
-from gas.vocabularies.pod_parts import PREFERENCES, check_sum, requested, requests_any, with_preferences
+from gas.vocabularies.pod_parts import (
+    ALONE,
+    PREFERENCES,
+    check_sum,
+    requested,
+    requests_any,
+    with_preferences,
+)
 from gas.vocabularies.protocol import (
     BadNeed,
     Beginnings,
@@ -32,9 +39,6 @@ from gas.vocabularies.protocol import (
     Row,
     Vocabulary,
 )
-
-ALONE = Company(exclusion="whole cards")
-"""Labels by which a whole card has no other pods. No user can write them: labels have no spaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,8 @@ class Vendor(Vocabulary):
             raise BadNeed(f"the pod asks for both {' and '.join(asked)}; use only one of them in all its containers")
         for resource in asked:
             check_sum(resource, amounts[resource])
-        return with_preferences(self.booked_need(facts), facts.annotations, options)
+        need = self.booked_need(facts)
+        return with_preferences(replace(need, idle=need.company == ALONE), facts.annotations, options)
 
     def booked_need(self, facts: NeedFacts) -> PodNeed:
         containers = tuple(_container_need(each, self.kinds) for each in facts.containers)

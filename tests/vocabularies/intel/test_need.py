@@ -328,10 +328,10 @@ def test_the_order_of_cards_is_the_administrators_unless_the_pod_states_one() ->
 
 def test_another_text_for_the_order_of_cards_is_refused() -> None:
     sentence = (
-        "gas-card-order: expected natural|least-used=RESOURCE|best-fit=RESOURCE|fewest-containers|used-first, with a"
-        " RESOURCE such as millicores, found 'least-used'"
+        "gas-card-order: expected natural|least-used[=RESOURCE]|most-used|best-fit=RESOURCE"
+        "|fewest-containers|used-first, with a RESOURCE such as millicores, found 'best-fit'"
     )
-    assert refusal(ONE_CARD, annotations={"gas-card-order": "least-used"}) == sentence
+    assert refusal(ONE_CARD, annotations={"gas-card-order": "best-fit"}) == sentence
 
 
 @pytest.mark.parametrize(
