@@ -53,7 +53,7 @@ _ADMISSION = {
 }
 CHARTS_OWN = {
     "extender": {*_EVERY_PODS_OWN, *_LEADING, *_ADMISSION, "port", "bind-address", "cert", "key", "cacert"},
-    "plugin": {*_EVERY_PODS_OWN, "node-name", "kubelet-dir", "uninstall"},
+    "plugin": {*_EVERY_PODS_OWN, "node-name", "kubelet-dir", "device-plugins-dir", "uninstall"},
 }
 """Flags that the chart sets itself, because they must fit the rest of the pod."""
 
@@ -253,6 +253,7 @@ def test_names_are_those_of_the_kustomizations() -> None:
     assert made <= {
         *names.values(),
         f"{names['plugin']}-own-node-only",
+        "gas-system",
         "sharepods.kubeshare.nthu",
         "gas-sharepods",
         "v1alpha1.explain.gas",

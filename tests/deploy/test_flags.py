@@ -66,6 +66,7 @@ def test_the_charts_values_are_the_defaults_of_the_flags() -> None:
     assert extender["metricsPort"] == EXTENDER.metrics_port
     assert plugin["metricsPort"] == PLUGIN.metrics_port
     assert plugin["kubeletDir"] == str(PLUGIN.kubelet_dir)
+    assert plugin["devicePluginsDir"] == str(PLUGIN.kubelet_dir / "device-plugins")
 
 
 def test_the_chart_leaves_out_only_ports_that_are_the_defaults() -> None:

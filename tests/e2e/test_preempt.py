@@ -8,10 +8,11 @@ from functools import partial
 
 import pytest
 
+from tests.deploy.manifests import BASE, one
 from tests.e2e.cluster import Cluster
 from tests.e2e.extender import Extender
 from tests.e2e.kube_api import KubeApi, Object
-from tests.e2e.pods import PODS, cards_by_pod, container, delete_now, event_messages, get_pod, is_refused, pod
+from tests.e2e.pods import PODS, cards_by_pod, container, delete_now, event_messages, get_pod, is_refused, node_of, pod
 from tests.e2e.repeated import Repeated
 from tests.e2e.waiting import wait_for
 
@@ -137,3 +138,24 @@ def test_a_pod_that_a_budget_covers_is_evicted_last(cluster: Cluster, extender: 
     wait_for("the important pod is bound", lambda: "important" in cards_by_pod(api), seconds=20)
     assert evicted(api) == {"d"}
     assert cards_by_pod(api)["important"] == "card1"
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["as-in-the-manifest", "without-a-class"])
+def test_a_pod_of_higher_priority_does_not_evict_the_plugin(cluster: Cluster, *, keeps: bool) -> None:
+    api = cluster.api
+    node = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    cluster.add_node("n1", labels=node, resources={"memory": "100Mi"})
+    spec = one(BASE / "plugin", "DaemonSet")["spec"]["template"]["spec"]
+    del spec["serviceAccountName"]
+    if not keeps:
+        del spec["priorityClassName"]
+    api.create(PODS, {"metadata": {"name": "plugin"}, "spec": spec})
+    wait_for("the plugin is bound", lambda: node_of(api, "plugin"))
+    eager = pod("eager", {"name": "main", "image": "none", "resources": {"requests": {"memory": "50Mi"}}})
+    api.create(PRIORITY_CLASSES, {"metadata": {"name": "eager"}, "value": 1000})
+    api.create(PODS, eager | {"spec": eager["spec"] | {"priorityClassName": "eager"}})
+    wait_for("kube-scheduler refuses the other pod at first", lambda: is_refused(api, "eager"))
+    nominated = get_pod(api, "eager")["status"].get("nominatedNodeName")
+    api.delete(f"{PRIORITY_CLASSES}/eager")
+    evicted = "deletionTimestamp" in get_pod(api, "plugin")["metadata"]
+    assert (nominated, evicted) == ((None, False) if keeps else ("n1", True))

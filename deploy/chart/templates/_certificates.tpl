@@ -32,7 +32,7 @@ spec:
       securityContext:
         {{- include "gas.restricted" . | nindent 8 }}
   {{- $extender := .Values.extender }}
-  {{- with $extender.nodeSelector }}
+  {{- with mergeOverwrite (include "gas.platform" . | fromYaml) $extender.nodeSelector }}
   nodeSelector:
     {{- toYaml . | nindent 4 }}
   {{- end }}

@@ -37,6 +37,13 @@ app.kubernetes.io/component: {{ . }}
 {{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ .image.tag | default .tag }}{{ end -}}
 {{- end -}}
 
+{{- /* The label of nodes that can run the image; nothing for an image that every node can run. */ -}}
+{{- define "gas.platform" -}}
+{{- with .Values.image.architecture -}}
+kubernetes.io/arch: {{ . }}
+{{- end -}}
+{{- end -}}
+
 {{- define "gas.pullSecrets" -}}
 {{- with .Values.image.pullSecrets -}}
 imagePullSecrets:
