@@ -202,7 +202,7 @@ class Plugin:
     def _register(self, server: DeviceServer, interfaces: NodeInterfaces) -> Registration:
         return interfaces.registration(
             server,
-            self._flags.kubelet_dir / "device-plugins",
+            self._flags.device_plugins_dir or self._flags.kubelet_dir / "device-plugins",
             allocatable=self._resources.allocatable,
             on_kubelet=self._kubelet_found,
             on_state=self._registration_changed,

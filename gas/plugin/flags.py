@@ -205,7 +205,15 @@ class Flags(CoreFlags):
         "kubelet-dir=DIR",
         values.directory,
         "/var/lib/kubelet",
-        "Directory of kubelet, which contains device-plugins/ and pod-resources/.",
+        "kubelet's --root-dir, which contains pod-resources/.",
+    )
+    device_plugins_dir: Path | None = flag(
+        "device-plugins-dir=DIR",
+        values.directory,
+        None,
+        "Directory where plugins register. kubelet has it always at /var/lib/kubelet/device-plugins, whatever its "
+        "--root-dir.",
+        unset="device-plugins/ in --kubelet-dir",
     )
     write_node: str = flag(
         "write-node=MODE",

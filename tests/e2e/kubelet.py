@@ -36,6 +36,8 @@ class Kubelet:
             "cert-dir": str(cell.directory / "kubelet-pki"),
         }
         command = [str(binaries / "kubelet"), *(f"--{name}={value}" for name, value in options.items())]
+        self._command = command
+        self._cell = cell
         self.program = cell.program("kubelet", command)
 
     def start(self, *, seconds: float = 60) -> None:
@@ -51,6 +53,11 @@ class Kubelet:
     def use_runtime(self, socket: str) -> None:
         """Use another socket of the container runtime, given as seen in the cell, from the next start on."""
         self.configure(containerRuntimeEndpoint=f"unix://{socket}")
+
+    def use_root(self, directory: Path) -> None:
+        """Use another ``--root-dir`` from the next start on. The directory of device plugins stays where it is."""
+        self.pod_resources = directory / "pod-resources" / "kubelet.sock"
+        self.program = self._cell.program("kubelet", [*self._command, f"--root-dir={directory}"])
 
     def configure(self, **settings: object) -> None:
         """Change fields of KubeletConfiguration from the next start on."""

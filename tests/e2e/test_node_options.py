@@ -119,3 +119,24 @@ def cdi_devices(file: Path) -> dict[str, list[str]]:
         assert all(Path(node["hostPath"]).is_char_device() for node in nodes)
         found[f"{spec['kind']}={device['name']}"] = [node["path"] for node in nodes]
     return found
+
+
+def test_a_kubelet_with_a_root_of_its_own_has_only_pod_resources_there(gpu_node: GpuNode) -> None:
+    node, usual = gpu_node.node, gpu_node.node.directory / "kubelet"
+    moved = node.directory / "moved"
+    node.kubelet.program.kill()
+    node.kubelet.use_root(moved)
+    node.kubelet.start()
+    try:
+        assert (moved / "pod-resources/kubelet.sock").exists()
+        assert not (moved / "device-plugins").exists()
+        gpu_node.start(ORDINARY, f"--kubelet-dir={moved}", "--device-plugins-dir=/var/lib/kubelet/device-plugins")
+        gpu_node.create(pod("a", container(i915=1)))
+        (running,) = gpu_node.running(["a"])
+        assert gpu_node.cards(running) == [running["metadata"]["annotations"]["gas-container-cards"]]
+        gpu_node.settled()
+        gpu_node.clear()
+    finally:
+        node.kubelet.program.kill()
+        node.kubelet.use_root(usual)
+        node.kubelet.start()
