@@ -393,7 +393,7 @@ def fit(options: Options, *, files: tuple[str, ...], explain: bool) -> int:
         say(*dict.fromkeys(sentence for each in wanted for sentence in cluster.unknown_resources(each.pod)))
     _say_not_checked([each.pod for each in wanted])
     if others := [name for _, found in read for name in found]:
-        say(f"not looked at, because only pods matter: {listed(others)}")
+        say(f"no pods were found in {listed(others)}")
     return code
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gas.inspection.cluster import Cluster
 from gas.inspection.manifests import WantedPods
 from gas.inspection.objects import InspectedPod
-from gas.inspection.reasons import Diagnosis, diagnose
+from gas.inspection.reasons import Diagnosis, Reason, diagnose
 from gas.inspection.report import Report, Row, columns
 from gas.ledger.ledger import NodeSums
 from gas.placement.choice import footprint
@@ -56,6 +56,10 @@ def fit_all(cluster: Cluster, wanted: Sequence[WantedPods]) -> list[Fitted]:
 
 
 def _fit(cluster: Cluster, wanted: WantedPods, uid: str) -> Fitted:
+    if wanted.fault:
+        refused = f"the API server refuses it: {wanted.fault}"
+        place = Place(wanted.pod.key, "")
+        return Fitted(wanted.name, wanted.count, (place,), 0, Diagnosis(refused, reasons=(Reason(refused, 0),)))
     excluded = cluster.eligible(wanted.pod)
     if wanted.each_node:
         targets = [[name] for name, rule in excluded.items() if not rule]

@@ -1,5 +1,6 @@
 """Read the pods that manifests ask for: pods themselves, and the templates of everything that creates pods."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,15 +9,19 @@ import msgspec
 
 from gas.inspection.objects import InspectedContainer, InspectedPod, InspectedPodMeta, InspectedPodSpec
 from gas.objects.stored import ResourceRequirements, with_requests
-from gas.values.amounts import MalformedQuantity, parse_quantity
+from gas.values.amounts import MalformedQuantity, exact_quantity, parse_quantity, parse_rounded_up
 from gas.values.errors import GasError
 from gas.values.quoted import listed, quoted
 from gas.values.yaml_text import InvalidYaml, parse_yaml
 
 LARGEST = 1024 * 1024  # bytes of a file, which take some seconds to parse
 MOST_PODS = 100_000  # Most replicas of one object. More is a mistake, and would take minutes.
-_PODS = ("Pod", "SharePod")  # kinds with the metadata and the spec of a pod
 _TEMPLATES = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet", "Job", "CronJob")
+_WITH_PODS = ("Pod", "SharePod", *_TEMPLATES)
+"""Kinds that must have a pod. In all others, any pod template is found."""
+
+_EXACT = re.compile(r"hugepages-.*|(?!requests\.)(?!.*kubernetes\.io/)[^/]+/.*")
+"""Names of resources of which the API server demands a limit that is equal to the request."""
 
 
 class UnreadableManifest(GasError):
@@ -31,6 +36,7 @@ class WantedPods:
     pod: InspectedPod  # one of them, without a UID
     count: int  # number that run at the same time; 0 for a DaemonSet
     each_node: bool = False  # True for a DaemonSet, which has one on every node that its rules allow
+    fault: str = ""  # why the API server would refuse the pods
 
 
 def read_manifests(file: str, content: bytes, namespace: str) -> tuple[list[WantedPods], list[str]]:
@@ -42,17 +48,26 @@ def read_manifests(file: str, content: bytes, namespace: str) -> tuple[list[Want
     wanted: list[WantedPods] = []
     others: list[str] = []
     for built in objects:
-        kind = built.get("kind")
-        name = _name(built, namespace)
+        kind, name = built["kind"], _name(built, namespace)
         try:
-            if kind in _PODS:
-                wanted.append(WantedPods(name, _pod(built, built, namespace), 1))
-            elif kind in _TEMPLATES:
-                wanted.append(_of_template(name, built, namespace))
-            else:
-                others.append(name)
+            found = [
+                WantedPods(
+                    f"{name} {path}" if path and kind not in _WITH_PODS else name,
+                    _pod(template, built, namespace),
+                    count,
+                    kind == "DaemonSet",
+                    "; ".join(_faults(template["spec"])),
+                )
+                for path, template, count in _templates(built, 1)
+            ]
+            if not found and kind in _WITH_PODS:
+                raise UnreadableManifest("expected a pod with a list of containers, found none")
         except UnreadableManifest as fault:
-            raise UnreadableManifest(f"file {quoted(file)}, {name}: {fault}") from fault
+            if kind in _WITH_PODS:
+                raise UnreadableManifest(f"file {quoted(file)}, {name}: {fault}") from fault
+            found = []
+        wanted += found
+        others += [] if found else [name]
     return wanted, others
 
 
@@ -61,6 +76,8 @@ def one_shape(file: str, wanted: Sequence[WantedPods]) -> InspectedPod:
     if len(wanted) != 1:
         names = listed([each.name for each in wanted]) if wanted else "none"
         raise UnreadableManifest(f"file {quoted(file)}: expected one object that creates pods, found {names}")
+    if fault := wanted[0].fault:
+        raise UnreadableManifest(f"file {quoted(file)}, {wanted[0].name}: the API server refuses it: {fault}")
     return wanted[0].pod
 
 
@@ -108,25 +125,27 @@ def _name(built: Mapping[str, Any], namespace: str) -> str:
     return f"{built['kind']} {metadata.get('namespace') or namespace}/{name}"
 
 
-def _of_template(name: str, built: Mapping[str, Any], namespace: str) -> WantedPods:
-    kind = built["kind"]
-    spec = _part(built, "spec")
-    if kind == "CronJob":
-        spec = _part(_part(spec, "jobTemplate"), "spec")
-    pod = _pod(_part(spec, "template"), built, namespace)
-    if kind == "DaemonSet":
-        return WantedPods(name, pod, 0, each_node=True)
-    if kind in ("Job", "CronJob"):
-        parallel = _number(spec, "parallelism", 1)
-        return WantedPods(name, pod, min(parallel, _number(spec, "completions", parallel)))
-    return WantedPods(name, pod, _number(spec, "replicas", 1))
-
-
-def _part(of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    part = of.get(key)
+def _templates(part: Any, count: int, path: str = "") -> Iterator[tuple[str, Mapping[str, Any], int]]:
+    """Yield each pod template in a part of an object, with its path and how many pods it makes."""
+    if isinstance(part, list):
+        for each in part:
+            yield from _templates(each, count, path)
     if not isinstance(part, dict):
-        raise UnreadableManifest(f"expected a map at {key}, found {'nothing' if part is None else quoted(part)}")
-    return part
+        return
+    parallel = _number(part, "parallelism", 1)
+    count *= min(parallel, _number(part, "completions", parallel)) * _number(part, "numOfHosts", 1)
+    count *= _number(part, "replicas", _number(part, "minReplicas", 1))
+    for template in (part, {"spec": part}):
+        spec = template.get("spec")
+        if isinstance(spec, dict) and spec.get("containers"):
+            yield path, template, count
+            return
+    for key, each in part.items():
+        number = count
+        if key == "workerTemplate":  # of a LeaderWorkerSet: its leader is one of the group
+            number *= max(_number(part, "size", 1) - ("leaderTemplate" in part), 0)
+        names = (path, part.get("name") or part.get("groupName"), "" if key in ("spec", "template") else key)
+        yield from _templates(each, number, ".".join(str(name) for name in names if name))
 
 
 def _number(of: Mapping[str, Any], key: str, default: int) -> int:
@@ -138,17 +157,48 @@ def _number(of: Mapping[str, Any], key: str, default: int) -> int:
     return number
 
 
+def _faults(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why the API server would refuse the requests and limits of a pod, a sentence each."""
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    for part in (spec, *containers):
+        where = "spec.resources" if part is spec else f"container {quoted(part.get('name'))}"
+        resources = part.get("resources") or {}
+        limits, requests = (resources.get(kind) or {} for kind in ("limits", "requests"))
+        for name in {**limits, **requests}:
+            if part is spec and name not in ("cpu", "memory") and not name.startswith("hugepages-"):
+                yield f"{where} cannot have {quoted(name)}; move it into a container"
+            elif fault := _fault(name, limits, requests):
+                yield f"{where}, {quoted(name)}: {fault}"
+
+
+def _fault(name: str, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> str:
+    is_exact = _EXACT.fullmatch(name) is not None
+    limit = limits.get(name) or 0
+    request = (requests.get(name) or 0) if name in requests else limit
+    try:
+        for each in (limit, request):
+            (parse_quantity if is_exact else parse_rounded_up)(each)
+    except MalformedQuantity as malformed:
+        return str(malformed)
+    if name not in limits:
+        return "expected a limit, found only a request; write it under limits" if is_exact else ""
+    asked, most = exact_quantity(request), exact_quantity(limit)
+    if asked != most if is_exact else asked > most:
+        return f"expected a request {'equal to' if is_exact else 'up to'} the limit, {limit}, found {request}"
+    return ""
+
+
 def _pod(template: Mapping[str, Any], owner: Mapping[str, Any], namespace: str) -> InspectedPod:
     """Return the pod that a template makes, with the requests that the API server takes from limits."""
     metadata = template.get("metadata") or {}
     owners = owner.get("metadata") or {}
-    spec = _part(template, "spec")
+    spec = template["spec"]
     try:
         built = {
             "metadata": {
                 **metadata,
                 "name": str(owners.get("name") or owners.get("generateName") or "without-name"),
-                "namespace": owners.get("namespace") or namespace,
+                "namespace": namespace if owners.get("namespace") is None else owners["namespace"],
                 "uid": None,
             },
             "spec": {

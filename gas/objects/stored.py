@@ -210,10 +210,21 @@ class NewResources(ResourceRequirements, frozen=True):
 
 
 def with_requests(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a container, or the spec of a pod, with its limits as requests where it states none, as a new pod has."""
+    """Return a container, or the spec of a pod, with its limits as requests where it states none, as a new pod has.
+
+    An amount ``null`` is 0, as for the API server.
+    """
     resources = container.get("resources") or {}
-    requests = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {**container, "resources": {**resources, "requests": requests}} if requests else container
+    limits, stated = (
+        {name: 0 if amount is None else amount for name, amount in (resources.get(part) or {}).items()}
+        for part in ("limits", "requests")
+    )
+    if not limits and not stated:
+        return container
+    return {
+        **container,
+        "resources": {**resources, **({"limits": limits} if limits else {}), "requests": {**limits, **stated}},
+    }
 
 
 class NewContainer(Container, frozen=True):

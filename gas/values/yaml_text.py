@@ -5,6 +5,7 @@ import re
 import warnings
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
+from functools import cache
 from typing import Any
 
 from gas.values.errors import GasError
@@ -18,6 +19,9 @@ After another backslash it is text."""
 
 _PAIR = re.compile(rb"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
+_OCTAL = re.compile(r"[-+]?0[0-7]+")
+_TRUE_OR_FALSE = re.compile("y|Y|yes|Yes|YES|n|N|no|No|NO|on|On|ON|off|Off|OFF")
+
 _ANCHOR_OR_ALIAS = re.compile(r"(&|(?<=[\s,\[{:])\*)([^ \t\r\n,\[\]{}][^\s&*,\[\]{}:?%@`]*)")
 """Parsers allow almost any character as the first of a name, and more than ASCII between lines."""
 
@@ -29,7 +33,8 @@ class InvalidYaml(GasError):
 def parse_yaml(text: bytes, largest: int = LARGEST) -> list[Any]:
     """Return every document as plain mappings, lists and texts. Raises InvalidYaml.
 
-    Unlike `configurator.yaml_document` this accepts all that kube-scheduler accepts, such as anchors.
+    Unlike `configurator.yaml_document` this accepts all that kube-scheduler accepts, such as anchors. As for kubectl,
+    ``010`` is eight, ``yes`` is true, and a date is a text.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import ReusedAnchorWarning, YAMLError
@@ -44,9 +49,32 @@ def parse_yaml(text: bytes, largest: int = LARGEST) -> list[Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ReusedAnchorWarning)  # YAML allows it
-            return list(YAML(typ="safe", pure=True).load_all(text.decode("utf-8")))
+            yaml = YAML(typ="safe", pure=True)
+            yaml.Constructor = _constructor()
+            return list(yaml.load_all(text.decode("utf-8")))
     except (YAMLError, LookupError, ValueError, RecursionError) as error:
         raise InvalidYaml(f"it is not valid YAML: {' '.join(str(error).split())[:300]}") from error
+
+
+@cache
+def _constructor() -> Any:
+    from ruamel.yaml.constructor import SafeConstructor
+
+    class Constructor(SafeConstructor):
+        """Make values of plain words as kubectl does."""
+
+        def whole_number(self, node: Any) -> int:
+            is_octal = _OCTAL.fullmatch(node.value) is not None
+            return int(node.value, 8) if is_octal else int(self.construct_yaml_int(node))
+
+        def word(self, node: Any) -> str | bool:
+            is_plain = node.style is None and _TRUE_OR_FALSE.fullmatch(node.value) is not None
+            return bool(self.construct_yaml_bool(node)) if is_plain else str(self.construct_yaml_str(node))
+
+    Constructor.add_constructor("tag:yaml.org,2002:int", Constructor.whole_number)
+    Constructor.add_constructor("tag:yaml.org,2002:str", Constructor.word)
+    Constructor.add_constructor("tag:yaml.org,2002:timestamp", Constructor.construct_yaml_str)
+    return Constructor
 
 
 def _joined(pair: re.Match[bytes]) -> bytes:

@@ -9,15 +9,17 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gas.inspection.manifests import read_manifests
 from tests.e2e.accounts import INSPECTION_RULES, add_account
 from tests.e2e.cluster import Cluster
-from tests.e2e.kube_api import KubeApi, Object
-from tests.e2e.kubectl import KubectlGas
+from tests.e2e.kube_api import KubeApi, Object, RefusedError, write_kubeconfig
+from tests.e2e.kubectl import Kubectl, KubectlGas
 from tests.e2e.pods import PODS, container, pod
 from tests.e2e.waiting import wait_for
 
@@ -169,6 +171,44 @@ def test_fit_says_how_many_pods_the_scheduler_places_on_random_clusters(
     assert disagreements == []
     assert placed > CLUSTERS
     assert refused > CLUSTERS / 2
+
+
+WORDS = """\
+kind: Pod
+apiVersion: v1
+metadata: {name: words}
+spec:
+  containers:
+  - {name: main, image: x, resources: {limits: {gpu.intel.com/i915: 010, gpu.intel.com/tiles: 08, gpu.intel.com/a: ~}}}
+  automountServiceAccountToken: no
+"""
+
+
+def test_fit_refuses_the_amounts_that_the_api_server_refuses(cluster: Cluster, binaries: Path, tmp_path: Path) -> None:
+    amounts: list[Any] = ["absent", None, 0, 1, "1000m", 2, "1.5", -1, "x"]
+    disagreements = []
+    names = ("gpu.intel.com/i915", "example.com/x", "cpu", "kubernetes.io/x")
+    for name, limit, request, is_of_pod in product(names, amounts, amounts, (False, True)):
+        stated = {"limits": {name: limit}, "requests": {name: request}}
+        resources = {key: each for key, each in stated.items() if each[name] != "absent"}
+        built = pod("asked", container())
+        built["kind"] = "Pod"
+        built["spec"]["containers"][0]["resources"] = {} if is_of_pod else resources
+        built["spec"] |= {"resources": resources} if is_of_pod else {}
+        (wanted,), _ = read_manifests("f", json.dumps(built).encode(), "default")
+        try:
+            cluster.api.create(f"{PODS}?dryRun=All", built)
+            refused = ""
+        except RefusedError as error:
+            refused = error.message
+        if bool(wanted.fault) != bool(refused):
+            disagreements.append((name, limit, request, is_of_pod, wanted.fault, refused))
+    assert disagreements == []
+    kubectl = Kubectl(binaries / "kubectl", write_kubeconfig(tmp_path / "kubeconfig", cluster.api))
+    created = json.loads(kubectl.run("create", "--dry-run=server", "--output=json", "--filename=-", text=WORDS))
+    (wanted,), _ = read_manifests("f", WORDS.encode(), "default")
+    for found, real in zip(wanted.pod.spec.containers or (), created["spec"]["containers"], strict=True):
+        assert {name: str(amount) for name, amount in found.requests.items()} == real["resources"]["requests"]
 
 
 def _pods_by_name(api: KubeApi) -> dict[str, Object]:

@@ -57,10 +57,10 @@ def read(*objects: Any) -> list[WantedPods]:
         pytest.param(
             {
                 "kind": "CronJob",
-                "metadata": {"name": "c", "namespace": "n"},
+                "metadata": {"name": "c", "namespace": "team"},
                 "spec": {"jobTemplate": {"spec": {"parallelism": 2, "template": template(i915=1)}}},
             },
-            "CronJob n/c",
+            "CronJob team/c",
             2,
             id="cron-job",
         ),
@@ -72,6 +72,84 @@ def test_objects_that_create_pods_are_read(built: dict[str, Any], name: str, cou
     (found,) = wanted.pod.spec.containers or ()
     assert found.resources is not None
     assert found.resources.requests == {"gpu.intel.com/i915": 1}
+
+
+TEMPLATE = template(i915=1)
+KINDS_OF_OTHERS: list[tuple[str, dict[str, Any], dict[str, int]]] = [
+    ("PyTorchJob", {"pytorchReplicaSpecs": {"Worker": {"replicas": 3, "template": TEMPLATE}}}, {"Worker": 3}),
+    (
+        "RayCluster",
+        {
+            "headGroupSpec": {"template": TEMPLATE},
+            "workerGroupSpecs": [{"groupName": "gpu", "replicas": 2, "numOfHosts": 4, "template": TEMPLATE}],
+        },
+        {"headGroupSpec": 1, "workerGroupSpecs.gpu": 8},
+    ),
+    (
+        "JobSet",
+        {
+            "replicatedJobs": [
+                {"name": "w", "replicas": 2, "template": {"spec": {"parallelism": 3, "template": TEMPLATE}}}
+            ]
+        },
+        {"replicatedJobs.w": 6},
+    ),
+    (
+        "LeaderWorkerSet",
+        {
+            "replicas": 2,
+            "leaderWorkerTemplate": {"size": 4, "leaderTemplate": TEMPLATE, "workerTemplate": TEMPLATE},
+        },
+        {"leaderTemplate": 2, "workerTemplate": 6},
+    ),
+    ("LeaderWorkerSet", {"leaderWorkerTemplate": {"size": 4, "workerTemplate": TEMPLATE}}, {"workerTemplate": 4}),
+    ("Rollout", {"replicas": 5, "template": TEMPLATE}, {"x": 5}),
+    ("InferenceService", {"predictor": {"minReplicas": 2, **TEMPLATE["spec"]}}, {"predictor": 2}),
+    ("InferenceService", {"predictor": {"model": {"resources": {}}}}, {}),
+    ("CustomResourceDefinition", {"properties": {"containers": {"type": "array"}}}, {}),
+    ("Odd", {"replicas": "many", "template": TEMPLATE}, {}),
+]
+
+
+@pytest.mark.parametrize(("kind", "spec", "counts"), KINDS_OF_OTHERS)
+def test_pods_are_found_in_objects_of_other_projects(kind: str, spec: dict[str, Any], counts: dict[str, int]) -> None:
+    """Or else the object is named."""
+    built = {"kind": kind, "metadata": {"name": "x"}, "spec": spec}
+    wanted, others = read_manifests("f.yaml", yaml.safe_dump(built, encoding="utf-8"), "default")
+    assert [each.count for each in wanted] == list(counts.values())
+    assert all(each.name.endswith(name) for each, name in zip(wanted, counts, strict=True))
+    assert others == ([] if counts else [f"{kind} default/x"])
+
+
+I915 = "gpu.intel.com/i915"
+
+
+@pytest.mark.parametrize(
+    ("pod", "words"),
+    [
+        pytest.param({"limits": {I915: None}}, "", id="null-is-none"),
+        pytest.param({"requests": {I915: 1}}, "a limit, found only a request; write it under limits", id="no-limit"),
+        pytest.param({"limits": {I915: 1}, "requests": {I915: 0}}, "a request equal to the limit, 1, found 0", id="0"),
+        pytest.param({"limits": {I915: 8}, "requests": {I915: 6}}, "a request equal to the limit, 8, found 6", id="6"),
+        pytest.param({"limits": {I915: 1}, "requests": {I915: None}}, "a request equal to the limit", id="null"),
+        pytest.param({"limits": {I915: "1000m"}, "requests": {I915: 1}}, "", id="equal-in-other-words"),
+        pytest.param({"limits": {I915: 1.5}}, "a whole number, found '1.5'", id="fraction"),
+        pytest.param({"limits": {"cpu": 1}, "requests": {"cpu": 2}}, "a request up to the limit, 1, found 2", id="cpu"),
+        pytest.param({"limits": {"kubernetes.io/x": 1}, "requests": {"kubernetes.io/x": 0}}, "", id="of-kubernetes"),
+        pytest.param({"limits": {"hugepages-2Mi": "4Mi"}, "requests": {"hugepages-2Mi": "2Mi"}}, "equal", id="pages"),
+        pytest.param(None, "spec.resources cannot have 'gpu.intel.com/i915'; move it into a container", id="of-pod"),
+    ],
+)
+def test_pods_that_the_api_server_refuses_do_not_fit(pod: dict[str, Any] | None, words: str) -> None:
+    """As it does: tests/api_behaviour and tests/e2e/test_inspection.py ask the real one."""
+    spec = {"containers": [{"name": "main", "resources": pod or {}}], "resources": {} if pod else {"limits": {I915: 1}}}
+    (wanted,) = read(owner("Job", pod={"spec": spec}))
+    assert words in wanted.fault
+    assert bool(wanted.fault) == bool(words)
+    if words:
+        (fitted,) = fit_all(example_cluster(), [wanted])
+        assert (fitted.fitting, fitted.count) == (0, 1)
+        assert str(fitted.refusal and fitted.refusal.line) == f"the API server refuses it: {wanted.fault}"
 
 
 def test_lists_empty_documents_and_other_kinds() -> None:
@@ -91,7 +169,9 @@ def test_lists_empty_documents_and_other_kinds() -> None:
         pytest.param(f"a: &a {{}}\nb: &b [{'*a, ' * 9}]\nc: [{'*b, ' * 10}]", "at most 100 times", id="bomb"),
         pytest.param("- &a 1\n- &a 2", "expected a Kubernetes object with a kind", id="an-anchor-twice"),
         pytest.param(
-            "kind: Deployment", "Deployment default/without-name: expected a map at spec, found nothing", id="no-spec"
+            "kind: Deployment",
+            "Deployment default/without-name: expected a pod with a list of containers",
+            id="no-spec",
         ),
         pytest.param(
             json.dumps(owner("Deployment", replicas=-1)), "from 0 to 100000 at replicas, found '-1'", id="count"
@@ -116,11 +196,11 @@ def test_a_file_that_cannot_be_read_is_refused_in_a_sentence(text: str, words: s
 
 def test_a_sharepod_is_its_pod() -> None:
     annotations = {"kubeshare/gpu_request": "0.5"}
-    metadata = {"name": "train", "namespace": "n", "annotations": annotations}
+    metadata = {"name": "train", "namespace": "team", "annotations": annotations}
     (wanted,) = read(
         {"kind": "SharePod", "metadata": metadata, "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}}
     )
-    assert (wanted.name, wanted.count) == ("SharePod n/train", 1)
+    assert (wanted.name, wanted.count) == ("SharePod team/train", 1)
     assert (wanted.pod.node_name, wanted.pod.annotations) == ("n1", annotations)
 
 

@@ -38,6 +38,13 @@ def test_characters_may_be_written_as_json_does(text: str, value: str) -> None:
     assert parse_yaml(text.encode()) == [value]
 
 
+def test_plain_words_mean_what_they_mean_for_kubectl() -> None:
+    """Asked in tests/e2e/test_inspection.py."""
+    assert parse_yaml(b"[010, -010, 0o10, 08, 0x10, '010', 1:30, 007, yes, Off, y, 'no', noon, ~, 2026-01-01]") == [
+        [8, -8, 8, 8, 16, "010", "1:30", 7, True, False, True, "no", "noon", None, "2026-01-01"]
+    ]
+
+
 @pytest.mark.parametrize("text", [r'"\ud83d"', r'"\udd25\ud83d"', r'"\\\uD83D x"', r'"\ud83d\ud83d\udd25"'])
 def test_half_a_character_is_refused(text: str) -> None:
     with pytest.raises(InvalidYaml, match="half a character"):
