@@ -41,6 +41,7 @@ from gas.placement.place import place
 from gas.placement.reason import card_details
 from gas.placement.refusal import Refusal
 from gas.values.amounts import MalformedQuantity, SortedAmounts, describe, gigabytes, is_bytes, parse_rounded_up
+from gas.vocabularies.pod_parts import from_limit_range
 from gas.vocabularies.protocol import BadNeed
 
 MOST_ENDS = 50  # nodes on which pods are found that hold cards and do not end by themselves
@@ -106,8 +107,11 @@ class _WaitingPod:
         total = len(self._excluded)
         found = diagnose(self._cluster, self._pod)
         need = self._need(self._pod)
+        vocabulary = self._options.vocabularies.vocabulary_of(self._pod)
+        of_limit_range = from_limit_range(self._pod, vocabulary.asking.resources if vocabulary is not None else ())
+        details = tuple(filter(None, (held_back(self._pod) or last_attempt(self._pod), of_limit_range)))
         if isinstance(need, str):
-            return Explanation(found.line, total, found.reasons, tuple(self._without_metadata()))
+            return Explanation(found.line, total, found.reasons, tuple(self._without_metadata()), details)
         if found.passing:
             return Explanation(found.line, total, details=past_details(self._cluster.decisions, self._pod.uid))
         cannot_help = held_back(self._pod) or self._cluster.decider.faults(self._pod)
@@ -124,10 +128,7 @@ class _WaitingPod:
             total,
             found.reasons,
             () if cannot_help else tuple(suggestions),
-            details=(
-                *filter(None, [held_back(self._pod) or last_attempt(self._pod)]),
-                *past_details(self._cluster.decisions, self._pod.uid),
-            ),
+            details=(*details, *past_details(self._cluster.decisions, self._pod.uid)),
             is_complete=not self._cut_short,
         )
 

@@ -20,7 +20,7 @@ from gas.placement.place import place
 from gas.placement.refusal import Refusal, ResourceNotOnNode, SearchLimitHit
 from gas.values.quoted import did_you_mean, listed, quoted
 from gas.vocabularies.combined import MOST_CONTAINERS, TooLarge, Vocabularies, container_count
-from gas.vocabularies.pod_parts import NODE_SCORE
+from gas.vocabularies.pod_parts import NODE_SCORE, from_limit_range
 from gas.vocabularies.protocol import BadNeed, NeedOptions, NodeFacts, Vocabulary
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -95,6 +95,8 @@ class PodChecks:
         if need is not None and need.wants_cards and pod.node_name:
             where = f"the pod names its node itself, {quoted(pod.node_name)}"
             warnings = (*warnings, f"{where}, so no cards are chosen for it; use a nodeSelector instead")
+        if given := from_limit_range(pod, vocabulary.asking.resources):
+            faults, warnings = ((*faults, given), warnings) if bad_need or faults else (faults, (given, *warnings))
         return Findings(bad_need, faults, warnings)
 
     def _annotation_warnings(self, pod: Pod, vocabulary: Vocabulary) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from gas.placement.need import PodNeed, Role
 from gas.placement.order import CARD_ORDERS, NODE_SCORES, CardOrder, parse_card_order, parse_node_score
 from gas.values.amounts import MAX_AMOUNT, MalformedQuantity, parse_quantity
 from gas.values.errors import InvalidValue
-from gas.values.quoted import did_you_mean, quoted
+from gas.values.quoted import did_you_mean, listed, quoted
 from gas.vocabularies.protocol import BadNeed, ContainerFacts, NeedFacts, NeedOptions, Row
 
 CARD_ORDER = "gas-card-order"
@@ -29,6 +29,7 @@ ALONE = Company(exclusion="whole cards")
 
 T = TypeVar("T")
 
+LIMIT_RANGER = "kubernetes.io/limit-ranger"  # annotation of the API server about requests from a LimitRange
 _ALWAYS = "Always"
 _MOST_HINTS = 20  # requests of unknown resources that are compared with the known ones, which takes time
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)  # the form of a label's value
@@ -110,6 +111,26 @@ def is_positive(quantity: Quantity, *, if_unreadable: bool) -> bool:
         return parse_quantity(quantity) > 0
     except MalformedQuantity:
         return if_unreadable
+
+
+def from_limit_range(pod: Pod, beginnings: Collection[str]) -> str:
+    """Return a sentence about requests under these beginnings that the API server took from a LimitRange; or nothing.
+
+    It does so for a LimitRange with a maximum and no default, and writes an annotation.
+    """
+    names = {
+        name
+        for container, _ in started_containers(pod)
+        for name, amount in container.requests.items()
+        if name.startswith(tuple(beginnings)) and is_positive(amount, if_unreadable=False)
+    }
+    said = frozenset(re.findall(r"[^\s,]+", pod.annotations.get(LIMIT_RANGER, "")))
+    if not (found := sorted(names & said)):
+        return ""
+    return (
+        f"a LimitRange of the namespace gave the pod its requests of {listed(found)}: without a default, its max"
+        " counts; set their default to 0 in the LimitRange"
+    )
 
 
 def check_sum(resource: str, amount: int) -> None:

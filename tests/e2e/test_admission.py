@@ -144,7 +144,9 @@ def template(**limits: Any) -> Object:
 
 def test_faults_of_a_template_are_warnings(admission: Admission) -> None:
     try:
-        assert admission.apply(template(i915=1)) == "deployment.apps/template created\n"
+        said = admission.apply(template(i915=1))
+        assert "Warning: a rolling update needs free cards for one more pod, because maxUnavailable is 0" in said
+        assert "deployment.apps/template created" in said
         said = admission.apply(template(millicores=1))
         assert "Warning: pods of this template will be refused: container 'main' asks for 'gpu.intel.com/mill" in said
         assert "deployment.apps/template configured" in said
@@ -153,6 +155,33 @@ def test_faults_of_a_template_are_warnings(admission: Admission) -> None:
         assert admission.apply(labelled) == "deployment.apps/template configured\n"
     finally:
         admission.kubectl.run("delete", "deployment.apps/template", "--ignore-not-found")
+
+
+LIMITS = "/api/v1/namespaces/default/limitranges"
+
+
+def test_pods_that_a_limit_range_makes_gpu_pods_say_so(admission: Admission) -> None:
+    names = {"gpu.intel.com/i915": "2", "gpu.intel.com/memory.max": "4G"}
+    item: Object = {"type": "Container", "max": names}
+    plain, api = pod("plain", container()), admission.cluster.api
+    given = "a LimitRange of the namespace gave the pod its requests of 'gpu.intel.com/{}'"
+    try:
+        api.create(LIMITS, {"metadata": {"name": "cards"}, "spec": {"limits": [item]}})
+        assert f"Warning: {given.format('i915')}" in admission.apply(plain, "--dry-run=server")
+        del item["max"]["gpu.intel.com/i915"]
+        api.delete(LIMITS)
+        api.create(LIMITS, {"metadata": {"name": "cards"}, "spec": {"limits": [item]}})
+        said = admission.apply(plain, "--dry-run=server")
+        assert "but for no card; add gpu.intel.com/i915 or gpu.intel.com/xe to the container, or remove the" in said
+        assert given.format("memory.max") in said
+        api.delete(LIMITS)
+        api.create(
+            LIMITS,
+            {"metadata": {"name": "cards"}, "spec": {"limits": [{**item, "default": dict.fromkeys(names, "0")}]}},
+        )
+        assert admission.apply(plain, "--dry-run=server") == "pod/plain created (server dry run)\n"
+    finally:
+        api.delete(LIMITS)
 
 
 def test_an_edit_of_what_a_bound_pod_holds_is_a_warning(admission: Admission) -> None:

@@ -76,6 +76,30 @@ def test_a_pod_is_checked(checked: Pod, findings: Findings) -> None:
     assert CHECKS.pod(checked) == findings
 
 
+GIVEN = {"kubernetes.io/limit-ranger": "LimitRanger plugin set: gpu.intel.com/i915, gpu.intel.com/xe request for a"}
+OF_LIMIT_RANGE = "a LimitRange of the namespace gave the pod its requests of {}: without a default, its max counts; "
+ONE, TWO = "'gpu.intel.com/i915'", "'gpu.intel.com/i915', 'gpu.intel.com/xe'"
+
+
+# As kube-apiserver makes them: tests/e2e/test_admission.py.
+@pytest.mark.parametrize(
+    ("requests", "refused", "warned"),
+    [
+        pytest.param({"i915": 2, "xe": 2}, OF_LIMIT_RANGE.format(TWO), "", id="refused"),
+        pytest.param({"i915": 2}, "", OF_LIMIT_RANGE.format(ONE), id="cards-without-need"),
+        pytest.param({"i915": 0, "xe": 0}, "", "", id="default-of-0"),
+        pytest.param({"monitoring": 1}, "", "", id="other-requests"),
+    ],
+)
+def test_requests_of_a_limit_range_are_named(
+    requests: dict[str, int], refused: str, warned: str
+) -> None:
+    found = CHECKS.pod(pod(container(**requests), annotations=GIVEN))
+    action = "set their default to 0 in the LimitRange"
+    assert found.faults == ((refused + action,) if refused else ())
+    assert found.warnings == ((warned + action,) if warned else ())
+
+
 def test_the_rest_of_a_pod_that_is_too_large_is_not_read() -> None:
     requests = {"gpu.intel.com/millicores": 1, **{f"gpu.intel.com/x{number}": 1 for number in range(32)}}
     large = msgspec.convert(
