@@ -18,7 +18,8 @@ from gas.placement.need import PodNeed
 from gas.placement.order import resource_of
 from gas.placement.place import place
 from gas.placement.refusal import Refusal, ResourceNotOnNode, SearchLimitHit
-from gas.values.quoted import did_you_mean, listed, quoted
+from gas.values.amounts import is_bytes
+from gas.values.quoted import did_you_mean, listed, quoted, shown
 from gas.vocabularies.combined import MOST_CONTAINERS, TooLarge, Vocabularies, container_count
 from gas.vocabularies.pod_parts import NODE_SCORE, from_limit_range
 from gas.vocabularies.protocol import BadNeed, NeedOptions, NodeFacts, Vocabulary
@@ -92,6 +93,7 @@ class PodChecks:
             warnings += (f"annotation {NODE_SCORE} has no effect, because the extender runs without --node-score",)
         for each in (vocabulary, *vocabulary.guests):
             warnings += tuple(each.warnings(pod, self.options))
+        warnings += _few_bytes(need) if need is not None and need.stated_memory is None else ()
         if need is not None and need.wants_cards and pod.node_name:
             where = f"the pod names its node itself, {quoted(pod.node_name)}"
             warnings = (*warnings, f"{where}, so no cards are chosen for it; use a nodeSelector instead")
@@ -205,6 +207,17 @@ def _written_annotations(pod: Pod) -> tuple[str, ...]:
         f"annotation {name} is written when the pod is bound; remove it, it seems to be another pod's"
         for name in sorted(pod.annotations.keys() & _WRITTEN)
         if pod.annotations[name]
+    )
+
+
+def _few_bytes(need: PodNeed) -> tuple[str, ...]:
+    """Return warnings of containers that ask for fewer bytes of memory than anyone needs."""
+    return tuple(
+        f"container {quoted(each.name)} asks for {each.count * amount} bytes of {shown(name)}; if MiB are meant, ask"
+        f" for {each.count * amount * 2**20}"
+        for each in need.containers
+        for name, amount in each.per_card
+        if is_bytes(name) and 0 < amount < 2**20
     )
 
 

@@ -30,7 +30,7 @@ from gas.vocabularies.pod_checks import (
     counted,
 )
 from gas.vocabularies.protocol import NeedOptions, NodeFacts
-from tests.builders import container, node, pod, pod_json
+from tests.builders import container, node, pod, pod_json, requesting
 from tests.extender.admission.reviews import apply, as_json
 from tests.made_up import MADE_UP
 
@@ -76,6 +76,29 @@ def test_a_pod_is_checked(checked: Pod, findings: Findings) -> None:
     assert CHECKS.pod(checked) == findings
 
 
+SHARE = {"kubeshare/gpu_request": "0.5", "kubeshare/gpu_limit": "1.0", "kubeshare/gpu_mem": "8000"}
+
+
+@pytest.mark.parametrize(
+    ("requests", "annotations", "is_warned"),
+    [
+        ({"gpu.intel.com/i915": 1, "gpu.intel.com/memory.max": 8000}, {}, True),
+        ({"gpu.intel.com/i915": 2, "gpu.intel.com/memory.max": 8000}, {}, True),
+        ({"gpu.intel.com/i915": 1, "gpu.intel.com/memory.max": "8000Mi"}, {}, False),
+        ({"koordinator.sh/gpu.shared": 1, "koordinator.sh/gpu-memory": 8000}, {}, True),
+        ({"koordinator.sh/gpu.shared": 1, "koordinator.sh/gpu-memory-ratio": 50}, {}, False),
+        ({}, SHARE, True),
+        ({"aliyun.com/gpu-mem": 8000}, {}, False),  # which is MiB
+    ],
+)
+def test_bytes_that_were_meant_as_mib_are_a_warning(
+    requests: dict[str, int | str], annotations: dict[str, str], *, is_warned: bool
+) -> None:
+    found = PodChecks(Vocabularies(KNOWN), NeedOptions()).pod(pod(requesting(requests), annotations=annotations))
+    asks = "container 'main' asks for 8000 bytes of memory.max; if MiB are meant, ask for 8388608000"
+    assert found == Findings("", (), (asks,) * is_warned)
+
+
 GIVEN = {"kubernetes.io/limit-ranger": "LimitRanger plugin set: gpu.intel.com/i915, gpu.intel.com/xe request for a"}
 OF_LIMIT_RANGE = "a LimitRange of the namespace gave the pod its requests of {}: without a default, its max counts; "
 ONE, TWO = "'gpu.intel.com/i915'", "'gpu.intel.com/i915', 'gpu.intel.com/xe'"
@@ -91,9 +114,7 @@ ONE, TWO = "'gpu.intel.com/i915'", "'gpu.intel.com/i915', 'gpu.intel.com/xe'"
         pytest.param({"monitoring": 1}, "", "", id="other-requests"),
     ],
 )
-def test_requests_of_a_limit_range_are_named(
-    requests: dict[str, int], refused: str, warned: str
-) -> None:
+def test_requests_of_a_limit_range_are_named(requests: dict[str, Any], refused: str, warned: str) -> None:
     found = CHECKS.pod(pod(container(**requests), annotations=GIVEN))
     action = "set their default to 0 in the LimitRange"
     assert found.faults == ((refused + action,) if refused else ())

@@ -303,7 +303,7 @@ def test_a_misspelt_resource_is_a_fault_with_the_one_that_is_meant() -> None:
 def test_each_word_without_effect_is_a_warning(
     words: str, metadata: dict[str, Any], requests: dict[str, str], warnings: list[str]
 ) -> None:
-    document = pod_json(asking(nvidia=1) if words == "vendor" else sharing(memory=8, shared=1))
+    document = pod_json(asking(nvidia=1) if words == "vendor" else sharing(memory="8Mi", shared=1))
     document["metadata"] |= metadata
     document["spec"]["containers"][0]["resources"]["requests"] |= requests
     checks = PodChecks(Vocabularies(parse_vocabularies("koordinator,vendor")), NeedOptions())
@@ -313,7 +313,7 @@ def test_each_word_without_effect_is_a_warning(
 
 
 def test_koord_scheduler_reads_the_label_of_a_quota() -> None:
-    document = pod_of(memory=8, shared=1)
+    document = pod_of(memory="8Mi", shared=1)
     document["metadata"]["labels"] = {"quota.scheduling.koordinator.sh/name": "team"}
     document["spec"]["schedulerName"] = "koord-scheduler"
     assert CHECKS.pod(new(document)).warnings == ()
