@@ -8,6 +8,7 @@ from gas.values.errors import GasError
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
 NAMESPACES = "/api/v1/namespaces"
+DAEMONSETS = "/apis/apps/v1/daemonsets"
 DISRUPTION_BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 SHAREPODS = "/apis/kubeshare.nthu/v1/sharepods"
 

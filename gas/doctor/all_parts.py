@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gas.doctor.check import Check
-from gas.doctor.checks import accounts, clocks, extender, nodes, plugins, pods, schedulers
+from gas.doctor.checks import accounts, clocks, daemonsets, extender, nodes, plugins, pods, schedulers
 from gas.doctor.findings import Finding
 from gas.doctor.parts import (
     admission,
@@ -27,6 +27,7 @@ CHECKS: tuple[Check, ...] = (
     *extender.CHECKS,
     *admission.CHECKS,
     *accounts.CHECKS,
+    *daemonsets.CHECKS,
     *nodes.CHECKS,
     *plugins.CHECKS,
     *aliyun.CHECKS,

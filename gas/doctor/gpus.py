@@ -1,5 +1,7 @@
 """Read GPU data of pods and nodes, and make the dry pod with which the extender is asked to place one card."""
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -7,7 +9,7 @@ import msgspec
 
 from configurator.scheduler_configuration import CARD_RESOURCES
 from gas.doctor.snapshot import Snapshot
-from gas.inspection.objects import InspectedPod
+from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.objects.stored import DetailedNode, Quantity
 from gas.values.amounts import MalformedQuantity, parse_quantity
 from gas.vocabularies.intel import names
@@ -16,7 +18,7 @@ from gas.vocabularies.node_parts import allocatable_amount, allocatable_resource
 DRY_POD = "gas-doctor-dry-pod"
 
 
-def gpu_nodes(snapshot: Snapshot) -> Iterator[DetailedNode]:
+def gpu_nodes(snapshot: Snapshot) -> Iterator[InspectedNode]:
     """Yield the nodes with a label or a resource about cards.
 
     A plugin alone does not count: it may run on nodes without GPUs.
@@ -24,6 +26,27 @@ def gpu_nodes(snapshot: Snapshot) -> Iterator[DetailedNode]:
     for node in snapshot.checked_nodes:
         if any(name.startswith(names.PREFIX) for name in node.labels) or gpu_amounts(node, capacity=True):
             yield node
+
+
+_SIGNS = {
+    "nvidia": re.compile(
+        r"(nvidia\.com/gpu\.present|feature\.node\.kubernetes\.io/pci-(03\d\d_)?10de(_.*)?\.present)=true"
+    ),
+    "plugin": re.compile(
+        r"(intel\.feature\.node\.kubernetes\.io/gpu|feature\.node\.kubernetes\.io/pci-03\d\d_8086(_.*)?\.present)=true"
+    ),
+}
+"""By overlay, the labels with which operators and Node Feature Discovery mark nodes that have its cards."""
+
+
+def overlay_for(nodes: Iterable[DetailedNode]) -> str:
+    """Return the overlay with the plugin that most of these nodes need; empty if none shows cards."""
+    found: Counter[str] = Counter()
+    for node in nodes:
+        labels = [f"{key}={value}" for key, value in node.labels.items()]
+        signs = [overlay for overlay, sign in _SIGNS.items() if any(map(sign.fullmatch, labels))]
+        found.update(signs or (("plugin",) if gpu_amounts(node, capacity=True) else ()))
+    return max(found, key=lambda overlay: found[overlay], default="")
 
 
 def gpu_amounts(node: DetailedNode, *, capacity: bool = False) -> dict[str, int]:

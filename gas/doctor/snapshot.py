@@ -12,7 +12,7 @@ from gas.doctor.findings import Unseen
 from gas.inspection.cluster import Cluster, settings_of
 from gas.inspection.gather import unlogged
 from gas.inspection.objects import InspectedNode, InspectedPod
-from gas.objects.stored import DetailedContainer, DetailedNode, DetailedPod
+from gas.objects.stored import DetailedContainer, DetailedPod
 from gas.programs import Program, containers_with
 from gas.vocabularies.combined import Vocabularies
 
@@ -130,7 +130,7 @@ class Snapshot:
         return self._running[program]
 
     @property
-    def checked_nodes(self) -> Iterator[DetailedNode]:
+    def checked_nodes(self) -> Iterator[InspectedNode]:
         nodes = () if isinstance(self.nodes, Unseen) else self.nodes
         return (node for node in nodes if self.is_checked(node.name))
 

@@ -59,7 +59,7 @@ class ChartCluster(DeployedCluster):
                 f"/api/v1/namespaces/{namespace}/configmaps",
                 {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": authority}},
             )
-        self.add_prometheus_kinds()
+        self.add_further_kinds()
         add_cert_manager_kinds(self.api, self.binaries)
 
     def install(self, verb: str, *arguments: str, values: str | None = None) -> str:

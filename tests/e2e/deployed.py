@@ -32,6 +32,13 @@ PLUGIN_ACCOUNT = "system:serviceaccount:default:gas-plugin"
 
 _WORKLOADS = "/apis/apps/v1/namespaces/default"
 _REFUSALS = (401, 403)
+_FURTHER_KINDS = {
+    "/apis/monitoring.coreos.com/v1/podmonitors": "monitoring.coreos.com_podmonitors.yaml",
+    "/apis/monitoring.coreos.com/v1/prometheusrules": "monitoring.coreos.com_prometheusrules.yaml",
+    "/apis/security.openshift.io/v1/securitycontextconstraints": (
+        "0000_03_config-operator_01_securitycontextconstraints.crd.yaml"
+    ),
+}
 
 
 class AuditedControlPlane(ControlPlane):
@@ -94,13 +101,12 @@ class DeployedCluster:
         for program in reversed(self.programs):
             program.kill()
 
-    def add_prometheus_kinds(self) -> None:
-        """Create the Prometheus operator's definitions of PodMonitor and PrometheusRule."""
-        for name in ("podmonitors", "prometheusrules"):
-            self.kubectl.run("apply", "--server-side", "-f", self.binaries / f"monitoring.coreos.com_{name}.yaml")
-        for name in ("podmonitors", "prometheusrules"):
-            path = f"/apis/monitoring.coreos.com/v1/{name}"
-            wait_for(f"the kind of {name}", lambda path=path: self.api.find(path))  # type: ignore[misc]
+    def add_further_kinds(self) -> None:
+        """Create the definitions of PodMonitor, PrometheusRule and OpenShift's SecurityContextConstraints."""
+        for file in _FURTHER_KINDS.values():
+            self.kubectl.run("apply", "--server-side", "-f", self.binaries / file)
+        for path in _FURTHER_KINDS:
+            wait_for(f"the kind of {path}", lambda path=path: self.api.find(path))  # type: ignore[misc]
 
     def pod_of(self, kind: str, name: str) -> Object:
         """Return the pod of a Deployment or DaemonSet (``deployments``, ``daemonsets``) without creating it."""

@@ -102,6 +102,18 @@ def test_the_chart_makes_what_the_overlay_makes(chart: ChartCluster, overlay: st
     assert made == applied
 
 
+def test_on_openshift_the_chart_makes_what_the_component_makes(chart: ChartCluster, tmp_path: Path) -> None:
+    (tmp_path / "deploy").symlink_to(DEPLOY)
+    (tmp_path / "kustomization.yaml").write_text(
+        "resources: [deploy/overlays/plugin]\ncomponents: [deploy/components/openshift]\n"
+    )
+    applied = _by_name(objects(chart.kubectl.run("kustomize", tmp_path)))
+    names = ["SecurityContextConstraints/gas-plugin", "Role/gas-plugin", "RoleBinding/gas-plugin"]
+    kind = "--api-versions=security.openshift.io/v1/SecurityContextConstraints"
+    made = _by_name(objects(chart.helm.template("--namespace=default", kind)))
+    assert [made[name] for name in names] == [applied[name] for name in names]
+
+
 def test_aliyuns_label_may_choose_the_nodes_with_nvidias_cards(chart: ChartCluster) -> None:
     selector = 'nodeSelector: {gpushare: "true", nvidia.com/gpu.present: null}'
     assert f"plugin.nvidia.{selector}`" in (REPOSITORY / "docs/from-aliyun.md").read_text()

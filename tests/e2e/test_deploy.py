@@ -22,7 +22,7 @@ COMPONENTS = sorted(file.parent.name for file in DEPLOY.glob("components/*/kusto
 @pytest.fixture(scope="module")
 def deployed(binaries: Path) -> Iterator[DeployedCluster]:
     with running(DeployedCluster, binaries) as cluster:
-        cluster.add_prometheus_kinds()
+        cluster.add_further_kinds()
         yield cluster
 
 

@@ -42,7 +42,7 @@ from tests.fake_gpus import ARC_A770
 @pytest.fixture(scope="module")
 def deployed(binaries: Path) -> Iterator[DeployedCluster]:
     with running(DeployedCluster, binaries) as cluster:
-        cluster.add_prometheus_kinds()
+        cluster.add_further_kinds()
         yield cluster
 
 

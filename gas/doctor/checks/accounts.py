@@ -12,8 +12,8 @@ from gas.daemon.flags import UsageError
 from gas.daemon.permissions import Permission, permissions_on
 from gas.doctor import fix
 from gas.doctor.check import Check, Sources
+from gas.doctor.checks import daemonsets
 from gas.doctor.checks.extender import INSTALL
-from gas.doctor.checks.plugins import INSTALL_PLUGIN
 from gas.doctor.findings import Finding, Unseen, about, ok, probe, problem, unknown, warning
 from gas.doctor.objects import AnyObject
 from gas.doctor.snapshot import Snapshot
@@ -150,7 +150,7 @@ def _lacking(account: Account, namespace: str, lacking: list[Permission]) -> Fin
             f"{account.program} runs without a service account of its own, and the account of all such pods lacks"
             f" permissions {scope} that it needs: {named}{effect}"
         )
-        install = INSTALL if account.program is EXTENDER else INSTALL_PLUGIN
+        install = INSTALL if account.program is EXTENDER else daemonsets.INSTALL["plugin"]
         return report(sentence, install, expected="serviceAccountName in the spec of its pods", found="none")
     rules = [
         {"apiGroups": [group], "resources": [resource], "verbs": found} | ({"resourceNames": [name]} if name else {})

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from configurator.scheduler_configuration import CARD_RESOURCES
 from gas.doctor import fix
 from gas.doctor.check import Check
-from gas.doctor.checks.plugins import INSTALL_PLUGIN
-from gas.doctor.findings import Finding, Unseen, about, not_seen, ok, problem, warning
+from gas.doctor.checks.daemonsets import check_daemonsets, install_plugin
+from gas.doctor.findings import Finding, Level, Unseen, about, not_seen, ok, problem, warning
 from gas.doctor.gpus import gpu_amounts, gpu_nodes, label_writers
 from gas.doctor.snapshot import Snapshot
+from gas.inspection.objects import InspectedNode
 from gas.objects.stored import DetailedNode
 from gas.placement.inventory import Inventory
 from gas.values.amounts import MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD
@@ -31,25 +32,25 @@ def check_node_labels(snapshot: Snapshot) -> Iterator[Finding]:
     nodes = list(gpu_nodes(snapshot))
     vocabularies = snapshot.vocabularies
     for node in nodes:
-        yield from about(f"node {node.name}", _labels_of(node, vocabularies.facts(node)))
+        yield from about(f"node {node.name}", _labels_of(snapshot, node, vocabularies.facts(node)))
     if snapshot.only_node and not any(snapshot.checked_nodes):
         yield problem("the node does not exist", "kubectl get nodes", where=f"node {snapshot.only_node}")
-    elif not nodes:
+    elif not nodes and all(each.level is Level.OK for each in check_daemonsets(snapshot)):
         yield problem(
             "no label and no resource is about GPUs",
-            INSTALL_PLUGIN,
+            install_plugin(snapshot),
             where=f"node {snapshot.only_node}" if snapshot.only_node else "nodes",
             expected=f"a label {names.GPU_NUMBERS} and a resource {' or '.join(CARD_RESOURCES)}",
             found="neither",
         )
 
 
-def _labels_of(node: DetailedNode, facts: NodeFacts) -> Iterator[Finding]:
+def _labels_of(snapshot: Snapshot, node: InspectedNode, facts: NodeFacts) -> Iterator[Finding]:
     if not facts.inventory.cards:
         label = ("label", "node", node.name, f"{names.GPU_NUMBERS}=0.1")
         yield problem(
             "no label names its cards, so pods cannot get any of them",
-            INSTALL_PLUGIN,
+            install_plugin(snapshot, node),
             fix.kubectl(*label, note="its card numbers, if no plugin writes them"),
             expected=f"label {names.GPU_NUMBERS}",
             found="; ".join(facts.problems) or "none",

@@ -12,10 +12,12 @@ from gas.cluster.errors import ApiUnavailable, Forbidden
 from gas.cluster.objects import decode_object
 from gas.doctor import fix
 from gas.doctor.check import Check, Sources
+from gas.doctor.checks.daemonsets import install_plugin
 from gas.doctor.findings import Finding, Unseen, about, not_seen, ok, probe, problem, unknown
 from gas.doctor.gpus import gpu_nodes, is_labelled_by_plugin
 from gas.doctor.objects import KubeletSettings
 from gas.doctor.snapshot import Snapshot
+from gas.inspection.objects import InspectedNode
 from gas.objects.stored import DetailedContainer, DetailedNode, DetailedPod
 from gas.programs import (
     EXTENDER,
@@ -29,8 +31,6 @@ from gas.programs import (
 )
 from gas.vocabularies.known import DEFAULT
 from gas.vocabularies.node_parts import allocatable_resources
-
-INSTALL_PLUGIN = "kubectl apply --kustomize deploy/overlays/plugin   # or your own overlay: docs/deploy.md, 3"
 
 VOCABULARIES = "vocabularies"
 
@@ -80,7 +80,7 @@ def check_plugins(snapshot: Snapshot) -> Iterator[Finding]:
         plugins = plugins_on(snapshot, node.name)
         yield from about(f"node {node.name}", _several(plugins) if plugins else _none(node))
         for plugin in plugins:
-            yield from about(plugin.where, [_one(plugin)])
+            yield from about(plugin.where, [_one(snapshot, node, plugin)])
 
 
 def _several(plugins: list[NodePlugin]) -> Iterator[Finding]:
@@ -107,9 +107,9 @@ def _none(node: DetailedNode) -> Iterator[Finding]:
     )
 
 
-def _one(plugin: NodePlugin) -> Finding:
+def _one(snapshot: Snapshot, node: InspectedNode, plugin: NodePlugin) -> Finding:
     if plugin.program is not PLUGIN:
-        return _of_intel(plugin)
+        return _of_intel(snapshot, node, plugin)
     if not plugin.obeys_annotations:
         return problem(
             "gas-plugin does not obey annotations, so pods get other cards than are booked for them",
@@ -123,13 +123,13 @@ def _one(plugin: NodePlugin) -> Finding:
     return ok("gas-plugin obeys the annotations of pods")
 
 
-def _of_intel(plugin: NodePlugin) -> Finding:
+def _of_intel(snapshot: Snapshot, node: InspectedNode, plugin: NodePlugin) -> Finding:
     version = image_version(plugin.container)
     if version is None:
         return unknown(
             f"the image {plugin.container.image} does not name the release of Intel's GPU device plugin; releases from"
             " v0.34.0 on ignore annotations",
-            INSTALL_PLUGIN,
+            install_plugin(snapshot, node),
         )
     release = f"v{version[0]}.{version[1]}"
     if version > LAST_WITH_ANNOTATIONS:
@@ -137,7 +137,7 @@ def _of_intel(plugin: NodePlugin) -> Finding:
             f"Intel's GPU device plugin {release} ignores annotations and writes no labels, so pods get other cards"
             " than are booked for them",
             fix.daemonset(plugin.pod, "delete"),
-            INSTALL_PLUGIN,
+            install_plugin(snapshot, node),
             expected="gas-plugin, or Intel's up to v0.32.1 with -resource-manager",
             found=plugin.container.image or release,
         )
@@ -145,7 +145,7 @@ def _of_intel(plugin: NodePlugin) -> Finding:
         return problem(
             f"Intel's GPU device plugin {release} obeys annotations only with -resource-manager",
             fix.daemonset(plugin.pod, "edit", note="add -resource-manager to its arguments"),
-            INSTALL_PLUGIN,
+            install_plugin(snapshot, node),
         )
     return ok(f"Intel's GPU device plugin {release} obeys the annotations of pods")
 
@@ -218,7 +218,7 @@ def check_topology_manager(snapshot: Snapshot) -> Iterator[Finding]:
         plugins = plugins_on(snapshot, node.name)
         policy = policies.get(node.name, _UNSEEN)
         if hinting := [plugin for plugin in plugins if _sends_hints(plugin)]:
-            found = [_with_hints(node, hinting[0], policy)]
+            found = [_with_hints(snapshot, node, hinting[0], policy)]
         elif plugins:
             found = [_without_hints("gas-plugin sends no NUMA hints", policy)]
         elif is_labelled_by_plugin(node):
@@ -238,14 +238,16 @@ def _without_hints(reason: str, policy: str | Unseen) -> Finding:
     return ok(f"{reason}, so kubelet's Topology Manager does not restrict cards under any policy; the policy {shown}")
 
 
-def _with_hints(node: DetailedNode, plugin: NodePlugin, policy: str | Unseen) -> Finding:
+def _with_hints(snapshot: Snapshot, node: InspectedNode, plugin: NodePlugin, policy: str | Unseen) -> Finding:
     hints = f"{plugin.program} sends NUMA hints"
     if len(DEFAULT.facts(node).inventory.numa_groups or ()) < 2:
         return ok(f"{hints}, but all cards are on the same NUMA node")
     if policy == "none":
         return ok(f"{hints}, and the Topology Manager's policy none ignores them")
     own = plugin.program is PLUGIN
-    remove = fix.daemonset(plugin.pod, "edit", note="remove --topology-hints") if own else INSTALL_PLUGIN
+    remove = (
+        fix.daemonset(plugin.pod, "edit", note="remove --topology-hints") if own else install_plugin(snapshot, node)
+    )
     if isinstance(policy, Unseen):
         path = f"/api/v1/nodes/{node.name}/proxy/configz"
         return unknown(

@@ -6,13 +6,14 @@ from gas.cluster.errors import ApiRefused
 from gas.cluster.listing import Lister
 from gas.doctor import fix
 from gas.doctor.check import Check, Sources
+from gas.doctor.checks.daemonsets import install_plugin
 from gas.doctor.checks.nodes import LABELS, first_cards
-from gas.doctor.checks.plugins import INSTALL_PLUGIN, NodePlugin, plugins_on
+from gas.doctor.checks.plugins import NodePlugin, plugins_on
 from gas.doctor.findings import Finding, Unseen, about, not_seen, ok, probe, problem, warning
 from gas.doctor.gpus import gpu_nodes, is_labelled_by_plugin, label_writers
 from gas.doctor.objects import AnyObject
 from gas.doctor.snapshot import Snapshot
-from gas.objects.stored import DetailedNode
+from gas.inspection.objects import InspectedNode
 from gas.placement.inventory import Inventory
 from gas.programs import LAST_WITH_ANNOTATIONS, PLUGIN, Program, flag_value, image_name, image_version, starts
 from gas.vocabularies.intel import names
@@ -92,7 +93,7 @@ def check_label_writers(snapshot: Snapshot) -> Iterator[Finding]:
             yield from about(f"node {node.name}", _labels(snapshot, node, inventory))
 
 
-def _labels(snapshot: Snapshot, node: DetailedNode, inventory: Inventory) -> Iterator[Finding]:
+def _labels(snapshot: Snapshot, node: InspectedNode, inventory: Inventory) -> Iterator[Finding]:
     writers = label_writers(node)
     listed = node.annotations.get(NFD_LABELS, "").split(",")
     if not any("nfd" in each for each in writers):
@@ -114,7 +115,7 @@ def _labels(snapshot: Snapshot, node: DetailedNode, inventory: Inventory) -> Ite
         yield warning(
             f"its labels name {first_cards(inventory)} and come from Node Feature Discovery, but no plugin on the node"
             " reports cards to that any more",
-            INSTALL_PLUGIN,
+            install_plugin(snapshot, node),
         )
 
 

@@ -14,6 +14,7 @@ def test_a_healthy_cluster_has_only_findings_that_are_ok() -> None:
     assert {each.level for each in found} == {Level.OK}
     assert {each.check for each in found} == TITLES.keys() - {
         "certificates",
+        "daemonsets",
         "permissions",
         "usage-and-limits",
         "admission",
