@@ -3,11 +3,13 @@
 Import this only for a kubeconfig that is not plain: the official client takes 20 MB of memory and most of a second.
 """
 
+import logging
 import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 from kubernetes.aio.client.configuration import Configuration
@@ -17,6 +19,8 @@ from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 from gas.cluster.credentials import Login, describe, header_value, make_address
 from gas.cluster.errors import NoCluster
 from gas.cluster.plain_kubeconfig import content_of, impersonation
+
+_logger = logging.getLogger("kubernetes.aio.config.kube_config")
 
 
 def _merged(paths: str) -> Any:
@@ -76,11 +80,24 @@ async def load_kubeconfig(paths: str, context: str = "", *, anonymous: bool = Fa
     if user is None and not anonymous and str(server or "").startswith("https:"):
         raise NoCluster(f"{where}: its current context names no user, or one that does not exist")
     configuration = Configuration()
-    login = replace(await _login(where, configuration, loader, user), impersonation=account)
-    # The loader only logs the errors of a plugin.
+    said: list[str] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        said.append(record.getMessage())
+        return False
+
+    _logger.addFilter(keep)  # the loader only logs the errors of a plugin
+    try:
+        login = replace(await _login(where, configuration, loader, user), impersonation=account)
+    finally:
+        _logger.removeFilter(keep)
     if user is not None and "exec" in user and not (login.authorization or configuration.cert_file):
-        command = str(user["exec"].safe_get("command"))
-        raise NoCluster(f"{where}: the command {command!r} returned no credentials; its error is in the log")
+        command, hint = (str(user["exec"].safe_get(key) or "") for key in ("command", "installHint"))
+        if which(command) is None:
+            install = " ".join(hint.split()) or "install it, or correct the kubeconfig"
+            raise NoCluster(f"{where}: the command {command!r}, which logs in, was not found; {install}")
+        why = describe(Exception(said[-1])) if said else "no details"
+        raise NoCluster(f"{where}: the command {command!r}, which logs in, returned no credentials: {why}")
     return login
 
 

@@ -24,6 +24,7 @@ from gas.vocabularies.protocol import BadNeed, NodeFacts
 _OF_CARDS = {"node", "card", "cards", "pods", "used", "busy", "unused", "health", "model", "tileCount", "numa", "pci"}
 _OF_PODS = {"namespace", "name", "state", "priority", "note", "holders", "owner", "created", "age", "asks"}
 _OF_THE_PAGE = {"booking", "cause", "decisions", "freeTiles", "held", "labels", "uid", "waiting", "written"}
+NEGLIGIBLE = 10**6  # bytes of memory, fewer of which are no waste
 FIXED_KEYS = frozenset(_OF_CARDS | _OF_PODS | _OF_THE_PAGE)
 """The keys of rows, and of what the page shows of a pod, that are no resource."""
 
@@ -184,8 +185,9 @@ def pod_report(
             row["note"] = diagnoses.of(pod).line
         rows.append(row)
     head = (*columns("namespace", "name", "state", "node", "cards"), *_resource_columns(names, gauge=False), *_USE)
-    head = (*head, Column("age", number=True, resource="age"), *columns("owner", wide=True))
-    return Report((*head, *columns("priority", wide=True, number=True), *columns("note", wide=True)), rows)
+    head = (*head, Column("age", number=True, resource="age"), *columns("asks", wide=explains))
+    wide = (*columns("owner", wide=True), *columns("priority", wide=True, number=True), *columns("note", wide=True))
+    return Report((*head, *wide), rows)
 
 
 def pod_row(cluster: Cluster, pod: InspectedPod) -> dict[str, Value]:
@@ -226,6 +228,8 @@ def asks(cluster: Cluster, pod: InspectedPod) -> str:
         if each.count:
             cards, of_each = ("1 card", "") if each.count == 1 else (f"{each.count} cards", " each")
             amounts: tuple[Wanted, ...] = (*each.per_card, *each.ratios)
+            if need.stated_memory is not None:  # from which the rest follows
+                amounts = tuple(amount for amount in each.per_card if is_bytes(amount[0]))
             words = f" with {in_words(amounts, need.stated_memory)}" if amounts else ""
             texts.append((each.name, cards + words + of_each))
     return texts[0][1] if len(texts) == 1 else "; ".join(f"{name}: {text}" for name, text in texts)
@@ -293,13 +297,17 @@ def waste_of(cluster: Cluster) -> Waste:
         usage, holders = cluster.decider.ledger.usage(node), cluster.holders(node)
         for card, capacity in facts.inventory.capacity.items():
             total.update(dict(capacity))
-            left = stranded.of(kind, facts.inventory, usage, card)
+            left = {
+                name: amount
+                for name, amount in stranded.of(kind, facts.inventory, usage, card).items()
+                if not is_bytes(name) or amount >= NEGLIGIBLE
+            }
             row: dict[str, Value] = {column_of(name): left[name] for name in names if name in left}
             sums.update(dict(left))
             used = _used(cluster, card, holders.get(card, {}))
             if used is not None and (has := capacity.get(MEMORY_MAX, 0)):
                 measured += has
-                if rest := max(usage.amounts.get(card, {}).get(MEMORY_MAX, 0) - used, 0):
+                if (rest := usage.amounts.get(card, {}).get(MEMORY_MAX, 0) - used) >= NEGLIGIBLE:
                     unused += rest
                     row["unused"] = rest
             if row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from gas.values.amounts import Amounts, describe, is_whole
+from gas.values.amounts import Amounts, StatedMemory, describe, is_whole
 from gas.values.errors import InvalidValue
 
 PERCENT = 100
@@ -28,10 +28,14 @@ class Ratio:
         if not is_whole(self.part):
             raise InvalidValue(f"ratio of {self.resource}: expected a whole part, 0 or more, found {self.part}")
 
-    def __str__(self) -> str:
+    def in_words(self, stated: StatedMemory | None = None) -> str:
+        """Describe the part; ``stated`` is how the pod states memory."""
         if not self.of:  # in words, because kube-scheduler takes a percent sign in a reason for a format
             return f"{self.part} percent of {self.resource}"
-        return f"{self.resource} in proportion to {describe(self.of, self.part)}"
+        return f"{self.resource} in proportion to {describe(self.of, self.part, stated)}"
+
+    def __str__(self) -> str:
+        return self.in_words()
 
 
 Wanted = tuple[str, int] | Ratio  # what a container takes of one resource of a card: an amount with its name or a ratio

@@ -210,5 +210,5 @@ class SearchLimitHit(Refusal, kind="search-limit-hit"):
 def in_words(amounts: tuple[Wanted, ...], stated: StatedMemory | None = None) -> str:
     """List amounts, plain numbers first, then bytes: ``"1 i915, 500 millicores and 5.0 GB of memory.max"``."""
     ordered = sorted(amounts, key=lambda amount: (is_bytes(name_of(amount)), name_of(amount)))
-    words = [str(amount) if isinstance(amount, Ratio) else describe(*amount, stated) for amount in ordered]
+    words = [amount.in_words(stated) if isinstance(amount, Ratio) else describe(*amount, stated) for amount in ordered]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

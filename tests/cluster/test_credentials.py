@@ -220,12 +220,17 @@ def user(**fields: object) -> Callable[[dict[str, object]], object]:
         pytest.param(user(token="a\nb"), "characters that a header cannot have", id="token-of-two-lines"),
         pytest.param(
             user(exec={"apiVersion": "client.authentication.k8s.io/v1", "command": "/no/plugin"}),
-            "the command '/no/plugin' returned no credentials",
+            "the command '/no/plugin', which logs in, was not found; install it, or correct the kubeconfig",
             id="plugin-not-there",
         ),
         pytest.param(
+            user(exec={"apiVersion": "v1", "command": "no-plugin", "installHint": "get it\nfrom https://example.com"}),
+            "the command 'no-plugin', which logs in, was not found; get it from https://example.com",
+            id="hint-to-install",
+        ),
+        pytest.param(
             user(exec={"apiVersion": "client.authentication.k8s.io/v1", "command": "false"}),
-            "the command 'false' returned no credentials",
+            "the command 'false', which logs in, returned no credentials: exec: process returned 1",
             id="plugin-failed",
         ),
     ],

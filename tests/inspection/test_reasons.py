@@ -68,6 +68,12 @@ def test_a_pod_in_aliyuns_words_reads_its_own_unit() -> None:
     assert found.line == (
         "no card has 400 MiB of aliyun.com/gpu-mem free; nearest: n1 card0 with 324 MiB of aliyun.com/gpu-mem"
     )
+    two = pod_json(asking(gpu_mem=200), asking("b", gpu_mem=200), name="two", uid="two")
+    cluster = cluster_of([aliyun_node(cards=1, units=1024)], [*pods, two, wanted])
+    assert " GB " not in diagnose(cluster, decoded_pod(two)).line
+    shown = {str(row["name"]): row.get("asks") for row in pod_report(cluster, explains=False).rows}
+    assert shown["p"] == "1 card with 400 MiB of aliyun.com/gpu-mem"
+    assert shown["a"] is None
 
 
 def test_diagnoses_are_shared_until_a_pod_changes() -> None:

@@ -43,6 +43,13 @@ def test_a_resource_that_is_used_up_strands_the_others() -> None:
     assert waste_notes(waste) == ("stranded: 12.0 GB of memory.max (38%)",)
 
 
+def test_single_bytes_are_no_waste() -> None:
+    pods = [running("a", "n", "card0", i915=1, millicores=1000, memory_max=16 * GB - 1)]
+    cluster = cluster_of([gpu_node_json("n", record(0))], pods)
+    cluster.use["uid-default-a", Card(0)] = MeasuredUse(16 * GB - 2, None)
+    assert waste_of(cluster).report.rows == []
+
+
 def test_pods_that_exclude_others_strand_their_card_unless_their_own_kind_fits() -> None:
     alone = running("a", "n", "card0", i915=1, memory_max=4 * GB)
     alone["metadata"]["annotations"]["gas-card-exclusion"] = "mine"
