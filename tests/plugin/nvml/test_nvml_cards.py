@@ -440,7 +440,7 @@ def test_by_nodes_a_card_has_those_that_exist(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_flags(argv: list[str], made: list[tuple[bool, bool, int]], warnings: tuple[str, ...]) -> None:
+async def test_flags(argv: list[str], made: list[tuple[bool, bool, int]], warnings: tuple[str, ...]) -> None:
     flags = parse_flags(argv, environ={}, host_name="n")
     assert flags.warnings == warnings
     sources = (each for hooks in Plugin(None, flags, Environment(), Metrics("1")).hooks for each in hooks.sources)
