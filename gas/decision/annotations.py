@@ -149,6 +149,12 @@ def _remembered(read: Reader) -> Reader:
     return reading
 
 
+def is_decided(pod: Pod) -> bool:
+    """Return whether gas has chosen the pod's cards, whatever is written about them by now."""
+    has_cards = names.CONTAINER_CARDS in pod.annotations or names.INIT_CONTAINER_CARDS in pod.annotations
+    return has_cards and names.TIMESTAMP in pod.annotations
+
+
 def read_choice(pod: Pod, need: PodNeed) -> Choice | None:
     """Return the decision written on a pod, or None if there is none.
 

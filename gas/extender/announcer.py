@@ -9,7 +9,7 @@ from cachetools import TTLCache
 from gas.cluster.events import Events, Involved
 from gas.extender.decider import Decider
 from gas.extender.decisions import PodRefusal
-from gas.extender.hooks import Observer
+from gas.extender.hooks import Corrected, InvalidNode, Mismatch, Observer, Problem
 from gas.extender.metrics import Metrics
 from gas.objects.stored import Pod
 
@@ -33,21 +33,17 @@ class Announcer(Observer):
         init=False, default_factory=lambda: TTLCache(MOST_REFUSED, REPEAT)
     )
 
-    def node_is_invalid(self, node: str, problems: tuple[str, ...]) -> None:
-        if self.has_begun():
-            self._post_invalid(node, problems)
-
-    def allocation_corrected(self, pod: Pod) -> None:
-        self.metrics.corrections.inc()
-        if self.acts():
-            sentence = (
-                "kubelet gave the pod other cards than were decided; the extender's ledger now follows the receipt"
-            )
-            self._post_on(pod, "GPUAllocationCorrected", sentence)
-
-    def booking_mismatch(self, pod: Pod, sentence: str) -> None:
-        if self.has_begun():
-            self._post_mismatch(pod, sentence)
+    def found(self, problem: Problem) -> None:
+        match problem:
+            case InvalidNode(node, problems) if self.has_begun():
+                self._post_invalid(node, problems)
+            case Mismatch(pod, sentence) if self.has_begun():
+                self._post_mismatch(pod, sentence)
+            case Corrected(pod):
+                self.metrics.corrections.inc()
+                if self.acts():
+                    sentence = "kubelet gave the pod other cards than were decided; the ledger now follows the receipt"
+                    self._post_on(pod, "GPUAllocationCorrected", sentence)
 
     def announce_all(self) -> None:
         """Announce all current mismatches and invalid nodes, when this replica starts to decide."""

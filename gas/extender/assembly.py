@@ -18,7 +18,7 @@ from gas.extender.bind import Binder
 from gas.extender.decider import Decider, options_of, random_name
 from gas.extender.filter import Filter, PendingBinds, in_turns
 from gas.extender.flags import Flags
-from gas.extender.late_bindings import ChangeVersion, PodRequests, end_earlier_bindings
+from gas.extender.late_bindings import ChangeVersion, PodRequests, Settler, end_earlier_bindings
 from gas.extender.metrics import Metrics
 from gas.extender.part import Additions, Core
 from gas.extender.parts import PARTS
@@ -49,10 +49,16 @@ class Extender:
         timing: Timing = SYSTEM_TIMING,
     ) -> None:
         parts = [part for part in PARTS if part.is_on(flags)]
+        self._are_stale = asyncio.Event()  # verdicts of nodes that have changed
+        self._may_list = asyncio.Event()  # set once a list of pods may be read
         self.decider = decider = Decider(
-            options_of(flags), new_name=partial(random_name, timing.spread), clock=timing.monotonic
+            options_of(flags),
+            new_name=partial(random_name, timing.spread),
+            clock=timing.monotonic,
+            on_stale=self._are_stale.set,
         )
         self.node_watch = watch_nodes(api, decider, timing)
+        requests = PodRequests(partial(get_pod, api, urgent=True), _change_version(api, timing), timing.monotonic)
         core = Core(
             api=api,
             flags=flags,
@@ -62,8 +68,9 @@ class Extender:
             node_watch=self.node_watch,
             verbs=frozenset[str]().union(*(part.verbs for part in parts)),
             why_not_ready=self._why_not_ready,
-            change_version=_change_version(api, timing),
-            catch_up=self._catch_up,
+            chosen=self._chosen,
+            settler=Settler(decider.bookings, decider.pods, requests),
+            events=Events(api, instance=identity, timing=timing),
             identity=identity,
             timing=timing,
         )
@@ -74,22 +81,22 @@ class Extender:
             decider.add(self._parts[-1].hooks)
         self.pod_watch = watch_pods(api, decider, timing)
         self.watches: dict[str, Watch[Any]] = {"nodes": self.node_watch, "pods": self.pod_watch}
-        self.leader: Leader = next((part.leader for part in self._parts if part.leader), Alone())
-        self.readiness = Readiness(dict(self.watches), self.leader)
-        self._events = Events(api, instance=identity, timing=timing)
+        needed = {kind: watch for part in self._parts for kind, watch in part.watches.items() if kind in part.needed}
+        self.leader: Leader = next((part.leader for part in self._parts if part.leader), Alone(self._chosen))
+        self.readiness = Readiness(self.watches | needed, self.leader, self._catch_up)
         self._announcer = Announcer(
-            self._events, decider, metrics, acts=core.may_act, has_begun=self.readiness.has_begun
+            core.events, decider, metrics, acts=core.may_act, has_begun=self.readiness.has_begun
         )
         self.binder = Binder(
             decider,
             core.pending_binds,
             metrics,
             bind_pod=partial(bind_pod, api),
-            requests=PodRequests(partial(get_pod, api), core.change_version, timing.monotonic),
+            settler=core.settler,
             why_not_ready=core.why_not_ready,
             timing=timing,
         )
-        decider.observers.add([self._announcer, self.binder])
+        decider.observers.add(core.pending_binds, core.settler, self._announcer)
         self.filter = Filter(
             decider,
             core.pending_binds,
@@ -110,11 +117,19 @@ class Extender:
         self._show_metrics(metrics)
 
     async def run(self) -> None:
+        if not self.leader.leads:
+            self._may_list.set()  # if this replica leads later, it reads the pods again
+        try:
+            await self._run_tasks()
+        finally:
+            self.readiness.chosen(False)  # it no longer catches up
+
+    async def _run_tasks(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             runs: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
                 self.node_watch.run,
                 self._watch_pods,
-                self._events.run,
+                self._core.events.run,
                 self._look_ahead,
                 self._announce_unknown_memory,
                 partial(self.readiness.report, self._begin_to_act),
@@ -139,39 +154,39 @@ class Extender:
             return
         await self.leader.release()
 
+    def _chosen(self, leads: bool) -> None:  # noqa: FBT001 -- the form of a leader's callback
+        self.readiness.chosen(leads)
+
     def _why_not_ready(self) -> str | None:
         return self.readiness.why_not()
 
-    async def _end_bindings(self) -> None:
-        """End Bindings that an earlier replica, or the process before this one, may still have in progress."""
-        core, note = self._core, partial(setattr, self.readiness, "trouble")
-        waiting = lister_of_pods(core.api, self.decider.asks_for_cards, "spec.nodeName=")
-        try:
-            await end_earlier_bindings(waiting, core.change_version, on_trouble=note, clock=core.timing.monotonic)
-        finally:
-            self.readiness.trouble = ""
-
     async def _catch_up(self) -> None:
-        """End the Bindings of an earlier replica, and read those that it made."""
-        await self._end_bindings()
+        """End the Bindings of an earlier replica, or of the process before this one, and learn which pods are bound."""
+        core = self._core
+        waiting = lister_of_pods(core.api, self.decider.asks_for_cards, "spec.nodeName=")
+        change_version, note = core.settler.requests.change_version, self.readiness.note
+        try:
+            await end_earlier_bindings(waiting, change_version, on_trouble=note, clock=core.timing.monotonic)
+        finally:
+            note("")
+        must_read = self._may_list.is_set()  # else the watch will list the pods from now on
+        self._may_list.set()
         await self._settle()  # of an earlier lead: its reservations may be of cards that others were given since
+        for part in self._parts:
+            for prepare in part.prepare:
+                await prepare()
         await self.pod_watch.synced.wait()
-        await read_bound_pods(lister_of_pods(self._core.api, self.decider.asks_for_cards), self.decider.pods.learn)
+        if must_read:
+            await read_bound_pods(lister_of_pods(core.api, self.decider.pods.needs), self.decider.pods.learn)
 
     async def _settle(self) -> None:
         """Wait until no bind is in progress, and find out which pods are bound."""
-        await self.binder.settle()
-        for part in self._parts:
-            for finish in part.finish:
-                await finish()
+        await self.binder.finished()
+        await self._core.settler.all_settled()
 
     async def _watch_pods(self) -> None:
-        """Watch pods once the nodes are known: a bound pod is checked against its node when it is first seen.
-
-        A single replica ends earlier Bindings before, so that the first list shows those that were stored.
-        """
-        if isinstance(self.leader, Alone):
-            await self._end_bindings()
+        """Watch pods once the nodes are known: a bound pod is checked against its node when it is first seen."""
+        await self._may_list.wait()
         await self.node_watch.synced.wait()
         await self.pod_watch.run()
 
@@ -179,8 +194,7 @@ class Extender:
         """Compute the states of all nodes, later the verdicts of changed ones, before a filter needs them."""
         await self.pod_watch.synced.wait()
         self._check_order()
-        verdicts, are_stale = self.decider.verdicts, asyncio.Event()
-        verdicts.on_stale = are_stale.set
+        verdicts, are_stale = self.decider.verdicts, self._are_stale
         await in_turns(verdicts.look_ahead())
         while True:
             await are_stale.wait()

@@ -50,10 +50,9 @@ def books_json(decider: Decider) -> bytes:
     nodes        node -> card -> capacity, booked amounts, tiles held, number of pods, whether disabled
     pods         UID -> which cards the pod holds on which node, its affinity labels and its card's name, if any
     trouble      by UID, bound GPU pods whose annotations differ from what is booked
+    promised     by UID, the pods that are nominated for a node, and the cards promised to them there
     problems     nodes with labels, annotations or resources that cannot be used
     differences  how a ledger rebuilt from the pods' objects differs, apart from pods in trouble; always empty
-
-    Parts add more.
     """
     nodes, pods, ledger = decider.nodes, decider.pods, decider.ledger
     by_node: dict[str, dict[str, object]] = {}
@@ -75,7 +74,15 @@ def books_json(decider: Decider) -> bytes:
                 for uid, bound in pods.in_trouble.items()
                 if bound.trouble is not None
             },
-            **{name: content for more in decider.hooks.books for name, content in more().items()},
+            "promised": {
+                each.nominated.uid: {
+                    "pod": each.nominated.pod,
+                    "node": each.nominated.node,
+                    "priority": each.nominated.priority,
+                    "cards": cards_json(each.footprint),
+                }
+                for each in decider.promises
+            },
             "problems": {name: facts.problems for name, facts in nodes if facts.problems},
             "differences": differences(pods, ledger),
         }
@@ -93,7 +100,7 @@ def decisions_json(decisions: Decisions) -> bytes:
 
 def differences(pods: Pods, ledger: Ledger) -> list[str]:
     """Return a sentence for each held booking that a ledger rebuilt from the pods' objects would not have."""
-    held = {uid: booking for uid, booking in ledger.bookings() if booking.state is State.HELD}
+    held = {uid: booking for uid, booking in ledger.of_pods() if booking.state is State.HELD}
     rebuilt = dict(pods.rebuilt_ledger().bookings())
     found = []
     for uid in sorted({*held, *rebuilt}):
@@ -109,7 +116,7 @@ def differences(pods: Pods, ledger: Ledger) -> list[str]:
 def _booking(booking: Booking) -> dict[str, object]:
     company = {name: label for name, label in asdict(booking.footprint.company).items() if label}
     return {
-        "pod": booking.pod,
+        booking.kind: booking.pod,
         "node": booking.node,
         "state": booking.state.value,
         "cards": cards_json(booking.footprint),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from string import ascii_lowercase
@@ -17,11 +17,22 @@ from cachetools import LRUCache
 
 from gas.decision.annotations import LATEST_TIMESTAMP, parse_timestamp
 from gas.decision.names import TIMESTAMP
+from gas.extender.bookings import Bookings, SentBinding
 from gas.extender.decisions import MOST_NODES, MOST_PODS, Decisions, PodRefusal
-from gas.extender.hooks import NO_CARDS, NO_HOOKS, Hooks, NominatedCards, Observer, Observers
+from gas.extender.hooks import (
+    NO_HOOKS,
+    Change,
+    FilterDecision,
+    Hooks,
+    InvalidNode,
+    Observer,
+    Observers,
+    PromisedCards,
+)
 from gas.extender.host_resources import HostResources
 from gas.extender.nodes import Nodes
 from gas.extender.pods import Pods
+from gas.extender.promises import Promises
 from gas.extender.unknown_memory import nodes_of_unknown_memory
 from gas.extender.verdicts import FITS, FITS_PREFERRED, Turns, Verdict, Verdicts, all_fit
 from gas.extender.wire import BindingArgs, FilterArgs
@@ -37,6 +48,7 @@ from gas.placement.stranded import shapes_of
 from gas.values.errors import GasError
 from gas.values.timing import SYSTEM_TIMING
 from gas.vocabularies.combined import Vocabularies
+from gas.vocabularies.known import switched_off
 from gas.vocabularies.protocol import BadNeed, NeedOptions, NodeFacts
 
 if TYPE_CHECKING:
@@ -90,25 +102,14 @@ def options_of(flags: Flags) -> Options:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FilterDecision:
-    passing: Sequence[str]  # names of the nodes that pass, in the order of the request
-    failed: Mapping[str, str] = field(default_factory=dict)  # the other nodes, with the reason
-    # those of ``failed`` that could not hold the pod even if nothing were booked, if a part asks for them
-    hopeless: Collection[str] = ()
-    gets_cards: bool = False  # whether a bind of the pod will book cards
-    refusals: Mapping[str, int] = field(default_factory=dict)  # how many nodes were refused, by kind of refusal
-    refusal: PodRefusal | None = None  # what is remembered of the pod; None if a node passes
-
-
 class Decider:
     """The decisions, and the facts that they are made from.
 
     Watches feed `nodes`, `pods` and `hosts`. The observers learn what follows from that.
 
-    writing    by pod UID, the annotations of the Bindings that the extender is writing now
-    clock      returns seconds, for the time that one filter may take
-    new_name   returns a random name for a card
+    clock     returns seconds, for the time that one filter may take
+    new_name  returns a random name for a card
+    on_stale  is called when `verdicts` has something to refresh
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class Decider:
         *,
         clock: Callable[[], float] = time.perf_counter,
         new_name: Callable[[], str] = random_name,
+        on_stale: Callable[[], None] = lambda: None,
     ) -> None:
         self.options = options
         self.clock = clock
@@ -130,28 +132,38 @@ class Decider:
         self.refusals: LRUCache[str, PodRefusal] = LRUCache(MOST_PODS)
         self.filtering = 0  # how many filters are in progress: they may refuse a pod for cards that have become free
         self.decisions = Decisions()  # the last ones, as the verbs reported them
-        self.writing: dict[str, Mapping[str, str]] = {}
         self.ledger = Ledger(on_change=self._changed)
+        self.bookings = Bookings(self.ledger, on_move=self.observers.moved, on_freed=self._freed)
         self.nodes = Nodes(options.vocabularies, on_change=self._node_changed)
         self.pods = Pods(
             self.ledger,
+            self.bookings,
             options.vocabularies,
+            off=switched_off(options.vocabularies),
             facts=self.nodes.identified,
             observer=self.observers,
             on_gone=lambda uid: self.refusals.pop(uid, None),
         )
-        self.hosts = HostResources(self.observers.capacity_changed)  # fed only after `count_hosts`
+        self.promises = Promises(
+            self.bookings,
+            self.ledger,
+            self.nodes,
+            self.pods.waiting,
+            need=self.need,
+            hooks=lambda: self.hooks,
+            step_limit=options.step_limit,
+        )
+        self.hosts = HostResources(self._capacity_changed)  # fed only after `count_hosts`
         self.counts_hosts = False
         self.pod_handlers: Handlers[Any] = Handlers(self.pods)
         self.node_handlers: Handlers[Node] = Handlers(self.nodes)
-        self.verdicts = Verdicts(self.nodes, self.ledger, step_limit=options.step_limit, clock=clock)
+        self.verdicts = Verdicts(self.nodes, self.ledger, step_limit=options.step_limit, clock=clock, on_stale=on_stale)
 
     def add(self, hooks: Hooks) -> None:
         """Add the hooks of a part. To be called before the first decision."""
         self.hooks += hooks
-        self.observers.add(hooks.observers)
+        self.observers.add(*hooks.observers)
         self.pod_handlers.add(*hooks.handlers)
-        self.pods.kept_names |= frozenset(hooks.bound_names)
 
     def count_hosts(self, describe: Callable[[HostPod], Any] | None = None) -> None:
         """Count free CPU, memory and pod slots of nodes as well. From then on, whole pods (`HostPod`) must be shown.
@@ -160,10 +172,10 @@ class Decider:
         node; only one part can pass it.
         """
         if describe is not None:
-            self.hosts.pods.describe = describe
+            self.hosts.pods.describe_with(describe)
         if not self.counts_hosts:
             self.counts_hosts = True
-            self.observers.add([self.hosts])
+            self.observers.add(self.hosts)
             self.pod_handlers.add(self.hosts.pods, first=True)
             self.node_handlers.add(self.hosts.nodes, first=True)
 
@@ -187,47 +199,65 @@ class Decider:
             return self._refuse_everywhere(args.pod, names, str(bad), now)
         if not need.wants_cards:
             return FilterDecision(names)
-        nominated = self.nominated_for_others(args.pod)
-        for learn in self.hooks.asked:
-            learn(args.pod, need, names)
+        promised = self.promises.to_others(args.pod)
+        self.observers.asked(args.pod, need, names)
         if args.nodes is None:
-            verdicts = yield from self.verdicts.of(need, names, nominated)
+            verdicts = yield from self.verdicts.of(need, names, promised)
             facts: Callable[[str], NodeFacts | None] = self.nodes.facts
         else:
             # Believed as sent: an autoscaler asks about nodes that do not exist yet.
             sent = self.nodes.as_sent(each.node for each in args.nodes)
-            verdicts = yield from self.verdicts.as_sent(need, sent, nominated)
+            verdicts = yield from self.verdicts.as_sent(need, sent, promised)
             names = list(sent)
             facts = sent.get
+        if own := args.pod.node_name:  # a bound pod, whose resize is asked about, keeps its cards on its node
+            verdicts = [FITS if name == own else verdict for name, verdict in zip(names, verdicts, strict=True)]
+        decision = self._decision(args.pod, need, names, verdicts, facts, promised=promised, now=now)
+        for restrict in self.hooks.restricting:
+            decision = yield from restrict(args.pod, need, decision, facts)
+        return decision
+
+    def _decision(
+        self,
+        pod: Pod,
+        need: PodNeed,
+        names: Sequence[str],
+        verdicts: Sequence[Verdict],
+        facts: Callable[[str], NodeFacts | None],
+        *,
+        promised: PromisedCards,
+        now: float,
+    ) -> FilterDecision:
+        gets_cards = not pod.node_name
         if all_fit(verdicts):
-            return FilterDecision(names, gets_cards=True)
+            return FilterDecision(names, gets_cards=gets_cards)
         by_name = dict(zip(names, verdicts, strict=True))
         failed = {name: verdict.sentence for name, verdict in by_name.items() if verdict.refusal is not None}
         refusals = _kinds(verdicts) if failed else {}
-        hopeless: Collection[str] = ()
-        for find in self.hooks.hopeless if failed else ():
-            hopeless = yield from find(need, failed, facts)
         if len(failed) == len(by_name):
             kind = max(refusals, key=lambda each: refusals[each])
-            refusal = self._pod_refusal(args.pod, need, by_name, facts, nominated=nominated, now=now, kind=kind)
-            self.refusals[args.pod.uid] = refusal
-            return FilterDecision([], failed, hopeless, refusals=refusals, refusal=refusal)
+            refusal = self._pod_refusal(pod, need, by_name, facts, promised=promised, now=now, kind=kind)
+            self.refusals[pod.uid] = refusal
+            return FilterDecision([], failed, refusals=refusals, refusal=refusal)
         if FITS_PREFERRED not in set(verdicts):
             passing = [name for name, verdict in by_name.items() if verdict.refusal is None]
         else:
             passing = [name for name, verdict in by_name.items() if verdict.preferred]
             elsewhere = str(PreferredElsewhere())
             failed.update((name, elsewhere) for name, verdict in by_name.items() if verdict is FITS)
-        return FilterDecision(passing, failed, hopeless, gets_cards=True, refusals=refusals)
+        return FilterDecision(passing, failed, gets_cards=gets_cards, refusals=refusals)
 
-    def reserve(self, args: BindingArgs, pod: Pod, *, now: float, dry_run: bool = False) -> dict[str, str]:
+    def reserve(
+        self, args: BindingArgs, pod: Pod, *, now: float, is_review: bool = False, dry_run: bool = False
+    ) -> dict[str, str]:
         """Choose cards for a pod from what is booked now, reserve them, and return the annotations to bind it with.
 
         Nothing is reserved for a pod that needs no cards.
 
-        pod      the pod that the request names, as last seen
-        now      seconds since the epoch
-        dry_run  whether to change nothing and only return the annotations
+        pod        the pod that the request names, as last seen
+        now        seconds since the epoch
+        is_review  whether another client binds the pod
+        dry_run    whether to change nothing and only return the annotations
 
         Raises CannotBind, and BadNeed if the pod's need cannot be read.
         """
@@ -238,7 +268,7 @@ class Decider:
         if need.wants_cards:
             for choose in self.hooks.choosing:
                 chosen = choose(args.pod_uid, chosen, facts)
-        choice = self.verdicts.choose(chosen, args.node, self.nominated_for_others(pod).get(args.node, ()))
+        choice = self.verdicts.choose(chosen, args.node, self.promises.to_others(pod).get(args.node, ()))
         if isinstance(choice, UnknownNode):
             raise CannotBind(f"node {args.node} is not known, so pod {args.key} cannot be bound to it")
         if isinstance(choice, Refusal):
@@ -251,19 +281,14 @@ class Decider:
         if need.wants_cards:
             self._last_timestamp[args.node] = timestamp
             capacity = facts.inventory.capacity if facts is not None else {}
-            self.ledger.reserve(args.pod_uid, args.key, args.node, footprint(need, choice, capacity))
-        self.observers.reserved(pod, args.node)
+            sent = SentBinding(args.node, annotations, {pod.metadata.resource_version or ""}, is_reviewed=is_review)
+            self.bookings.reserve(args.pod_uid, args.key, footprint(need, choice, capacity), sent)
+        if self.counts_hosts:
+            self.hosts.pods.assume(pod, args.node)
         return annotations
 
     def asks_for_cards(self, pod: Pod) -> bool:
         return self._vocabularies.is_gpu_pod(pod)
-
-    def cancel(self, uid: str) -> None:
-        """Cancel a reservation because the pod was not bound. A pod that is held keeps its cards."""
-        self.observers.taken_back(uid)
-        booking = self.ledger.booking(uid)
-        if booking is not None and self.ledger.cancel(uid):
-            self.observers.cards_freed(booking.node)
 
     def waiting_for_unknown_memory(self) -> Turns[list[tuple[Pod, str]]]:
         """Return the pods that wait because no node states enough memory, and a sentence about it for each."""
@@ -273,7 +298,8 @@ class Decider:
         needs: dict[str, PodNeed] = {}
         for at, (uid, pod) in enumerate(list(self.pods.waiting.items())):
             with suppress(BadNeed):
-                needs[uid] = self.need(pod)
+                if not pod.suspended:
+                    needs[uid] = self.need(pod)
             if at % PODS_A_TURN == 0:
                 yield
         found = yield from nodes_of_unknown_memory(dict.fromkeys(needs.values()), nodes, self.verdicts)
@@ -322,34 +348,32 @@ class Decider:
         taken = frozenset[str]().union(*names.values())
         return replace(need, named=next(name for name in iter(self._new_name, "") if name not in taken))
 
-    def nominated_for_others(self, pod: Pod) -> NominatedCards:
-        """Return the cards that are nominated for other pods, by node."""
-        found = NO_CARDS
-        for nominated in self.hooks.nominated:
-            if more := nominated(pod):
-                found = {node: (*found.get(node, ()), *more.get(node, ())) for node in {*found, *more}}
-        return found
-
-    def _changed(self, node: str) -> None:
+    def _changed(self, node: str, change: Change = Change.PODS) -> None:
         self.verdicts.forget(node)
+        self.promises.forget(node)
         if not self.ledger.on_node(node):
             self._last_timestamp.pop(node, None)
-        self.observers.node_changed(node)
+        self.observers.node_changed(node, change)
+
+    def _freed(self, node: str) -> None:
+        self.observers.node_changed(node, Change.FREED)
+
+    def _capacity_changed(self, node: str) -> None:
+        self.observers.node_changed(node, Change.CAPACITY)
 
     def _node_changed(self, node: str) -> None:
         self.pods.node_changed(node)
-        self.observers.capacity_changed(node)
-        self._changed(node)
-        self.observers.cards_freed(node)  # a label that is gone or a larger resource makes room, too
+        # a label that is gone or a larger resource makes room, too
+        self._changed(node, Change.PODS | Change.FREED | Change.CAPACITY)
         facts = self.nodes.facts(node)
         if facts is not None and facts.problems:
-            self.observers.node_is_invalid(node, facts.problems)
+            self.observers.found(InvalidNode(node, facts.problems))
 
     def _refuse_everywhere(self, pod: Pod, names: Sequence[str], sentence: str, now: float) -> FilterDecision:
         failed = dict.fromkeys(names, sentence)
         refusal = PodRefusal(pod.key, now, UnreadableNeed.kind, {sentence: len(failed)}, {}, is_final=True)
         self.refusals[pod.uid] = refusal
-        hopeless = list(failed) if self.hooks.hopeless else []
+        hopeless = list(failed) if self.hooks.restricting else []
         return FilterDecision([], failed, hopeless, refusals={UnreadableNeed.kind: 1}, refusal=refusal)
 
     def _pod_refusal(
@@ -359,7 +383,7 @@ class Decider:
         verdicts: Mapping[str, Verdict],
         facts: Callable[[str], NodeFacts | None],
         *,
-        nominated: NominatedCards,
+        promised: PromisedCards,
         now: float,
         kind: str,
     ) -> PodRefusal:
@@ -369,7 +393,7 @@ class Decider:
         details: dict[str, tuple[str, ...]] = {}
         for name in seen_by_cards[:MOST_NODES]:
             known = facts(name)
-            usage = self.ledger.sums(name, nominated.get(name, ())).usage()
+            usage = self.ledger.sums(name, promised.get(name, ())).usage()
             details[name] = card_details(need, known.inventory, usage) if known is not None else ()
         return PodRefusal(
             pod=pod.key,

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from gas.daemon.logs import VERBOSE
-from gas.extender.decider import Decider, FilterDecision
+from gas.extender.bookings import Event, Move
+from gas.extender.decider import Decider
 from gas.extender.decisions import PodRefusal
+from gas.extender.hooks import FilterDecision, Observer
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import check_ready
 from gas.extender.verdicts import Turns
@@ -30,13 +32,14 @@ MOST_MISSED = 3
 extender does not bind, or something later delays every pod, and waiting would delay it even more."""
 
 
-class PendingBinds:
+class PendingBinds(Observer):
     """Binds of pods that passed a filter, which should come any moment. Books nothing.
 
     kube-scheduler sends the bind of a pod concurrently with the filter of the next one, and often later, because the
     bind may need a connection of its own. If both were decided from the present bookings, both pods would be promised
     the same card, and the second bind would be refused; with ``ignorable: true`` kube-scheduler then binds the pod
-    itself, without cards. So a filter waits a moment for the binds before it.
+    itself, without cards. So a filter waits a moment for the binds before it. A pod that must wait, say for a volume,
+    is nominated in place of its bind: from then on its cards are promised to it.
     """
 
     def __init__(self, *, patience: float = PATIENCE, clock: Callable[[], float] = time.monotonic) -> None:
@@ -50,11 +53,15 @@ class PendingBinds:
         """Expect a bind of this pod."""
         self._until[uid] = self._clock() + self._patience
 
-    def settled(self, uid: str) -> None:
-        """Stop waiting for a pod: its bind came, and its cards are reserved or refused."""
+    def came(self, uid: str) -> None:
+        """Stop waiting for a pod: its bind came, and its cards are reserved or refused, or it was nominated."""
         self._missed = 0
         if self._until.pop(uid, None) is not None:
             self._change.set()
+
+    def moved(self, move: Move) -> None:
+        if move.event is Event.NOMINATED:
+            self.came(move.uid)
 
     async def wait(self, uid: str) -> None:
         """Wait until the bind of every other pod has come or is late."""

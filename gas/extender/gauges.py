@@ -14,6 +14,7 @@ from gas.extender.debug import CardSummary, card_summaries
 from gas.extender.decider import PODS_A_TURN, Decider
 from gas.extender.filter import in_turns
 from gas.extender.verdicts import Turns
+from gas.objects.stored import SUSPENSIONS
 from gas.placement.stranded import StrandedCapacity
 from gas.values.amounts import Amounts
 from gas.values.timing import seconds_of
@@ -22,8 +23,9 @@ NOT_REFUSED = "not-refused"
 
 
 Waits = Mapping[tuple[str, str], tuple[int, float]]
-"""By namespace and kind of reason, NOT_REFUSED where no refusal is remembered: the number of pods, and when the oldest
-of them was created, in seconds since the epoch; infinite if that cannot be read."""
+"""By namespace and kind of reason, NOT_REFUSED where no refusal is remembered, or why kube-scheduler does not look at
+the pods (`Pod.suspended`): the number of pods, and when the oldest of them was created, in seconds since the epoch;
+infinite if that cannot be read."""
 
 
 def waits(decider: Decider) -> Turns[Waits]:
@@ -32,7 +34,7 @@ def waits(decider: Decider) -> Turns[Waits]:
     counts: dict[tuple[str, str], int] = {}
     oldest: dict[tuple[str, str], str] = {}
     for at, (uid, pod) in enumerate(list(decider.pods.waiting.items()), start=1):
-        place = pod.metadata.namespace or "default", kinds.get(uid, NOT_REFUSED)
+        place = pod.metadata.namespace or "default", pod.suspended or kinds.get(uid, NOT_REFUSED)
         counts[place] = counts.get(place, 0) + 1
         if created := pod.metadata.creation_timestamp:
             oldest[place] = min(oldest.get(place, created), created)  # times in UTC sort as texts
@@ -83,13 +85,19 @@ WAITING_PODS = Gauge(
     "gas_extender_waiting_pods",
     "GPU pods without a node, by namespace and by the most frequent reason of the last refusal of all nodes; "
     "docs/troubleshooting.md explains the reasons. not-refused: the extender found room, was not asked, or was asked "
-    "before the last 1024 refusals. Only the replica that decides reports it.",
+    "before the last 1024 refusals. Suspended pods are not among them. Only the replica that decides reports it.",
+    ("namespace", "reason"),
+)
+SUSPENDED_PODS = Gauge(
+    "gas_extender_suspended_pods",
+    "GPU pods without a node that kube-scheduler does not look at, by namespace and reason: Gated (it has scheduling "
+    "gates), Terminating (it is being deleted). Only the replica that decides reports it.",
     ("namespace", "reason"),
 )
 LONGEST_WAIT = Gauge(
     "gas_extender_longest_wait_seconds", "Seconds since the oldest of these pods was created.", ("namespace", "reason")
 )
-GAUGES = (CARD_CAPACITY, CARD_BOOKED, CARD_PODS, CARD_STRANDED, WAITING_PODS, LONGEST_WAIT)
+GAUGES = (CARD_CAPACITY, CARD_BOOKED, CARD_PODS, CARD_STRANDED, WAITING_PODS, SUSPENDED_PODS, LONGEST_WAIT)
 
 
 @dataclass(eq=False)
@@ -150,11 +158,15 @@ async def card_series(snapshot: Callable[[], Iterable[CardSummary]]) -> AsyncIte
 
 def wait_series(found: Waits, now: float) -> Iterator[str]:
     """Write the gauges of waiting pods. ``now`` is in seconds since the epoch."""
+    waiting = {place: of_place for place, of_place in found.items() if place[1] not in SUSPENSIONS}
     yield WAITING_PODS.head()
-    for place, (pods, _) in found.items():
+    for place, (pods, _) in waiting.items():
         yield WAITING_PODS.sample(*place, amount=pods)
+    yield SUSPENDED_PODS.head()
+    for place in found.keys() - waiting.keys():
+        yield SUSPENDED_PODS.sample(*place, amount=found[place][0])
     yield LONGEST_WAIT.head()
-    for place, (_, since) in found.items():
+    for place, (_, since) in waiting.items():
         yield LONGEST_WAIT.sample(*place, amount=max(now - since, 0.0))
 
 

@@ -1,23 +1,62 @@
-"""The hooks by which optional parts add to decisions and learn what has happened. No I/O."""
+"""The doors by which optional parts take part in decisions, and learn what has happened. No I/O.
+
+There are four: a part may say which cards are promised to a pod (`Hooks.promised`), admit, refuse or restrict nodes
+(`Hooks.restricting`), narrow the choice of cards (`Hooks.choosing`), and observe (`Hooks.observers`, `Hooks.handlers`).
+"""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from gas.extender.bookings import Move
+from gas.extender.decisions import PodRefusal
 from gas.objects.handler import Handler
 from gas.objects.stored import Pod
 from gas.placement.choice import Footprint
+from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed
 from gas.vocabularies.protocol import NodeFacts
 
-NominatedCards = Mapping[str, Sequence[Footprint]]
-"""By node, cards that are nominated for other pods, so they count as booked. Not to be confused with cards that the
+PromisedCards = Mapping[str, Sequence[Footprint]]
+"""By node, cards that are promised to other pods, so they count as booked. Not to be confused with cards that the
 ledger has reserved: those are decided, and their pod is being bound."""
 
-NO_CARDS: NominatedCards = MappingProxyType({})
+NO_CARDS: PromisedCards = MappingProxyType({})
+
+
+class Change(enum.Flag):
+    """The parts of a node that may have changed."""
+
+    PODS = enum.auto()  # its bookings, or one of its bound pods
+    FREED = enum.auto()  # cards or resources may have become free
+    CAPACITY = enum.auto()  # what it has, or its free CPU, memory or pod slots
+
+
+class InvalidNode(NamedTuple):
+    """A changed node with labels, annotations or resources that cannot be used; one sentence each."""
+
+    node: str
+    problems: tuple[str, ...]
+
+
+class Corrected(NamedTuple):
+    """The ledger follows a receipt: kubelet gave a bound pod other cards than were decided."""
+
+    pod: Pod
+
+
+class Mismatch(NamedTuple):
+    """Something is wrong with the annotations of a bound pod. Reported once for each sentence."""
+
+    pod: Pod
+    sentence: str
+
+
+Problem = InvalidNode | Corrected | Mismatch
 
 
 class Observer:
@@ -26,60 +65,43 @@ class Observer:
     A method must return at once and must not call the decider.
     """
 
-    def node_changed(self, node: str) -> None:
+    def node_changed(self, node: str, change: Change) -> None:
         """Note that a node, its bookings, or one of its bound pods has changed."""
 
-    def capacity_changed(self, node: str) -> None:
-        """Note that what a node has, or its free CPU, memory or pod slots, have changed."""
+    def moved(self, move: Move) -> None:
+        """Note that a pod's cards went through an event."""
 
-    def cards_freed(self, node: str) -> None:
-        """Note that cards or resources of a node may have become free."""
+    def asked(self, pod: Pod, need: PodNeed, names: Sequence[str]) -> None:
+        """Note that a filter asks about a pod that wants cards, and these nodes."""
 
-    def reserved(self, pod: Pod, node: str) -> None:
-        """Note that a pod is about to be bound to a node."""
-
-    def taken_back(self, uid: str) -> None:
-        """Note that the reservation of a pod was cancelled, because the pod was not bound."""
-
-    def bound_pod_changed(self, uid: str, pod: Pod) -> None:
-        """Note that a GPU pod is bound or has changed; ``pod`` has only the metadata that `Pods` retains."""
-
-    def bound_pod_gone(self, uid: str) -> None:
-        """Note that a bound GPU pod is gone or has ended."""
-
-    def node_is_invalid(self, node: str, problems: tuple[str, ...]) -> None:
-        """Report labels, annotations or resources of a changed node that cannot be used; one sentence each."""
-
-    def allocation_corrected(self, pod: Pod) -> None:
-        """Report that the ledger follows a receipt: kubelet gave a bound pod other cards than were decided."""
-
-    def booking_mismatch(self, pod: Pod, sentence: str) -> None:
-        """Report, once for each sentence, what is wrong with the annotations of a bound pod."""
-
-    def reservation_vanished(self, uid: str, pod: str) -> None:
-        """Note that a complete list of pods lacks one (``namespace/name``) that may be newer: it is in doubt."""
+    def found(self, problem: Problem) -> None:
+        """Report a problem that an administrator or the owner of a pod should know."""
 
 
 class Observers(Observer):
     """Several observers as one."""
 
     def __init__(self, *observers: Observer) -> None:
-        self._observers = observers
+        self._observers = list(observers)
 
-    def add(self, observers: Sequence[Observer]) -> None:
-        self._observers += tuple(observers)
+    def add(self, *observers: Observer) -> None:
+        self._observers += observers
 
-
-def _to_each(event: str) -> Callable[..., None]:
-    def pass_on(self: Observers, *reported: Any) -> None:
+    def node_changed(self, node: str, change: Change) -> None:
         for each in self._observers:
-            getattr(each, event)(*reported)
+            each.node_changed(node, change)
 
-    return pass_on
+    def moved(self, move: Move) -> None:
+        for each in self._observers:
+            each.moved(move)
 
+    def asked(self, pod: Pod, need: PodNeed, names: Sequence[str]) -> None:
+        for each in self._observers:
+            each.asked(pod, need, names)
 
-for _event in [name for name in vars(Observer) if not name.startswith("_")]:
-    setattr(Observers, _event, _to_each(_event))
+    def found(self, problem: Problem) -> None:
+        for each in self._observers:
+            each.found(problem)
 
 
 class PodHandler(Handler[Any], Protocol):
@@ -87,56 +109,49 @@ class PodHandler(Handler[Any], Protocol):
         """Return whether the handler must be shown a pod as it is now. One that it knows is needed until its end."""
 
 
-class OpenReviews(Protocol):
-    """Cards that were given to Bindings of other clients which may still be stored."""
+class Nominated(NamedTuple):
+    """A pod that kube-scheduler has nominated for a node, and that has no cards yet."""
 
-    def is_repeated(self, uid: str) -> bool:
-        """Return whether another client may still store a Binding that repeats the extender's own of this pod."""
-
-    def forget_repeated(self, uid: str) -> None:
-        """Note that no such Binding can be stored any more."""
-
-    def is_open(self, uid: str) -> bool:
-        """Return whether a Binding of this pod that was given cards may still be stored."""
-
-    def hurry(self, uid: str) -> None:
-        """Find out now whether the pod is bound, without waiting for its Binding any longer."""
-
-    async def settled(self, uid: str) -> None:
-        """Hurry, and return once it is known whether the pod is bound."""
-
-    def open_nodes(self) -> frozenset[str]:
-        """Return the nodes on which cards are reserved for such Bindings."""
-
-    async def settle_on(self, nodes: Collection[str], *, patience: float) -> None:
-        """Hurry the reviews for these nodes. Return once none of them is open, or after ``patience`` seconds."""
+    uid: str
+    pod: str  # ``namespace/name``
+    node: str
+    priority: int
+    need: PodNeed
 
 
-FindHopeless = Callable[
-    [PodNeed, Collection[str], Callable[[str], NodeFacts | None]], Generator[None, None, Collection[str]]
+@dataclass(frozen=True, slots=True)
+class FilterDecision:
+    passing: Sequence[str]  # names of the nodes that pass, in the order of the request
+    failed: Mapping[str, str] = field(default_factory=dict)  # the other nodes, with the reason
+    # those of ``failed`` that could not hold the pod even if nothing were booked, if a part asks for them
+    hopeless: Collection[str] = ()
+    gets_cards: bool = False  # whether a bind of the pod will book cards
+    refusals: Mapping[str, int] = field(default_factory=dict)  # how many nodes were refused, by kind of refusal
+    refusal: PodRefusal | None = None  # what is remembered of the pod; None if a node passes
+
+
+Promise = Callable[[Nominated, Inventory, Sequence[Footprint]], Footprint | None]
+"""(nominated pod, its node's cards, cards promised to more important pods there) -> the cards that are promised to it;
+no cards if it has no room; None if the part does not know better than placement."""
+
+Restrict = Callable[
+    [Pod, PodNeed, FilterDecision, Callable[[str], NodeFacts | None]], Generator[None, None, FilterDecision]
 ]
-"""(need, failed nodes, facts of a node) -> some of these nodes; others get their turn in between."""
+"""(pod, need, decision by the verdicts, facts of a node) -> the decision; other work gets its turn in between."""
+
+Choose = Callable[[str, PodNeed, NodeFacts | None], PodNeed]
+"""(UID of a pod, need, facts of its node) -> the need with which its cards are chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
     """The additions of parts to decisions. Each tuple is empty if no part that is on has anything to add."""
 
-    # each returns, by node, the cards that are nominated for other pods than the one to be decided about
-    nominated: tuple[Callable[[Pod], NominatedCards], ...] = ()
-    # each is called with a pod that wants cards, its need, and the named nodes
-    asked: tuple[Callable[[Pod, PodNeed, Sequence[str]], None], ...] = ()
-    # each returns the need with which the cards of a pod (UID, need) are chosen on a node
-    choosing: tuple[Callable[[str, PodNeed, NodeFacts | None], PodNeed], ...] = ()
-    # each returns which of the failed nodes could not hold a pod even if nothing were booked; responses to filter name
-    # such nodes only if there is one
-    hopeless: tuple[FindHopeless, ...] = ()
+    promised: tuple[Promise, ...] = ()
+    restricting: tuple[Restrict, ...] = ()
+    choosing: tuple[Choose, ...] = ()
     observers: tuple[Observer, ...] = ()
     handlers: tuple[PodHandler, ...] = ()  # get the pods that the watch shows, after the core
-    reviews: tuple[OpenReviews, ...] = ()  # of Bindings of other clients that were given cards
-    books: tuple[Callable[[], Mapping[str, object]], ...] = ()  # each returns more content of /debug/books
-    # labels and annotations of bound pods to retain, in addition to those of the vocabularies
-    bound_names: tuple[str, ...] = ()
 
     def __add__(self, more: Hooks) -> Hooks:
         return Hooks(**{each.name: getattr(self, each.name) + getattr(more, each.name) for each in fields(Hooks)})

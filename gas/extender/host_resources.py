@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 from cachetools import LRUCache
 
+from gas.extender.bookings import Move, State
 from gas.extender.hooks import Observer
 from gas.objects.handler import Mirror, MirrorByName
 from gas.objects.stored import (
@@ -57,30 +58,32 @@ class HostedPod(msgspec.Struct, frozen=True, gc=False):
 
     node: str
     requests: SortedAmounts
-    details: Any  # what `HostPods.describe` returns for the pod; ASSUMED until the watch shows it on its node
+    details: Any  # what a part retains of the pod; ASSUMED until the watch shows it on its node
 
 
 class HostPods(Mirror[HostPod, HostedPod]):
     """All pods that have a node and have not ended, and the sums of what they request of it. Fed by a watch.
 
     A pod that the extender is about to bind is counted from then on, since the watch shows it some milliseconds later.
-
-    describe  returns what a part needs to know of a pod
     """
 
     def __init__(self, on_change: Callable[[str], None] = lambda _node: None) -> None:
         super().__init__()
-        self.describe: Callable[[HostPod], Any] = lambda _pod: None
+        self._describe: Callable[[HostPod], Any] = lambda _pod: None
         self._sums: dict[str, dict[str, int]] = {}
         self._shared: LRUCache[SortedAmounts, SortedAmounts] = LRUCache(MOST_SHARED_REQUESTS)
         self._on_change = on_change
+
+    def describe_with(self, describe: Callable[[HostPod], Any]) -> None:
+        """Retain what ``describe`` returns of each pod. To be called before the first pod is shown."""
+        self._describe = describe
 
     def record(self, pod: HostPod) -> HostedPod | None:
         if pod.is_over:
             return None
         if not pod.node_name:
             return self.records.get(pod.uid)  # it may be assumed
-        return HostedPod(sys.intern(pod.node_name), self._requests(pod), self.describe(pod))
+        return HostedPod(sys.intern(pod.node_name), self._requests(pod), self._describe(pod))
 
     def assume(self, pod: Pod, node: str) -> None:
         if pod.uid not in self.records:
@@ -101,7 +104,7 @@ class HostPods(Mirror[HostPod, HostedPod]):
         return self._sums.get(node, {})
 
     def details(self, uid: str, node: str) -> Any:
-        """Return what `describe` returned for a pod; None if the watch has not shown it on this node."""
+        """Return what is retained of a pod; None if the watch has not shown it on this node."""
         hosted = self.records.get(uid)
         return None if hosted is None or hosted.node != node or hosted.details is ASSUMED else hosted.details
 
@@ -150,11 +153,9 @@ class HostResources(Observer):
         self.pods = HostPods(on_change)
         self.nodes = HostNodes(on_change)
 
-    def reserved(self, pod: Pod, node: str) -> None:
-        self.pods.assume(pod, node)
-
-    def taken_back(self, uid: str) -> None:
-        self.pods.cancel(uid)
+    def moved(self, move: Move) -> None:
+        if move.after in (State.UNKNOWN, State.PROMISED):
+            self.pods.cancel(move.uid)
 
     def free(self, node: str) -> HostFree | None:
         offered = self.nodes.records.get(node)

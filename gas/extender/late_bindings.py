@@ -1,4 +1,4 @@
-"""End Bindings that may still be stored long after their sender gave them up, was killed, or lost the lead.
+"""Find out what became of Bindings, and end those that may be stored long after their sender gave them up or died.
 
 A network or a webhook may delay a Binding. It demands the version in which its pod was read. So once a waiting pod has
 another version, no earlier Binding of it can be stored, neither the extender's own nor a reviewed one.
@@ -7,9 +7,12 @@ another version, no earlier Binding of it can be stored, neither the extender's 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
 
+from gas.extender.bookings import Bookings, Event, Move, State
+from gas.extender.hooks import Observer
+from gas.extender.pods import Pods
 from gas.objects.stored import Pod
 from gas.values.errors import GasError
 
@@ -62,6 +65,51 @@ async def settled_pod(requests: PodRequests, namespace: str, name: str, uid: str
         except Exception:
             logger.exception("a pod that may be bound could not be read", extra={"pod": f"{namespace}/{name}"})
         await asyncio.sleep(retry_pause)
+
+
+@dataclass(eq=False)
+class Settler(Observer):
+    """Find out whether the pods in doubt are bound: one question for each pod at a time."""
+
+    bookings: Bookings
+    pods: Pods
+    requests: PodRequests
+    retry_pause: float = RETRY_PAUSE
+    _questions: dict[str, asyncio.Task[None]] = field(init=False, default_factory=dict)
+
+    def moved(self, move: Move) -> None:
+        is_in_doubt = move.after is State.SETTLING or move.event is Event.VANISHED
+        if is_in_doubt and move.uid not in self._questions:
+            namespace, _, name = move.pod.partition("/")
+            task = asyncio.get_running_loop().create_task(self._settle(move.uid, namespace, name))
+            self._questions[move.uid] = task
+            task.add_done_callback(lambda _task: self._questions.pop(move.uid, None))
+
+    async def settled(self, uid: str) -> None:
+        """End the review of a pod, if one is open, and return once it is known whether the pod is bound."""
+        self.bookings.report(uid, Event.END_REVIEW)
+        while (question := self._questions.get(uid)) is not None:
+            await asyncio.wait([question])
+
+    async def settled_on(self, nodes: Collection[str]) -> None:
+        """End the reviews for these nodes, and return once it is known whether their pods are bound."""
+        in_doubt = self.bookings.in_doubt().items()
+        await asyncio.gather(*(self.settled(uid) for uid, node in list(in_doubt) if node in nodes))
+
+    async def all_settled(self) -> None:
+        """End all reviews, and return once nothing is in doubt. The caller limits the wait."""
+        while in_doubt := {*self.bookings.in_doubt(), *self._questions}:
+            await asyncio.gather(*map(self.settled, in_doubt))
+
+    async def _settle(self, uid: str, namespace: str, name: str) -> None:
+        pod = await settled_pod(self.requests, namespace, name, uid, retry_pause=self.retry_pause)
+        if pod is None:
+            self.pods.forget(uid)
+        elif not pod.node_name:
+            self.bookings.report(uid, Event.FREE)
+        else:
+            self.pods.learn([pod])
+            self.bookings.report(uid, Event.STORED)  # if its cards cannot be read, it keeps those reserved for it
 
 
 async def end_earlier_bindings(

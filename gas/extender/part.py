@@ -16,12 +16,13 @@ from gas.extender.hooks import NO_HOOKS, Hooks
 
 if TYPE_CHECKING:
     from gas.cluster.connection import ApiServer
+    from gas.cluster.events import Events
     from gas.cluster.watch import Watch
     from gas.extender.admission.app import Reviewer
     from gas.extender.decider import Decider
     from gas.extender.filter import PendingBinds
     from gas.extender.flags import Flags
-    from gas.extender.late_bindings import ChangeVersion
+    from gas.extender.late_bindings import Settler
     from gas.extender.metrics import Metrics
     from gas.extender.readiness import Leader
     from gas.extender.server import ServedVerb
@@ -38,9 +39,9 @@ class Core:
     node_watch: Watch[Any]
     verbs: frozenset[str]  # names of the verbs that parts which are on serve
     why_not_ready: Callable[[], str | None]  # returns the reason while this replica may not decide, else None
-    change_version: ChangeVersion
-    # is awaited by a part that elects a leader before this replica's first decision
-    catch_up: Callable[[], Awaitable[None]]
+    chosen: Callable[[bool], None]  # is called by the leader with whether this replica is to decide
+    settler: Settler
+    events: Events
     identity: str | None  # unique among all replicas that ever run; None for a random one
     timing: Timing
 
@@ -56,10 +57,11 @@ class Additions:
     webhooks: Mapping[str, Reviewer] = field(default_factory=dict)  # served to the API server, by name
     documents: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)  # JSON on the plain port, by path
     watches: Mapping[str, Watch[Any]] = field(default_factory=dict)  # by kind; run like tasks, and shown in the metrics
+    needed: frozenset[str] = frozenset()  # kinds of these whose first list must be read before this replica decides
+    # awaited before this replica's first decision, once no earlier Binding can be stored
+    prepare: tuple[Callable[[], Awaitable[None]], ...] = ()
     tasks: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()  # run until the program ends
     begin: tuple[Callable[[], None], ...] = ()  # called when this replica begins to decide
-    # awaited before this replica decides, and before the program ends and hands over the leadership
-    finish: tuple[Callable[[], Awaitable[None]], ...] = ()
     leader: Leader | None = None  # decides which replica decides; at most one part has one
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from cachetools import LRUCache
 
-from gas.decision.annotations import MalformedAnnotation, MalformedTiles, parse_timestamp, read_receipt
+from gas.decision.annotations import MalformedAnnotation, MalformedTiles, is_decided, parse_timestamp, read_receipt
 from gas.decision.names import CONTAINER_CARDS, TIMESTAMP
-from gas.extender.hooks import Observer
+from gas.extender.bookings import Bookings, Event
+from gas.extender.bookings import State as Life
+from gas.extender.hooks import Change, Corrected, Mismatch, Observer
 from gas.ledger.ledger import Booking, Ledger, State
 from gas.objects.stored import VISIBLE_CARDS, ObjectId, ObjectMeta, Pod, PodSpec
 from gas.placement.choice import Footprint, footprint
@@ -68,8 +71,10 @@ class Pods:
     def __init__(
         self,
         ledger: Ledger,
+        bookings: Bookings,
         vocabularies: Vocabularies,
         *,
+        off: Vocabularies | None = None,  # those that are switched off; pods that were decided in them keep their cards
         facts: Callable[[str], NodeFacts | None] = lambda _node: None,  # returns what is known of a node
         observer: Observer | None = None,
         # is called with the UID of a pod that no longer waits: it is bound or gone
@@ -84,8 +89,11 @@ class Pods:
         self._gone: LRUCache[str, None] = LRUCache(MOST_GONE)
         self._needs: LRUCache[PodNeed, PodNeed] = LRUCache(MOST_SHARED)
         self._ledger = ledger
+        self._bookings = bookings
         self._vocabularies = vocabularies
-        self.kept_names = vocabularies.metadata  # labels and annotations of bound pods that are retained
+        self._off = off or Vocabularies(())
+        # labels and annotations of bound pods that are retained
+        self._retained = vocabularies.metadata | self._off.metadata
         self._facts = facts
         self._observer = observer or Observer()
         self._on_gone = on_gone
@@ -104,12 +112,12 @@ class Pods:
         there = {pod.uid for pod in listed}
         for uid in [uid for uid in (*self.waiting, *self._bound) if uid not in there]:
             if uid in self._apart:
-                self._observer.reservation_vanished(uid, (self.waiting.get(uid) or self._bound[uid].object).key)
+                self._bookings.report(uid, Event.VANISHED, (self.waiting.get(uid) or self._bound[uid].object).key)
             else:
                 self.forget(uid)
-        for uid, booking in list(self._ledger.bookings()):
+        for uid, booking in self._ledger.of_pods():
             if uid not in there and booking.state is State.RESERVED:
-                self._observer.reservation_vanished(uid, booking.pod)
+                self._bookings.report(uid, Event.VANISHED)
 
     def learn(self, pods: list[Pod]) -> None:
         """Process pods read apart from the watch, of which any may be older or newer than what the watch has shown.
@@ -127,7 +135,7 @@ class Pods:
         self._apart.discard(pod.uid)
         if pod.uid in self._gone:
             return
-        if (vocabulary := self._vocabularies.vocabulary_of(pod)) is None:
+        if (vocabulary := self._vocabulary_of(pod)) is None:
             self._without_words(pod)
         elif pod.is_over:
             self.forget(pod.uid)
@@ -135,6 +143,7 @@ class Pods:
             self._see_bound(pod, vocabulary)
         elif pod.uid not in self._bound:
             self.waiting[pod.uid] = pod
+            self._bookings.nominate(pod.uid, pod.key, "" if pod.metadata.deletion_timestamp else pod.nominated_node)
 
     def node_changed(self, node: str) -> None:
         """Process a possible change of the cards of a node.
@@ -158,7 +167,7 @@ class Pods:
             is_written = CONTAINER_CARDS in bound.object.annotations  # then other cards mean that some are missing
             if found is not None and not (is_written and found.amounts.keys() != booked.footprint.amounts.keys()):
                 found = replace(found, company=booked.footprint.company, named=booked.footprint.named)
-                self._ledger.hold(uid, booked.pod, node, found)
+                self._bookings.hold(uid, booked.pod, node, found)
 
     def _follow_amounts(self, uid: str, bound: BoundPod, node: str) -> None:
         """Book what the pod takes of the same cards now, since parts of cards that are not known count as nothing."""
@@ -170,17 +179,25 @@ class Pods:
         except GasError:
             return
         if found is not None and found.amounts.keys() == booked.footprint.amounts.keys():
-            self._ledger.hold(uid, booked.pod, node, replace(booked.footprint, amounts=found.amounts))
+            self._bookings.hold(uid, booked.pod, node, replace(booked.footprint, amounts=found.amounts))
 
     def needs(self, pod: Pod) -> bool:
         """Return whether a pod asks for cards, or did when it was last seen: its annotations may have been removed."""
-        return self._vocabularies.is_gpu_pod(pod) or self.knows(pod.uid)
+        return self._vocabulary_of(pod) is not None or self.knows(pod.uid)
+
+    def retain(self, *names: str) -> None:
+        """Retain these labels and annotations of bound pods as well. To be called before the first pod is shown."""
+        self._retained |= frozenset(names)
+
+    def suspended(self) -> Counter[str]:
+        """Return how many of the `waiting` pods kube-scheduler does not look at, by the reason why not."""
+        return Counter(why for pod in self.waiting.values() if (why := pod.suspended))
 
     def knows(self, uid: str) -> bool:
         return uid in self.waiting or uid in self._bound
 
     def deleted(self, pod: Pod) -> None:
-        if self._vocabularies.is_gpu_pod(pod) or self.knows(pod.uid):
+        if self.needs(pod):
             self.forget(pod.uid)
 
     def bound(self) -> Iterator[tuple[str, BoundPod]]:
@@ -204,6 +221,14 @@ class Pods:
                 fresh.hold(uid, pod.key, pod.node_name, written.footprint)
         return fresh
 
+    def _vocabulary_of(self, pod: Pod) -> Vocabulary | None:
+        """Return the vocabulary that a pod is written in, one that is off if the pod was given cards by it."""
+        if (vocabulary := self._vocabularies.vocabulary_of(pod)) is not None or not pod.node_name:
+            return vocabulary
+        bound = self._bound.get(pod.uid)
+        is_off = is_decided(pod) and (bound is None or bound.vocabulary in self._off)
+        return self._off.vocabulary_of(pod) if is_off else None
+
     def _without_words(self, pod: Pod) -> None:
         """Process a pod whose annotations no longer ask for cards. If it is bound, its booking stays."""
         if (bound := self._bound.get(pod.uid)) is not None and not pod.is_over:
@@ -216,13 +241,15 @@ class Pods:
 
     def _see_bound(self, pod: Pod, vocabulary: Vocabulary) -> None:
         self.waiting.pop(pod.uid, None)
+        self._bookings.nominate(pod.uid, pod.key, "")
         self._on_gone(pod.uid)
         known = self._bound.get(pod.uid)
         cut = self._cut_down(pod)
         if known is not None and known.object == cut:
             return
+        is_off = vocabulary in self._off
         try:
-            need = self._vocabularies.booked_need(pod)
+            need = (self._off if is_off else self._vocabularies).booked_need(pod)
         except BadNeed as bad:
             unread = Trouble(f"its cards are not booked, because its requests cannot be read: {bad}")
             self._keep(pod.uid, BoundPod(cut, PodNeed(()), vocabulary, unread))
@@ -235,6 +262,8 @@ class Pods:
         trouble = self._book(pod.uid, cut, need, vocabulary, is_requested=is_requested)
         if trouble is None and (sentence := vocabulary.contradiction(pod)):
             trouble = Trouble(sentence)
+        if trouble is None and is_off:
+            trouble = Trouble(vocabulary.when_off, is_booked=True)
         self._keep(pod.uid, BoundPod(cut, need, vocabulary, trouble))
 
     def _book(
@@ -246,15 +275,14 @@ class Pods:
         """
         booked = self._ledger.booking(uid)
         if booked is not None and booked.node != pod.node_name:  # reserved here, but bound elsewhere by others
-            self._ledger.release(uid)
-            self._observer.cards_freed(booked.node)
+            self._bookings.report(uid, Event.ELSEWHERE)
             booked = None
         try:
             written = written_cards(pod, need, vocabulary, self._facts(pod.node_name))
         except GasError as malformed:
             if booked is None:
                 return Trouble(f"its cards are not booked: {malformed}")
-            self._ledger.confirm(uid)
+            self._bookings.report(uid, Event.BOUND)
             return Trouble(
                 f"its annotations were changed after binding and cannot be read ({malformed}); its booking is unchanged"
             )
@@ -283,7 +311,7 @@ class Pods:
             and replace(footprint, tiles={}) == booked.footprint
         )
         if written.lacks_tiles and booked is not None and not same_cards:
-            self._ledger.confirm(uid)
+            self._bookings.report(uid, Event.BOUND)
             return Trouble(
                 "its annotation of tiles was changed after binding and cannot be read; its booking is unchanged"
             )
@@ -294,15 +322,11 @@ class Pods:
                 return Trouble("it is bound without cards written on it, so its cards are not booked", unannotated=True)
             known = self.in_trouble.get(uid)
             was_unannotated = known is not None and known.trouble is not None and known.trouble.unannotated
-            if self._ledger.confirm(uid) or was_unannotated:
+            if self._bookings.report(uid, Event.BOUND) is not Life.HELD or was_unannotated:
                 sentence = "it is bound without cards written on it; the cards that were reserved for it stay booked"
                 return Trouble(sentence, unannotated=True)
             return Trouble("its annotations were removed after binding; its booking is unchanged")
-        if booked is None or booked.state is State.RESERVED:
-            self._hold(uid, pod, written, footprint)
-            if booked is not None and booked.footprint != footprint:
-                self._observer.cards_freed(pod.node_name)
-        elif same_cards and footprint.tiles:
+        if booked is None or booked.state is State.RESERVED or (same_cards and footprint.tiles):
             self._hold(uid, pod, written, footprint)
         elif booked.footprint != footprint:
             if not written.is_receipt:
@@ -311,13 +335,12 @@ class Pods:
                 "kubelet gave a pod other cards than were decided; the ledger follows its receipt",
                 extra={"pod": pod.key, "node": pod.node_name},
             )
-            self._observer.allocation_corrected(pod)
+            self._observer.found(Corrected(pod))
             self._hold(uid, pod, written, footprint)
-            self._observer.cards_freed(pod.node_name)
         return Trouble(doubt, is_booked=True) if doubt else None
 
     def _hold(self, uid: str, pod: Pod, written: WrittenCards, footprint: Footprint) -> None:
-        self._ledger.hold(uid, pod.key, pod.node_name, footprint)
+        self._bookings.hold(uid, pod.key, pod.node_name, footprint)
         if written.lacks_tiles:
             self._lacks_tiles.add(uid)
 
@@ -326,7 +349,6 @@ class Pods:
         self._bound[uid] = bound
         if bound.need.has_ratios or CONTAINER_CARDS not in bound.object.annotations:
             self._relative.add(uid)
-        self._observer.bound_pod_changed(uid, bound.object)
         if bound.trouble is None:
             self.in_trouble.pop(uid, None)
         else:
@@ -337,25 +359,23 @@ class Pods:
                     bound.trouble.sentence,
                     extra={"pod": bound.object.key, "node": bound.object.node_name},
                 )
-                self._observer.booking_mismatch(bound.object, bound.trouble.sentence)
-        self._observer.node_changed(bound.object.node_name)
+                self._observer.found(Mismatch(bound.object, bound.trouble.sentence))
+        self._observer.node_changed(bound.object.node_name, Change.PODS)
 
     def forget(self, uid: str) -> None:
         """Release a pod that is gone or has ended."""
         self._gone[uid] = None
         self._apart.discard(uid)
         self.waiting.pop(uid, None)
-        if self._bound.pop(uid, None) is not None:
-            self._observer.bound_pod_gone(uid)
+        self._bound.pop(uid, None)
         self.in_trouble.pop(uid, None)
         self._relative.discard(uid)
         self._lacks_tiles.discard(uid)
         self._on_gone(uid)
-        if (booking := self._ledger.release(uid)) is not None:
-            self._observer.cards_freed(booking.node)
+        self._bookings.report(uid, Event.GONE)
 
     def _cut_down(self, pod: Pod) -> Pod:
-        names = self.kept_names
+        names = self._retained
         containers = pod.spec.containers or ()
         has_cards = any(each.variable(VISIBLE_CARDS) for each in containers)
         return Pod(

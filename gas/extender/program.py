@@ -44,7 +44,7 @@ async def run_extender(flags: Flags, version: str) -> None:
 
         def stop(signal_name: str) -> None:
             logger.info("%s: finishing requests in progress", signal_name)
-            extender.readiness.stopping = True  # at once, so that a Service sends nothing new
+            extender.readiness.stop()  # at once, so that a Service sends nothing new
 
         stopping = stop_on_signals(stop)
         ports = [

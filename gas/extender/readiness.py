@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, Protocol
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn, Protocol
 
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
@@ -24,17 +25,23 @@ class Leader(Protocol):
         """Return whether this replica is chosen. Before it decides, it must also catch up."""
 
     def why_not(self) -> str | None: ...
-    async def run(self) -> None: ...
+    async def run(self) -> None:
+        """Take part in the choice. Calls `Core.chosen` with each new value of `leads`."""
+
     async def release(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
 class Alone:
-    """The only replica: it decides as soon as it knows all nodes and pods."""
+    """The only replica: it is always chosen."""
 
-    leads = True
+    chosen: Callable[[bool], None]
+    leads: ClassVar[bool] = True
 
     def why_not(self) -> None: ...
-    async def run(self) -> None: ...
+    async def run(self) -> None:
+        self.chosen(True)
+
     async def release(self) -> None: ...
 
 
@@ -76,28 +83,55 @@ def check_ready(why_not: Callable[[], str | None]) -> None:
 
 
 class Readiness:
-    """The readiness of this replica to decide: it knows all nodes and pods and, among several replicas, leads.
+    """The readiness of this replica to decide: it has all lists, is the one that is chosen, and has caught up.
 
-        starting --both lists read--> complete --leads--> ready
-                                          ^--no longer leads--'
+        waiting --chosen--> catching up --has caught up, all lists read--> ready
+           ^---------------no longer chosen---------'----------------------'
 
     Only a replica that is ready decides, binds and patches.
 
-    stopping  set once the program ends: requests in progress are still decided, but new ones should go elsewhere
-    trouble   what keeps earlier Bindings from being ended, such as a missing permission; empty if nothing does
+    catch_up  awaited before the first decision after this replica was chosen
     """
 
-    def __init__(self, watches: Mapping[str, Watch[Any]], leader: Leader) -> None:
+    def __init__(
+        self, watches: Mapping[str, Watch[Any]], leader: Leader, catch_up: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
         self._watches = watches
         self._leader = leader
-        self.stopping = False
-        self.trouble = ""
+        self._catch_up = catch_up
+        self._catching_up: asyncio.Task[None] | None = None
+        self._has_caught_up = False
+        self._is_stopping = False
+        self._trouble = ""
         self._has_begun = False
+
+    def chosen(self, leads: bool) -> None:  # noqa: FBT001 -- the form of a leader's callback
+        """Note whether this replica is chosen to decide."""
+        self._has_caught_up = False
+        if self._catching_up is not None:
+            self._catching_up.cancel()
+            self._catching_up = None
+        if leads:
+            self._catching_up = asyncio.get_running_loop().create_task(self._catch_up())
+            self._catching_up.add_done_callback(self._caught_up)
+
+    def _caught_up(self, task: asyncio.Task[None]) -> None:
+        if task is self._catching_up and not task.cancelled():
+            task.result()
+            self._has_caught_up = True
+
+    def stop(self) -> None:
+        """Note that the program ends: requests in progress are still decided, but new ones should go elsewhere."""
+        self._is_stopping = True
+
+    def note(self, trouble: str) -> None:
+        """Note what keeps this replica from catching up, such as a missing permission; empty if nothing does."""
+        self._trouble = trouble
 
     def why_not(self) -> str | None:
         """Return the sentence for the ``Error`` of a response; None if this replica decides."""
         sentence = self._why_not()
-        return f"{sentence}; {self.trouble}" if sentence and self.trouble else sentence
+        return f"{sentence}; {self._trouble}" if sentence and self._trouble else sentence
 
     def _why_not(self) -> str | None:
         for kind, watch in self._watches.items():
@@ -107,11 +141,18 @@ class Readiness:
             if not watch.synced.is_set():
                 trouble = f"; the last try failed: {watch.trouble}" if watch.trouble else ""
                 return f"the ledger is not complete yet: the first list of {kind} is still being read{trouble}"
-        return self._leader.why_not()
+        if (why_not := self._leader.why_not()) is not None:
+            return why_not
+        if not self._has_caught_up:
+            return (
+                "this replica of the extender has just become the leader and still reads the pods that the previous "
+                "leader bound"
+            )
+        return None
 
     def why_not_serving(self) -> str | None:
         """Return the sentence for ``/readyz``; None if new requests may come."""
-        return "this replica of the extender is stopping" if self.stopping else self.why_not()
+        return "this replica of the extender is stopping" if self._is_stopping else self.why_not()
 
     def may_act(self) -> bool:
         return self.why_not() is None

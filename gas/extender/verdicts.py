@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from cachetools import LRUCache
 
-from gas.extender.hooks import NO_CARDS, NominatedCards
+from gas.extender.hooks import NO_CARDS, PromisedCards
 from gas.extender.nodes import Nodes
 from gas.ledger.ledger import Ledger, LedgerState
 from gas.placement.choice import Choice, Footprint
@@ -125,14 +125,14 @@ class NodeStates:
     def forget(self, node: str) -> None:
         self._of_node.pop(node, None)
 
-    def of(self, node: str, nominated: Sequence[Footprint] = ()) -> int:
-        """Return the number of the state that a node is in now, or UNKNOWN. Cards of ``nominated`` count as booked."""
-        if not nominated and (number := self._of_node.get(node)) is not None:
+    def of(self, node: str, promised: Sequence[Footprint] = ()) -> int:
+        """Return the number of the state that a node is in now, or UNKNOWN. Cards of ``promised`` count as booked."""
+        if not promised and (number := self._of_node.get(node)) is not None:
             return number
         if (kind := self._nodes.kind(node)) is None:
             return UNKNOWN
-        if nominated:
-            return self._number(kind, self._ledger.sums(node, nominated).state())
+        if promised:
+            return self._number(kind, self._ledger.sums(node, promised).state())
         number = self._number(kind, self._ledger.state(node))
         self._of_node[node] = number
         return number
@@ -173,8 +173,16 @@ class Verdicts:
     on_stale    is called when `refresh` has something to do
     """
 
-    def __init__(self, nodes: Nodes, ledger: Ledger, *, step_limit: int, clock: Callable[[], float]) -> None:
-        self.on_stale: Callable[[], None] = lambda: None
+    def __init__(
+        self,
+        nodes: Nodes,
+        ledger: Ledger,
+        *,
+        step_limit: int,
+        clock: Callable[[], float],
+        on_stale: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._on_stale = on_stale
         self._nodes = nodes
         self._ledger = ledger
         self._step_limit = step_limit
@@ -193,7 +201,7 @@ class Verdicts:
             verdict = by_name.pop(node, None)
         if verdict is not None:
             self._changed.add(node)
-            self.on_stale()
+            self._on_stale()
 
     def look_ahead(self) -> Turns[None]:
         for at, (name, _) in enumerate(list(self._nodes)):
@@ -201,8 +209,8 @@ class Verdicts:
             if at % NODES_A_TURN == 0:
                 yield
 
-    def of(self, need: PodNeed, names: Sequence[str], nominated: NominatedCards = NO_CARDS) -> Turns[list[Verdict]]:
-        """Return the verdict of each named node, in their order. Cards of ``nominated``, by node, count as booked."""
+    def of(self, need: PodNeed, names: Sequence[str], promised: PromisedCards = NO_CARDS) -> Turns[list[Verdict]]:
+        """Return the verdict of each named node, in their order. Cards of ``promised``, by node, count as booked."""
         known = self._known(need)
         by_name = self._known_by_name(need)
         budget = TimeBudget(self._step_limit, self._clock)
@@ -212,19 +220,19 @@ class Verdicts:
             verdicts = self.states.look_up(names, known)
             if by_name is not None:
                 by_name.update((name, verdict) for name, verdict in zip(names, verdicts, strict=True) if verdict)
-        if nominated:
-            verdicts = [None if name in nominated else verdict for name, verdict in zip(names, verdicts, strict=True)]
+        if promised:
+            verdicts = [None if name in promised else verdict for name, verdict in zip(names, verdicts, strict=True)]
         if all_fit(verdicts):
             return cast(list[Verdict], verdicts)
         missing = [at for at, verdict in enumerate(verdicts) if verdict is None]
         for at in missing:
             name = names[at]
-            nominated_here = nominated.get(name, ())
-            if (verdict := known.get(self.states.of(name, nominated_here))) is not None:
-                if by_name is not None and not nominated_here:
+            promised_here = promised.get(name, ())
+            if (verdict := known.get(self.states.of(name, promised_here))) is not None:
+                if by_name is not None and not promised_here:
                     by_name[name] = verdict
             else:
-                verdict = self._judge(known, need, name, budget.steps(), nominated_here)
+                verdict = self._judge(known, need, name, budget.steps(), promised_here)
                 yield from budget.pause()
             verdicts[at] = verdict
         if missing:
@@ -279,9 +287,9 @@ class Verdicts:
         return found
 
     def as_sent(
-        self, need: PodNeed, nodes: Mapping[str, NodeFacts], nominated: NominatedCards = NO_CARDS
+        self, need: PodNeed, nodes: Mapping[str, NodeFacts], promised: PromisedCards = NO_CARDS
     ) -> Turns[list[Verdict]]:
-        """Return the verdicts of nodes that a request describes, with what is booked and nominated under their names.
+        """Return the verdicts of nodes that a request describes, with what is booked and promised under their names.
 
         Nodes described alike, with the same booked, share a verdict, but nothing is remembered for the next request.
         """
@@ -289,7 +297,7 @@ class Verdicts:
         alike: dict[tuple[int, LedgerState], Verdict] = {}
         verdicts = []
         for name, facts in nodes.items():
-            of_others = nominated.get(name, ())
+            of_others = promised.get(name, ())
             booked = self._ledger.sums(name, of_others).state() if of_others else self._ledger.state(name)
             state = (id(facts), booked)  # all facts live as long as this question
             if (verdict := alike.get(state)) is None:
@@ -301,13 +309,13 @@ class Verdicts:
             verdicts.append(verdict)
         return verdicts
 
-    def choose(self, need: PodNeed, node: str, nominated: Sequence[Footprint] = ()) -> Choice | Refusal:
+    def choose(self, need: PodNeed, node: str, promised: Sequence[Footprint] = ()) -> Choice | Refusal:
         """Return the cards that the pod would get on a node now, or why it gets none."""
         if (facts := self._nodes.facts(node)) is None:
             return UnknownNode()
-        key = (need, self.states.of(node, nominated))
+        key = (need, self.states.of(node, promised))
         if (chosen := self._chosen.get(key)) is None:
-            chosen = self._chosen[key] = self._place(need, node, facts, self._step_limit, nominated)
+            chosen = self._chosen[key] = self._place(need, node, facts, self._step_limit, promised)
         return chosen
 
     def _known(self, need: PodNeed) -> dict[int, Verdict]:
@@ -338,7 +346,7 @@ class Verdicts:
             self._remembered.popitem(last=False)
 
     def _judge(
-        self, known: dict[int, Verdict], need: PodNeed, node: str, steps: int, nominated: Sequence[Footprint]
+        self, known: dict[int, Verdict], need: PodNeed, node: str, steps: int, promised: Sequence[Footprint]
     ) -> Verdict:
         """Ask placement, and remember final results: not an unknown node, and not a search that was cut short."""
         facts = self._nodes.facts(node)
@@ -346,15 +354,15 @@ class Verdicts:
             return as_verdict(UnknownNode())
         if steps == 0:
             return as_verdict(NoTimeLeft())
-        verdict = as_verdict(self._place(need, node, facts, steps, nominated))
+        verdict = as_verdict(self._place(need, node, facts, steps, promised))
         if steps == self._step_limit or not isinstance(verdict.refusal, SearchLimitHit):
-            known[self.states.of(node, nominated)] = verdict
+            known[self.states.of(node, promised)] = verdict
         return verdict
 
     def _place(
-        self, need: PodNeed, node: str, facts: NodeFacts, step_limit: int, nominated: Sequence[Footprint]
+        self, need: PodNeed, node: str, facts: NodeFacts, step_limit: int, promised: Sequence[Footprint]
     ) -> Choice | Refusal:
-        usage = self._ledger.sums(node, nominated).usage() if nominated else self._ledger.usage(node)
+        usage = self._ledger.sums(node, promised).usage() if promised else self._ledger.usage(node)
         return place(need, facts.inventory, usage, step_limit=step_limit)
 
 

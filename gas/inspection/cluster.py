@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from gas.daemon.flags import UsageError
-from gas.extender.decider import Decider, FilterDecision, Options, options_of
+from gas.extender.decider import Decider, Options, options_of
 from gas.extender.decisions import Decision
-from gas.extender.hooks import Observer
+from gas.extender.hooks import FilterDecision, Observer
 from gas.extender.host_resources import CPU, MEMORY, PODS, pod_requests
 from gas.extender.verdicts import at_once
 from gas.extender.wire import BindingArgs, FilterArgs
@@ -23,13 +23,11 @@ from gas.values.card_records import CardRecord
 from gas.values.cards import Card
 from gas.values.errors import GasError
 from gas.values.quoted import LONGEST_KEY, did_you_mean, listed, quoted, shown
-from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.known import DEFAULT, KNOWN
+from gas.vocabularies.known import DEFAULT, EVERY
 from gas.vocabularies.node_parts import recorded_cards
 from gas.vocabularies.protocol import BadNeed
 
 T = TypeVar("T", InspectedNode, InspectedPod)
-_ALL_VOCABULARIES = Vocabularies(KNOWN)
 _OF_EVERY_NODE = frozenset({CPU, MEMORY, "ephemeral-storage", PODS})  # resources that kubelet states on every node
 
 
@@ -138,8 +136,8 @@ class Cluster:
     @property
     def gpu_pods(self) -> list[InspectedPod]:
         """The pods that ask for cards and have not ended."""
-        is_gpu_pod = self.decider.asks_for_cards
-        return [pod for pod in self.pods.records.values() if not pod.is_over and is_gpu_pod(pod)]
+        has_cards = self.decider.pods.needs
+        return [pod for pod in self.pods.records.values() if not pod.is_over and has_cards(pod)]
 
     @property
     def node_names(self) -> list[str]:
@@ -299,7 +297,7 @@ def not_offered(requests: SortedAmounts, free: Mapping[str, int]) -> tuple[str, 
 
 def matters(pod: InspectedPod) -> bool:
     """Return whether a pod asks for GPUs or runs the extender or the plugin."""
-    return _ALL_VOCABULARIES.is_gpu_pod(pod) or any(containers_with(pod, each) for each in (EXTENDER, PLUGIN))
+    return EVERY.is_gpu_pod(pod) or any(containers_with(pod, each) for each in (EXTENDER, PLUGIN))
 
 
 @lru_cache(maxsize=65536)

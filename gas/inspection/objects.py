@@ -79,10 +79,6 @@ class InspectedVolume(Volume, frozen=True):
     csi: Any = None
 
 
-class SchedulingGate(StoredPart, frozen=True):
-    name: str = ""
-
-
 class InspectedPodSpec(DetailedPodSpec, frozen=True):
     containers: Sequence[InspectedContainer] | None = None
     init_containers: Sequence[InspectedContainer] | None = None
@@ -93,7 +89,6 @@ class InspectedPodSpec(DetailedPodSpec, frozen=True):
     affinity: PodAffinity | None = None
     tolerations: Sequence[Toleration] | None = None
     topology_spread_constraints: Sequence[SpreadConstraint] | None = None
-    scheduling_gates: Sequence[SchedulingGate] | None = None
     resource_claims: Sequence[Any] | None = None
 
 

@@ -236,10 +236,8 @@ def asks(cluster: Cluster, pod: InspectedPod) -> str:
 
 
 def _state(pod: InspectedPod) -> str:
-    if not pod.node_name:
-        return "Waiting"
-    if pod.metadata.deletion_timestamp:
-        return "Terminating"
+    if pod.suspended == "Terminating" or not pod.node_name:
+        return pod.suspended or "Waiting"
     return (pod.status.phase if pod.status is not None else None) or "Pending"
 
 

@@ -27,14 +27,18 @@ class State(enum.Enum):
     HELD = "held"
 
 
+POD = "pod"  # the kind of holder that nearly all bookings have
+
+
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """The cards that one pod (``namespace/name``) holds on one node."""
+    """The cards that one holder, such as a pod (``namespace/name``), has on one node."""
 
     pod: str
     node: str
     footprint: Footprint
     state: State
+    kind: str = POD
 
 
 class AlreadyBooked(GasError):
@@ -134,12 +138,14 @@ class Ledger:
     """The bookings of all pods: what each holds on which card.
 
         unknown --reserve--> reserved --hold, confirm--> held --release--> unknown
-                                 `------cancel, release---> unknown
+                                 `------release---> unknown
            `-----------------hold (after a restart, or bound by others)--> held
 
-    Bookings are by pod UID: a recreated pod of the same name is another pod. A repeated transition changes nothing.
-    `hold` with other cards than those booked is a correction; the caller decides whether to trust it. ``on_change`` is
-    called with the node's name whenever what is booked on that node has changed.
+    Bookings are by UID: a recreated pod of the same name is another pod. A repeated transition changes nothing. `hold`
+    with other cards than those booked is a correction; the caller decides whether to trust it. Whatever holds cards has
+    a kind, so that what becomes of pods never touches the cards of other holders. When which transition is due is
+    `gas.extender.bookings`' business. ``on_change`` is called with the node's name whenever what is booked on that node
+    has changed.
     """
 
     def __init__(self, on_change: Callable[[str], None] = lambda _node: None) -> None:
@@ -147,23 +153,15 @@ class Ledger:
         self._nodes: dict[str, NodeSums] = {}
         self._on_change = on_change
 
-    def reserve(self, uid: str, pod: str, node: str, footprint: Footprint) -> None:
+    def reserve(self, uid: str, pod: str, node: str, footprint: Footprint, *, kind: str = POD) -> None:
         """Book cards for a pod that is about to be bound. Raises AlreadyBooked if the pod has a booking of any kind."""
         if (booked := self._bookings.get(uid)) is not None:
             raise AlreadyBooked(uid, booked)
-        self._put(uid, Booking(pod, node, footprint, State.RESERVED))
+        self._put(uid, Booking(pod, node, footprint, State.RESERVED, kind))
 
-    def cancel(self, uid: str) -> bool:
-        """Cancel a reservation and return whether there was one. A booking that is held stays."""
-        booked = self._bookings.get(uid)
-        if booked is None or booked.state is State.HELD:
-            return False
-        self._take(uid)
-        return True
-
-    def hold(self, uid: str, pod: str, node: str, footprint: Footprint) -> None:
-        """Book the cards of a bound pod, in place of any earlier booking of the pod."""
-        booking = Booking(pod, node, footprint, State.HELD)
+    def hold(self, uid: str, pod: str, node: str, footprint: Footprint, *, kind: str = POD) -> None:
+        """Book the cards of a bound pod, or of another holder, in place of any earlier booking of it."""
+        booking = Booking(pod, node, footprint, State.HELD, kind)
         booked = self._bookings.get(uid)
         if booked is not None and replace(booked, state=State.HELD) == booking:
             self._bookings[uid] = booking
@@ -190,6 +188,10 @@ class Ledger:
     def bookings(self) -> Iterator[tuple[str, Booking]]:
         """Return every (uid, booking), in no particular order."""
         yield from self._bookings.items()
+
+    def of_pods(self) -> list[tuple[str, Booking]]:
+        """Return every (uid, booking) of a pod, in no particular order."""
+        return [each for each in self._bookings.items() if each[1].kind == POD]
 
     def on_node(self, node: str) -> dict[str, Booking]:
         """Return the bookings of one node by pod UID."""

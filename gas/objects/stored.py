@@ -81,11 +81,19 @@ class Container(StoredPart, frozen=True):
         return (self.resources.requests if self.resources is not None else None) or {}
 
 
+class SchedulingGate(StoredPart, frozen=True):
+    name: str = ""
+
+
 class PodSpec(StoredPart, frozen=True):
     node_name: str | None = None
     priority: int | None = None
     containers: Sequence[Container] | None = None
     init_containers: Sequence[Container] | None = None
+    scheduling_gates: Sequence[SchedulingGate] | None = None
+
+
+SUSPENSIONS = ("Terminating", "Gated")  # why kube-scheduler may not look at a pod that has no node
 
 
 class PodStatus(StoredPart, frozen=True):
@@ -129,6 +137,14 @@ class Pod(StoredPart, frozen=True):
     def nominated_node(self) -> str:
         """The node on which kube-scheduler makes room for the pod, or an empty text."""
         return (self.status.nominated_node_name if self.status is not None else None) or ""
+
+    @property
+    def suspended(self) -> str:
+        """Why kube-scheduler does not look at the pod, ``Terminating`` or ``Gated``; empty if it does."""
+        terminating, gated = SUSPENSIONS
+        if self.metadata.deletion_timestamp:
+            return terminating
+        return gated if self.spec.scheduling_gates else ""
 
     @property
     def is_mirror(self) -> bool:

@@ -204,6 +204,11 @@ class Vocabulary(ABC):
         """Return a need that a vocabulary of ``joins`` has read, with the rules of this one. Raises BadNeed."""
         return need
 
+    @property
+    def when_off(self) -> str:
+        """A sentence about a running pod that was given cards while the vocabulary was switched on."""
+        return f"its cards stay booked, but its vocabulary {self.name} is switched off; add it to --vocabularies"
+
     def contradiction(self, pod: Pod) -> str:
         """Return how the annotations of a bound pod contradict what is booked for it, as a sentence; empty if not."""
         return ""

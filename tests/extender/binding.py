@@ -11,6 +11,7 @@ from tests.extender.decider import DrivenDecider
 
 D = TypeVar("D", bound=DrivenDecider)
 IN_PROGRESS = "an earlier bind of pod default/pod is still in progress"
+IN_DOUBT = "it is not known yet whether an earlier bind of pod default/pod succeeded"
 
 
 def gpu_pod(**fields: Any) -> dict[str, Any]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from gas.extender.bind import Binder, BindPod
+from gas.extender.bookings import Move
 from gas.extender.decider import Decider, Options
 from gas.extender.decisions import PodRefusal
 from gas.extender.filter import Filter, PendingBinds
-from gas.extender.hooks import Observer
-from gas.extender.late_bindings import ChangeVersion, GetPod, PodRequests
+from gas.extender.hooks import Change, Corrected, Mismatch, Observer, Problem
+from gas.extender.late_bindings import ChangeVersion, GetPod, PodRequests, Settler
 from gas.extender.metrics import Metrics
 from gas.objects.stored import Node, Pod
 from gas.placement.order import DEFAULT_ORDER, CardOrder
@@ -31,26 +33,28 @@ class Recorder(Observer):
     freed       names of nodes on which cards may have become free
     mismatches  (pod, sentence)
     corrected   pods whose bookings follow a receipt
-    vanished    (UID, pod)
+    moves       all events of pods' cards
     """
 
     def __init__(self) -> None:
         self.freed: list[str] = []
         self.mismatches: list[tuple[str, str]] = []
         self.corrected: list[str] = []
-        self.vanished: list[tuple[str, str]] = []
+        self.moves: list[Move] = []
 
-    def cards_freed(self, node: str) -> None:
-        self.freed.append(node)
+    def node_changed(self, node: str, change: Change) -> None:
+        if Change.FREED in change:
+            self.freed.append(node)
 
-    def allocation_corrected(self, pod: Pod) -> None:
-        self.corrected.append(pod.key)
+    def moved(self, move: Move) -> None:
+        self.moves.append(move)
 
-    def booking_mismatch(self, pod: Pod, sentence: str) -> None:
-        self.mismatches.append((pod.key, sentence))
-
-    def reservation_vanished(self, uid: str, pod: str) -> None:
-        self.vanished.append((uid, pod))
+    def found(self, problem: Problem) -> None:
+        match problem:
+            case Corrected(pod):
+                self.corrected.append(pod.key)
+            case Mismatch(pod, sentence):
+                self.mismatches.append((pod.key, sentence))
 
 
 def following(
@@ -81,6 +85,7 @@ class DrivenDecider(Decider):
         lists: bool = True,
         options: Options | None = None,
         patience: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.reports = Recorder()
         need = NeedOptions(allowlist=lists, denylist=lists, card_order=card_order)
@@ -100,21 +105,24 @@ class DrivenDecider(Decider):
             why_not_ready=lambda: self.not_ready,
             on_refused=lambda pod, refusal: self.refused.append((pod.key, refusal)),
         )
+        self.settler = Settler(
+            self.bookings, self.pods, PodRequests(self._get_pod, self._change_version, clock), retry_pause=0.0
+        )
         self.binder = Binder(
             self,
             self.pending_binds,
             self.metrics,
             bind_pod=self._bind_pod,
-            requests=PodRequests(self._get_pod, self._change_version),
+            settler=self.settler,
             why_not_ready=lambda: self.not_ready,
-            settle_pause=0.0,
-            review_patience=0.5,
+            settle_patience=0.5,
         )
-        self.observers.add([self.binder])
+        self.observers.add(self.pending_binds, self.settler)
 
     async def settle(self) -> None:
-        """Wait until no bind is in doubt."""
-        await self.binder.settle()
+        """Wait until no bind and no reviewed Binding is in doubt."""
+        await self.binder.finished()
+        await self.settler.all_settled()
 
     async def _bind_pod(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
         await self.bind_pod(pod, node, annotations)

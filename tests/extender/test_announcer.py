@@ -8,6 +8,7 @@ from gas.cluster.events import Events, Involved
 from gas.extender.announcer import MOST_AT_ONCE, Announcer
 from gas.extender.decider import Decider
 from gas.extender.decisions import PodRefusal
+from gas.extender.hooks import Corrected, InvalidNode, Mismatch
 from gas.extender.metrics import Metrics
 from tests.builders import container, node, pod
 from tests.extender.decider import OPTIONS
@@ -49,10 +50,10 @@ def refusal(*reasons: str, **fields: Any) -> PodRefusal:
 def test_only_a_replica_that_decides_writes_events() -> None:
     announcing = Announcing()
     announcing.acts = False
-    announcing.announcer.booking_mismatch(WAITING, "first")
-    announcing.announcer.allocation_corrected(WAITING)
+    announcing.announcer.found(Mismatch(WAITING, "first"))
+    announcing.announcer.found(Corrected(WAITING))
     announcing.acts = True
-    announcing.announcer.node_is_invalid("n1", ("one", "two"))
+    announcing.announcer.found(InvalidNode("n1", ("one", "two")))
     assert announcing.events == [("InvalidGPULabels", "n1", "one; two; see gas doctor")]
 
 
@@ -70,9 +71,9 @@ def test_a_replica_that_begins_to_decide_announces_everything_that_is_wrong() ->
 def test_until_everything_that_is_wrong_was_announced_only_what_does_not_last_is() -> None:
     announcing = Announcing()
     announcing.has_begun = False
-    announcing.announcer.node_is_invalid("bad", ("announced later",))
-    announcing.announcer.booking_mismatch(WAITING, "announced later")
-    announcing.announcer.allocation_corrected(WAITING)
+    announcing.announcer.found(InvalidNode("bad", ("announced later",)))
+    announcing.announcer.found(Mismatch(WAITING, "announced later"))
+    announcing.announcer.found(Corrected(WAITING))
     assert announcing.reasons() == ["GPUAllocationCorrected"]
 
 

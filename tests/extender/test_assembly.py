@@ -203,7 +203,7 @@ async def test_what_forbids_the_end_of_earlier_bindings_is_named_at_once(
         assert ("so nothing is decided for up to 60 s" in (running.readiness.why_not() or "")) == (verb == "patch")
         server.settings.authorize = lambda _access: True
         await eventually(running.readiness.may_act)
-        assert not running.readiness.trouble
+        assert not running.readiness._trouble
 
 
 def reasons(server: ApiServer) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable, OutcomeUnknown
 from gas.extender.bind import MOST_CONFLICTS
+from gas.extender.bookings import Event
 from gas.extender.readiness import NotReady
 from gas.extender.wire import BindingArgs, Unreadable
 from gas.objects.stored import Pod
@@ -259,7 +260,7 @@ class TestWithoutCards:
         decider = following(asking)
         decider.cluster.outcome = Outcome.LOST_AFTER_WRITING
         await decider.bind(asking, "n1")
-        await decider.binder.settle()
+        await decider.settle()
         assert not decider.booked()
 
     # contract E5.7
@@ -353,7 +354,7 @@ async def test_filters_that_wait_go_on_after_every_failure(error: Exception) -> 
     assert await decider.bind(gpu_pod(), "n1") == str(error)
     assert decider.counted("requests_total", verb="bind", result="error") == 1
     assert (await asking)["NodeNames"] == ["n1"]
-    await decider.binder.settle()
+    await decider.settle()
 
 
 class TestTimestamps:
@@ -404,7 +405,7 @@ class TestTimestamps:
         decider = following()
         reserved(decider, "a", now=1000.0)
         decider.nodes.deleted(node("n1"))
-        decider.cancel("a")
+        decider.bookings.report("a", Event.REFUSED)
         decider.nodes.changed(node("n1"))
         assert reserved(decider, "b", now=900.0) == 900 * 10**9
 

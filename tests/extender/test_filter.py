@@ -10,12 +10,10 @@ import msgspec
 import pytest
 
 from gas.extender.decisions import MOST_NODES
-from gas.extender.hooks import Hooks
 from gas.extender.readiness import NotReady
 from gas.extender.verdicts import Turns, Verdict, Verdicts
 from gas.extender.wire import FilterArgs, Unreadable
 from gas.objects.stored import Node
-from gas.placement.choice import Footprint
 from gas.placement.order import LeastUsed
 from tests.builders import container, node, node_json, pod_json
 from tests.extender.decider import DrivenDecider, as_pod
@@ -71,14 +69,6 @@ def test_a_filter_that_is_given_up_is_in_progress_no_more(monkeypatch: pytest.Mo
     for each in asked:
         each.close()
     assert decider.filtering == 0
-
-
-def test_cards_that_several_parts_nominate_on_one_node_all_count() -> None:
-    first, second, third = (Footprint(named=name) for name in "abc")
-    decider = knowing()
-    decider.add(Hooks(nominated=(lambda _pod: {"n1": (first,)}, lambda _pod: {})))
-    decider.add(Hooks(nominated=(lambda _pod: {"n1": (second,), "n2": (third,)},)))
-    assert decider.nominated_for_others(as_pod(wants())) == {"n1": (first, second), "n2": (third,)}
 
 
 # contract E10.2
@@ -405,3 +395,15 @@ async def test_a_huge_pod_is_refused_in_a_short_time(huge: dict[str, Any], sente
         answer = await decider.ask(huge, "n1", "n2")
     assert not answer["NodeNames"]
     assert sentence in json.dumps(answer)
+
+
+async def test_a_bound_pod_whose_resize_waits_passes_on_its_own_node() -> None:
+    decider = knowing(patience=3600.0)
+    hold(decider, "n1", "card0", "card1", gigabytes=8, uid="u1")
+    hold(decider, "n2", "card0", "card1", gigabytes=8)
+    resized = wants(8, uid="u1", node="n1")
+    answer = await decider.ask(resized, "n1", "n2")
+    assert answer["NodeNames"] == ["n1"]
+    assert answer["FailedNodes"].keys() == {"n2"}
+    assert not decider.pending_binds._until, "no bind follows"
+    assert (await decider.ask_whole(resized, shared("n1"), shared("n2")))["NodeNames"] == ["n1"]

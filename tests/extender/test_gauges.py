@@ -162,3 +162,19 @@ async def test_every_gauge_is_written_with_its_help() -> None:
     assert {(family.name, family.documentation) for family in parsed} == {
         (each.name, each.description) for each in GAUGES
     }
+
+
+async def test_pods_that_kube_scheduler_does_not_look_at_are_counted_apart() -> None:
+    decider = cluster()
+    for number, (deleting, gates) in enumerate(((False, []), (True, []), (False, [{"name": "kueue"}]))):
+        written = pod_json(container(i915=1, memory_max=9 * GB), uid=f"u{number}", deleting=deleting)
+        written["spec"]["schedulingGates"] = gates
+        written["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+        decider.pods.changed(as_pod(written))
+    found = await shown(gauges_of(decider))
+    assert {key[1:]: value for key, value in found.items() if key[0] == "gas_extender_suspended_pods"} == {
+        ("default", "Terminating"): 1,
+        ("default", "Gated"): 1,
+    }
+    assert {key[2] for key in found if key[0] == "gas_extender_longest_wait_seconds"} == {"not-refused"}
+    assert found["gas_extender_waiting_pods", "default", "not-refused"] == 1

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gas.extender.assembly import watch_nodes, watch_pods
+from gas.extender.bookings import Event
 from gas.extender.decider import CannotBind, Decider, Options
 from gas.extender.host_resources import HostFree, HostResources, pod_requests
 from gas.extender.wire import BindingArgs
@@ -348,11 +349,11 @@ def test_a_bind_counts_the_pod_on_its_node_and_a_failed_one_takes_it_back() -> N
     assert decider.hosts.free("n") == HostFree(3000, 0, 9)
     with pytest.raises(CannotBind):
         decider.reserve(args, pod, now=1.0)
-    decider.cancel("u")
+    decider.bookings.report("u", Event.REFUSED)
     assert decider.hosts.free("n") == HostFree(4000, 0, 10)
     decider.reserve(BindingArgs("pod", "default", "plain", "n"), host_pod(box(cpu=1), uid="plain"), now=1.0)
     assert decider.hosts.free("n") == HostFree(3000, 0, 9)
-    decider.cancel("plain")
+    decider.bookings.report("plain", Event.REFUSED)
     assert decider.hosts.free("n") == HostFree(4000, 0, 10)
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gas.extender.decider import Decider
-from gas.extender.hooks import Observer
+from gas.extender.hooks import InvalidNode, Observer, Problem
 from gas.extender.nodes import Nodes
 from gas.objects.stored import Node
 from gas.values.cards import Card
@@ -42,8 +42,9 @@ def test_the_problems_of_a_node_are_reported_when_it_changes() -> None:
     reported: list[tuple[str, int]] = []
 
     class Problems(Observer):
-        def node_is_invalid(self, node: str, problems: tuple[str, ...]) -> None:
-            reported.append((node, len(problems)))
+        def found(self, problem: Problem) -> None:
+            if isinstance(problem, InvalidNode):
+                reported.append((problem.node, len(problem.problems)))
 
     decider = Decider(OPTIONS, Problems())
     for labels in (None, {"gpu.intel.com/gpu-numbers": "0.x"}):

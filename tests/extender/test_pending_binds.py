@@ -55,7 +55,7 @@ async def test_a_filter_waits_for_the_bind_of_the_pod_before_it(expecting: Expec
     waiting = asyncio.create_task(expecting.binds.wait("u2"))
     await asyncio.sleep(0)
     assert not waiting.done()
-    expecting.binds.settled("u1")
+    expecting.binds.came("u1")
     await asyncio.wait_for(waiting, GIVE_UP)
 
 
@@ -64,11 +64,11 @@ async def test_it_waits_for_the_binds_of_all_pods_before_it(expecting: Expecting
         expecting.binds.passed(uid)
     waiting = asyncio.create_task(expecting.binds.wait("u3"))
     await asyncio.sleep(0)
-    expecting.binds.settled("u1")
+    expecting.binds.came("u1")
     for _ in range(5):
         await asyncio.sleep(0)
     assert not waiting.done()
-    expecting.binds.settled("u2")
+    expecting.binds.came("u2")
     await asyncio.wait_for(waiting, GIVE_UP)
 
 
@@ -76,7 +76,7 @@ async def test_several_filters_wait_at_once(expecting: Expecting) -> None:
     expecting.binds.passed("u1")
     waiting = [asyncio.create_task(expecting.binds.wait(f"w{number}")) for number in range(5)]
     await asyncio.sleep(0)
-    expecting.binds.settled("u1")
+    expecting.binds.came("u1")
     await asyncio.wait_for(asyncio.gather(*waiting), GIVE_UP)
 
 
@@ -110,7 +110,7 @@ async def test_once_a_bind_comes_filters_wait_again(expecting: Expecting) -> Non
     await expecting.miss(MOST_MISSED)
     expecting.binds.passed("u1")
     assert not await expecting.waits("u2")
-    expecting.binds.settled("u9")
+    expecting.binds.came("u9")
     assert await expecting.waits("u2")
 
 

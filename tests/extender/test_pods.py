@@ -9,18 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas.extender.hooks import Observer
+from gas.extender.bookings import Bookings, Event, Move
+from gas.extender.debug import differences
+from gas.extender.hooks import Change, Corrected, Mismatch, Observer, Problem
 from gas.extender.pods import Pods
 from gas.ledger.ledger import Ledger
 from gas.objects.stored import Pod
-from gas.placement.choice import Footprint
+from gas.placement.choice import Choice, Footprint
 from gas.placement.inventory import Inventory
+from gas.placement.place import place
 from gas.values.amounts import sorted_amounts
 from gas.values.cards import Card
-from gas.vocabularies.known import DEFAULT
-from gas.vocabularies.protocol import NodeFacts
-from tests.builders import container, pod
+from gas.vocabularies.known import DEFAULT, switched_off
+from gas.vocabularies.protocol import NeedOptions, NodeFacts
+from tests.builders import container, pod, requesting
 from tests.listed import list_all
+from tests.other_words import GPU_MEM, sharing
 
 UNREADABLE = "its annotations were changed after binding and cannot be read"
 
@@ -36,22 +40,30 @@ class Followed(Observer):
         self.mismatches: list[str] = []
         self.vanished: list[tuple[str, str]] = []
         self.corrections = 0
-        self.pods = Pods(self.ledger, DEFAULT, facts=lambda _node: facts, observer=self, on_gone=self.gone.append)
+        self.bookings = Bookings(self.ledger, on_move=self.moved, on_freed=self.freed.append)
+        self.pods = Pods(
+            self.ledger,
+            self.bookings,
+            DEFAULT,
+            off=switched_off(DEFAULT),
+            facts=lambda _node: facts,
+            observer=self,
+            on_gone=self.gone.append,
+        )
 
-    def node_changed(self, node: str) -> None:
+    def node_changed(self, node: str, _change: Change) -> None:
         self.changed.append(node)
 
-    def cards_freed(self, node: str) -> None:
-        self.freed.append(node)
+    def found(self, problem: Problem) -> None:
+        match problem:
+            case Corrected():
+                self.corrections += 1
+            case Mismatch(pod, sentence):
+                self.mismatches.append(f"{pod.key}: {sentence}")
 
-    def allocation_corrected(self, pod: Pod) -> None:
-        self.corrections += 1
-
-    def booking_mismatch(self, pod: Pod, sentence: str) -> None:
-        self.mismatches.append(f"{pod.key}: {sentence}")
-
-    def reservation_vanished(self, uid: str, pod: str) -> None:
-        self.vanished.append((uid, pod))
+    def moved(self, move: Move) -> None:
+        if move.event is Event.VANISHED:
+            self.vanished.append((move.uid, move.pod))
 
     def booked(self, uid: str = "u1") -> str:
         booking = self.ledger.booking(uid)
@@ -634,3 +646,78 @@ class TestMalformedTiles:
     def test_a_receipt_beside_them_is_believed(self) -> None:
         followed = seen(self.tiled("card1:gt", receipt="card0"))
         assert followed.booked() == "card0 on n1, held"
+
+
+# What a vocabulary that is switched off has decided
+
+DECIDED = {"gas-container-cards": "card1", "gas-ts": "1"}
+OFF = "its cards stay booked, but its vocabulary koordinator is switched off; add it to --vocabularies"
+UNREAD = "its cards count as full, because the vocabulary that it is written in is not among --vocabularies"
+SHARE = sharing(core=30, memory="12Gi")["resources"]["requests"]
+
+
+@pytest.mark.parametrize(
+    ("requests", "annotations", "booked", "trouble"),
+    [
+        pytest.param(SHARE, DECIDED, {"memory.max": 12 * 2**30, "millicores": 300}, OFF, id="known"),
+        pytest.param({GPU_MEM: 12}, DECIDED, {"millicores": 1000}, UNREAD, id="its-unit-is-a-flag"),
+        pytest.param({"example.com/share": 3}, DECIDED, {"millicores": 1000}, UNREAD, id="unknown"),
+        pytest.param({GPU_MEM: 12}, {"gas-ts": "1"}, None, None, id="no-cards"),
+        pytest.param({GPU_MEM: 12}, {"gas-container-cards": "card1"}, None, None, id="not-by-gas"),
+        pytest.param({"cpu": 1, "storage.kubernetes.io/x": 1}, DECIDED, None, None, id="no-devices"),
+    ],
+)
+def test_a_pod_keeps_its_cards_whatever_vocabularies_are_on(
+    requests: dict[str, Any], annotations: dict[str, str], booked: dict[str, int] | None, trouble: str | None
+) -> None:
+    bound = pod(requesting(requests), node="n1", uid="u1", annotations=annotations)
+    card = {"memory.max": 16 * 2**30, "millicores": 1000}
+    followed = seen(bound, facts=NodeFacts(inventory=Inventory(capacity={Card(0): card, Card(1): card})))
+    booking = followed.ledger.booking("u1")
+    assert (booking is not None) == (booked is not None) == followed.pods.needs(bound)
+    if booking is not None and booked is not None:
+        amounts = dict(booking.footprint.amounts[Card(1)])
+        assert booked.items() <= amounts.items()
+        assert not followed.pods.needs(pod(requesting(requests), uid="u2", annotations=annotations)), "it waits"
+    assert followed.mismatches == ([f"default/pod: {trouble}"] if trouble else [])
+    assert followed.rebuilt() == followed.books()
+    followed.pods.deleted(bound)
+    assert not followed.books()
+
+
+def test_no_pod_joins_a_card_of_unknown_words() -> None:
+    bound = pod(requesting({"example.com/share": 3}), node="n1", uid="u1", annotations=DECIDED)
+    card = {"i915": 10, "memory.max": 16 * 2**30}  # nothing of what the pod is booked with
+    facts = NodeFacts(inventory=Inventory(capacity={Card(0): card, Card(1): card}))
+    followed = seen(bound, facts=facts)
+    for cards, fits in ((1, True), (2, False)):
+        need = DEFAULT.need(pod(container(i915=cards)), NeedOptions())
+        assert isinstance(place(need, facts.inventory, followed.ledger.usage("n1")), Choice) == fits
+
+
+@pytest.mark.parametrize("cards", ["card0|card1", "nonsense"])
+def test_cards_of_unknown_words_that_cannot_be_read_are_reported(cards: str) -> None:
+    followed = seen(
+        pod(
+            requesting({"example.com/share": 3}),
+            node="n1",
+            uid="u1",
+            annotations=DECIDED | {"gas-container-cards": cards},
+        )
+    )
+    assert followed.booked() == "nothing"
+    assert "annotation gas-container-cards: expected" in followed.mismatches[0]
+
+
+# Other holders
+
+
+def test_what_becomes_of_pods_never_touches_the_cards_of_other_holders() -> None:
+    followed = seen(gpu_pod("card0"))
+    held = Footprint(amounts={Card(1): sorted_amounts({"i915": 1})}, containers={Card(1): 1})
+    for number, hold in enumerate((followed.ledger.hold, followed.ledger.reserve)):
+        hold(f"c{number}", "default/claim", "n1", held, kind="claim")
+    list_all(followed.pods, [])
+    assert {uid for uid, _ in followed.ledger.bookings()} == {"c0", "c1"}
+    assert not followed.vanished
+    assert not differences(followed.pods, followed.ledger)

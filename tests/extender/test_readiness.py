@@ -31,14 +31,20 @@ class Standing:
         return self.reason
 
 
-def ready_with(*kinds: Kind, leadership: Standing | None = None) -> Readiness:
+async def caught_up() -> None: ...
+
+
+async def ready_with(*kinds: Kind, leadership: Standing | None = None) -> Readiness:
     watches = {name: cast(Watch[Any], kind) for name, kind in zip(("nodes", "pods"), kinds, strict=False)}
-    return Readiness(watches, leadership or Standing())
+    readiness = Readiness(watches, leadership or Standing(), caught_up)
+    readiness.chosen(True)
+    await turns()
+    return readiness
 
 
-def test_a_replica_is_ready_once_both_lists_are_read() -> None:
+async def test_a_replica_is_ready_once_both_lists_are_read() -> None:
     nodes, pods = Kind(), Kind()
-    readiness = ready_with(nodes, pods)
+    readiness = await ready_with(nodes, pods)
     assert readiness.why_not() == "the ledger is not complete yet: the first list of nodes is still being read"
     nodes.synced.set()
     assert readiness.why_not() == "the ledger is not complete yet: the first list of pods is still being read"
@@ -51,7 +57,7 @@ def test_a_replica_is_ready_once_both_lists_are_read() -> None:
 async def test_a_replica_has_begun_to_decide_once_that_was_reported() -> None:
     nodes, pods = Kind(), Kind()
     leadership = Standing(None)
-    readiness = ready_with(nodes, pods, leadership=leadership)
+    readiness = await ready_with(nodes, pods, leadership=leadership)
     begun: list[bool] = []
     async with in_background(readiness.report(lambda: begun.append(readiness.has_begun()))):
         await turns()
@@ -65,24 +71,24 @@ async def test_a_replica_has_begun_to_decide_once_that_was_reported() -> None:
     assert begun == [True]
 
 
-def test_a_forbidden_list_is_named_with_the_missing_permission() -> None:
-    readiness = ready_with(Kind(refused='give its role the verb "list" on resource "nodes"'), Kind())
+async def test_a_forbidden_list_is_named_with_the_missing_permission() -> None:
+    readiness = await ready_with(Kind(refused='give its role the verb "list" on resource "nodes"'), Kind())
     assert readiness.why_not() == (
         'the ledger is not complete, nodes cannot be listed: give its role the verb "list" on resource "nodes"'
     )
 
 
-def test_a_watch_that_breaks_later_does_not_end_readiness() -> None:
+async def test_a_watch_that_breaks_later_does_not_end_readiness() -> None:
     pods = Kind()
-    readiness = ready_with(pods)
+    readiness = await ready_with(pods)
     pods.synced.set()
     pods.trouble = "the API server is away"
     assert readiness.why_not() is None
 
 
-def test_a_watch_that_is_forbidden_later_ends_readiness() -> None:
+async def test_a_watch_that_is_forbidden_later_ends_readiness() -> None:
     pods = Kind()
-    readiness = ready_with(pods, pods)
+    readiness = await ready_with(pods, pods)
     pods.synced.set()
     pods.refused = 'give its role the verb "watch" on resource "pods"'
     assert readiness.why_not() == (
@@ -90,14 +96,14 @@ def test_a_watch_that_is_forbidden_later_ends_readiness() -> None:
     )
 
 
-def test_the_reason_why_the_first_list_fails_is_named() -> None:
-    readiness = ready_with(Kind(trouble="401 Unauthorized"))
+async def test_the_reason_why_the_first_list_fails_is_named() -> None:
+    readiness = await ready_with(Kind(trouble="401 Unauthorized"))
     assert (readiness.why_not() or "").endswith("is still being read; the last try failed: 401 Unauthorized")
 
 
-def test_of_several_replicas_only_the_one_that_leads_is_ready() -> None:
+async def test_of_several_replicas_only_the_one_that_leads_is_ready() -> None:
     standing, pods = Standing("this replica does not lead"), Kind()
-    readiness = ready_with(pods, leadership=standing)
+    readiness = await ready_with(pods, leadership=standing)
     assert "still being read" in (readiness.why_not() or "")
     pods.synced.set()
     assert readiness.why_not() == "this replica does not lead"
@@ -105,9 +111,9 @@ def test_of_several_replicas_only_the_one_that_leads_is_ready() -> None:
     assert readiness.may_act()
 
 
-def test_while_stopping_requests_in_progress_are_decided_and_no_new_ones_should_come() -> None:
-    readiness = ready_with()
-    readiness.stopping = True
+async def test_while_stopping_requests_in_progress_are_decided_and_no_new_ones_should_come() -> None:
+    readiness = await ready_with()
+    readiness.stop()
     assert readiness.why_not() is None
     assert readiness.may_act()
     assert readiness.why_not_serving() == "this replica of the extender is stopping"

@@ -12,7 +12,7 @@ import pytest
 from gas.cluster.errors import ApiRefused
 from gas.objects.stored import Pod
 from tests.background import turns
-from tests.extender.binding import IN_PROGRESS, HeldBindings, following, gpu_pod
+from tests.extender.binding import IN_DOUBT, HeldBindings, following, gpu_pod
 from tests.extender.cluster import Cluster, Outcome
 from tests.extender.decider import DrivenDecider, as_pod, booked_cards
 from tests.listed import list_all
@@ -39,7 +39,7 @@ class TestUnknownOutcome:
         decider.cluster.outcome = outcome
         assert "broke" in await decider.bind(gpu_pod(), "n1")
         assert booked_cards(decider, "u1") == "card0 on n1, reserved"
-        await decider.binder.settle()
+        await decider.settle()
         assert booked_cards(decider, "u1") == booked
         assert decider.reports.freed == ([] if "held" in booked else ["n1"])
 
@@ -50,9 +50,9 @@ class TestUnknownOutcome:
         await turns()
         assert len(decider.cluster.asked) > 2
         assert booked_cards(decider, "u1") == "card0 on n1, reserved"
-        assert await decider.bind(gpu_pod(), "n1") == IN_PROGRESS
+        assert await decider.bind(gpu_pod(), "n1") == IN_DOUBT
         decider.cluster.away = False
-        await decider.binder.settle()
+        await decider.settle()
         assert booked_cards(decider, "u1") == "nothing"
         decider.cluster.outcome = Outcome.WRITTEN
         assert await decider.bind(gpu_pod(), "n1") == ""
@@ -75,7 +75,7 @@ class TestUnknownOutcome:
 
         decider.change_version = with_a_late_write
         await decider.bind(gpu_pod(), "n1")
-        await decider.binder.settle()
+        await decider.settle()
         assert booked_cards(decider, "u1") == ("nothing" if is_changed else "card0 on n1, held")
         assert decider.cluster.pod("default/pod").node_name == ("" if is_changed else "n1")
 
@@ -100,7 +100,7 @@ class TestUnknownOutcome:
         decider.cluster.on_change = lambda _type, _pod: None
         await decider.bind(gpu_pod(), "n1")
         happens(decider.cluster)
-        await decider.binder.settle()
+        await decider.settle()
         assert booked_cards(decider, "u1") == "nothing"
         assert decider.reports.freed == ["n1"]
 
@@ -108,13 +108,14 @@ class TestUnknownOutcome:
         decider.cluster.outcome = Outcome.LOST_BEFORE_WRITING
         await decider.bind(gpu_pod(), "n1")
         decider.cluster.pods["default/pod"]["spec"]["nodeName"] = "n2"
-        await decider.binder.settle()
+        await decider.settle()
         assert booked_cards(decider, "u1") == "nothing"
         assert decider.reports.freed == ["n1"]
         assert "without cards" in decider.reports.mismatches[0][1]
 
     async def test_a_response_older_than_the_watch_books_no_deleted_pod(self, decider: DrivenDecider) -> None:
         decider.cluster.outcome = Outcome.LOST_AFTER_WRITING
+        decider.cluster.on_change = lambda event, pod: decider.see(event, pod) if event == "DELETED" else None
         bound: list[Pod] = []
 
         async def late(_namespace: str, _name: str) -> Pod:
@@ -126,7 +127,7 @@ class TestUnknownOutcome:
 
         decider.get_pod = late
         await decider.bind(gpu_pod(), "n1")
-        await decider.binder.settle()
+        await decider.settle()
         assert booked_cards(decider, "u1") == "nothing"
 
     @pytest.mark.parametrize("is_there", [True, False], ids=["created-after-the-list", "gone-before-the-list"])
@@ -136,12 +137,12 @@ class TestUnknownOutcome:
         decider.cluster.add(gpu_pod())
         decider.cluster.outcome = Outcome.LOST_AFTER_WRITING
         await decider.bind(gpu_pod(), "n1")
-        await decider.binder.settle()
+        await decider.settle()
         bound = decider.cluster.pod("default/pod")
         if not is_there:
             decider.cluster.remove("default/pod")
         list_all(decider.pods, [])
-        await decider.binder.settle()
+        await decider.settle()
         decider.pods.changed(bound)
         assert booked_cards(decider, "u1") == ("card0 on n1, held" if is_there else "nothing")
 
@@ -157,7 +158,7 @@ class TestUnknownOutcome:
 
         decider.get_pod = first_broken
         await decider.bind(gpu_pod(), "n1")
-        await decider.binder.settle()
+        await decider.settle()
         assert booked_cards(decider, "u1") == "nothing"
         (log,) = [each for each in caplog.records if "could not be read" in each.message]
         assert vars(log)["pod"] == "default/pod"
@@ -172,7 +173,7 @@ class TestVanished:
         decider.pods.waiting.clear()
         decider.cluster.remove("default/pod")
         decider.list_pods([])
-        await decider.binder.settle()
+        await decider.settle()
         assert booked_cards(decider, "u1") == "nothing"
         assert decider.reports.freed == ["n1"]
 
@@ -181,7 +182,7 @@ class TestVanished:
         assert await decider.bind(gpu_pod(), "n1") == ""
         decider.pods.waiting.clear()
         decider.list_pods([])
-        await decider.binder.settle()
+        await decider.settle()
         assert booked_cards(decider, "u1") == "card0 on n1, held"
         assert not decider.reports.freed
 
@@ -199,7 +200,7 @@ class TestVanished:
         held.let_go()
         assert await binding == ""
         decider.cluster.remove("default/pod")
-        await decider.binder.settle()
+        await decider.settle()
         assert booked_cards(decider, "u1") == "nothing"
 
 
@@ -222,7 +223,7 @@ async def test_a_cancelled_bind_leaks_nothing(decider: DrivenDecider, *, written
     with pytest.raises(asyncio.CancelledError):
         await binding
     assert booked_cards(decider, "u1") == "card0 on n1, reserved"
-    await decider.binder.settle()
+    await decider.settle()
     assert booked_cards(decider, "u1") == ("card0 on n1, held" if written else "nothing")
 
 
@@ -254,7 +255,7 @@ async def test_a_write_that_fails_by_a_bug_is_settled_too(decider: DrivenDecider
     decider.bind_pod = broken
     with pytest.raises(ZeroDivisionError):
         await decider.bind(gpu_pod(), "n1")
-    await decider.binder.settle()
+    await decider.settle()
     assert booked_cards(decider, "u1") == "nothing"
 
 
@@ -262,7 +263,7 @@ async def test_settling_waits_for_binds_in_progress(decider: DrivenDecider) -> N
     held = HeldBindings(decider.cluster)
     binding = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
     await turns()
-    settled = asyncio.create_task(decider.binder.settle())
+    settled = asyncio.create_task(decider.settle())
     await turns()
     assert not settled.done()
     held.let_go()

@@ -38,7 +38,7 @@ def test_the_containers_of_each_card_are_counted_and_belong_to_the_state() -> No
     ledger.reserve("u1", "default/a", "n1", held(0, containers=2))
     ledger.reserve("u2", "default/b", "n1", held(0, containers=3))
     ledger.reserve("u3", "default/c", "n2", held(0, millicores=200, containers=3))
-    ledger.cancel("u1")
+    ledger.release("u1")
     assert ledger.usage("n1").containers == {Card(0): 3}
     ledger.release("u3")
     ledger.reserve("u3", "default/c", "n2", held(0, containers=2))
@@ -55,24 +55,12 @@ def test_a_second_reservation_of_a_pod_is_refused_and_changes_nothing() -> None:
     assert ledger.nodes() == ("n1",)
 
 
-def test_cancel_leaves_the_ledger_as_it_was() -> None:
+def test_bookings_of_pods_are_known_apart() -> None:
     ledger = Ledger()
     ledger.reserve("u1", "default/a", "n1", held(0))
-    before = dict(ledger.usage("n1").amounts[Card(0)])
-    ledger.reserve("u2", "default/b", "n1", held(0, 500, frozenset({0})))
-    assert ledger.cancel("u2")
-    assert ledger.usage("n1").amounts == {Card(0): before}
-    assert ledger.usage("n1").tiles == {}
-    assert not ledger.cancel("u2")
-
-
-def test_cancel_does_not_remove_a_held_booking() -> None:
-    ledger = Ledger()
-    ledger.reserve("u1", "default/a", "n1", held(0))
-    assert ledger.confirm("u1")
-    assert not ledger.confirm("u1")
-    assert not ledger.cancel("u1")
-    assert ledger.booking("u1") is not None
+    ledger.hold("c1", "default/claim", "n1", held(1), kind="claim")
+    assert [uid for uid, _ in ledger.of_pods()] == ["u1"]
+    assert ledger.holders("n1") == {Card(0): 1, Card(1): 1}
 
 
 def test_hold_replaces_a_reservation_elsewhere() -> None:
@@ -198,16 +186,10 @@ class Books(RuleBasedStateMachine):
 
     @rule(uid=UIDS)
     def confirm(self, uid: str) -> None:
-        self.ledger.confirm(uid)
+        was_reserved = uid in self.model and self.model[uid][2] is State.RESERVED
+        assert self.ledger.confirm(uid) == was_reserved
         if uid in self.model:
             self.model[uid] = (*self.model[uid][:2], State.HELD)
-
-    @rule(uid=UIDS)
-    def cancel(self, uid: str) -> None:
-        if self.ledger.cancel(uid):
-            del self.model[uid]
-        else:
-            assert uid not in self.model or self.model[uid][2] is State.HELD
 
     @rule(uid=UIDS)
     def release(self, uid: str) -> None:

@@ -41,7 +41,7 @@ def check_pods(snapshot: Snapshot, *, scores_nodes: bool) -> Iterator[Finding]:
 
     def is_checked(pod: DetailedPod) -> bool:
         is_here = not pod.node_name or snapshot.is_checked(pod.node_name)
-        return is_here and not pod.is_over and vocabularies.is_gpu_pod(pod)
+        return is_here and not pod.is_over and cluster.decider.pods.needs(pod)
 
     bound = [pod for pod in snapshot.pods if pod.node_name and is_checked(pod)]
     yield from about("bound pods", _bound(bound, cluster))

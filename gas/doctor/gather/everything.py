@@ -23,13 +23,11 @@ from gas.doctor.objects import ServerVersion
 from gas.doctor.snapshot import Snapshot
 from gas.inspection.objects import InspectedNode, InspectedPod
 from gas.programs import PROGRAMS, SCHEDULER
-from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.known import KNOWN
+from gas.vocabularies.known import EVERY
 
 T = TypeVar("T")
 
 _VERSION = "/version"
-_ALL_VOCABULARIES = Vocabularies(KNOWN)
 _ALL_PROGRAMS = (*PROGRAMS, *(program for check in CHECKS for program in check.programs))
 
 
@@ -92,6 +90,6 @@ def _split(listed: Listing[T] | Unseen) -> tuple[tuple[T, ...] | Unseen, int]:
 
 
 def _is_checked(pod: InspectedPod) -> bool:
-    return _ALL_VOCABULARIES.is_gpu_pod(pod) or any(
+    return EVERY.is_gpu_pod(pod) or any(
         program.runs_in(container) for container in pod.spec.containers or () for program in _ALL_PROGRAMS
     )

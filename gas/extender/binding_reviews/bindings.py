@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from cachetools import LRUCache
 
+from gas.extender.bookings import Event, Move, SentBinding, State
 from gas.extender.decider import CannotBind, Decider
 from gas.extender.wire import BindingArgs
-from gas.ledger.ledger import State
 from gas.objects.stored import Pod
 from gas.values.quoted import LONGEST_KEY, shown
 
@@ -72,15 +72,6 @@ class Given:
     source: Source
 
 
-@dataclass(slots=True)
-class OpenReview:
-    """A review that was given cards and whose Binding was not seen yet."""
-
-    binding: Binding
-    choice: Mapping[str, str]  # the annotations of the decision
-    versions: set[str]  # of the pod, which Bindings demand that may still come
-
-
 class _Expiries:
     """The times at which reviews of a pod, or for a node, went without a Binding. ``most`` of them are tolerated."""
 
@@ -98,29 +89,18 @@ class _Expiries:
 
 
 class ReviewedBindings:
-    """Give cards to Bindings under review, and remember those that are in doubt.
+    """Give cards to Bindings under review, and count those that did not follow.
 
-        unknown --give--> open --settle: the pod is bound or gone--> unknown
-                           |----settle: no Binding can come any more: cancel--> unknown
-
-    A Binding that repeats the one that the extender is writing is allowed, because it may be that one. The ledger has
-    the reservation, as for a bind whose outcome is not known.
+    A Binding that repeats the one that the extender is writing is allowed, because it may be that one.
     """
 
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
-        self._open: dict[str, OpenReview] = {}
+        self._bookings = decider.bookings
+        self._vocabularies = decider.options.vocabularies
+        self._counted: set[str] = set()  # UIDs of pods whose review has ended and counts if no Binding follows
         self._expired = _Expiries(MOST_EXPIRED)
         self._expired_on = _Expiries(MOST_EXPIRED_ON_NODE)
-
-    def opened(self, uid: str) -> OpenReview | None:
-        """Return the open review of a pod, None if there is none or if the pod has been seen bound since."""
-        review = self._open.get(uid)
-        booked = self._decider.ledger.booking(uid)
-        if review is not None and (booked is None or booked.state is State.HELD or booked.node != review.binding.node):
-            del self._open[uid]
-            return None
-        return review
 
     def give(self, binding: Binding, pod: Pod | None, *, now: float, clock: float, dry_run: bool = False) -> Given:
         """Reserve cards for a Binding and return what it must carry. A repeated review gets the same.
@@ -132,49 +112,56 @@ class ReviewedBindings:
         be read.
         """
         pod = _demanded(binding, pod)
-        version = pod.metadata.resource_version or ""
-        review = self.opened(pod.uid)
-        if review is None and self._is_being_written(binding, pod):
-            return self._given(binding, pod, self._decider.writing[pod.uid], Source.CARRIED)
-        if review is not None and review.binding.node != binding.node:
-            raise CannotBind(
-                f"pod {binding.shown} was given cards on node {review.binding.node} a moment ago, "
-                "and that binding may still come; try again in a moment"
-            )
-        if review is not None:
+        sent = self._bookings.sent(pod.uid)
+        if sent is not None and self._repeats(binding, pod, sent):
             if not dry_run:
-                review.versions.add(version)
-            return self._given(binding, pod, review.choice, Source.REPEATED)
+                self._bookings.report(pod.uid, Event.COPY)
+            return self._given(binding, pod, sent.annotations, Source.CARRIED)
+        if sent is not None and sent.state is State.REVIEWED:
+            if sent.node != binding.node:
+                raise CannotBind(
+                    f"pod {binding.shown} was given cards on node {sent.node} a moment ago, "
+                    "and that binding may still come; try again in a moment"
+                )
+            if not dry_run:
+                sent.versions.add(pod.metadata.resource_version or "")
+            return self._given(binding, pod, sent.annotations, Source.REPEATED)
         if not dry_run:
             self.check_patience(pod.uid, binding.key, clock=clock)
             self._check_patience_of_node(binding.node, clock=clock)
         args = BindingArgs(pod_name=binding.name, pod_namespace=binding.namespace, pod_uid=pod.uid, node=binding.node)
-        choice = self._decider.reserve(args, pod, now=now, dry_run=dry_run)
+        choice = self._decider.reserve(args, pod, now=now, is_review=True, dry_run=dry_run)
         if dry_run:
             return self._given(binding, pod, choice, Source.DRY_RUN)
-        if self._decider.ledger.booking(pod.uid) is None:
-            return self._given(binding, pod, choice, Source.NONE)
-        self._open[pod.uid] = OpenReview(binding, choice, {version})
-        return self._given(binding, pod, choice, Source.CHOSEN)
+        has_cards = self._bookings.state(pod.uid) is State.REVIEWED
+        return self._given(binding, pod, choice, Source.CHOSEN if has_cards else Source.NONE)
 
-    def settle(self, uid: str, pod: Pod | None, *, clock: float, counts: bool) -> bool:
-        """Close an open review, and cancel its cards unless the pod is bound. Return whether it has expired.
+    def unchanged(self, uid: str, node: str) -> Pod | None:
+        """Return the pod as the watch shows it, if a review for this node has read it in this very version."""
+        pod, sent = self._decider.pods.waiting.get(uid), self._bookings.sent(uid)
+        if pod is None or sent is None or not sent.is_reviewed or sent.node != node:
+            return None
+        return pod if pod.metadata.resource_version in sent.versions else None
 
-        pod     bound, or without a Binding that may still come; None if it is gone
-        counts  whether the sender of the review could have prevented that no Binding follows
+    def moved(self, move: Move, node: str, *, clock: float) -> bool | None:
+        """Note what became of a review for a node. Return whether it has expired, None while that is not known.
+
+        It counts against its sender if no other client has changed the pod meanwhile.
         """
-        review = self.opened(uid)
-        if review is None:
+        if move.after is State.SETTLING:
+            if move.before is State.REVIEWED and self.unchanged(move.uid, node) is not None:
+                self._counted.add(move.uid)
+            return None
+        if move.after is State.REVIEWED:
+            return None
+        counts = move.uid in self._counted
+        self._counted.discard(move.uid)
+        if move.event is not Event.FREE:
             return False
-        del self._open[uid]
-        if pod is not None and pod.node_name:
-            self._decider.pods.learn([pod])
-            return False
-        self._decider.cancel(uid)
-        if pod is not None and counts:
-            self._expired.add(uid, clock)
-            self._expired_on.add(review.binding.node, clock)
-        return pod is not None
+        if counts:
+            self._expired.add(move.uid, clock)
+            self._expired_on.add(node, clock)
+        return True
 
     def check_patience(self, uid: str, key: str, *, clock: float) -> None:
         """Raise CannotBind if too many reviews of a pod (``namespace/name``) went without a Binding lately."""
@@ -191,22 +178,20 @@ class ReviewedBindings:
                 f" {EXPIRY_WINDOW:g} s to bindings that did not follow; retry in {wait:.0f} s"
             )
 
-    def _is_being_written(self, binding: Binding, pod: Pod) -> bool:
+    def _repeats(self, binding: Binding, pod: Pod, sent: SentBinding) -> bool:
         """Return whether a Binding repeats what the extender is writing now.
 
         Cards alone are not enough, because any client can guess them. The time of the decision in nanoseconds is known
         only to clients that have seen the Binding, such as other webhooks.
         """
-        own = self._decider.writing.get(pod.uid)
-        booked = self._decider.ledger.booking(pod.uid)
-        if own is None or booked is None or booked.state is State.HELD or booked.node != binding.node:
+        if sent.state not in (State.WRITING, State.COPIED) or sent.node != binding.node:
             return False
-        names = self._decider.options.vocabularies.metadata | own.keys()
+        names = self._vocabularies.metadata | sent.annotations.keys()
         stated = {name: text for name, text in binding.annotations.items() if name in names}
-        return binding.uid == pod.uid and stated == own and names.isdisjoint(binding.labels)
+        return binding.uid == pod.uid and stated == sent.annotations and names.isdisjoint(binding.labels)
 
     def _given(self, binding: Binding, pod: Pod, choice: Mapping[str, str], source: Source) -> Given:
-        names = self._decider.options.vocabularies.metadata
+        names = self._vocabularies.metadata
         others = {name: text for name, text in binding.annotations.items() if name not in names}
         return Given(
             uid=pod.uid,

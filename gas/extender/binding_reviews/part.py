@@ -1,7 +1,5 @@
 """The part that gives cards to the Bindings of other clients."""
 
-from functools import partial
-
 from gas.daemon.metric import Metric
 from gas.extender.admission.flags import AdmissionFlags
 from gas.extender.hooks import Hooks
@@ -17,23 +15,17 @@ REVIEWED_BINDINGS = Metric(
 
 
 def _build(core: Core) -> Additions:
-    from gas.cluster.objects import get_pod
     from gas.extender.binding_reviews.reviews import BindReviews
-    from gas.extender.late_bindings import PodRequests
 
     reviews = BindReviews(
         core.decider,
         core.pending_binds,
         core.metrics,
-        requests=PodRequests(partial(get_pod, core.api, urgent=True), core.change_version, core.timing.monotonic),
+        settler=core.settler,
         why_not_ready=core.why_not_ready,
         timing=core.timing,
     )
-    return Additions(
-        hooks=Hooks(handlers=(reviews.unbound,), reviews=(reviews,)),
-        webhooks={"bind": reviews},
-        finish=(reviews.finish,),
-    )
+    return Additions(hooks=Hooks(handlers=(reviews.unbound,), observers=(reviews,)), webhooks={"bind": reviews})
 
 
 BINDING_REVIEWS = Part(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 
 import msgspec
 
@@ -15,9 +14,11 @@ from gas.extender.admission.review import ALLOWED, CREATE, BadReview, Review, Re
 from gas.extender.binding_reviews.bindings import Binding, Given, ReviewedBindings, Source
 from gas.extender.binding_reviews.part import REVIEWED_BINDINGS
 from gas.extender.binding_reviews.unbound_pods import UnboundPod, UnboundPods
+from gas.extender.bookings import Event, Move, State
 from gas.extender.decider import CannotBind, Decider
 from gas.extender.filter import PendingBinds
-from gas.extender.late_bindings import PodRequests, settled_pod
+from gas.extender.hooks import Observer
+from gas.extender.late_bindings import Settler
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import NotReady, check_ready
 from gas.objects.json_patch import Operation, Patch
@@ -39,7 +40,6 @@ class ReviewTimes:
     watch_patience: float = 0.1  # for the watch to show a pod that is bound right after it was created
     # for reading a pod and settling an earlier review of it; the API server waits 2 s for the response
     read_timeout: float = 1.0
-    settle_pause: float = 1.0  # between two attempts to read a pod or to change its version
 
 
 REVIEW_TIMES = ReviewTimes()
@@ -47,17 +47,8 @@ REVIEW_TIMES = ReviewTimes()
 MOST_READS = 32  # pods that the watch has shown and that are read at the same time, and as many that it has not shown
 
 
-@dataclass(slots=True)
-class _Following:
-    """A review whose Binding is waited for."""
-
-    task: asyncio.Task[None] = field(init=False)
-    hurry: asyncio.Event = field(default_factory=asyncio.Event)  # ends the wait
-    is_closing: bool = False  # whether the wait is over and the pod is being read
-
-
 @dataclass(eq=False)
-class BindReviews:
+class BindReviews(Observer):
     """Review Bindings: called with the review of one, returns the result. Raises BadReview and NotReady.
 
     A Binding of a pod that asks for no cards passes at once, if the watch has shown the pod. If it has not, the pod is
@@ -69,7 +60,7 @@ class BindReviews:
     pending_binds: PendingBinds
     metrics: Metrics
     _: KW_ONLY
-    requests: PodRequests
+    settler: Settler
     why_not_ready: Callable[[], str | None]
     times: ReviewTimes = REVIEW_TIMES
     timing: Timing = SYSTEM_TIMING
@@ -79,8 +70,7 @@ class BindReviews:
         self._bindings = REVIEWED_BINDINGS.counter(self.metrics.registry)
         self._clock = self.timing.monotonic
         self._reviewed = ReviewedBindings(self.decider)
-        self._following: dict[str, _Following] = {}
-        self._repeated: set[str] = set()
+        self._open: dict[str, Binding] = {}  # that were given cards, by UID of the pod
         self._reads_of_known = asyncio.Semaphore(MOST_READS)
         self._reads_of_unknown = asyncio.Semaphore(MOST_READS)
 
@@ -98,7 +88,7 @@ class BindReviews:
         known = await self.unbound.wait_for(binding.key, binding.uid, patience=self.times.watch_patience)
         if known is not None and not known.wants_cards:
             if not review.dry_run:
-                self.pending_binds.settled(known.uid)
+                self.pending_binds.came(known.uid)
             return _only_for(known.uid, wire)
         try:
             return await self._review(binding, known, wire, review)
@@ -111,39 +101,19 @@ class BindReviews:
         except GasError as error:
             return self._refused(str(error))
 
-    def is_open(self, uid: str) -> bool:
-        return uid in self._following
-
-    def hurry(self, uid: str) -> None:
-        if (following := self._following.get(uid)) is not None:
-            following.hurry.set()
-
-    async def settled(self, uid: str) -> None:
-        while (following := self._following.get(uid)) is not None:
-            following.hurry.set()
-            await asyncio.wait([following.task])
-
-    def is_repeated(self, uid: str) -> bool:
-        return uid in self._repeated
-
-    def forget_repeated(self, uid: str) -> None:
-        self._repeated.discard(uid)
-
-    def open_nodes(self) -> frozenset[str]:
-        opened = (self._reviewed.opened(uid) for uid in list(self._following))
-        return frozenset(review.binding.node for review in opened if review is not None)
-
-    async def settle_on(self, nodes: Collection[str], *, patience: float) -> None:
-        opened = {uid: self._reviewed.opened(uid) for uid in list(self._following)}
-        settling = [self.settled(uid) for uid, review in opened.items() if review and review.binding.node in nodes]
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience):
-                await asyncio.gather(*settling)
-
-    async def finish(self) -> None:
-        """Settle all reviews. The caller limits the wait."""
-        while self._following:
-            await asyncio.gather(*(self.settled(uid) for uid in list(self._following)))
+    def moved(self, move: Move) -> None:
+        if (binding := self._open.get(move.uid)) is None:
+            return
+        expired = self._reviewed.moved(move, binding.node, clock=self._clock())
+        if expired is None:
+            return
+        del self._open[move.uid]
+        self._count("expired" if expired else "settled")
+        if expired:
+            logger.warning(
+                "a binding that was given cards did not follow; they are free again",
+                extra={"pod": binding.key, "node": binding.node},
+            )
 
     def _refused(self, sentence: str) -> ReviewResult:
         self._count("refused")
@@ -163,12 +133,11 @@ class BindReviews:
             binding, pod, now=self.timing.seconds(), clock=self._clock(), dry_run=review.dry_run
         )
         if not review.dry_run:
-            self.pending_binds.settled(given.uid)
+            self.pending_binds.came(given.uid)
         self._count(given.source.value)
-        if given.source is Source.CARRIED and not review.dry_run:
-            self._repeated.add(given.uid)
         if given.source is Source.CHOSEN:
-            self._follow(given.uid, binding)
+            self._open[given.uid] = binding
+            asyncio.get_running_loop().call_later(self.times.binding, self._end, given.uid, binding)
             cards = given.annotations.get(CONTAINER_CARDS, "")
             self.decider.decisions.made(
                 given.uid,
@@ -201,54 +170,30 @@ class BindReviews:
         uid = known.uid if known is not None else binding.uid
         while True:
             if self._must_settle(uid, binding, dry_run=dry_run):
-                await self.settled(uid)
-            if (pod := self._unchanged(uid, binding)) is None:
+                await self.settler.settled(uid)
+            if (pod := self._reviewed.unchanged(uid, binding.node)) is None:
                 self._reviewed.check_patience(uid, binding.key, clock=self._clock())
                 async with self._reads_of_known if known is not None else self._reads_of_unknown:
-                    pod = await self.requests.get(binding.namespace, binding.name)
+                    pod = await self.settler.requests.get(binding.namespace, binding.name)
             check_ready(self.why_not_ready)  # another replica may lead by now
             uid = pod.uid if pod is not None else uid
             if not self._must_settle(uid, binding, dry_run=dry_run):
                 return pod
 
     def _must_settle(self, uid: str, binding: Binding, *, dry_run: bool) -> bool:
-        """Return whether an earlier review of the pod must end before this one is decided; a dry run ends none."""
-        if (following := self._following.get(uid)) is None:
+        """Return whether an earlier Binding of the pod must be settled before this one is decided.
+
+        A dry run ends no review.
+        """
+        if (sent := self.decider.bookings.sent(uid)) is None:
             return False
-        opened = self._reviewed.opened(uid)
-        return following.is_closing or opened is None or (opened.binding.node != binding.node and not dry_run)
+        is_elsewhere = sent.state is State.REVIEWED and sent.node != binding.node
+        return sent.state is State.SETTLING or (is_elsewhere and not dry_run)
 
-    def _unchanged(self, uid: str, binding: Binding) -> Pod | None:
-        """Return the pod as the watch shows it, if an open review has read it in this very version."""
-        pod, opened = self.decider.pods.waiting.get(uid), self._reviewed.opened(uid)
-        if pod is None or opened is None or opened.binding.node != binding.node:
-            return None
-        return pod if pod.metadata.resource_version in opened.versions else None
-
-    def _follow(self, uid: str, binding: Binding) -> None:
-        following = self._following[uid] = _Following()
-        following.task = asyncio.get_running_loop().create_task(self._settle(uid, binding, following))
-        following.task.add_done_callback(lambda _task: self._following.pop(uid, None))
-
-    async def _settle(self, uid: str, binding: Binding, following: _Following) -> None:
-        """Wait a moment for the Binding, then read the pod until it is known whether it was bound."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.times.binding):
-                await following.hurry.wait()
-        following.is_closing = True
-        is_unchanged = self._unchanged(uid, binding) is not None  # else another client has changed the pod
-        pod = None
-        if self._reviewed.opened(uid) is not None:
-            requests, pause = self.requests, self.times.settle_pause
-            pod = await settled_pod(requests, binding.namespace, binding.name, uid, retry_pause=pause)
-        if not self._reviewed.settle(uid, pod, clock=self._clock(), counts=is_unchanged):
-            self._count("settled")
-            return
-        self._count("expired")
-        logger.warning(
-            "a binding that was given cards did not follow; they are free again",
-            extra={"pod": binding.key, "node": binding.node},
-        )
+    def _end(self, uid: str, binding: Binding) -> None:
+        """End a review whose Binding is late."""
+        if self._open.get(uid) is binding:
+            self.decider.bookings.report(uid, Event.END_REVIEW)
 
 
 class _Metadata(msgspec.Struct, rename="camel", frozen=True):

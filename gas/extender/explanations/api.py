@@ -183,7 +183,7 @@ class ExplanationApi:
         if not need.wants_cards:
             return {"reason": faults or "the pod asks for no card"}
         names = [name for name, _ in decider.nodes]
-        verdicts = await in_turns(decider.verdicts.of(need, names, decider.nominated_for_others(pod)))
+        verdicts = await in_turns(decider.verdicts.of(need, names, decider.promises.to_others(pod)))
         refusals = [each.refusal for each in verdicts if each.refusal is not None]
         return {
             "nodes": len(names),

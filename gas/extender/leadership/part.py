@@ -39,7 +39,7 @@ def _build(core: Core) -> Additions:
         core.api,
         flags.lease_namespace or own_namespace(),
         flags.lease_name or DEFAULT_LEASE_NAME,
-        catch_up=core.catch_up,
+        on_change=core.chosen,
         identity=core.identity,
         timing=core.timing,
     )

@@ -38,7 +38,9 @@ def _build(core: Core) -> Additions:
 
     # The response has no field for an error. While nothing can be decided it names no victims: with ``ignorable: true``
     # kube-scheduler would take an error as permission to evict by the sums of the node.
-    verb = Preempt(core.decider, preemption, core.pending_binds, core.metrics, why_not_ready=why_not_ready)
+    verb = Preempt(
+        core.decider, preemption, core.pending_binds, core.metrics, core.settler, why_not_ready=why_not_ready
+    )
     return Additions(
         hooks=preemption.hooks,
         verbs={"preempt": ServedVerb(verb, undecided=encode_preempt_result({}))},

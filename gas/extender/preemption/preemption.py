@@ -4,17 +4,19 @@ kube-scheduler proposes pods by the sums of the node, which do not show single c
 the smallest set of pods after whose eviction the pod really fits, or the node drops out.
 """
 
+import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from gas.extender.debug import cards_json
 from gas.extender.decider import Decider
 from gas.extender.filter import PendingBinds, in_turns
-from gas.extender.hooks import Hooks
+from gas.extender.hooks import FilterDecision, Hooks
 from gas.extender.host_resources import pod_requests
+from gas.extender.late_bindings import Settler
 from gas.extender.metrics import Metrics
 from gas.extender.preemption.disruption import AssignedPod, DisruptionBudgets, assigned_pod
 from gas.extender.preemption.nominations import Nominations
@@ -27,7 +29,7 @@ from gas.objects.stored import DisruptionBudget, Pod, PreemptorPod
 from gas.placement.choice import Footprint, footprint
 from gas.placement.need import PodNeed
 from gas.values.amounts import SortedAmounts, add
-from gas.vocabularies.protocol import BadNeed
+from gas.vocabularies.protocol import BadNeed, NodeFacts
 
 logger = logging.getLogger(__name__)
 
@@ -52,20 +54,24 @@ class Preemption:
 
     @property
     def hooks(self) -> Hooks:
-        return Hooks(
-            nominated=(self.nominations.nominated_for_others,),
-            observers=(self.nominations,),
-            handlers=(self.nominations,),
-            hopeless=(self._decider.verdicts.hopeless,),
-            books=(self.books,),
-        )
+        return Hooks(promised=(self.nominations.promised,), restricting=(self.restrict,), handlers=(self.nominations,))
+
+    def restrict(
+        self, _pod: Pod, need: PodNeed, decision: FilterDecision, facts: Callable[[str], NodeFacts | None]
+    ) -> Turns[FilterDecision]:
+        """Name the failed nodes on which no eviction helps, so that kube-scheduler proposes none there."""
+        if not decision.failed:
+            return decision
+        return replace(decision, hopeless=(yield from self._decider.verdicts.hopeless(need, decision.failed, facts)))
 
     def preempt(self, args: PreemptArgs) -> Turns[dict[str, Proposal]]:
         """Return which pods to evict from which nodes, so that a pod gets its cards. Evicts and books nothing.
 
-        A proposal for a pod that needs no cards is returned unchanged. A pod whose need cannot be read, or that is
-        booked already, gets no node.
+        A proposal for a pod that needs no cards, or that is bound and waits for a resize, is returned unchanged. A pod
+        whose need cannot be read, or that is booked already, gets no node.
         """
+        if args.pod.node_name:
+            return dict(args.proposals)
         if self._ledger.booking(args.pod.uid) is not None:
             return {}
         try:
@@ -75,20 +81,6 @@ class Preemption:
         if not need.wants_cards:
             return dict(args.proposals)
         return (yield from self.victims(args.pod, need, args.proposals))
-
-    def books(self) -> Mapping[str, object]:
-        """Return the nominated pods for /debug/books: the node of each, and the cards nominated for it there."""
-        return {
-            "nominated": {
-                room.nominated.uid: {
-                    "pod": room.nominated.pod,
-                    "node": room.nominated.node,
-                    "priority": room.nominated.priority,
-                    "cards": cards_json(room.footprint),
-                }
-                for room in self.nominations
-            }
-        }
 
     def victims(
         self, pod: PreemptorPod, need: PodNeed, proposals: Mapping[str, Proposal]
@@ -128,14 +120,12 @@ class Preemption:
         facts, free = self._nodes.facts(name), self._hosts.free_amounts(name)
         if facts is None or free is None:
             return None
-        rooms = self.nominations.rooms_of_others(name, pod)
-        for each in rooms:
-            for resource, amount in each.nominated.requests:
+        for requested in self.nominations.of_others(name, pod):
+            for resource, amount in requested:
                 if resource in free:
                     free[resource] -= amount
-        node = CandidateNode(
-            inventory=facts.inventory, sums=self._ledger.sums(name, [each.footprint for each in rooms]), free=free
-        )
+        promised = self._decider.promises.to_others(pod).get(name, ())
+        node = CandidateNode(inventory=facts.inventory, sums=self._ledger.sums(name, promised), free=free)
         allowed: list[int] = []
         in_the_way = self._in_the_way(requests, free, proposal) if pod.avoids_pods else frozenset()
         return smallest_victims(
@@ -226,6 +216,7 @@ class Preempt:
     preemption: Preemption
     pending_binds: PendingBinds
     metrics: Metrics
+    settler: Settler
     why_not_ready: Callable[[], str | None]  # returns the reason while this replica may not decide, else None
     review_patience: float = REVIEW_PATIENCE
 
@@ -241,8 +232,9 @@ class Preempt:
         return encode_preempt_result(victims)
 
     async def _victims(self, args: PreemptArgs) -> dict[str, Proposal]:
-        for each in self.decider.hooks.reviews:
-            await each.settle_on(args.proposals.keys(), patience=self.review_patience)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.review_patience):
+                await self.settler.settled_on(args.proposals.keys())
         in_doubt = self._nodes_in_doubt()
         proposals = {node: each for node, each in args.proposals.items() if node not in in_doubt}
         victims = await in_turns(self.preemption.preempt(replace(args, proposals=proposals)))
@@ -250,4 +242,4 @@ class Preempt:
         return {node: each for node, each in victims.items() if node not in in_doubt}
 
     def _nodes_in_doubt(self) -> frozenset[str]:
-        return frozenset[str]().union(*(each.open_nodes() for each in self.decider.hooks.reviews))
+        return frozenset(self.decider.bookings.in_doubt().values())

@@ -17,7 +17,7 @@ from gas.cluster.errors import ApiUnavailable
 from gas.daemon.logs import VERBOSE
 from gas.decision.names import RELEASED
 from gas.extender.decider import Decider
-from gas.extender.hooks import Observer
+from gas.extender.hooks import Change, Observer
 from gas.extender.node_queue import NodeQueue
 from gas.values.errors import GasError
 from gas.values.timing import SYSTEM_TIMING, Timing
@@ -45,8 +45,9 @@ class Requeuer(Observer):
     _found_waiting: frozenset[str] = field(init=False, default=frozenset())
     _is_away: bool = field(init=False, default=False)
 
-    def cards_freed(self, node: str) -> None:
-        self._freed.add(node)
+    def node_changed(self, node: str, change: Change) -> None:
+        if Change.FREED in change:
+            self._freed.add(node)
 
     def requeue_all(self) -> None:
         """Treat every waiting pod as refused and every node as freed: this replica has just begun to decide.

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from cachetools import LRUCache
 
 from gas.extender.decider import Decider
-from gas.extender.hooks import NO_CARDS, NominatedCards, Observer
+from gas.extender.hooks import NO_CARDS, Change, Observer, PromisedCards
 from gas.extender.host_resources import CPU, MEMORY, PODS, HostFree
 from gas.extender.verdicts import SPARE_STATES, TimeBudget, Turns
 from gas.placement.choice import Footprint, footprint
@@ -92,12 +92,10 @@ class Scores(Observer):
         self._effects: OrderedDict[PodNeed, dict[int, Effect | None]] = OrderedDict()
         self._costs: OrderedDict[tuple[PodNeed, SortedAmounts], dict[int, int | None]] = OrderedDict()
 
-    def node_changed(self, node: str) -> None:
+    def node_changed(self, node: str, change: Change) -> None:
         self._of_node.pop(node, None)
-
-    def capacity_changed(self, node: str) -> None:
-        self._pools.pop(node, None)
-        self._of_node.pop(node, None)
+        if Change.CAPACITY in change:
+            self._pools.pop(node, None)
 
     def learn(
         self, uid: str, need: PodNeed, requests: SortedAmounts, restriction: Hashable = None, names: Iterable[str] = ()
@@ -118,11 +116,11 @@ class Scores(Observer):
         need: PodNeed,
         requests: SortedAmounts,
         names: Sequence[str],
-        nominated: NominatedCards = NO_CARDS,
+        promised: PromisedCards = NO_CARDS,
     ) -> Turns[list[int | None]]:
         """Return the cost of placing a pod on each named node, in their order; None where it has no room.
 
-        Its cards will be chosen as this assumes, see `chosen_need`. Cards of ``nominated``, by node, count as booked.
+        Its cards will be chosen as this assumes, see `chosen_need`. Cards of ``promised``, by node, count as booked.
         """
         self._refresh()
         asked = self._scored_need(need)
@@ -131,20 +129,20 @@ class Scores(Observer):
         known = _latest(self._costs, (asked, requests))
         # One pass without a line of Python for each name; most costs are known. None is never a key.
         costs: list[int | None] = list(map(known.get, map(self._of_node.get, names)))  # type: ignore[arg-type]
-        is_any = nominated or None in costs
-        missing = [at for at, cost in enumerate(costs) if cost is None or names[at] in nominated] if is_any else []
+        is_any = promised or None in costs
+        missing = [at for at, cost in enumerate(costs) if cost is None or names[at] in promised] if is_any else []
         budget = TimeBudget(self._step_limit, self._clock)
         for at in missing:
             name = names[at]
             number = self._of_node.get(name) or self._number(name)
-            if number in known and name not in nominated:
+            if number in known and name not in promised:
                 costs[at] = known[number]
                 continue
             steps = budget.steps()
             found = None
             if number and steps:
-                found = self._cost(asked, requests, name, number, steps=steps, nominated=nominated.get(name, ()))
-            if steps == self._step_limit and name not in nominated:
+                found = self._cost(asked, requests, name, number, steps=steps, promised=promised.get(name, ()))
+            if steps == self._step_limit and name not in promised:
                 known[number] = found
             costs[at] = found
             yield from budget.pause()
@@ -157,7 +155,7 @@ class Scores(Observer):
         need: PodNeed,
         requests: SortedAmounts,
         nodes: Mapping[str, tuple[NodeFacts, HostFree | None]],
-        nominated: NominatedCards = NO_CARDS,
+        promised: PromisedCards = NO_CARDS,
     ) -> Turns[list[int | None]]:
         """Return the same for nodes that a request describes, with what is booked under their names."""
         self._refresh()
@@ -168,7 +166,7 @@ class Scores(Observer):
         costs: list[int | None] = []
         for name, (facts, free) in nodes.items():
             steps = budget.steps()
-            booked = nominated.get(name, ())
+            booked = promised.get(name, ())
             change = self._effect(asked, name, facts.inventory, steps, booked, shares={}) if steps else None
             pool = self._pool(name)
             pressure = self._pressures.get(pool, 0.0) if pool is not None else 0.0
@@ -231,19 +229,19 @@ class Scores(Observer):
         number: int,
         *,
         steps: int,
-        nominated: Sequence[Footprint],
+        promised: Sequence[Footprint],
     ) -> int | None:
         state = self._by_number[number]
         effects = _latest(self._effects, need)
-        if state.cards in effects and not nominated:
+        if state.cards in effects and not promised:
             change = effects[state.cards]
         else:
             facts = self._nodes.facts(node)
-            shares = {} if nominated else self._shares.setdefault(state.cards, {})
+            shares = {} if promised else self._shares.setdefault(state.cards, {})
             change = (
-                None if facts is None else self._effect(need, node, facts.inventory, steps, nominated, shares=shares)
+                None if facts is None else self._effect(need, node, facts.inventory, steps, promised, shares=shares)
             )
-            if steps == self._step_limit and not nominated:
+            if steps == self._step_limit and not promised:
                 effects[state.cards] = change
         if change is None:
             return None
@@ -255,12 +253,12 @@ class Scores(Observer):
         node: str,
         inventory: Inventory,
         steps: int,
-        nominated: Sequence[Footprint],
+        promised: Sequence[Footprint],
         *,
         shares: dict[Card, int],
     ) -> Effect | None:
         """Return the effect of placing a pod; None if it has no room. ``shares`` is filled if it is empty."""
-        usage = self._ledger.sums(node, nominated).usage() if nominated else self._ledger.usage(node)
+        usage = self._ledger.sums(node, promised).usage() if promised else self._ledger.usage(node)
         if inventory.preferred_card is not None and isinstance(need.order, LeastWaste):
             need = replace(need, order=DEFAULT_ORDER)
         choice = place(need, inventory, usage, step_limit=steps)

@@ -10,7 +10,7 @@ import msgspec
 
 from gas.extender.decider import Decider
 from gas.extender.filter import in_turns
-from gas.extender.hooks import Hooks
+from gas.extender.hooks import Hooks, Observer
 from gas.extender.host_resources import pod_requests
 from gas.extender.metrics import Metrics
 from gas.extender.readiness import check_ready
@@ -25,7 +25,7 @@ from gas.vocabularies.protocol import BadNeed
 logger = logging.getLogger(__name__)
 
 
-class Scoring:
+class Scoring(Observer):
     """Score nodes by what the pods that have arrived ask for. ``policy`` is for pods that choose none."""
 
     def __init__(self, policy: NodeScore, decider: Decider) -> None:
@@ -36,7 +36,7 @@ class Scoring:
 
     @property
     def hooks(self) -> Hooks:
-        return Hooks(asked=(self._learn,), choosing=(self.scores.chosen_need,), observers=(self.scores,))
+        return Hooks(choosing=(self.scores.chosen_need,), observers=(self.scores, self))
 
     def prioritize(self, args: FilterArgs) -> Turns[list[tuple[str, int]]]:
         """Score nodes for a pod: (name, score), the highest and best score first. Books nothing.
@@ -51,15 +51,15 @@ class Scoring:
             return [(name, 0) for name in names]
         if scores.policy(need) is NodeScore.NONE:
             return [(name, 0) for name in names]
-        requests, nominated = pod_requests(args.pod), self._decider.nominated_for_others(args.pod)
+        requests, promised = pod_requests(args.pod), self._decider.promises.to_others(args.pod)
         if args.nodes is None:
-            costs = yield from scores.of(args.pod.uid, need, requests, names, nominated)
+            costs = yield from scores.of(args.pod.uid, need, requests, names, promised)
         else:
             facts = self._decider.nodes.as_sent(each.node for each in args.nodes)
             free = {each.node.name: self._decider.hosts.free_of(each.node) for each in args.nodes}
             names = list(facts)
             sent = {name: (facts[name], free[name]) for name in names}
-            costs = yield from scores.as_sent(args.pod.uid, need, requests, sent, nominated)
+            costs = yield from scores.as_sent(args.pod.uid, need, requests, sent, promised)
         return as_scores(names, costs)
 
     def demand_json(self) -> bytes:
@@ -105,7 +105,7 @@ class Scoring:
             }
         )
 
-    def _learn(self, pod: Pod, need: PodNeed, names: Sequence[str]) -> None:
+    def asked(self, pod: Pod, need: PodNeed, names: Sequence[str]) -> None:
         """Learn from a pod that has arrived; before the first one, from those that are bound already."""
         if not self._has_learned:
             self._has_learned = True

@@ -71,7 +71,7 @@ class _Mirror(Generic[T]):
 
 
 class SharePods:
-    """The controller of SharePods. The caller runs ``events`` and the watches of SharePods and of their pods."""
+    """The controller of SharePods. The caller runs the watches of SharePods and of their pods."""
 
     def __init__(
         self,

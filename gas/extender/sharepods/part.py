@@ -30,18 +30,16 @@ def _warn(flags: Flags) -> str:
 
 
 def _build(core: Core) -> Additions:
-    from gas.cluster.events import Events
     from gas.extender.sharepods.controller import SharePods
 
     def uuids(node: str) -> Mapping[str, Card]:
         facts = core.decider.nodes.identified(node)
         return facts.uuids if facts is not None else {}
 
-    events = Events(core.api, instance=core.identity, timing=core.timing)
-    controller = SharePods(core.api, events=events, acts=core.may_act, uuids=uuids, timing=core.timing)
+    controller = SharePods(core.api, events=core.events, acts=core.may_act, uuids=uuids, timing=core.timing)
     return Additions(
         watches={"sharepods": controller.share_watch},
-        tasks=(controller.pod_watch.run, controller.run, events.run),
+        tasks=(controller.pod_watch.run, controller.run),
         begin=(controller.look_at_all,),
     )
 

@@ -11,9 +11,10 @@ from prometheus_client import Counter
 
 from gas.decision.names import DESCHEDULE_POD_LABEL, DESCHEDULE_POD_VALUE, DESCHEDULED_BY_US
 from gas.extender.decider import Decider
-from gas.extender.hooks import Hooks, Observer
+from gas.extender.hooks import Change, Hooks, Observer
 from gas.extender.node_queue import NodeQueue
 from gas.extender.pods import BoundPod
+from gas.objects.handler import Mirror
 from gas.objects.stored import Pod
 from gas.values.errors import GasError
 
@@ -25,6 +26,25 @@ PatchPod = Callable[..., Awaitable[bool]]
 RETRY_PAUSE = 5.0  # seconds after a label could not be changed
 IDLE_PAUSE = 1.0  # seconds between two checks whether this replica decides by now
 MOST_PATCHED = 10_000  # pods remembered as they were when patched: more than wait for the watch to show the change
+
+
+class LabelledPods(Mirror[Pod, str]):
+    """The nodes of bound GPU pods that have the label or the mark of it, by UID. Fed by a watch, after the decider."""
+
+    def __init__(self, decider: Decider, on_change: Callable[[str], None]) -> None:
+        super().__init__()
+        self._decider = decider
+        self._on_change = on_change
+
+    def needs(self, pod: Pod) -> bool:
+        return pod.uid in self.records
+
+    def record(self, pod: Pod) -> str | None:
+        is_labelled = _is_labelled(pod) or _is_labelled_by_us(pod)
+        return pod.node_name if is_labelled and self._decider.pods.bound_pod(pod.uid) is not None else None
+
+    def replaced(self, _uid: str, old: str | None, new: str | None) -> None:
+        self._on_change(old or new or "")
 
 
 @dataclass(eq=False)
@@ -41,26 +61,21 @@ class Descheduler(Observer):
     acts: Callable[[], bool]  # returns whether this replica decides
     retry_pause: float = RETRY_PAUSE
     idle_pause: float = IDLE_PAUSE
-    labelled: set[str] = field(init=False, default_factory=set)  # UIDs of bound pods with the label or the mark of it
+    labelled: LabelledPods = field(init=False)
     _changed: NodeQueue = field(init=False, default_factory=NodeQueue)
     _patched: LRUCache[str, BoundPod] = field(init=False, default_factory=lambda: LRUCache(MOST_PATCHED))
 
-    def node_changed(self, node: str) -> None:
-        if self.labelled or self.wanted(node):  # nearly never: no pod has the label, and none should
+    def __post_init__(self) -> None:
+        self.labelled = LabelledPods(self.decider, self._changed.add)
+        self.decider.pods.retain(DESCHEDULE_POD_LABEL, DESCHEDULED_BY_US)
+
+    def node_changed(self, node: str, _change: Change) -> None:
+        if self.labelled.records or self.wanted(node):  # nearly never: no pod has the label, and none should
             self._changed.add(node)
-
-    def bound_pod_changed(self, uid: str, pod: Pod) -> None:
-        if _is_labelled(pod) or _is_labelled_by_us(pod):
-            self.labelled.add(uid)
-        else:
-            self.labelled.discard(uid)
-
-    def bound_pod_gone(self, uid: str) -> None:
-        self.labelled.discard(uid)
 
     @property
     def hooks(self) -> Hooks:
-        return Hooks(observers=(self,), bound_names=(DESCHEDULE_POD_LABEL, DESCHEDULED_BY_US))
+        return Hooks(observers=(self,), handlers=(self.labelled,))
 
     async def run(self) -> NoReturn:
         while True:

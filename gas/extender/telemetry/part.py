@@ -24,7 +24,7 @@ def _build(core: Core) -> Additions:
         patch_pod=partial(patch_pod_metadata, core.api),
         acts=core.may_act,
     )
-    DESCHEDULED_PODS.gauge(core.metrics.registry).set_function(lambda: len(descheduler.labelled))
+    DESCHEDULED_PODS.gauge(core.metrics.registry).set_function(lambda: len(descheduler.labelled.records))
     return Additions(hooks=descheduler.hooks, tasks=(descheduler.run,))
 
 

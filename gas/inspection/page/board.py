@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gas.extender.hooks import Observer
+from gas.extender.hooks import Change, Observer
 from gas.inspection.cluster import Cluster, natural
 from gas.inspection.report import Booked
 from gas.inspection.rows import card_rows, column_of, resources
@@ -35,7 +35,7 @@ class Changes(Observer):
     def __init__(self) -> None:
         self._names: dict[str, None] = {}
 
-    def node_changed(self, node: str) -> None:
+    def node_changed(self, node: str, _change: Change) -> None:
         self._names[node] = None
 
     def take(self) -> list[str]:

@@ -16,6 +16,7 @@ from gas.cluster.backoff import Backoff
 from gas.cluster.connection import ApiServer
 from gas.decision.names import TIMESTAMP, WRITTEN_ANNOTATIONS
 from gas.extender.decisions import Decision
+from gas.extender.hooks import Change
 from gas.inspection.cluster import Cluster, PlacementSettings, natural
 from gas.inspection.following import Following, following
 from gas.inspection.gather import read_use
@@ -124,7 +125,8 @@ class View:
                 await _in_turns(self._board.update(cluster, list(dict.fromkeys(names))))
                 if time.monotonic() >= self._sampled_at + SAMPLE_INTERVAL:
                     self._sampled_at = time.monotonic()
-                    waiting = len(cluster.decider.pods.waiting)
+                    pods = cluster.decider.pods
+                    waiting = len(pods.waiting) - pods.suspended().total()
                     self._samples.append({"waiting": waiting, "booked": self._board.booked_shares()})
                 if use.done():
                     use.result()
@@ -139,7 +141,7 @@ class View:
             ledger = cluster.decider.ledger
             now = {booking.node for uid, _ in cluster.use if (booking := ledger.booking(uid)) is not None}
             for node in now | measured:
-                self._changes.node_changed(node)
+                self._changes.node_changed(node, Change.PODS)
             measured = now
             await asyncio.sleep(USE_INTERVAL)
 
@@ -152,15 +154,24 @@ class View:
     def state(self) -> dict[str, object]:
         """Return numbers and sentences about the whole cluster. ``trouble`` says why it may be out of date."""
         if self._following is None:
-            return {"trouble": self._trouble, "notes": [], "grafana": self._grafana, "waiting": 0, "changes": 0}
+            return {
+                "trouble": self._trouble,
+                "notes": [],
+                "grafana": self._grafana,
+                "waiting": 0,
+                "suspended": 0,
+                "changes": 0,
+            }
         pods = self._cluster.decider.pods
+        suspended = pods.suspended().total()
         notes = [*self._cluster.settings.notes, *self._notes]
         more = len(notes) - MOST_NOTES
         return {
             "trouble": self._following.trouble,
             "notes": notes[:MOST_NOTES] + ([f"and {more} more of such"] if more > 0 else []),
             "grafana": self._grafana,
-            "waiting": len(pods.waiting),
+            "waiting": len(pods.waiting) - suspended,
+            "suspended": suspended,
             "changes": self._cluster.pods.version + self._board.version,
         }
 
@@ -208,7 +219,7 @@ class View:
         sums: dict[str, Counter[str]] = {}
         for row in await _in_turns(pod_row(cluster, pod) for pod in cluster.gpu_pods):
             of_pod = {name: amount for name in names if isinstance(amount := row.get(name), int)}
-            counts = {"pods": 1, "waiting": int(row["node"] is None)}
+            counts = {"pods": 1, "waiting": int(row["state"] == "Waiting")}
             sums.setdefault(str(row["namespace"]), Counter()).update(counts | of_pod)
         return {"namespaces": [{"namespace": name, **sums[name]} for name in sorted(sums, key=natural)]}
 

@@ -10,7 +10,7 @@ from typing import Any
 from gas.extender.admission.review import Review, ReviewResult
 from gas.extender.binding_reviews.reviews import BindReviews, ReviewTimes
 from gas.extender.hooks import Hooks
-from gas.extender.late_bindings import PodRequests, end_earlier_bindings
+from gas.extender.late_bindings import end_earlier_bindings
 from gas.extender.readiness import read_bound_pods
 from gas.objects.stored import Pod
 from gas.values.timing import Timing
@@ -38,26 +38,19 @@ class ReviewingDecider(DrivenDecider):
         read_timeout: float = 30.0,
         **options: Any,
     ) -> None:
-        super().__init__(cluster, **options)
         self.seconds = 0.0
+        super().__init__(cluster, clock=lambda: self.seconds, **options)
         self.bind_reviews = BindReviews(
             self,
             self.pending_binds,
             self.metrics,
-            requests=PodRequests(self._get_pod, self._change_version, lambda: self.seconds),
+            settler=self.settler,
             why_not_ready=lambda: self.not_ready,
-            times=ReviewTimes(
-                binding=binding, settle_pause=0.0, watch_patience=watch_patience, read_timeout=read_timeout
-            ),
+            times=ReviewTimes(binding=binding, watch_patience=watch_patience, read_timeout=read_timeout),
             timing=Timing(monotonic=lambda: self.seconds),
         )
         self.unbound = self.bind_reviews.unbound
-        self.add(Hooks(handlers=(self.unbound,), reviews=(self.bind_reviews,)))
-
-    async def settle(self) -> None:
-        """Wait until no bind and no reviewed Binding is in doubt."""
-        await super().settle()
-        await self.bind_reviews.finish()
+        self.add(Hooks(handlers=(self.unbound,), observers=(self.bind_reviews,)))
 
 
 def following(*pods: dict[str, Any], **options: Any) -> ReviewingDecider:

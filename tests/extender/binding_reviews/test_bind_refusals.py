@@ -10,6 +10,7 @@ import pytest
 
 from gas.extender.admission.review import ALLOWED, BadReview
 from gas.extender.binding_reviews.bindings import EXPIRY_WINDOW, MOST_EXPIRED, MOST_EXPIRED_ON_NODE
+from gas.extender.bookings import Event
 from gas.extender.readiness import NotReady
 from gas.objects.stored import Pod
 from tests.builders import container, pod_json
@@ -105,7 +106,7 @@ async def test_a_review_does_not_wait_long_for_an_earlier_one_whose_outcome_is_n
     decider = following(gpu_pod(), read_timeout=0.05)
     await reviewed(decider, binding(gpu_pod()))
     decider.cluster.away = True
-    decider.bind_reviews.hurry("u1")
+    decider.bookings.report("u1", Event.END_REVIEW)
     await asyncio.sleep(0)
     refusal = (await reviewed(decider, binding(gpu_pod()))).refusal
     assert refusal == "pod default/pod cannot be read, so it is not bound: no response in 0.05 s; try again"

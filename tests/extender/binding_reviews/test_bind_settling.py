@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable
+from gas.extender.bookings import Event, State
 from gas.extender.decider import Options
 from gas.extender.late_bindings import LATEST_WRITE
 from gas.objects.stored import Pod
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.selection import parse_vocabularies
 from tests.background import turns
-from tests.extender.binding import HeldBindings, gpu_pod
+from tests.extender.binding import IN_DOUBT, HeldBindings, gpu_pod
 from tests.extender.binding_reviews.setting import (
     ReviewingDecider,
     allowed,
@@ -38,7 +39,7 @@ async def test_a_review_that_no_binding_follows_books_cards_for_a_moment_only(ca
     written = await allowed(decider, gpu_pod())
     assert booked_cards(decider, "u1") == "card0 on n1, reserved"
     async with asyncio.timeout(10):
-        while decider.bind_reviews.is_open("u1"):  # noqa: ASYNC110 -- the review ends by itself
+        while decider.bookings.in_doubt():  # noqa: ASYNC110 -- the review ends by itself
             await asyncio.sleep(0.01)
     assert booked_cards(decider, "u1") == "nothing"
     assert decider.reports.freed == ["n1"]
@@ -101,7 +102,7 @@ async def test_a_bind_waits_only_a_moment_for_the_settling_of_a_review() -> None
         return await decider.cluster.get_pod(namespace, name)
 
     decider.get_pod = slow
-    assert await decider.bind(gpu_pod(), "n1") == "pod default/pod already has its cards on node n1 and keeps them"
+    assert await decider.bind(gpu_pod(), "n1") == IN_DOUBT
     responds.set()
     await decider.settle()
     assert booked_cards(decider, "u1") == "nothing"
@@ -110,7 +111,7 @@ async def test_a_bind_waits_only_a_moment_for_the_settling_of_a_review() -> None
 async def test_a_review_during_the_settling_of_the_one_before_waits_for_its_end() -> None:
     decider = following(gpu_pod())
     await reviewed(decider, binding(gpu_pod()))
-    decider.bind_reviews.hurry("u1")
+    decider.bookings.report("u1", Event.END_REVIEW)
     await asyncio.sleep(0)
     written = await allowed(decider, gpu_pod())
     assert outcomes(decider, "expired") == 1
@@ -216,20 +217,19 @@ async def test_a_repeated_binding_is_forgotten_once_the_extender_has_written_its
     repeated = await repeat_a_bind(decider, Outcome.WRITTEN, written_first=False)
     with pytest.raises(ApiRefused):
         decider.cluster.write_binding("default", repeated)
-    assert not decider.bind_reviews.is_repeated("u1")
+    assert decider.bookings.state("u1") is State.HELD
 
 
 async def test_the_right_cards_without_the_time_of_the_decision_are_refused() -> None:
     other = gpu_pod(name="other", uid="u2")
     decider = following(gpu_pod(), other)
-    decider.cluster.outcome = Outcome.LOST_BEFORE_WRITING
-    await decider.bind(gpu_pod(), "n1")
+    held = HeldBindings(decider.cluster)
+    own = asyncio.create_task(decider.bind(gpu_pod(), "n1"))
+    await turns()
     guessed = binding(gpu_pod(), uid="u1", annotations={"gas-container-cards": "card0"})
     assert "already has its cards on node n1" in (await reviewed(decider, guessed)).refusal
-    repeated = binding(gpu_pod(), uid="u1", annotations=decider.cluster.bindings[0]["annotations"])
-    assert "already has its cards on node n1" in (await reviewed(decider, repeated)).refusal, "it is written no more"
-    await decider.settle()
-    assert booked_cards(decider, "u1") == "nothing"
+    held.let_go()
+    assert await own == ""
 
 
 @pytest.mark.parametrize(("node", "metadata"), [("n1", {}), ("n2", {"uid": "u1"})], ids=["no-uid", "another-node"])
@@ -256,14 +256,16 @@ async def test_the_extenders_bind_takes_over_from_a_review_without_a_binding() -
         decider.cluster.write_binding("default", written)
 
 
-async def test_a_bind_whose_outcome_is_not_known_keeps_other_bindings_away() -> None:
+async def test_a_bind_whose_outcome_is_not_known_is_settled_before_another_binding_is_given_cards() -> None:
     decider = following(gpu_pod())
     decider.cluster.outcome = Outcome.LOST_BEFORE_WRITING
     await decider.bind(gpu_pod(), "n1")
-    sent = binding(gpu_pod())
-    assert "already has its cards on node n1" in (await reviewed(decider, sent)).refusal
-    await decider.settle()
-    assert not (await reviewed(decider, sent)).refusal
+    own = decider.cluster.pod("default/pod"), "n1", decider.cluster.bindings[0]["annotations"]
+    assert not (await reviewed(decider, binding(gpu_pod(), "n2"))).refusal
+    assert booked_cards(decider, "u1") == "card0 on n2, reserved"
+    decider.cluster.outcome = Outcome.WRITTEN
+    with pytest.raises(ApiRefused):
+        await decider.cluster.bind_pod(*own)
 
 
 async def test_a_reservation_that_a_list_lacks_is_settled_as_a_review() -> None:

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from gas.extender.assembly import Extender
-from gas.extender.leadership.leadership import Leadership
 from gas.extender.readiness import REPORT_PERIOD, NotReady
 from gas.ledger.ledger import State
 from gas.values.cards import Card
@@ -31,11 +29,6 @@ class Ignoring:
     def changed(self, _object: Any) -> None: ...
 
     def deleted(self, _object: Any) -> None: ...
-
-
-def leadership_of(running: Extender) -> Leadership:
-    assert isinstance(running.leader, Leadership)
-    return running.leader
 
 
 def holder(server: ApiServer) -> str:
@@ -60,8 +53,8 @@ class TestLeaders:
 
             server.settings.intercept = slow
             running.pod_watch._handler = Ignoring()  # what the old leader does is still on its way
-            leadership_of(running).changed(leads=False)
-            leadership_of(running).changed(leads=True)
+            running.readiness.chosen(False)
+            running.readiness.chosen(True)
             binding = {
                 "metadata": {
                     "name": "a",
@@ -107,10 +100,9 @@ class TestLeaders:
             async def catch_up() -> None:
                 await next(begun).wait()
 
-            leadership = leadership_of(running)
-            leadership._catch_up_with_others = catch_up
+            running.readiness._catch_up = catch_up
             for leads in (True, False, True):
-                leadership.changed(leads=leads)
+                running.readiness.chosen(leads)
                 await turns()
             caught_up[0].set()
             await turns()
@@ -134,9 +126,9 @@ class TestLeaders:
 
             server.settings.intercept = slow
             binding = asyncio.create_task(bind(running, pod))
-            await eventually(lambda: running.decider.writing)
-            leadership_of(running).changed(leads=False)
-            leadership_of(running).changed(leads=True)
+            await eventually(lambda: running.binder._in_progress)
+            running.readiness.chosen(False)
+            running.readiness.chosen(True)
             await asyncio.sleep(0.1)
             assert not running.readiness.may_act()
             held.set()
@@ -153,10 +145,10 @@ class TestLeaders:
             await eventually(running.readiness.has_begun)
             running.pod_watch._handler = Ignoring()
             add_pod(server, "before", node="n2")
-            leadership_of(running).changed(leads=False)
+            running.readiness.chosen(False)
             await asyncio.sleep(2 * REPORT_PERIOD)
             posted.clear()
-            leadership_of(running).changed(leads=True)
+            running.readiness.chosen(True)
             await eventually(running.readiness.has_begun)
             assert posted == [("before", "GPUBookingMismatch"), ("n2", "InvalidGPULabels")]
 
@@ -172,7 +164,7 @@ class TestLeaders:
                 listed(pods)
 
             running.decider.pods.learn = late  # type: ignore[method-assign]  # the news overtakes the list
-            leadership_of(running).changed(leads=True)
+            running.readiness.chosen(True)
             await eventually(running.readiness.may_act)
             assert state(running, pod) is None
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import msgspec
 
-from gas.extender.decider import CannotBind, Decider, FilterDecision, Options
+from gas.extender.bookings import Event
+from gas.extender.decider import CannotBind, Decider, Options
+from gas.extender.hooks import FilterDecision
 from gas.extender.preemption.preemption import Preemption
 from gas.extender.preemption.wire import PreemptArgs, Proposal
 from gas.extender.verdicts import at_once
@@ -141,5 +143,5 @@ class PreemptingCluster:
             self.decider.reserve(args, msgspec.convert(sent, HostPod), now=1.0)
         except CannotBind:
             return False
-        self.decider.cancel(metadata["uid"])
+        self.decider.bookings.report(metadata["uid"], Event.REFUSED)
         return True

@@ -44,7 +44,7 @@ async def test_from_a_full_node_to_the_room_of_the_victim(server: ApiServer, tmp
         nominate(server, "high", "n1")
         server.api.delete(PODS, "default", "low", {"gracePeriodSeconds": 0})
         await eventually(lambda: not running.decider.ledger.on_node("n1"))
-        await eventually(lambda: json.loads(books_json(running.decider))["nominated"])
+        await eventually(lambda: json.loads(books_json(running.decider))["promised"])
         assert await passing(running, equal, "n1") == []
         assert await passing(running, high, "n1") == ["n1"]
         assert await bind(running, high) == ""

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gas.extender.bookings import Event
 from gas.extender.debug import books_json
-from gas.extender.decider import Decider, Options
+from gas.extender.decider import Options
+from gas.extender.hooks import Change, Observer
 from gas.extender.verdicts import Verdicts, at_once
 from gas.extender.wire import BindingArgs, FilterArgs, SentNode
 from gas.objects.stored import HostPod, Node
@@ -21,7 +23,7 @@ from gas.values.cards import Card
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.vendor.vocabulary import VENDOR
 from tests.builders import container, described_node, node_json, requesting
-from tests.extender.preemption.setting import PREEMPTING, PreemptingCluster, priority_pod
+from tests.extender.preemption.setting import PreemptingCluster, priority_pod
 from tests.listed import list_all
 
 
@@ -59,9 +61,18 @@ def freed(cluster: PreemptingCluster) -> PreemptingCluster:
     return cluster
 
 
+class Freed(Observer):
+    def __init__(self) -> None:
+        self.nodes: list[str] = []
+
+    def node_changed(self, node: str, change: Change) -> None:
+        if Change.FREED in change:
+            self.nodes.append(node)
+
+
 def kept_cards(cluster: PreemptingCluster, node: str = "n") -> list[list[str]]:
     """Return the cards that are kept on a node for each pod that is nominated for it."""
-    return [[str(card) for card in kept.footprint.amounts] for kept in cluster.preemption.nominations.on(node)]
+    return [[str(card) for card in kept.footprint.amounts] for kept in cluster.decider.promises.on(node)]
 
 
 def equal(millicores: int = 600, **fields: Any) -> dict[str, Any]:
@@ -85,7 +96,7 @@ def test_of_two_nominated_pods_the_more_important_one_gets_the_card(cluster: Pre
     cluster.delete("low")
     for name, priority in (("a", 40), ("z", 60)):
         cluster.see(priority_pod(name, share(1000), priority=priority, nominated="n"))
-    assert [room.nominated.uid for room in cluster.preemption.nominations.on("n")] == ["z", "a"]
+    assert [room.nominated.uid for room in cluster.decider.promises.on("n")] == ["z", "a"]
     assert kept_cards(cluster) == [["card0"], []]
 
 
@@ -99,10 +110,10 @@ def test_a_pod_of_higher_priority_may_have_it(freed: PreemptingCluster) -> None:
 )
 def test_it_is_kept_until_the_pod_has_other_plans(cluster: PreemptingCluster, end: str) -> None:
     cluster.add_node("m", cards=1)
-    given_up: list[str] = []
-    cluster.preemption.nominations._on_given_up = given_up.append
     preempt_for_high(cluster)
     cluster.delete("low")
+    freed = Freed()
+    cluster.decider.observers.add(freed)
     match end:
         case "bound-here":
             cluster.bind(high(nominated="n"))
@@ -116,7 +127,7 @@ def test_it_is_kept_until_the_pod_has_other_plans(cluster: PreemptingCluster, en
             cluster.see(high(nominated="m"))
         case "none":
             cluster.see(high())
-    assert given_up == ["n"]
+    assert "n" in freed.nodes
     assert cluster.fits(equal()) == (end != "bound-here")
     assert not kept_cards(cluster)
     assert bool(kept_cards(cluster, "m")) == (end == "nominated-elsewhere")
@@ -166,11 +177,11 @@ def test_a_chosen_tile_that_a_pod_of_higher_priority_takes_is_not_kept() -> None
     assert cluster.victims(nominated, "low") == "low"
     cluster.see(priority_pod("high", tile, priority=50, nominated="n"))
     cluster.delete("low")
-    (kept,) = cluster.preemption.nominations.on("n")
+    (kept,) = cluster.decider.promises.on("n")
     assert list(kept.footprint.tiles.values()) == [{0}]
     cluster.run("higher", tile, priority=100)
     cluster.delete("other")
-    (kept,) = cluster.preemption.nominations.on("n")
+    (kept,) = cluster.decider.promises.on("n")
     assert list(kept.footprint.tiles.values()) == [{1}]
 
 
@@ -183,7 +194,7 @@ def test_a_chosen_tile_is_kept_on_a_card_that_has_become_free() -> None:
     assert cluster.victims(nominated, "low") == "low"
     cluster.see(priority_pod("high", container(i915=1, tiles=1), priority=50, nominated="n"))
     cluster.delete("low")
-    (kept,) = cluster.preemption.nominations.on("n")
+    (kept,) = cluster.decider.promises.on("n")
     assert list(kept.footprint.tiles.values()) == [{0}]
 
 
@@ -214,7 +225,7 @@ def test_a_part_of_a_card_is_kept_as_its_amount() -> None:
     cluster.run("low", whole_card, priority=1)
     assert cluster.victims(priority_pod("high", whole_card, priority=50), "low") == "low"
     cluster.see(priority_pod("high", whole_card, priority=50, nominated="n"))
-    (kept,) = cluster.preemption.nominations.on("n")
+    (kept,) = cluster.decider.promises.on("n")
     assert kept.footprint.amounts == {Card(0): (("millicores", 1000), ("nvidia-gpu", 1))}
 
 
@@ -325,7 +336,7 @@ def test_room_is_kept_again_when_a_bind_elsewhere_fails(cluster: PreemptingClust
     cluster.delete("low")
     cluster.decider.reserve(BindingArgs("high", "default", "high", "m"), _decoded(high(nominated="n")), now=1.0)
     assert cluster.fits(equal())
-    cluster.decider.cancel("high")
+    cluster.decider.bookings.report("high", Event.REFUSED)
     assert not cluster.fits(equal())
 
 
@@ -353,13 +364,13 @@ def test_a_nominated_pod_that_needs_no_cards_keeps_only_other_resources(cluster:
     cluster.see(
         priority_pod("bad", share(1), priority=100, nominated="n", annotations={"gas-card-order": "none of these"})
     )
-    assert kept_cards(cluster) == [[], []]
+    assert kept_cards(cluster) == []
     assert cluster.fits(equal(500))
 
 
 def test_no_cards_of_a_node_that_is_not_known_are_kept(cluster: PreemptingCluster) -> None:
     cluster.see(high(nominated="unknown"))
-    assert kept_cards(cluster, "unknown") == [[]]
+    assert kept_cards(cluster, "unknown") == []
 
 
 def test_a_list_without_a_nominated_pod_gives_its_room_up(freed: PreemptingCluster) -> None:
@@ -370,7 +381,7 @@ def test_a_list_without_a_nominated_pod_gives_its_room_up(freed: PreemptingClust
 
 def test_the_ledger_shows_what_is_kept(cluster: PreemptingCluster) -> None:
     preempt_for_high(cluster)
-    assert json.loads(books_json(cluster.decider))["nominated"] == {
+    assert json.loads(books_json(cluster.decider))["promised"] == {
         "high": {
             "pod": "default/high",
             "node": "n",
@@ -379,8 +390,7 @@ def test_the_ledger_shows_what_is_kept(cluster: PreemptingCluster) -> None:
         }
     }
     cluster.delete("high")
-    assert json.loads(books_json(cluster.decider))["nominated"] == {}
-    assert "nominated" not in json.loads(books_json(Decider(PREEMPTING)))
+    assert json.loads(books_json(cluster.decider))["promised"] == {}
 
 
 STEPS = st.lists(
@@ -429,27 +439,24 @@ def test_remembered_verdicts_are_right_whatever_is_kept(
         elif kind == "reserve" and not is_bound and decider.ledger.booking(name) is None and cluster.fits(sent, node):
             decider.reserve(BindingArgs(name, "default", name, node), _decoded(sent), now=1.0)
         elif kind == "cancel":
-            decider.cancel(name)
+            decider.bookings.report(name, Event.REFUSED)
         elif kind == "disable":
             labels = {f"{DISABLED}card{number % 2}": "true"} if priority else {}
             cluster.add_node(node, cards=2, i915=8, millicores=2000, labels=labels)
-        nominations = cluster.preemption.nominations
-        remembered = {at: nominations.on(at) for at in "nm"}
-        nominations._rooms.clear()
-        assert remembered == {at: nominations.on(at) for at in "nm"}
+        promises = decider.promises
+        remembered = {at: promises.on(at) for at in "nm"}
+        promises._known.clear()
+        assert remembered == {at: promises.on(at) for at in "nm"}
         asking = priority_pod("asking", share(millicores), priority=priority, annotations=dict(company))
         need = decider.need(_decoded(asking))
-        nominated = nominations.nominated_for_others(_decoded(asking))
+        nominated = decider.promises.to_others(_decoded(asking))
         fresh = at_once(
             Verdicts(decider.nodes, decider.ledger, step_limit=5000, clock=lambda: 0.0).of(need, ["n", "m"], nominated)
         )
         passing = list(cluster.filter(asking, "n", "m").passing)
         assert passing == [at for at, verdict in zip("nm", fresh, strict=True) if verdict.refusal is None]
         for at in "nm":
-            footprints = [
-                each.footprint for each in cluster.preemption.nominations.rooms_of_others(at, _decoded(asking))
-            ]
-            sums = decider.ledger.sums(at, footprints)
+            sums = decider.ledger.sums(at, nominated.get(at, ()))
             facts = decider.nodes.facts(at)
             assert facts is not None
             assert (at in passing) == isinstance(place(need, facts.inventory, sums.usage()), Choice)

@@ -129,8 +129,13 @@ def test_a_pod_whose_need_cannot_be_read_gets_no_node(full: PreemptingCluster) -
     assert full.preempt(bad, {"n": ["a"]}) == {}
 
 
+def test_a_bound_pod_whose_resize_waits_gets_the_node_as_proposed(full: PreemptingCluster) -> None:
+    assert full.preempt(full.pods["a"] | {}, {"n": ["d"]}) == {"n": Proposal(("d",), 0)}
+
+
 def test_a_pod_that_has_its_cards_already_gets_no_node(full: PreemptingCluster) -> None:
-    assert full.preempt(full.pods["a"] | {}, {"n": ["d"]}) == {}
+    waiting = full.pods["a"] | {"spec": {**full.pods["a"]["spec"], "nodeName": None}}
+    assert full.preempt(waiting, {"n": ["d"]}) == {}
 
 
 def test_a_proposed_pod_whose_bind_the_watch_does_not_show_yet_is_a_victim_like_others(

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gas.extender.bookings import State
 from gas.extender.preemption.preemption import Preempt, Preemption
 from gas.extender.preemption.wire import PreemptArgs, Proposal
 from gas.extender.readiness import NotReady
@@ -41,6 +42,7 @@ class Preempting(ReviewingDecider):
             self.preemption,
             self.pending_binds,
             self.metrics,
+            self.settler,
             why_not_ready=lambda: self.not_ready,
             review_patience=0.5,
         )
@@ -111,7 +113,7 @@ async def test_no_pod_is_evicted_for_a_review_that_no_binding_follows(decider: P
 async def test_reviews_for_other_nodes_than_the_proposed_ones_stay_open(decider: Preempting) -> None:
     await reviewed(decider, binding(WAITS, "n"))
     assert await decider.victims(node="m") == {}
-    assert decider.bind_reviews.is_open("waits")
+    assert decider.bookings.state("waits") is State.REVIEWED
     await decider.settle()
 
 
@@ -133,7 +135,7 @@ async def test_a_review_that_comes_right_before_the_search_evicts_no_pod(decider
     decider.cluster.write_binding("default", written)
     other = priority_pod("other", priority=1)
     decider.cluster.add(other)
-    settle = decider.bind_reviews.settle_on
+    settle = decider.settler.settled_on
 
     async def then_another_review(*args: Any, **options: Any) -> None:
         await settle(*args, **options)
@@ -141,7 +143,7 @@ async def test_a_review_that_comes_right_before_the_search_evicts_no_pod(decider
         decider.pod_handlers.deleted(msgspec.convert(WAITS, HostPod))
         await reviewed(decider, binding(other, "n"))
 
-    decider.bind_reviews.settle_on = then_another_review  # type: ignore[method-assign]
+    decider.settler.settled_on = then_another_review  # type: ignore[method-assign]
     assert await decider.victims() == {}
     await decider.settle()
 
@@ -159,5 +161,5 @@ async def test_a_review_that_comes_between_two_nodes_of_the_search_evicts_no_pod
 
     decider.preemption.preempt = after_others  # type: ignore[method-assign]
     assert await decider.victims() == {}
-    assert decider.bind_reviews.is_open("other")
+    assert decider.bookings.state("other") is State.REVIEWED
     await decider.settle()

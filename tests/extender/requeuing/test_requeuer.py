@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from gas.cluster.errors import ApiRefused, ApiUnavailable, Forbidden
 from gas.extender.decider import Decider
 from gas.extender.decisions import PodRefusal
+from gas.extender.hooks import Change
 from gas.extender.requeuing.part import WAKES
 from gas.extender.requeuing.requeuer import Requeuer
 from gas.extender.wire import FilterArgs
@@ -74,7 +75,7 @@ class Requeuing:
 async def test_a_release_patches_its_node() -> None:
     requeuing = Requeuing()
     async with in_background(requeuing.requeuer.run()):
-        requeuing.requeuer.cards_freed("n1")
+        requeuing.requeuer.node_changed("n1", Change.FREED)
         await eventually(lambda: requeuing.patches() == 1)
         await turns()
     assert requeuing.patched == ["n1"]
@@ -110,7 +111,7 @@ async def test_the_refused_pods_that_are_requeued(
     async with in_background(requeuing.requeuer.run()):
         await turns()
         assert not requeuing.patched, "nothing was freed yet"
-        requeuing.requeuer.cards_freed("n1")
+        requeuing.requeuer.node_changed("n1", Change.FREED)
         await turns()
     assert requeuing.patched == patched
 
@@ -119,10 +120,10 @@ async def test_when_no_refused_pod_waits_nothing_is_patched() -> None:
     requeuing = Requeuing()
     requeuing.decider.refusals.pop("u1")
     async with in_background(requeuing.requeuer.run()):
-        requeuing.requeuer.cards_freed("n1")
+        requeuing.requeuer.node_changed("n1", Change.FREED)
         await turns()
         requeuing.refuse_a_pod()
-        requeuing.requeuer.cards_freed("n2")
+        requeuing.requeuer.node_changed("n2", Change.FREED)
         await eventually(lambda: requeuing.patched)
     assert requeuing.patched == ["n2"]
 
@@ -137,12 +138,12 @@ async def test_cards_that_become_free_during_a_filter_requeue_its_pod() -> None:
     asked = requeuing.decider.filter(args, now=0.0)
     async with in_background(requeuing.requeuer.run()):
         next(asked)
-        requeuing.requeuer.cards_freed("n1")
+        requeuing.requeuer.node_changed("n1", Change.FREED)
         await eventually(lambda: requeuing.patched)
         for _ in asked:
             pass
         requeuing.decider.refusals.pop("u1")
-        requeuing.requeuer.cards_freed("n2")
+        requeuing.requeuer.node_changed("n2", Change.FREED)
         await turns()
     assert requeuing.patched == ["n1"]
 
@@ -154,7 +155,7 @@ async def test_a_replica_that_does_not_decide_patches_nothing_and_requeues_all_p
     requeuing.decider.nodes.changed(node("n1"))
     requeuing.acts = False
     async with in_background(requeuing.requeuer.run()):
-        requeuing.requeuer.cards_freed("n1")
+        requeuing.requeuer.node_changed("n1", Change.FREED)
         await turns()
         assert not requeuing.patched
         requeuing.acts = True
@@ -168,7 +169,7 @@ async def test_many_releases_are_one_patch() -> None:
         for number in range(100):
             requeuing.requeuer._freed.add(f"n{number}")
         await eventually(lambda: requeuing.patches() == 1)
-        requeuing.requeuer.cards_freed("n1")
+        requeuing.requeuer.node_changed("n1", Change.FREED)
         await turns()
     assert requeuing.patched == ["n99"]
 
@@ -177,9 +178,9 @@ async def test_a_release_during_a_patch_is_not_lost() -> None:
     requeuing = Requeuing()
     requeuing.go.clear()
     async with in_background(requeuing.requeuer.run()):
-        requeuing.requeuer.cards_freed("n1")
+        requeuing.requeuer.node_changed("n1", Change.FREED)
         await eventually(lambda: requeuing.patched == ["n1"])
-        requeuing.requeuer.cards_freed("n1")
+        requeuing.requeuer.node_changed("n1", Change.FREED)
         requeuing.go.set()
         await eventually(lambda: requeuing.patches() == 2)
     assert requeuing.patched == ["n1", "n1"]
@@ -197,8 +198,8 @@ async def test_when_one_node_cannot_be_patched_the_next_one_is(outcome: bool | G
     requeuing = Requeuing()
     requeuing.outcomes = {"n2": outcome}
     async with in_background(requeuing.requeuer.run()):
-        requeuing.requeuer.cards_freed("n1")
-        requeuing.requeuer.cards_freed("n2")
+        requeuing.requeuer.node_changed("n1", Change.FREED)
+        requeuing.requeuer.node_changed("n2", Change.FREED)
         await eventually(lambda: requeuing.patches() == 1)
     assert requeuing.patched == ["n2", "n1"]
 
@@ -207,11 +208,11 @@ async def test_when_all_nodes_are_gone_the_patch_is_given_up() -> None:
     requeuing = Requeuing()
     requeuing.outcomes = {"n1": False}
     async with in_background(requeuing.requeuer.run()):
-        requeuing.requeuer.cards_freed("n1")
+        requeuing.requeuer.node_changed("n1", Change.FREED)
         await eventually(lambda: requeuing.patched)
         await turns()
         assert requeuing.patched == ["n1"]
-        requeuing.requeuer.cards_freed("n2")
+        requeuing.requeuer.node_changed("n2", Change.FREED)
         await eventually(lambda: requeuing.patches() == 1)
 
 
@@ -219,8 +220,8 @@ async def test_while_the_api_server_is_away_the_patch_is_tried_again() -> None:
     requeuing = Requeuing(pause=NEVER)
     requeuing.outcomes = {"n1": ApiUnavailable("away"), "n2": ApiUnavailable("away")}
     async with in_background(requeuing.requeuer.run()):
-        requeuing.requeuer.cards_freed("n1")
-        requeuing.requeuer.cards_freed("n2")
+        requeuing.requeuer.node_changed("n1", Change.FREED)
+        requeuing.requeuer.node_changed("n2", Change.FREED)
         await eventually(lambda: len(requeuing.patched) > 3)
         assert set(requeuing.patched) == {"n2"}, "one try is enough to know"
         requeuing.outcomes.clear()
@@ -231,8 +232,8 @@ async def test_while_the_api_server_is_away_there_is_a_pause_between_tries() -> 
     requeuing = Requeuing(retry_pause=NEVER)
     requeuing.outcomes = {"n1": ApiUnavailable("away")}
     async with in_background(requeuing.requeuer.run()):
-        requeuing.requeuer.cards_freed("n1")
+        requeuing.requeuer.node_changed("n1", Change.FREED)
         await eventually(lambda: requeuing.patched)
-        requeuing.requeuer.cards_freed("n1")
+        requeuing.requeuer.node_changed("n1", Change.FREED)
         await turns()
     assert requeuing.patched == ["n1"]

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from gas.cluster.errors import ApiRefused, ApiUnavailable
 from gas.extender.decider import Decider
+from gas.extender.hooks import Change
 from gas.extender.telemetry.descheduler import Descheduler
 from gas.extender.telemetry.part import DESCHEDULE_PATCHES
 from gas.objects.stored import Node, Pod
@@ -84,7 +85,7 @@ class Descheduling:
 
     def show(self, name: str) -> None:
         """Let the watch show a pod with its present labels."""
-        self.pods.changed(self.shown[name](self.labels.get(name, {}), self.marks.get(name, {})))
+        self.decider.pod_handlers.changed(self.shown[name](self.labels.get(name, {}), self.marks.get(name, {})))
 
     async def _patch(
         self,
@@ -172,13 +173,13 @@ async def test_a_change_that_the_watch_has_not_shown_yet_is_not_patched_again() 
     ground.is_late = True
     async with in_background(ground.descheduler.run()):
         await eventually(lambda: ground.labelled() == {"a"})
-        ground.descheduler.node_changed("n1")
+        ground.descheduler.node_changed("n1", Change.PODS)
         await turns()
         assert ground.counted("put-on") == 1
         ground.show("a")
         ground.node()
         await eventually(lambda: not ground.labelled())
-        ground.descheduler.node_changed("n1")
+        ground.descheduler.node_changed("n1", Change.PODS)
         await turns()
         assert ground.counted("taken-off") == 1
 
@@ -256,9 +257,9 @@ async def test_a_pod_that_is_gone_is_forgotten() -> None:
         await turns()
     assert sum(name == "a" for name, _, _ in ground.patches) <= 2
     assert all(uid == name for name, uid, _ in ground.patches)
-    assert ground.descheduler.labelled == {"b"}
-    ground.pods.deleted(ground.shown["b"]({}, {}))
-    assert not ground.descheduler.labelled
+    assert ground.descheduler.labelled.records == {"b": "n1"}
+    ground.decider.pod_handlers.deleted(ground.shown["b"]({}, {}))
+    assert not ground.descheduler.labelled.records
 
 
 async def test_a_replica_that_does_not_decide_patches_nothing_until_it_does() -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gas.extender.hooks import Change
 from gas.inspection.cluster import Cluster, MeasuredUse, settings_of
 from gas.inspection.page import board as boards
 from gas.inspection.page.board import MOST_MODELS, OTHER_MODELS, Board, Changes
@@ -94,7 +95,7 @@ def test_a_record_has_what_top_shows() -> None:
     followed = example()
     uid = "uid-default-train-0"
     followed.cluster.use[uid, Card(0)] = MeasuredUse(int(9.4 * GB), 0.93)
-    followed.changes.node_changed("gpu-1")
+    followed.changes.node_changed("gpu-1", Change.PODS)
     followed.update()
     whole = followed.whole()
     assert whole["resources"] == ["memory.max", "millicores", "i915"]
@@ -113,10 +114,10 @@ def test_a_measurement_that_is_almost_the_same_changes_nothing() -> None:
     followed = example()
     for memory in (9_400_000_000, 9_410_000_000):
         followed.cluster.use["uid-default-train-0", Card(0)] = MeasuredUse(memory, 0.93)
-        followed.changes.node_changed("gpu-1")
+        followed.changes.node_changed("gpu-1", Change.PODS)
         followed.update()
         version = followed.board.version
-    followed.changes.node_changed("gpu-1")
+    followed.changes.node_changed("gpu-1", Change.PODS)
     followed.cluster.use["uid-default-train-0", Card(0)] = MeasuredUse(9_420_000_000, 0.94)
     followed.update()
     assert followed.board.version == version

@@ -74,7 +74,7 @@ function choose(changed) {
 
 const board = { name: "", version: 0, resources: [], models: [], healths: [], states: [], nodes: new Map(), sorted: [] };
 const collator = new Intl.Collator("en", { numeric: true });
-let state = { trouble: "", notes: [], waiting: 0, changes: -1 };
+let state = { trouble: "", notes: [], waiting: 0, suspended: 0, changes: -1 };
 
 function read([name, nodeState, cards]) {
   return {
@@ -219,7 +219,7 @@ function showTotals() {
     tiles.push([`${resource} booked`, [[address("#/map", { resource, show: "booked" }), percent(booked / capacity), text]], past.map((sample) => sample.booked[resource] ?? 0), percent]);
   });
   if (isMeasured && usedOf) tiles.push(["Memory used", [["#/map?show=used", percent(used / usedOf), short(used)]]]);
-  tiles.push(["Need attention", [["#/nodes?only=attention", count(bad), bad === 1 ? "node" : "nodes"], ["#/waiting", count(state.waiting), state.waiting === 1 ? "waiting pod" : "waiting pods"]], past.map((sample) => sample.waiting), count]);
+  tiles.push(["Need attention", [["#/nodes?only=attention", count(bad), bad === 1 ? "node" : "nodes"], ["#/waiting", count(state.waiting), state.waiting === 1 ? "waiting pod" : "waiting pods"], ...(state.suspended ? [["#/waiting", count(state.suspended), "suspended"]] : [])], past.map((sample) => sample.waiting), count]);
   sync($("totals"), tiles, ([title]) => title, ([title, links, line, form]) =>
     el("div", { class: title === "Need attention" && bad + state.waiting ? "bad" : null }, el("dt", {}, title),
       links.map(([href, value, text]) => el("dd", {}, el("a", { href, "aria-label": `${title}: ${value} ${text}`.trim() }, value, " ", el("small", {}, text)))),

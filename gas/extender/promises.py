@@ -1,0 +1,136 @@
+"""Choose the cards that are promised to nominated pods. No I/O.
+
+kube-scheduler writes ``status.nominatedNodeName`` on a pod that must wait after its node was chosen: until its volumes
+are made, or until the pods that were evicted for it have left. Until the pod is bound, deleted or nominated for another
+node, no pod of its priority or a lower one gets the cards that it would get there.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from gas.extender.bookings import Bookings
+from gas.extender.hooks import NO_CARDS, Hooks, Nominated, PromisedCards
+from gas.extender.nodes import Nodes
+from gas.ledger.ledger import Ledger
+from gas.objects.stored import Pod
+from gas.placement.choice import Choice, Footprint, footprint
+from gas.placement.inventory import Inventory, Usage
+from gas.placement.need import PodNeed
+from gas.placement.place import place
+from gas.vocabularies.protocol import BadNeed
+
+UNLIKE_ANY = "\0"  # an exclusion that no pod can have, since annotations contain no such character
+
+
+class Promised(NamedTuple):
+    """The cards that are promised to a nominated pod; no cards if it has no room now."""
+
+    nominated: Nominated
+    footprint: Footprint
+
+
+class Promises:
+    """The cards that are promised to nominated pods, computed when they are asked for.
+
+    waiting  the pods without a node, by UID
+    need     returns a pod's need. Raises BadNeed
+    hooks    returns those of the parts
+    """
+
+    def __init__(
+        self,
+        bookings: Bookings,
+        ledger: Ledger,
+        nodes: Nodes,
+        waiting: Mapping[str, Pod],
+        *,
+        need: Callable[[Pod], PodNeed],
+        hooks: Callable[[], Hooks],
+        step_limit: int,
+    ) -> None:
+        self._bookings = bookings
+        self._ledger = ledger
+        self._nodes = nodes
+        self._waiting = waiting
+        self._need = need
+        self._hooks = hooks
+        self._step_limit = step_limit
+        self._known: dict[str, tuple[list[Pod], list[Promised]]] = {}
+
+    def forget(self, node: str) -> None:
+        """Forget which cards are promised on a node: the node, its pods or its bookings have changed."""
+        self._known.pop(node, None)
+
+    def to_others(self, pod: Pod) -> PromisedCards:
+        """Return, by node, the cards that are promised to other pods of this pod's priority or a higher one."""
+        if not (nodes := self._bookings.nominated_nodes()):
+            return NO_CARDS
+        found: dict[str, tuple[Footprint, ...]] = {}
+        for node in nodes:
+            others = (
+                each.footprint
+                for each in self.on(node)
+                if each.nominated.priority >= pod.priority and each.nominated.uid != pod.uid
+            )
+            if cards := tuple(each for each in others if each.amounts):
+                found[node] = cards
+        return found
+
+    def on(self, node: str) -> list[Promised]:
+        """Return what is promised to the pods nominated for a node that are not booked, the most important first."""
+        uids = (uid for uid in self._bookings.nominated(node) if self._ledger.booking(uid) is None)
+        pods = [pod for uid in uids if (pod := self._waiting.get(uid)) is not None]
+        if (known := self._known.get(node)) is None or known[0] != pods:
+            known = self._known[node] = pods, self._promise(node, pods)
+        return known[1]
+
+    def __iter__(self) -> Iterator[Promised]:
+        return (promised for node in self._bookings.nominated_nodes() for promised in self.on(node))
+
+    def _promise(self, node: str, pods: list[Pod]) -> list[Promised]:
+        """Promise cards to pods in the order of their importance, no card beyond its capacity."""
+        facts = self._nodes.facts(node)
+        found: list[Promised] = []
+        if facts is None:
+            return found
+        for pod in sorted(pods, key=lambda pod: -pod.priority):
+            try:
+                need = self._need(pod)
+            except BadNeed:
+                continue
+            nominated = Nominated(pod.uid, pod.key, node, pod.priority, need)
+            before = [each.footprint for each in found]
+            found.append(Promised(nominated, self._cards(nominated, facts.inventory, before)))
+        return found
+
+    def _cards(self, nominated: Nominated, inventory: Inventory, before: list[Footprint]) -> Footprint:
+        if not nominated.need.wants_cards:
+            return Footprint()
+        for promise in self._hooks().promised:
+            if (cards := promise(nominated, inventory, before)) is not None:
+                return cards
+        usage = self._ledger.sums(nominated.node, before).usage()
+        return placed(nominated.need, inventory, usage, step_limit=self._step_limit)
+
+
+def placed(need: PodNeed, inventory: Inventory, usage: Usage, *, step_limit: int) -> Footprint:
+    """Return the cards that a pod would get, closed to others as long as that matters; no cards if it has no room."""
+    result = place(need, inventory, usage, step_limit=step_limit)
+    if not isinstance(result, Choice):
+        return Footprint()
+    return closed_if_idle(footprint(need, result, inventory.capacity), usage)
+
+
+def closed_if_idle(cards: Footprint, usage: Usage) -> Footprint:
+    """Close cards that must be idle until the pod is bound to other pods: for a new name, or the first of its affinity.
+
+    Other pods may join such a pod, but if one of them came before it, the pod could not have the card any more.
+    """
+    affinity = cards.company.affinity
+    is_open = all(
+        (not affinity or any(other.affinity == affinity for other in usage.company_on(card)))
+        and (not cards.named or cards.named in usage.names.get(card, ()))
+        for card in cards.amounts
+    )
+    return cards if is_open else replace(cards, company=replace(cards.company, exclusion=UNLIKE_ANY))
