@@ -48,9 +48,9 @@ _FAULTS = (
     PlantedFault("settled without changing the pod's version", "settled_pod", "await R.change_version(*A)", within=300),
     PlantedFault(
         "a Binding without a response counts as failed",
-        "Binder._write",
-        "except OutcomeUnknown:\n    X._start_settling(U, *A)\n    raise",
-        "except OutcomeUnknown:\n    X.decider.cancel(U)\n    raise",
+        "Binder._bind_version",
+        "except OutcomeUnknown:\n    raise",
+        "except OutcomeUnknown:\n    outcome = Event.REFUSED\n    raise",
         130,
     ),
     PlantedFault(
@@ -59,9 +59,9 @@ _FAULTS = (
     PlantedFault("a Lease that expires too early", "LeaderElection._has_expired", "X >= (Y or Z)", "X >= 7.0"),
     PlantedFault(
         "a new leader that does not catch up",
-        "Leadership._catch_up",
-        "await X._catch_up_with_others()",
-        part="leadership",
+        "Readiness.chosen",
+        "X._has_caught_up = False",
+        "X._has_caught_up = leads",
     ),
     PlantedFault("pods that are missing in a list are kept", "Pods.complete", "X.forget(U)", within=50),
     PlantedFault(
@@ -94,14 +94,16 @@ _FAULTS = (
     PlantedFault(
         "bindings of the previous leader are not ended",
         "Extender._catch_up",
-        "await X._end_bindings()",
-        within=330,
+        "await end_earlier_bindings(*A, **B)",
+        "isinstance(self.leader, Alone) and await end_earlier_bindings(*A, **B)",
+        330,
     ),
     PlantedFault(
         "a single replica does not end the Bindings of the process before it",
-        "Extender._watch_pods",
-        "await X._end_bindings()",
-        within=150,
+        "Extender._catch_up",
+        "await end_earlier_bindings(*A, **B)",
+        "not isinstance(self.leader, Alone) and await end_earlier_bindings(*A, **B)",
+        150,
     ),
     PlantedFault(
         "a pod bound elsewhere by others keeps its reservation",
@@ -117,7 +119,7 @@ _FAULTS = (
         "cards chosen before the wait for the API server",
         "Binder._bind_version",
         "A = X.decider.reserve(B, *C, **D)",
-        "A = X.decider.reserve(B, *C, **D)\nX.decider.ledger.cancel(B.pod_uid)",
+        "A = X.decider.reserve(B, *C, **D)\nX.decider.ledger.release(B.pod_uid)",
     ),
     PlantedFault(
         "a renewal counts from its response", "LeaderElection._take", "X._renewed = Y", "X._renewed = X._clock() + 4.0"
@@ -196,17 +198,16 @@ _FAULTS = (
     PlantedFault("Koordinator's annotation names the next card", "format_allocated", "minor_of(X)", "minor_of(X) + 1"),
     PlantedFault(
         "a leader that comes back does not catch up",
-        "Leadership.changed",
-        "X._has_caught_up = False\nX._stop_catching_up()\nif L:\n    A",
-        "X._stop_catching_up()\nif L and not X._has_caught_up:\n    A",
+        "Readiness.chosen",
+        "X._has_caught_up = False\nif Y:\n    A\nif L:\n    B",
+        "if Y:\n    A\nif L and not X._has_caught_up:\n    B",
         220,
-        part="leadership",
     ),
     PlantedFault("the devices that were decided are not preferred", "Matcher.prefer", "ids_for_cards(*A)", "()"),
     PlantedFault("anti-affinity is ignored", "Company.has_no_anti_affinity", "return X", "return True", 60),
     PlantedFault("a lost race for the Lease counts as won", "LeaderElection._take", "L.debug(M)\nreturn", "L.debug(M)"),
     PlantedFault(
-        "reservations that vanish from a list are kept", "Pods.complete", "X.reservation_vanished(U, B.pod)", within=80
+        "reservations that vanish from a list are kept", "Pods.complete", "X.report(U, Event.VANISHED)", within=80
     ),
     PlantedFault("all pages of a list but the last are forgotten", "Lister._fetch_all", "R += T(X)", "R = T(X)", 90),
     PlantedFault(
@@ -230,14 +231,7 @@ _FAULTS = (
         "F = tuple(sorted((G for G in X if G.card in W), key=K))",
         "G = sorted(X, key=K)\nF = tuple(b for a, b in zip(G, [*G[1:], *G[:1]], strict=True) if a.card in W)",
     ),
-    PlantedFault(
-        "no room is kept for nominated pods",
-        "Decider.nominated_for_others",
-        "return F",
-        "return NO_CARDS",
-        150,
-        part="preemption",
-    ),
+    PlantedFault("no room is kept for nominated pods", "Promises.to_others", "F[N] = C", within=150),
     PlantedFault(
         "a receipt for another pod of that name", "patch_pod_metadata", '{**A, "uid": X, **B}', "{**A, **B}", 320
     ),
@@ -271,7 +265,13 @@ _FAULTS = (
         within=60,
         part="requeuing",
     ),
-    PlantedFault("a reservation that is taken back requeues nothing", "Decider.cancel", "X.cards_freed(N)", within=60),
+    PlantedFault(
+        "a reservation that is taken back requeues nothing",
+        "Bookings.report",
+        "if B is not None and A is State.UNKNOWN:\n    X",
+        "if B is not None and A is State.UNKNOWN and event is Event.GONE:\n    X",
+        60,
+    ),
     PlantedFault("a replica binds when it leads no more", "Binder._bind_version", "check_ready(X)", within=370),
     PlantedFault(
         "silent watches are never noticed",

@@ -146,7 +146,7 @@ class Replica:
 
     async def _stop(self, gone: Callable[[], None]) -> None:
         if self.extender is not None:
-            self.extender.readiness.stopping = True
+            self.extender.readiness.stop()
             await self.extender.finish(FINISH)
         gone()
 
