@@ -37,6 +37,8 @@ ENTRIES = {
     "why": Entry(_INSPECTION, "Show why a pod waits and what would let it run."),
     "waste": Entry(_INSPECTION, "Show capacity that is of no use."),
     "defrag": Entry(_INSPECTION, "Plan the fewest moves of running pods that make room for a SHAPE."),
+    "cordon": Entry(_INSPECTION, "Close a CARD of a NODE to new pods."),
+    "uncordon": Entry(_INSPECTION, "Open a CARD of a NODE again."),
     "page": Entry(_INSPECTION, "Show the cluster in a browser."),
     "completion": Entry(__name__, "Print a completion script for a SHELL."),
 }
@@ -139,7 +141,10 @@ def command(name: str, details: str = "", **settings: Any) -> Callable[[Callable
 )
 @version_option()
 def all_commands() -> None:
-    """Show the GPUs of a cluster card by card: what is booked, what is used, who holds it. Changes nothing."""
+    """Show the GPUs of a cluster card by card: what is booked, what is used, who holds it.
+
+    Only cordon and uncordon change anything.
+    """
 
 
 @command("completion", "It completes `kubectl-gas`. For `kubectl gas`, kubectl itself calls kubectl_complete-gas.")

@@ -41,7 +41,8 @@ spec:
   description: |
     Shows what is booked and used of each GPU card, who holds it, why a pod waits
     and what would let it run, and where the pods of a manifest would land.
-    Changes nothing, and needs only the right to read nodes and pods.
+    Needs only the right to read nodes and pods. Only cordon and uncordon, of one
+    card, change anything.
   caveats: |
     The commands are in the program gas, a Python package: install it with pipx,
     and see that gas is on the PATH.

@@ -46,6 +46,11 @@ NODE_LABELS = tuple(row for each in KNOWN for row in each.reference.node_labels)
 NODE_ANNOTATIONS = (
     (card_records.ANNOTATION, "the plugin", "what each card is: PCI address, model and more, as JSON"),
     *(row for each in KNOWN for row in each.reference.node_annotations),
+    (
+        f"{card_records.CORDON}ID",
+        "`kubectl gas cordon`, you",
+        "any text: the card with this UUID or PCI address is closed",
+    ),
     (decision.RELEASED, "the extender", "when cards became free while pods waited, in nanoseconds since the epoch"),
 )
 

@@ -123,6 +123,7 @@ _NAMESPACE = click.option(
     help="Namespace of the pods.",
     shell_complete=completed(lambda where: asyncio.run(read_namespaces(where))),
 )
+_NODE = click.argument("node", shell_complete=completed(_of_cluster(lambda cluster: cluster.node_names)))
 _NO_HEADERS = click.option("--no-headers", is_flag=True, help="Print tables without headers.")
 
 
@@ -289,7 +290,7 @@ def waste(options: Options) -> int:
 
 
 @_command("Its cards, tiles, NUMA nodes and links, and what each pod holds of which card.")
-@click.argument("node", shell_complete=completed(_of_cluster(lambda cluster: cluster.node_names)))
+@_NODE
 @_form("table", "json", "yaml")
 def inspect(options: Options, *, node: str) -> int:
     node = node.removeprefix("node/")
@@ -301,6 +302,33 @@ def inspect(options: Options, *, node: str) -> int:
     code = _print("\n".join(node_lines(cluster, node, look())) + "\n")
     say(*notes)
     return code
+
+
+_CARD = click.argument("card")
+
+
+@_command(
+    "CARD is its number, PCI address or UUID. Pods on it stay. It stays closed when the node starts again and gives its"
+    " cards other numbers."
+)
+@_NODE
+@_CARD
+def cordon(options: Options, *, node: str, card: str) -> int:
+    return _set_cordon(options, node, card, is_closed=True)
+
+
+@_command("CARD is its number, PCI address or UUID.")
+@_NODE
+@_CARD
+def uncordon(options: Options, *, node: str, card: str) -> int:
+    return _set_cordon(options, node, card, is_closed=False)
+
+
+def _set_cordon(options: Options, node: str, card: str, *, is_closed: bool) -> int:
+    from gas.inspection.cordon import set_cordon
+
+    said = asyncio.run(set_cordon(options, node.removeprefix("node/"), card, is_closed=is_closed))
+    return _print(f"{escaped(said)}\n")
 
 
 @_command(

@@ -68,6 +68,10 @@ def node_lines(cluster: Cluster, name: str, look: Look) -> list[str]:
     problems = data["problems"]
     for problem in problems if isinstance(problems, list) else ():
         lines.append(f"Problem   {escaped(str(problem))}")
+    facts, records = cluster.decider.nodes.facts(name), cluster.records(name)
+    for card in cluster.cards(name):
+        if closed := cause(card, facts, records.get(card, NO_RECORD)):
+            lines.append(f"Closed    {card}: {escaped(closed)}")
     report = card_report(cluster, only_node=name)
     lines.append("")
     if not report.rows:

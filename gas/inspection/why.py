@@ -285,7 +285,7 @@ class _WaitingPod:
             opened = with_fields(facts.inventory, disabled=frozenset(), closed_tiles={})
             choice = place(need, opened, self._decider.ledger.usage(name), step_limit=self._options.step_limit)
             if isinstance(choice, Choice):
-                text = f"remove the telemetry labels that close cards of {name}, if the cards are well"
+                text = f"open the closed cards of {name}, if they are well; gas inspect {name} shows what closes them"
                 yield Suggestion(text, name, cards_of(choice))
                 return
 

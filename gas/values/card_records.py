@@ -22,6 +22,8 @@ from gas.values.errors import InvalidValue
 from gas.values.quoted import quoted
 
 ANNOTATION = "gas-cards"
+CORDON = "cordon.gas/"
+"""The beginning of a node annotation that closes a card to new pods; its UUID or PCI address follows, or ``cardN``."""
 
 MOST_RECORDS = 1024  # Cards of one node. Far more than any node has, also with virtual functions.
 MOST_BYTES = 128 * 1024  # half of what Kubernetes allows for all annotations of an object together
@@ -30,6 +32,7 @@ _LAST_CARD = Card(999_999_999)
 _LONGEST_MODEL = 80
 MOST_NUMA_NODES = 1024
 MOST_TILES = 256  # of one card, which has a few
+_LONGEST_IDENTITY = 63  # characters that the name of an annotation may have after its prefix
 _PLACE = f"annotation {ANNOTATION}"
 _DRIVER = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 _DEVICE_ID = re.compile(r"0x[0-9a-f]{4}", re.ASCII)
@@ -251,3 +254,27 @@ def cards_by_name(records: Iterable[CardRecord]) -> Mapping[str, frozenset[Card]
         for name in filter(None, record.names):
             found.setdefault(name, set()).add(record.card)
     return {name: frozenset(found[name]) for name in sorted(found)}
+
+
+def cordon_of(record: CardRecord) -> str:
+    """Return the name of the annotation that closes a card, and stays its own when cards get other numbers."""
+    identities = (record.uuid, record.pci_address, str(record.card))
+    return CORDON + next(each for each in map(_in_a_name, identities) if 0 < len(each) <= _LONGEST_IDENTITY)
+
+
+def cordoned_cards(annotations: Iterable[str], records: Iterable[CardRecord]) -> Mapping[Card, tuple[str, ...]]:
+    """Return card -> the names of a node's annotations that close it. Those about unknown cards are left out."""
+    names = {_in_a_name(name.removeprefix(CORDON)): name for name in annotations if name.startswith(CORDON)}
+    found: dict[Card, set[str]] = {}
+    for record in records:
+        for each in (record.uuid, record.pci_address):
+            if each and (name := names.get(_in_a_name(each))):
+                found.setdefault(record.card, set()).add(name)
+    for text, name in names.items():
+        if isinstance(card := card_name(text), Card):
+            found.setdefault(card, set()).add(name)
+    return {card: tuple(sorted(found[card])) for card in sorted(found)}
+
+
+def _in_a_name(identity: str) -> str:
+    return identity.replace(":", "-").lower()

@@ -23,7 +23,7 @@ from gas.placement.need import PodNeed
 from gas.values import card_records
 from gas.values.amounts import TILES, Amounts
 from gas.values.card_facts import CardFacts, MemorySource
-from gas.values.cards import Card, Tile
+from gas.values.cards import Card, Tile, whole_card
 from gas.values.quoted import quoted
 from gas.vocabularies.node_parts import recorded_cards
 from gas.vocabularies.pod_parts import need_facts
@@ -148,10 +148,22 @@ class Vocabularies:
 
     def source(self, node: Node) -> Hashable:
         """Return every part of a node's object that `facts` depends on, by value."""
-        return (*(each.source(node) for each in self._all), _recorded(node))
+        return (*(each.source(node) for each in self._all), _recorded(node), tuple(_cordoned(node).items()))
 
     def facts(self, node: Node) -> NodeFacts:
         """Return what a node states about its cards in all vocabularies together."""
+        facts = self._recorded_facts(node)
+        if not (cordoned := _cordoned(node)):
+            return facts
+        closed_by = {
+            card: (*facts.closed_by.get(card, ()), *(f"annotation {name}" for name in names))
+            for card in facts.inventory.capacity
+            if (names := cordoned.get(card) or cordoned.get(whole_card(card)))
+        }
+        inventory = replace(facts.inventory, disabled=facts.inventory.disabled | closed_by.keys())
+        return replace(facts, inventory=inventory, closed_by={**facts.closed_by, **closed_by})
+
+    def _recorded_facts(self, node: Node) -> NodeFacts:
         facts = self._stated(node)
         said = _recorded(node)
         if said == _NOT_RECORDED:
@@ -260,6 +272,12 @@ _NOT_RECORDED = _Recorded((), (), frozenset(), (), ())
 def _recorded(node: Node) -> _Recorded:
     text = node.annotations.get(card_records.ANNOTATION)
     return _NOT_RECORDED if text is None else _recorded_in(text)
+
+
+def _cordoned(node: Node) -> Mapping[Card, tuple[str, ...]]:
+    """Return the cards that annotations of a node close, whole cards with their instances, by these names."""
+    is_any = any(name.startswith(card_records.CORDON) for name in node.annotations)
+    return card_records.cordoned_cards(node.annotations, recorded_cards(node)) if is_any else {}
 
 
 @lru_cache(maxsize=MOST_RECORDS)

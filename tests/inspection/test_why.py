@@ -234,7 +234,7 @@ def test_a_changed_pod_is_said_to_fit_where_its_preferred_card_is(fields: dict[s
 def test_telemetry_labels_that_close_the_cards() -> None:
     nodes = [gpu_node_json("n", record(0), labels={DISABLED: "true"})]
     found = why(nodes, [], waiting("p", i915=1))
-    assert texts(found) == ["remove the telemetry labels that close cards of n, if the cards are well"]
+    assert texts(found) == ["open the closed cards of n, if they are well; gas inspect n shows what closes them"]
 
 
 def test_a_pod_that_fits_gets_no_suggestions() -> None:
@@ -321,7 +321,7 @@ def follow(
     changed_nodes: list[InspectedNode] = []
     for node in nodes:
         labels = dict(node["metadata"]["labels"])
-        if suggestion.text.startswith("remove the telemetry labels") and node["metadata"]["name"] == suggestion.node:
+        if suggestion.text.startswith("open the closed cards") and node["metadata"]["name"] == suggestion.node:
             labels.pop(DISABLED, None)
         changed_nodes.append(decoded_node({**node, "metadata": {**node["metadata"], "labels": labels}}))
     changed = suggestion.pod or pod

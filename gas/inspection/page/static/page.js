@@ -407,7 +407,7 @@ function nodeTools(chosen, ...more) {
 
 // The map
 
-const CLOSED = { unhealthy: "unhealthy, as its plugin reports", gone: "gone from its node", disabled: "disabled by a label", descheduled: "descheduled by a label" };
+const CLOSED = { unhealthy: "unhealthy, as its plugin reports", gone: "gone from its node", disabled: "disabled by a label or annotation", descheduled: "descheduled by a label" };
 const LEVELS = [[3, 6], [5, 9], [8, 14], [14, 24], [26, 40], [40, 60], [64, 96]];
 const BARS_FROM = 14;
 const LABELS_FROM = 24;
