@@ -173,6 +173,54 @@ def test_fit_says_how_many_pods_the_scheduler_places_on_random_clusters(
     assert refused > CLUSTERS / 2
 
 
+CORDONER = ({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "patch"]},)
+
+
+def test_what_other_schedulers_and_rules_refuse_is_quoted_and_a_cordoned_card_gets_no_pods(
+    cluster: Cluster, kubectl_gas: KubectlGas, binaries: Path, tmp_path: Path
+) -> None:
+    cluster.restart_scheduler(ignorable=False)
+    records = [{"card": number, "pci": f"0000:0{number + 3}:00.0"} for number in range(2)]
+    cluster.add_gpu_node("n1")
+    cluster.api.merge("/api/v1/nodes/n1", {"metadata": {"annotations": {"gas-cards": json.dumps(records)}}})
+    cluster.extender("gas").start_and_wait_until_ready()
+    claiming, unserved = pod("claiming", container(i915=1)), pod("unserved", container(i915=1))
+    claiming["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    unserved["spec"]["schedulerName"] = "absent"
+    for asked in (claiming, unserved):
+        cluster.api.create(PODS, asked)
+    condition = "fits on 1 of 1 nodes; the last attempt of kube-scheduler failed: 0/1 nodes are available: "
+    no_claim = f'default/claiming: {condition}persistentvolumeclaim "data" not found'
+    wait_for("the refusal", lambda: kubectl_gas("why", "claiming")[1].startswith(no_claim))
+    assert "; not looked at here: volumes\n" in kubectl_gas("why", "claiming")[1]
+    assert "scheduler absent has not reported on it yet; check" in kubectl_gas("why", "unserved")[1]
+
+    writer = add_account(cluster.api, "gas-cordoner", "gas-cordoner", CORDONER)
+    (tmp_path / "cordoner").mkdir()
+    cordoner = KubectlGas(binaries / "kubectl", tmp_path / "cordoner", writer)
+    assert kubectl_gas.run("cordon", "n1", "card0").returncode == 3
+    assert cordoner("cordon", "n1", "0000:03:00.0")[0] == 0
+    assert [row["health"] for row in kubectl_gas.data("top")] == ["disabled", "ok"]
+    # The node starts again, and its cards have each other's numbers.
+    swapped = json.dumps([{**each, "card": 1 - each["card"]} for each in records])
+    cluster.api.merge("/api/v1/nodes/n1", {"metadata": {"annotations": {"gas-cards": swapped}}})
+    for number in range(2):
+        cluster.api.create(PODS, pod(f"p{number}", container(i915=1, millicores=600)))
+    wait_for("one pod with a card", lambda: [*_cards_of(cluster.api).values()] == ["card0"])
+    wait_for("the reason", lambda: "card1 is disabled by a label or annotation" in kubectl_gas("why", "p1")[1])
+    assert cordoner("uncordon", "n1", "0000:03:00.0")[0] == 0
+    wait_for("both", lambda: sorted(_cards_of(cluster.api).values()) == ["card0", "card1"])
+
+
+def _cards_of(api: KubeApi) -> dict[str, str]:
+    """Return the cards of the bound pods."""
+    return {
+        name: found["metadata"]["annotations"]["gas-container-cards"]
+        for name, found in _pods_by_name(api).items()
+        if found["spec"].get("nodeName")
+    }
+
+
 WORDS = """\
 kind: Pod
 apiVersion: v1

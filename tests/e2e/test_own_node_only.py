@@ -27,7 +27,8 @@ def deployed(binaries: Path) -> Iterator[DeployedCluster]:
 @pytest.fixture(scope="module")
 def stolen(deployed: DeployedCluster) -> KubeApi:
     """Provide the API as the plugin of one node."""
-    deployed.api.create("/api/v1/nodes", {"metadata": {"name": NODE, "labels": {"kubernetes.io/arch": "amd64"}}})
+    described = {"labels": {"kubernetes.io/arch": "amd64"}, "annotations": {"cordon.gas/card0": "true"}}
+    deployed.api.create("/api/v1/nodes", {"metadata": {"name": NODE, **described}})
     deployed.api.create("/api/v1/nodes", {"metadata": {"name": "other-node"}})
     status = {"capacity": {"cpu": "4"}, "allocatable": {"cpu": "4"}, "conditions": [CONDITION]}
     deployed.api.merge(f"/api/v1/nodes/{NODE}/status", {"status": status})
@@ -87,7 +88,7 @@ def test_the_plugin_may_change_no_other_node_and_its_pods(deployed: DeployedClus
 OF_THE_NODE: tuple[tuple[Object, str], ...] = (
     (metadata(labels={"kubernetes.io/arch": None}), "of labels, the plugin may"),
     (metadata(labels={"kubernetes.io/arch": "arm64"}), "of labels, the plugin may"),
-    (metadata(annotations={"anything": "1"}), "of annotations, the plugin may"),
+    (metadata(annotations={"cordon.gas/card0": None}), "of annotations, the plugin may"),
     (metadata(finalizers=["example.com/stays"]), "must not change a spec, finalizers or owner references"),
     ({"status": {"capacity": {"cpu": "1000"}}}, "of resources, the plugin may"),
     ({"status": {"allocatable": {"cpu": None}}}, "of resources, the plugin may"),
