@@ -11,6 +11,8 @@ from pathlib import Path
 from configurator import api_server
 from configurator.certificate_plan import CertificatePlan, serving_names
 from configurator.configuration_document import ConfigurationDocument
+from configurator.distributions import check_generated, is_generated, no_manifest
+from configurator.distributions import settings as wanted_settings
 from configurator.errors import ConfiguratorError, FileTrouble
 from configurator.files import Change, Read, WantedFile, changes, fingerprint, read_input, read_state, unreadable
 from configurator.flags import DEFAULT_TEMPLATE, Flags
@@ -41,15 +43,15 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
     read = functools.cache(read_state)  # so that the plan is about one state of each file
     state = read(flags.manifest)
     if state is None:
-        raise FileTrouble(
-            flags.manifest,
-            "does not exist; run this on a control-plane node, or name kube-scheduler's static pod manifest with -m",
-        )
+        raise no_manifest(flags.manifest, Path.exists)
     document = YamlDocument(str(flags.manifest), state.content)
     manifest = SchedulerManifest.read(document, flags.kubernetes_version)
     certificates = flags.certificate_directory or manifest.certificates(CERTIFICATES_VOLUME) or CERTIFICATE_DIRECTORY
     target, configuration, is_new = _configuration(flags, manifest, read)
     _refuse_misplaced(flags, certificates, target)
+    generated = is_generated(flags.manifest)
+    if generated:
+        check_generated(flags.manifest, configuration.extender_host(), api_server=flags.api_server)
 
     signed = CertificatePlan(flags, certificates, read, now)
     owner = manifest.pod.owner
@@ -61,11 +63,20 @@ def make_plan(flags: Flags, now: datetime) -> Plan:
         service_names = [name for name in names if name.endswith(".svc")]
         wanted += api_server.present_certificate(caller, flags.own_directory, service_names)
         wanted.append(WantedFile(path=flags.api_server_manifest, content=caller.document.content))
+    settings = wanted_settings(manifest, configuration=target, certificates=certificates) if generated else ""
     read_at_start = [configuration.document.content, *signed.contents(certificates)]
     manifest.add_extender(configuration=target, certificates=certificates, fingerprint=fingerprint(read_at_start))
-    wanted.append(WantedFile(path=flags.manifest, content=document.content))
+    if not generated:
+        wanted.append(WantedFile(path=flags.manifest, content=document.content))
     made = changes(wanted, read)
     warnings = []
+    if settings:
+        warnings.append(
+            f"RKE2 writes {flags.manifest} itself: add these lines to /etc/rancher/rke2/config.yaml, and run "
+            f"systemctl restart rke2-server\n{settings}"
+        )
+    elif generated and made:
+        warnings.append("kube-scheduler reads its files when it starts: run systemctl restart rke2-server")
     if flags.template is not None and not is_new and made:
         warnings.append(f"a configuration exists already, so only the extenders of {flags.template} are used")
     if flags.template is None and DEFAULT_TEMPLATE.exists() and any(change.path == target for change in made):
