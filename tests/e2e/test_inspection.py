@@ -180,7 +180,7 @@ def test_what_other_schedulers_and_rules_refuse_is_quoted_and_a_cordoned_card_ge
     cluster: Cluster, kubectl_gas: KubectlGas, binaries: Path, tmp_path: Path
 ) -> None:
     cluster.restart_scheduler(ignorable=False)
-    records = [{"card": number, "pci": f"0000:0{number + 3}:00.0"} for number in range(2)]
+    records: list[Object] = [{"card": number, "pci": f"0000:0{number + 3}:00.0"} for number in range(2)]
     cluster.add_gpu_node("n1")
     cluster.api.merge("/api/v1/nodes/n1", {"metadata": {"annotations": {"gas-cards": json.dumps(records)}}})
     cluster.extender("gas").start_and_wait_until_ready()
