@@ -19,7 +19,7 @@ test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.dev
 	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile $(ARGS)
 
-# Against the newest release of Kubernetes in tests/e2e/components; `make e2e KUBERNETES=1.34` chooses another. The tests
+# Against the newest release of Kubernetes in tests/e2e/components; `make e2e KUBERNETES=1.35` chooses another. The tests
 # mostly wait for programs, so two processes, each with a cluster of its own, need little more than half the time of one.
 # Without a new order, files with one long test are not the last ones.
 e2e: $(VENV)/.dev

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet  # type: ignore[import-untyped]
 
-RELEASE = "v0.34.4"
-"""Release of the Go module k8s.io/kubelet, from Kubernetes 1.34."""
+RELEASE = "v0.35.4"
+"""Release of the Go module k8s.io/kubelet, from Kubernetes 1.35."""
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path("gas/plugin/kubelet_api")

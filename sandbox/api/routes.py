@@ -237,4 +237,4 @@ async def _healthy(_request: Request) -> Response:
 
 
 async def _version(_request: Request) -> Response:
-    return _json(msgspec.json.encode({"major": "1", "minor": "34", "gitVersion": "v1.34.4"}))
+    return _json(msgspec.json.encode({"major": "1", "minor": "35", "gitVersion": "v1.35.4"}))

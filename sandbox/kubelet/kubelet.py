@@ -84,7 +84,7 @@ class Kubelet:
         node: str,
         root: Path,  # replaces ``/var/lib/kubelet``: for sockets and the checkpoint; its path must be short
         *,
-        release: int = NEWEST,  # minor release of Kubernetes whose kubelet this one behaves as, 34 to 37
+        release: int = NEWEST,  # minor release of Kubernetes whose kubelet this one behaves as, 35 to 37
         containers: Containers | None = None,
         pace: KubeletPace | None = None,
     ) -> None:

@@ -182,7 +182,7 @@ def snapshot(**changes: Any) -> Snapshot:
     usual = Snapshot(
         now=NOW,
         api_url="https://10.0.0.1:6443",
-        version="v1.34.4",
+        version="v1.35.4",
         nodes=(seen_node(),),
         pods=(plugin_pod(), gpu_pod(cards="card0")),
         schedulers=(scheduler(),),

@@ -98,7 +98,7 @@ class Doctor:
     def write_manifest(self, *flags: str) -> None:
         running = {
             "name": "kube-scheduler",
-            "image": "registry/kube-scheduler:v1.34.4",
+            "image": "registry/kube-scheduler:v1.35.4",
             "command": ["kube-scheduler", *flags],
             "volumeMounts": [{"name": "gas", "mountPath": "/gas"}],
         }

@@ -17,7 +17,7 @@ Ids = dict[str, set[str]]
 def listed_ids(socket: Path) -> dict[tuple[str, str], Ids]:
     """Return (pod, container) -> the ids that kubelet lists, of all pods in `default`, also of those without any.
 
-    Do not call it while kubelet allocates devices: kubelet 1.34 may then forget what it has just allocated.
+    Do not call it while kubelet allocates devices: kubelet may then forget what it has just allocated.
     """
     with grpc.insecure_channel(f"unix:{socket}") as channel:
         answer = PodResourcesListerStub(channel).List(kubelet_api.ListPodResourcesRequest(), timeout=5)

@@ -38,7 +38,7 @@ _AFTER_A_RESTART = replace(_PACE, sources=1)
 
 MakePlugin = Callable[..., Awaitable[Plugin]]
 
-RELEASES = [int(os.environ["GAS_KUBELET_RELEASE"])] if "GAS_KUBELET_RELEASE" in os.environ else [34, NEWEST]
+RELEASES = [int(os.environ["GAS_KUBELET_RELEASE"])] if "GAS_KUBELET_RELEASE" in os.environ else [35, NEWEST]
 """The minor releases of the kubelets under test. The sandbox's kubelet behaves as any of them."""
 
 

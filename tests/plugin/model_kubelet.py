@@ -1,4 +1,4 @@
-"""Kubelet's device manager as 1.34 was seen to behave, and a plugin that replies by `Matcher`."""
+"""Kubelet's device manager as 1.35 was seen to behave, and a plugin that replies by `Matcher`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The side of kubelet that registers plugins and watches their devices, with the unfriendly habits of every release.
 
-As kubelet 1.34 does, it drops the plugin that registered last when the watch of an earlier one ends. As kubelet 1.37
+As kubelet 1.35 does, it drops the plugin that registered last when the watch of an earlier one ends. As kubelet 1.37
 does, it refuses a socket that it knows.
 """
 

@@ -110,7 +110,7 @@ class Matcher:
     A wrong guess between pods that nothing distinguishes exchanges their cards: every container has as many cards as
     it wants, each of the pods gets a receipt, and what contradicts a later listing is dropped here.
 
-    A listing must not be taken between kubelet's choice of ids and the end of its Allocate: kubelet 1.34 may forget
+    A listing must not be taken between kubelet's choice of ids and the end of its Allocate: kubelet may forget
     that these ids are taken when it cleans up after another pod at the same moment. So request one within
     GetPreferredAllocation, or when no call has come for a while, never within Allocate.
 

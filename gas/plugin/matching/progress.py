@@ -1,6 +1,6 @@
 """Track how far kubelet has come with one pod, and which of its calls can be for the pod's next container.
 
-Kubelet never names the pod. Known of kubelet 1.34:
+Kubelet never names the pod. Known of kubelet 1.35 to 1.37:
 
 - It serves containers in the order in which they start, and pods one after the other.
 - It keeps a pool of the ids that the pod's ordinary init containers had. A container that wants no more than the pool

@@ -86,7 +86,7 @@ for release in "${releases[@]}"; do
     "$work/kubeadm" init phase control-plane scheduler --rootfs "$root" --kubernetes-version "v$release" >/dev/null
     install -D -m 0644 "$root/etc/kubernetes/manifests/kube-scheduler.yaml" "$here/$minor/kube-scheduler.yaml"
     case $minor in
-        1.34 | 1.37)
+        1.35 | 1.37)
             "$work/kubeadm" init phase control-plane apiserver --rootfs "$root" --kubernetes-version "v$release" \
                 --apiserver-advertise-address 192.0.2.1 >/dev/null
             install -m 0644 "$root/etc/kubernetes/manifests/kube-apiserver.yaml" "$here/$minor/kube-apiserver.yaml"

@@ -95,7 +95,7 @@ def test_a_scheduler_calls_the_extender_or_another_one_does(changes: dict[str, A
 
 
 def test_a_scheduler_that_does_not_start_is_reported() -> None:
-    broken = program_pod("kube-scheduler-cp", "k8s/kube-scheduler:v1.34.4", "kube-scheduler", ready=False)
+    broken = program_pod("kube-scheduler-cp", "k8s/kube-scheduler:v1.35.4", "kube-scheduler", ready=False)
     ((level, text),) = faults("scheduler-configuration", pods=(broken,))
     assert level == "problem"
     assert "is not ready" in text

@@ -360,7 +360,7 @@ async def test_it_compares_every_few_seconds_and_later_less_often() -> None:
 
 
 async def test_kubelet_is_not_asked_while_it_allocates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked between its choice of ids and the end of Allocate, kubelet 1.34 may forget that they are taken."""
+    """Asked between its choice of ids and the end of Allocate, kubelet may forget that they are taken."""
     monkeypatch.setattr(receipt_writer, "QUIET", 0.01)
     node = Node(Kubelet(a="card0-0"), A)
     with node.calls.call():
