@@ -8,6 +8,7 @@ from pathlib import Path
 from sandbox.certificates import Authority
 from tests.e2e.accounts import FULL_RULES, ORIGINAL_RULES, add_account
 from tests.e2e.control_plane import ControlPlane
+from tests.e2e.controller_manager import ControllerManager
 from tests.e2e.extender import Extender
 from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig
 from tests.e2e.programs import Program
@@ -34,6 +35,9 @@ class Cluster:
         self.scheduler = KubeScheduler(
             directory, binaries, self.authority, self.control_plane.scheduler, self.service.port
         )
+        self.controller_manager = ControllerManager(
+            directory, binaries, self.authority, self.control_plane.admin
+        )  # runs only in tests that start it
         self.client = self.authority.client("e2e")
         self._extenders: list[Extender] = []
         self._connections: list[Verbs] = []
@@ -48,6 +52,7 @@ class Cluster:
         return [
             *self.control_plane.programs,
             self.scheduler.program,
+            self.controller_manager.program,
             *(extender.program for extender in self._extenders),
         ]
 
@@ -66,14 +71,12 @@ class Cluster:
             program.kill()
         self.service.close()
 
-    def restart_scheduler(self, *, ignorable: bool = True, preempts: bool = False, scores: bool = False) -> None:
-        """Restart kube-scheduler. With `ignorable`, the original's setting, it skips an extender that fails.
-
-        preempts  whether it asks the extender before it evicts pods
-        scores    whether it asks the extender for scores of nodes
-        """
+    def restart_scheduler(
+        self, *, ignorable: bool = True, preempts: bool = False, scores: bool = False, feature_gates: str = ""
+    ) -> None:
+        """Restart kube-scheduler with the settings that `KubeScheduler.start` describes."""
         self.scheduler.stop()
-        self.scheduler.start(ignorable=ignorable, preempts=preempts, scores=scores)
+        self.scheduler.start(ignorable=ignorable, preempts=preempts, scores=scores, feature_gates=feature_gates)
 
     def extender(self, name: str, *flags: str, account: KubeApi | None = None) -> Extender:
         """Return a replica behind the address that kube-scheduler calls. It is not started yet.
@@ -138,6 +141,7 @@ class Cluster:
         for extender in self._extenders:
             extender.program.kill()
         self._extenders.clear()
+        self.controller_manager.program.kill()
         self.service.endpoints, self.service.is_patient = (), False
         if not self.control_plane.api_server.is_running:
             self.control_plane.start_api_server()
@@ -146,6 +150,5 @@ class Cluster:
             self.api.delete_all(pods, gracePeriodSeconds="0")
         for collection in _LEFT_BY_TESTS:
             self.api.delete_all(collection)
-        scheduler = self.scheduler
-        if not scheduler.program.is_running or not scheduler.ignorable or scheduler.preempts or scheduler.scores:
+        if not self.scheduler.program.is_running or not self.scheduler.has_usual_settings:
             self.restart_scheduler()

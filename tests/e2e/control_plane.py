@@ -33,8 +33,8 @@ class ControlPlane:
         self.admin = KubeApi(port, authority.certificate, secrets.token_hex(16))
         self.scheduler = self.admin.as_user(secrets.token_hex(16))
         self.etcd = Program("etcd", self._etcd_command(), log=directory / "etcd.log")
-        self._command = self._api_server_command(binaries, authority)
-        self.api_server = Program("kube-apiserver", self._command, log=directory / "kube-apiserver.log")
+        command = self._api_server_command(binaries, authority)
+        self.api_server = Program("kube-apiserver", command, log=directory / "kube-apiserver.log")
 
     @property
     def programs(self) -> tuple[Program, ...]:
@@ -46,9 +46,9 @@ class ControlPlane:
         self.start_api_server()
         self.add_namespace("default")
 
-    def start_api_server(self) -> None:
+    def start_api_server(self, *flags: str) -> None:
         """Start kube-apiserver, with the objects that it had before, and return when it is ready."""
-        self.api_server.start()
+        self.api_server.start(*flags)
         self.api_server.wait_until_healthy(self.admin.port, self.admin.is_ready)
 
     def stop_api_server(self) -> None:
@@ -58,8 +58,7 @@ class ControlPlane:
     def restart_api_server(self, *flags: str) -> None:
         """Restart kube-apiserver with these flags beside the usual ones, and with the same keys."""
         self.stop_api_server()
-        self.api_server = Program("kube-apiserver", [*self._command, *flags], log=self.api_server.log)
-        self.start_api_server()
+        self.start_api_server(*flags)
 
     def compact(self) -> None:
         """Let etcd discard its history, so that no watch can continue from before."""
@@ -120,8 +119,9 @@ class ControlPlane:
             "service-account-key-file": str(token_keys.certificate),
             "service-account-signing-key-file": str(token_keys.key),
             "service-cluster-ip-range": "10.96.0.0/24",
-            # Without it new nodes would carry a taint that only kube-controller-manager takes away.
-            "disable-admission-plugins": "TaintNodesByCondition",
+            # With them, new nodes and claims would carry a taint or a finalizer that only kube-controller-manager
+            # takes away.
+            "disable-admission-plugins": "TaintNodesByCondition,StorageObjectInUseProtection",
             "enable-priority-and-fairness": "false",
         }
         return [str(binaries / "kube-apiserver"), *(f"--{name}={value}" for name, value in options.items())]

@@ -45,13 +45,14 @@ class Program:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def start(self) -> None:
+    def start(self, *flags: str) -> None:
+        """Start it, with these flags beside its usual ones."""
         if self.is_running:
             raise ProgramError(f"{self.name} is running already, as process {self.pid}")
         with self.log.open("ab") as log:
             self._log_start = log.tell()
             self._process = subprocess.Popen(
-                self._command,
+                [*self._command, *flags],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

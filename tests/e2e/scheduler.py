@@ -27,9 +27,7 @@ class KubeScheduler:
         api: KubeApi,
         extender_port: int,
     ) -> None:
-        self.ignorable = True
-        self.preempts = False
-        self.scores = False
+        self.has_usual_settings = True
         self._authority = authority
         self._port = free_port()
         self._extender_port = extender_port
@@ -37,29 +35,23 @@ class KubeScheduler:
         self._client = authority.client(name)
         self._kubeconfig = write_kubeconfig(directory / f"{name}.kubeconfig", api)
         self._configuration = directory / f"{name}.json"
-        serving = authority.server(f"{name}-serving")
-        options = {
-            "config": str(self._configuration),
-            "bind-address": "127.0.0.1",
-            "secure-port": str(self._port),
-            "tls-cert-file": str(serving.certificate),
-            "tls-private-key-file": str(serving.key),
-            # Only the health check calls it, and that needs no user.
-            "authentication-skip-lookup": "true",
-        }
         command = [
-            str(binaries / "kube-scheduler"),
-            *(f"--{name}={value}" for name, value in options.items()),
+            str(binaries / name),
+            f"--config={self._configuration}",
+            *serving_flags(name, authority, self._port),
         ]
         self.program = Program(name, command, log=directory / f"{name}.log")
 
-    def start(self, *, ignorable: bool = True, preempts: bool = False, scores: bool = False) -> None:
+    def start(
+        self, *, ignorable: bool = True, preempts: bool = False, scores: bool = False, feature_gates: str = ""
+    ) -> None:
         """Start. With `ignorable`, the original's setting, an extender that fails is skipped.
 
-        preempts  whether the extender is asked before pods are evicted
-        scores    whether the extender scores nodes
+        preempts       whether the extender is asked before pods are evicted
+        scores         whether the extender scores nodes
+        feature_gates  those that differ from the defaults, such as ``A=true,B=false``
         """
-        self.ignorable, self.preempts, self.scores = ignorable, preempts, scores
+        self.has_usual_settings = ignorable and not (preempts or scores or feature_gates)
         entry = extender_entry(self._extender_port, self._authority, self._client, ignorable=ignorable)
         if preempts:
             entry["preemptVerb"] = "scheduler/preempt"
@@ -73,15 +65,30 @@ class KubeScheduler:
             "extenders": [entry],
         }
         self._configuration.write_text(json.dumps(configuration, indent=1))
-        self.program.start()
-        self.program.wait_until_healthy(self._port, self._is_ready)
+        self.program.start(*([f"--feature-gates={feature_gates}"] if feature_gates else []))
+        self.program.wait_until_healthy(self._port, lambda: is_ready(self._port, self._authority))
 
     def stop(self) -> None:
         self.program.kill()
 
-    def _is_ready(self) -> bool:
-        context = ssl.create_default_context(cafile=self._authority.certificate)
-        return PlainPort(self._port, context=context).is_ready()
+
+def serving_flags(name: str, authority: Authority, port: int) -> list[str]:
+    """Return the flags with which a program of the control plane serves its health, which needs no user."""
+    serving = authority.server(f"{name}-serving")
+    options = {
+        "bind-address": "127.0.0.1",
+        "secure-port": str(port),
+        "tls-cert-file": str(serving.certificate),
+        "tls-private-key-file": str(serving.key),
+        "authentication-skip-lookup": "true",
+    }
+    return [f"--{option}={value}" for option, value in options.items()]
+
+
+def is_ready(port: int, authority: Authority, path: str = "/readyz") -> bool:
+    """Return whether a program with `serving_flags` reports on this path that it is ready."""
+    context = ssl.create_default_context(cafile=authority.certificate)
+    return PlainPort(port, context=context).is_ready(path)
 
 
 def extender_entry(port: int, authority: Authority, client: PemFiles, *, ignorable: bool) -> dict[str, Any]:
