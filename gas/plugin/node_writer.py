@@ -127,16 +127,19 @@ def _links(links: Iterable[Link]) -> dict[Card, tuple[Card, ...]]:
     return {card: tuple(sorted(linked)) for card, linked in found.items()}
 
 
-async def clear_node(api: ApiServer, name: str, vocabularies: Vocabularies) -> bool:
+async def clear_node(api: ApiServer, name: str, vocabularies: Vocabularies) -> list[str] | None:
     """Remove everything that the plugin has written on the node; a plugin that still runs there writes it again.
 
-    Returns False if the node does not exist. Raises ApiRefused, Forbidden, ApiUnavailable, OutcomeUnknown.
+    Returns the resources that stay, because kubelet writes them; None if the node does not exist. Raises ApiRefused,
+    Forbidden, ApiUnavailable, OutcomeUnknown.
     """
     if (node := await get_object(api, paths.node(name), Node)) is None:
-        return False
-    if (patch := node_patch(node, NodeDescription(), vocabularies)) is None:
-        return True
-    return await patch_node_status(api, name, patch) is not None
+        return None
+    patch = node_patch(node, NodeDescription(), vocabularies)
+    if patch is not None and await patch_node_status(api, name, patch) is None:
+        return None
+    capacity = node.status.capacity if node.status is not None else None
+    return [resource for resource in capacity or () if resource in vocabularies.resources]
 
 
 def node_patch(

@@ -88,8 +88,9 @@ async def uninstall(flags: Flags, parts: Sequence[Part[Any]] = PARTS) -> int:
 
 async def _clear_node(flags: Flags) -> None:
     async with await connect(flags.kube_config, user_agent="gas-plugin") as api:
-        is_there = await clear_node(api, flags.node_name, Vocabularies(flags.vocabularies))
-    if is_there:
-        logger.info("node %s: removed the labels, the annotation and the resources of its cards", flags.node_name)
-    else:
+        kept = await clear_node(api, flags.node_name, Vocabularies(flags.vocabularies))
+    if kept is None:
         logger.warning("node %s: not found in the cluster, so nothing was removed from it", flags.node_name)
+        return
+    rest = f"; kubelet keeps {' and '.join(kept)} in its capacity, after five minutes as 0" if kept else ""
+    logger.info("node %s: removed the labels, the annotation and the resources of its cards%s", flags.node_name, rest)

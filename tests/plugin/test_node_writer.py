@@ -290,9 +290,9 @@ async def test_a_node_that_is_deleted_meanwhile_is_not_an_error() -> None:
 
 async def test_a_node_without_description_is_not_cleared(cluster: Cluster) -> None:
     version = cluster.version
-    assert await clear_node(cluster.connection, "n1", DEFAULT)
+    assert await clear_node(cluster.connection, "n1", DEFAULT) is not None
     assert cluster.version == version
-    assert not await clear_node(cluster.connection, "n2", DEFAULT)
+    assert await clear_node(cluster.connection, "n2", DEFAULT) is None
 
 
 def test_states_are_repeated_before_the_api_server_forgets_their_events() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import sys
 import time
@@ -143,12 +144,16 @@ sys.exit(main())
     assert (started.returncode, out) == (3, b"n1\n")
 
 
-async def test_uninstall_removes_what_its_vocabularies_write_and_nothing_of_others() -> None:
+async def test_uninstall_removes_what_its_vocabularies_write_and_nothing_of_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
     async with sandbox_node(*fake_gpus(FLEX_170, 1)) as node:
         spoken = parse_vocabularies("intel,aliyun")
         async with node.running_plugin(vocabularies=spoken):
             await soon(lambda: node.node()["status"]["allocatable"].get("aliyun.com/gpu-count") == "1")
         assert await uninstalled(node) == 0
+        assert "kubelet keeps gpu.intel.com/i915 in its capacity" in caplog.text
         assert list(node.node()["metadata"]["labels"]) == ["kubernetes.io/hostname"]
         assert "gas-cards" not in node.node()["metadata"].get("annotations", {})
         assert not {"millicores", "memory.max", "tiles"} & node.allocatable().keys()
