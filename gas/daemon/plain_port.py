@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 def plain_app(
     *,
     why_not_ready: Callable[[], str | None],  # returns a sentence while the daemon is not ready, else None
+    why_not_healthy: Callable[[], str | None] = lambda: None,  # the same while only a restart can help
     registry: CollectorRegistry,
     # metrics that are written before those of the registry, piece by piece
     series: Callable[[], AsyncIterator[str]] | None = None,
@@ -20,13 +21,12 @@ def plain_app(
 ) -> ASGIApp:
     """Return the application: /healthz, /readyz, /metrics (as OpenMetrics on request), and JSON documents."""
 
-    async def healthz(_request: Request) -> Response:
-        return PlainTextResponse("ok\n")
+    def probe(path: str, why_not: Callable[[], str | None]) -> Route:
+        async def respond(_request: Request) -> Response:
+            sentence = why_not()
+            return PlainTextResponse("ok\n" if sentence is None else f"{sentence}\n", 200 if sentence is None else 503)
 
-    async def readyz(_request: Request) -> Response:
-        if (why_not := why_not_ready()) is not None:
-            return PlainTextResponse(f"{why_not}\n", 503)
-        return PlainTextResponse("ok\n")
+        return Route(path, respond)
 
     async def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
@@ -47,8 +47,8 @@ def plain_app(
 
     return Router(
         [
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
+            probe("/healthz", why_not_healthy),
+            probe("/readyz", why_not_ready),
             Route("/metrics", metrics),
             *(document(path, content) for path, content in (documents or {}).items()),
         ],

@@ -11,6 +11,7 @@ from gas.daemon.plain_port import plain_app
 from tests.extender.running import Running, running
 
 NOT_READY: list[str] = []
+NOT_HEALTHY: list[str] = []
 SENTENCE = "the ledger is not complete yet"
 
 
@@ -25,6 +26,7 @@ def plain() -> Iterator[Running]:
     Counter("example_requests_total", "Requests.", registry=registry)
     app = plain_app(
         why_not_ready=lambda: NOT_READY[0] if NOT_READY else None,
+        why_not_healthy=lambda: NOT_HEALTHY[0] if NOT_HEALTHY else None,
         registry=registry,
         series=series,
         documents={"/debug/books": lambda: b'{"nodes":{}}', "/debug/refusals": lambda: b'{"u-1":{}}'},
@@ -32,19 +34,23 @@ def plain() -> Iterator[Running]:
     with running(app) as served:
         yield served
     NOT_READY.clear()
+    NOT_HEALTHY.clear()
 
 
-def test_alive_also_while_not_ready(plain: Running) -> None:
-    NOT_READY.append(SENTENCE)
-    assert plain.ask("GET", "/healthz")[:2] == (200, b"ok\n")
-
-
-def test_ready_and_not_ready_with_the_sentence_why(plain: Running) -> None:
-    assert plain.ask("GET", "/readyz")[:2] == (200, b"ok\n")
-    NOT_READY.append(SENTENCE)
-    assert plain.ask("GET", "/readyz")[:2] == (503, f"{SENTENCE}\n".encode())
-    NOT_READY.clear()
-    assert plain.ask("GET", "/readyz")[0] == 200
+@pytest.mark.parametrize(
+    ("path", "sentences", "other"),
+    [
+        pytest.param("/readyz", NOT_READY, "/healthz", id="ready"),
+        pytest.param("/healthz", NOT_HEALTHY, "/readyz", id="healthy"),
+    ],
+)
+def test_a_probe_fails_alone_and_with_its_sentence(plain: Running, path: str, sentences: list[str], other: str) -> None:
+    assert plain.ask("GET", path)[:2] == (200, b"ok\n")
+    sentences.append(SENTENCE)
+    assert plain.ask("GET", path)[:2] == (503, f"{SENTENCE}\n".encode())
+    assert plain.ask("GET", other)[:2] == (200, b"ok\n")
+    sentences.clear()
+    assert plain.ask("GET", path)[0] == 200
 
 
 @pytest.mark.parametrize(
