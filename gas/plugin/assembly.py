@@ -23,7 +23,7 @@ from gas.plugin.metrics import Metrics
 from gas.plugin.own_node import OwnNode, WatchedNode
 from gas.plugin.part import Core, Part, Sample
 from gas.plugin.parts import PARTS
-from gas.plugin.publisher import PluginReadiness, Publisher, log_scan, unknown_memory
+from gas.plugin.publisher import Losses, PluginReadiness, Publisher, log_scan, unknown_memory
 from gas.values.card_facts import CardFacts, Scan
 from gas.values.timing import SYSTEM_TIMING, Timing
 from gas.vocabularies.combined import Vocabularies
@@ -118,10 +118,14 @@ class Plugin:
             self._vocabularies,
             flags,
             DeviceOptions(shared_dev_num=flags.shared_dev_num, pci_grouping_level=environment.pci_grouping_level),
+            drivers={driver for source in self._sources for driver in source.drivers},
             servers=self.registrations.keys(),
             describe=(self.node.describe, *(hooks.on_description for hooks in self.hooks)),
         )
-        self.node.subscribe(on_pods=self._pods_changed, on_links=self.publisher.publish)
+        self.node.subscribe(
+            on_pods=self._pods_changed, on_links=self.publisher.publish, on_recorded=self.publisher.recorded_changed
+        )
+        self.losses = Losses(self.node.events)
         metrics.read(self._samples)
 
     async def run(self) -> None:
@@ -168,6 +172,7 @@ class Plugin:
         log_scan(scan)
         self.node.gpu_pods.cards_changed()
         self.node.events.set_states("GPUMemoryUnknown", unknown_memory(scan))
+        self.losses.update(scan)
         self.publisher.publish()
 
     async def _compare_numbers(self) -> None:
@@ -246,6 +251,9 @@ class Plugin:
             for state, healthy in (("healthy", True), ("unhealthy", False)):
                 number = sum(gpu.driver == driver and gpu.healthy is healthy for gpu in scan.gpus)
                 yield "gas_plugin_cards", (driver, state), number
+            yield "gas_plugin_card_losses_total", (driver,), self.losses.lost[driver]
+            yield "gas_plugin_card_returns_total", (driver,), self.losses.returned[driver]
+        yield "gas_plugin_container_fault", (), bool(scan.container_fault)
         for gpu in scan.gpus:
             yield "gas_plugin_card_memory_bytes", (str(gpu.card), gpu.memory_source), gpu.memory or 0
         yield "gas_plugin_scan_problems", (), len(scan.problems)

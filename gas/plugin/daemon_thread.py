@@ -6,6 +6,7 @@ asyncio's own pool of threads would keep the program from ending until the work 
 import asyncio
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
@@ -56,6 +57,7 @@ class Questions(Generic[_Result]):
     def __init__(self, name: str) -> None:
         self._name = name
         self._asked: dict[Hashable, Future[_Result]] = {}
+        self.late: Counter[Hashable] = Counter()  # by key, how many deadlines in a row have passed without a reply
 
     def ask(self, key: Hashable, call: Callable[[], _Result]) -> bool:
         """Begin a call, unless an earlier one with this key has no reply yet. Return whether it began."""
@@ -68,6 +70,8 @@ class Questions(Generic[_Result]):
         asked = self._asked[key]
         wait((asked,), max(0.0, deadline - time.monotonic()))
         if not asked.done():
+            self.late[key] += 1
             raise NoReply("the driver does not reply")
         del self._asked[key]
+        self.late.pop(key, None)
         return asked.result()

@@ -21,6 +21,21 @@ ROWS = (
         ("driver", "state"),
     ),
     Metric(
+        "gas_plugin_card_losses_total",
+        "Times that a card became unhealthy, by driver. The event GPUCardUnhealthy of the node says why.",
+        ("driver",),
+    ),
+    Metric(
+        "gas_plugin_card_returns_total",
+        "Times that an unhealthy card became healthy again, by driver; event GPUCardHealthy.",
+        ("driver",),
+    ),
+    Metric(
+        "gas_plugin_container_fault",
+        "1 while the plugin's container cannot use cards that the node has, and a new container may; else 0. The event "
+        "GPUContainerFault says why, and /healthz fails after 2 minutes.",
+    ),
+    Metric(
         "gas_plugin_card_memory_bytes",
         "Memory of a card that pods can request, by card and by the source of the amount: sysfs, query (the "
         "driver), bar (the card's PCI memory window), override (GPU_MEMORY_OVERRIDE), shared (an integrated GPU, "

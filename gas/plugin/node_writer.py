@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from gas.cluster import paths
 from gas.cluster.backoff import Backoff
@@ -23,7 +23,7 @@ from gas.placement.inventory import Link
 from gas.plugin.card_pods import CardPod
 from gas.plugin.writer import Writer
 from gas.values.amounts import MalformedQuantity, parse_quantity
-from gas.values.card_records import ANNOTATION
+from gas.values.card_records import ANNOTATION, CardRecord, parse_card_records
 from gas.values.cards import Card
 from gas.values.errors import GasError
 from gas.values.timing import SYSTEM_TIMING, Timing
@@ -48,8 +48,10 @@ class NodeWriter(Writer[NodeDescription]):
     It handles a `gas.cluster.watch.Watch` of this one node (``metadata.name=NAME``). Cards are handed out whether the
     node can be written or not.
 
-    links       by card, the cards that are linked to it, as other programs say on the node
-    on_links    called whenever `links` has changed
+    links        by card, the cards that are linked to it, as other programs say on the node
+    on_links     called whenever `links` has changed
+    recorded     the cards that the node has, as it says itself, whoever wrote it
+    on_recorded  called with the first state of the node, and whenever `recorded` has changed
     """
 
     def __init__(self, patch_node: PatchNode, vocabularies: Vocabularies, timing: Timing = SYSTEM_TIMING) -> None:
@@ -63,6 +65,8 @@ class NodeWriter(Writer[NodeDescription]):
         self._node: Node | None = None
         self.links: Mapping[Card, tuple[Card, ...]] = {}
         self.on_links: Callable[[], None] = lambda: None
+        self.recorded: tuple[CardRecord, ...] = ()
+        self.on_recorded: Callable[[], None] = lambda: None
 
     def listed(self, nodes: list[Node]) -> None:
         for node in nodes:
@@ -74,8 +78,12 @@ class NodeWriter(Writer[NodeDescription]):
 
     def changed(self, node: Node) -> None:
         self._node = node
+        is_first = self.first_seen is None
         self.first_seen = self.first_seen or node
         self._look.set()
+        recorded, self.recorded = self.recorded, parse_card_records(node.annotations.get(ANNOTATION, "[]"))[0]
+        if is_first or self.recorded != recorded:
+            self.on_recorded()
         before, self.links = self.links, _links(self._vocabularies.links(node))
         if self.links != before:
             self.on_links()
@@ -190,6 +198,9 @@ class Events:
 
     def on_pod(self, pod: CardPod, reason: str, message: str, *, is_warning: bool = True) -> None: ...
 
+    def on_node(self, reason: str, message: str) -> None:
+        """Post a normal event of the node."""
+
     def set_states(self, reason: str, sentences: Iterable[str]) -> None:
         """Replace the states of the node of one reason: a new sentence is posted now, and all of them are repeated."""
 
@@ -206,6 +217,9 @@ class NodeEvents(Events):
         involved = Involved(kind="Pod", name=name, uid=pod.uid, namespace=namespace)
         self._events.post(involved, severity="Warning" if is_warning else "Normal", reason=reason, message=message)
 
+    def on_node(self, reason: str, message: str) -> None:
+        self._post(reason, message, severity="Normal")
+
     def set_states(self, reason: str, sentences: Iterable[str]) -> None:
         before, now = self._states.get(reason, ()), tuple(dict.fromkeys(sentences))
         self._states[reason] = now
@@ -221,5 +235,5 @@ class NodeEvents(Events):
                 for sentence in sentences:
                     self._post(reason, sentence)
 
-    def _post(self, reason: str, message: str) -> None:
-        self._events.post(self._node, severity="Warning", reason=reason, message=message)
+    def _post(self, reason: str, message: str, *, severity: Literal["Normal", "Warning"] = "Warning") -> None:
+        self._events.post(self._node, severity=severity, reason=reason, message=message)

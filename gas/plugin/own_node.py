@@ -70,11 +70,18 @@ class OwnNode:
         """The cards that are linked to each card, as other programs say on the node."""
         return {}
 
+    @property
+    def recorded(self) -> Sequence[CardRecord]:
+        """The cards that the node has, as it says itself, whoever wrote it."""
+        return ()
+
     def samples(self) -> Iterable[Sample]:
         return ()
 
-    def subscribe(self, *, on_pods: Callable[[], None], on_links: Callable[[], None]) -> None:
-        """Call these functions after each change of the node's pods, and of `links`."""
+    def subscribe(
+        self, *, on_pods: Callable[[], None], on_links: Callable[[], None], on_recorded: Callable[[], None]
+    ) -> None:
+        """Call these functions after each change of the node's pods, of `links` and of `recorded`."""
         self.gpu_pods.subscribe(on_pods)
 
     async def recorded_cards(self) -> Sequence[CardRecord]:
@@ -155,13 +162,20 @@ class WatchedNode(OwnNode):
     def links(self) -> Mapping[Card, Collection[Card]]:
         return self._writer.links
 
+    @property
+    def recorded(self) -> Sequence[CardRecord]:
+        return self._writer.recorded
+
     def samples(self) -> Iterable[Sample]:
         yield "gas_plugin_node_writes_total", (), self._writer.writes
         yield "gas_plugin_receipts_written_total", (), self._receipts.written
 
-    def subscribe(self, *, on_pods: Callable[[], None], on_links: Callable[[], None]) -> None:
-        super().subscribe(on_pods=on_pods, on_links=on_links)
+    def subscribe(
+        self, *, on_pods: Callable[[], None], on_links: Callable[[], None], on_recorded: Callable[[], None]
+    ) -> None:
+        super().subscribe(on_pods=on_pods, on_links=on_links, on_recorded=on_recorded)
         self._writer.on_links = on_links
+        self._writer.on_recorded = on_recorded
 
     async def recorded_cards(self) -> Sequence[CardRecord]:
         for is_synced in self._synced:

@@ -50,7 +50,10 @@ async def run_plugin(
         stopping = stop_on_signals(stop)
         port = Port(
             app=plain_app(
-                why_not_ready=plugin.readiness.why_not, registry=metrics.registry, documents=plugin.documents(parts)
+                why_not_ready=plugin.readiness.why_not,
+                why_not_healthy=lambda: plugin.scanner.needs_restart,
+                registry=metrics.registry,
+                documents=plugin.documents(parts),
             ),
             socket=plain_socket,
             tls=None,

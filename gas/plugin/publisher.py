@@ -10,9 +10,10 @@ from gas.plugin.discovery.scanner import Scanner
 from gas.plugin.flags import Flags
 from gas.plugin.kubelet.device_server import DeviceServer
 from gas.plugin.kubelet.registration import Phase, Registration
+from gas.plugin.node_writer import Events
 from gas.plugin.own_node import OwnNode
 from gas.values.card_facts import CardFacts, Scan
-from gas.values.card_records import CardRecord
+from gas.values.card_records import CardRecord, recorded_facts
 from gas.values.cards import Card
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.protocol import DeviceOptions, NodeDescription
@@ -74,11 +75,13 @@ class Publisher:
     flags: Flags
     options: DeviceOptions
     _: KW_ONLY
+    drivers: Collection[str]  # of which this plugin can find cards; it leaves other cards as they are recorded
     servers: Collection[DeviceServer]
     describe: Sequence[Callable[[NodeDescription], None]]
     _may_describe: bool = field(init=False, default=False)
     _renumbering: Renumbering = field(init=False, default_factory=Renumbering)
     _not_offered: Mapping[str, str] = field(init=False, default_factory=dict)
+    _others: Sequence[CardFacts] | None = field(init=False, default=None)
 
     @property
     def withheld(self) -> frozenset[Card]:
@@ -93,6 +96,20 @@ class Publisher:
             self._renumbering = Renumbering(recorded)
         self._may_describe = True
         self.publish()
+
+    def recorded_changed(self) -> None:
+        """Leave cards that another plugin has recorded as they are, and recall those that no source can look for.
+
+        Called before the node is written: a plugin of another kind may start here while a label is away, or this one
+        without the library of a driver.
+        """
+        recorded = [recorded_facts(record) for record in self.node.recorded if record.driver]
+        others = [card for card in recorded if card.driver not in self.drivers]
+        before, self._others = self._others, others
+        if before is None:
+            self.scanner.recall([card for card in recorded if card.driver in self.drivers])
+        if others != before:
+            self.publish()
 
     def pods_changed(self) -> None:
         """Publish cards again that were withheld for pods that have ended."""
@@ -122,7 +139,9 @@ class Publisher:
                 replace(gpu, links=tuple(sorted((Counter(gpu.links) | Counter(links.get(gpu.card, ()))).elements())))
                 for gpu in gpus
             ]
-            description = self.vocabularies.describe(linked, self.options)
+            numbers = {gpu.card for gpu in gpus}
+            others = [card for card in self._others or () if card.card not in numbers]
+            description = self.vocabularies.describe([*linked, *others], self.options)
             for describe in self.describe:
                 describe(description)
 
@@ -141,6 +160,28 @@ class Publisher:
         self.node.events.set_states("GPUCardsRenumbered", [f"{card}: {_ANOTHER_CARD}" for card in sorted(now)])
         if ended := sorted(before.keys() - now.keys()):
             logger.info("%s: the pods of before have ended", ", ".join(map(str, ended)))
+
+
+class Losses:
+    """Report cards that become unhealthy or leave, and those that return, as events of the node and in metrics."""
+
+    def __init__(self, events: Events) -> None:
+        self.lost: Counter[str] = Counter()  # by driver, how often cards became unhealthy
+        self.returned: Counter[str] = Counter()
+        self._events = events
+        self._unhealthy: dict[Card, CardFacts] = {}
+
+    def update(self, scan: Scan) -> None:
+        unhealthy = {gpu.card: gpu for gpu in scan.gpus if not gpu.healthy}
+        self.lost.update(unhealthy[card].driver for card in unhealthy.keys() - self._unhealthy.keys())
+        faults = [f"{card}: {scan.faults.get(card) or 'it is unhealthy'}" for card in unhealthy]
+        self._events.set_states("GPUCardUnhealthy", faults)
+        self._events.set_states("GPUContainerFault", [scan.container_fault] if scan.container_fault else [])
+        for gpu in (gpu for gpu in scan.gpus if gpu.card in self._unhealthy and gpu.healthy):
+            self.returned[gpu.driver] += 1
+            logger.info("%s is healthy again", gpu.card)
+            self._events.on_node("GPUCardHealthy", f"{gpu.card}: it is healthy again")
+        self._unhealthy = unhealthy
 
 
 def log_scan(scan: Scan) -> None:

@@ -1,6 +1,7 @@
 """The GPUs of this node, as their drivers describe them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gas.values.amounts import MILLICORES_OF_A_CARD
@@ -66,5 +67,14 @@ class Scan:
 
     gpus: tuple[CardFacts, ...] = ()  # in natural order of the cards
     problems: tuple[str, ...] = ()  # unreadable or invalid parts, one sentence each, the same for equal trees
-    # cards that exist but could not be identified; none of them is among ``gpus``
-    broken: frozenset[Card] = frozenset()
+    # by unhealthy card, the cause and what to do, a sentence without the card's name
+    faults: Mapping[Card, str] = field(default_factory=dict)
+    # by driver whose cards could not be looked for, the cause: those that are known stay, unhealthy
+    blind: Mapping[str, str] = field(default_factory=dict)
+    # why a new container of the plugin may see cards that this one cannot use; empty if it would see no more
+    container_fault: str = ""
+
+    @property
+    def broken(self) -> frozenset[Card]:
+        """The cards that exist but could not be identified."""
+        return frozenset(self.faults.keys() - {gpu.card for gpu in self.gpus})

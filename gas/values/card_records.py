@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gas.values.amounts import MILLICORES_OF_A_CARD, is_whole
-from gas.values.card_facts import MOST_MEMORY, CardFacts
+from gas.values.card_facts import MOST_MEMORY, CardFacts, MemorySource
 from gas.values.cards import Card, MalformedCard
 from gas.values.errors import InvalidValue
 from gas.values.quoted import quoted
@@ -143,6 +143,14 @@ def _record(gpu: CardFacts) -> CardRecord:
         return CardRecord(**{name: getattr(gpu, name) for name in CardRecord.__struct_fields__})
     except InvalidValue:
         return CardRecord(card=gpu.card, healthy=gpu.healthy)
+
+
+def recorded_facts(record: CardRecord) -> CardFacts:
+    """Return a card as far as its record describes it."""
+    known = {name: getattr(record, name) for name in CardRecord.__struct_fields__}
+    source = record.memory_source
+    known["memory_source"] = MemorySource(source) if source in set(MemorySource) else MemorySource.UNKNOWN
+    return CardFacts(**known)
 
 
 def format_card_records(records: Sequence[CardRecord]) -> str:

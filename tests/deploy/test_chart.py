@@ -204,7 +204,7 @@ def _examples(schema: Schema) -> Iterator[Any]:
     elif schema["type"] == "array":
         yield from (
             each
-            for each in (["0x56c0", "0x56C1"], ["kube-scheduler", "a.b"], ["intel"], ["sysfs"])
+            for each in (["0x56c0", "0x56C1"], ["kube-scheduler", "a.b"], ["intel"], ["sysfs"], ["catalogue", "31-32"])
             if _fits(each, schema)
         )
     elif schema["type"] == "string":

@@ -18,12 +18,13 @@ from dataclasses import asdict
 from pathlib import Path
 from gas.plugin.nvml.nvml_cards import NvmlCards
 from gas.plugin.nvml.nvml_library import Nvml
-cards = NvmlCards(Path(sys.argv[1]), Nvml(), within=float(sys.argv[2]))
+from gas.plugin.nvml.part import CATALOGUE, parse_xids
+cards = NvmlCards(Path(sys.argv[1]), Nvml(), within=float(sys.argv[2]), ignored_xids=parse_xids(CATALOGUE))
 for _ in sys.stdin:
     found = cards.read()
     processes, problems = cards.processes()
     said = {"gpus": [asdict(gpu) for gpu in found.gpus], "problems": [*found.problems, *problems]}
-    said |= {"broken": sorted(found.broken), "processes": processes}
+    said |= {"broken": sorted(found.broken), "processes": processes, "container_fault": found.container_fault}
     print(json.dumps(said, default=sorted), flush=True)
 """
 

@@ -9,15 +9,15 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.processes import resident_bytes
-from gas.plugin.nvml.nvml_cards import APPLICATION_XIDS
-from gas.plugin.nvml.nvml_library import Nvml
+from gas.plugin.nvml.nvml_library import Failure, Nvml
+from gas.plugin.nvml.part import CATALOGUE, parse_xids
 from tests.e2e import cuda
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import Object
@@ -82,13 +82,20 @@ def test_programs_have_the_memory_that_is_offered(found: list[dict[str, Any]]) -
 def test_the_fault_of_an_application_is_reported_and_leaves_the_card_healthy() -> None:
     library = Nvml()
     library.open()
+
+    def reports() -> Sequence[Failure]:
+        for index in range(library.count()):
+            library.card(index)
+        return library.take_failures()
+
+    assert reports() == []
     with Scans(root=Path("/")) as scans:
         before = scans.scan()
         with pytest.raises(subprocess.CalledProcessError):
             run_cuda("fault")
-        reported = wait_for("the driver reports it", library.failures)
+        reported = wait_for("the driver reports it", reports)
         print(reported)
-        assert {failure.xid for failure in reported} <= APPLICATION_XIDS
+        assert {failure.xid for failure in reported} <= parse_xids(CATALOGUE)
         after = scans.scan()
     library.close()
     assert after["problems"] == []

@@ -92,7 +92,9 @@ def test_errors_of_the_library_are_sentences_and_pass(library: FakeNvml) -> None
     ):
         library.write([f"init {code}", card(0)])
         with Scans(library.environment) as scans:
-            assert scans.scan()["problems"] == [f"NVML: nvmlInitWithFlags: {words}; NVIDIA's cards are not offered"]
+            found = scans.scan()
+            assert found["problems"] == [f"NVML: nvmlInitWithFlags: {words}; NVIDIA's cards are not offered"]
+            assert not found["container_fault"]
             library.write([card(0)])
             assert len(scans.scan()["gpus"]) == 1
 
@@ -105,16 +107,47 @@ def test_a_missing_library_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_a_lost_card_a_failed_one_and_one_that_hangs_do_not_hide_the_others(library: FakeNvml) -> None:
-    library.write([card(number) for number in range(4)])
-    with Scans(library.environment, within=5) as scans:
+    good = [card(number, recovery=1) for number in range(4)]
+    library.write(good)
+    events = [f"event {uuid(1)} 79", f"event {uuid(3)} 31"]
+    with Scans(library.environment, within=2) as scans:
         assert len(scans.scan()["gpus"]) == 4
-        library.write(
-            [f"event {uuid(1)} 79", f"event {uuid(3)} 31", card(0), card(1), card(2, error=15), card(3, hang=1)]
-        )
-        found = scans.scan()
+        library.write([*events, *good[:2], card(2, error=15), card(3, hang=1)])
+        found = [scans.scan() for _ in range(3)][-1]
         assert [(gpu["card"], gpu["healthy"]) for gpu in found["gpus"]] == [(0, True), (1, False)]
         assert found["broken"] == [2, 3]
         assert [problem.partition(":")[0] for problem in found["problems"]] == ["card2", "card3", "card1"]
-        library.write([f"event {uuid(1)} 79", f"event {uuid(3)} 31", *(card(number) for number in range(4))])
+        library.write([*events, *good, card(4, error=999)])
+        scans.scan()
+        library.write([*events, f"event {uuid(2)} 48", f"event {uuid(4)} 94", f"event {uuid(4)} 109", *good, card(4)])
+        health = [{gpu["card"]: gpu["healthy"] for gpu in scans.scan()["gpus"]} for _ in range(2)][-1]
+        assert health == {0: True, 1: False, 2: False, 3: True, 4: False}
+
+
+def test_a_failure_of_an_instance_is_that_of_no_other(library: FakeNvml) -> None:
+    lines = [card(0, mig=1, sms=132), *(instance(0, gi=gi, ci=0, sms=60) for gi in (1, 2))]
+    library.write(lines)
+    with Scans(library.environment) as scans:
+        assert len(scans.scan()["gpus"]) == 2
+        library.write([*lines, f"event {uuid(0)} 48 2 0"])
+        assert [gpu["healthy"] for gpu in scans.scan()["gpus"]] == [True, False]
+
+
+def test_cards_that_the_container_no_longer_may_use_need_a_new_one(library: FakeNvml) -> None:
+    library.write([card(0), card(1)])
+    with Scans(library.environment) as scans:
+        assert len(scans.scan()["gpus"]) == 2
+        for lines in (["count 999", card(0)], [card(0, error=999), card(1, error=4)], ["init 9", "count 1"]):
+            library.write(lines)
+            assert scans.scan()["container_fault"].startswith("NVML: ")
+
+
+def test_what_a_card_does_not_state_does_not_cost_it_its_place(library: FakeNvml) -> None:
+    library.write([card(7, unified=1, wsl=1), card(8, recovery=2)])
+    with Scans(library.environment) as scans:
         found = scans.scan()
-        assert [(gpu["card"], gpu["healthy"]) for gpu in found["gpus"]] == [(0, True), (1, False), (2, True), (3, True)]
+    assert [(gpu["card"], gpu["memory_source"], gpu["healthy"]) for gpu in found["gpus"]] == [
+        (0, "shared", True),
+        (8, "query", False),
+    ]
+    assert found["problems"] == ["card8: its driver demands: reset it; it is unhealthy"]

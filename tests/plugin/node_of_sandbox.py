@@ -144,8 +144,13 @@ class SandboxNode:
         self.server.api.patch(PODS, "default", name, (MERGE_PATCH, body))
 
     def annotate_node(self, annotations: dict[str, str]) -> None:
-        body = json.dumps({"metadata": {"annotations": annotations}}).encode()
-        self.server.api.patch(NODES, None, NODE, (MERGE_PATCH, body))
+        self._patch_node({"annotations": annotations})
+
+    def label_node(self, labels: dict[str, str]) -> None:
+        self._patch_node({"labels": labels})
+
+    def _patch_node(self, metadata: dict[str, Any]) -> None:
+        self.server.api.patch(NODES, None, NODE, (MERGE_PATCH, json.dumps({"metadata": metadata}).encode()))
 
     def delete(self, name: str) -> None:
         self.server.api.delete(PODS, "default", name, {"gracePeriodSeconds": 0})

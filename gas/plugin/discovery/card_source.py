@@ -67,7 +67,7 @@ def read_all(sources: Iterable[CardSource]) -> Scan:
     """
     scans = [source.read() for source in sources]
     problems = [problem for scan in scans for problem in scan.problems]
-    broken = frozenset[Card]().union(*(scan.broken for scan in scans))
+    faults = {card: fault for scan in reversed(scans) for card, fault in scan.faults.items()}
     gpus: dict[Card, CardFacts] = {}
     owners: dict[str, Card] = {}
     for gpu in (gpu for scan in scans for gpu in scan.gpus):
@@ -79,4 +79,10 @@ def read_all(sources: Iterable[CardSource]) -> Scan:
             problems.append(f"{gpu.card}: {owner} has the same PCI address {gpu.pci_address}; the card is left out")
             continue
         gpus[gpu.card] = gpu
-    return Scan(gpus=tuple(gpus[card] for card in sorted(gpus)), problems=tuple(problems), broken=broken - gpus.keys())
+    return Scan(
+        gpus=tuple(gpus[card] for card in sorted(gpus)),
+        problems=tuple(problems),
+        faults={card: fault for card, fault in faults.items() if card not in gpus or not gpus[card].healthy},
+        blind={driver: fault for scan in scans for driver, fault in scan.blind.items()},
+        container_fault="; ".join(scan.container_fault for scan in scans if scan.container_fault),
+    )

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 
@@ -17,6 +17,10 @@ logger = logging.getLogger(__name__)
 INTERVAL = 5.0  # Seconds between two scans. Source: contract P1.12.
 SLOW = 10.0  # Seconds after which a scan counts as stuck. The kernel may block a reader forever; nothing can stop that.
 FORGET_AFTER = 60.0  # seconds for which a missing card is remembered: longer than its reset or a reload of its driver
+
+RESTART_AFTER = 120.0
+"""Seconds for which the container must see fewer cards than a new one may, before /healthz fails. It lasts longer than
+a reload of a driver, and kubelet waits another minute."""
 
 ScanOnce = Callable[[Callable[[], Scan]], Awaitable[Scan]]  # runs a scan without blocking the event loop
 
@@ -40,6 +44,8 @@ class CardMemory:
            ^                                                             |
            '------ missing for a minute, or back under another number ---'
 
+    While a source cannot look for cards at all (`Scan.blind`), all known cards of its drivers are unhealthy and none is
+    forgotten. Of a source that could not look since the start, the cards that were recorded on the node are known.
     A field that a scan could not read of a known card (`CardFacts.unread`) keeps its value, so that one failed read
     does not cost pods tiles or memory. An unhealthy card keeps its last description, so that its labels and the numbers
     by which links name it do not change. A broken card stays as long as it is there. Kubelet allocates an unhealthy
@@ -48,26 +54,41 @@ class CardMemory:
 
     def __init__(self) -> None:
         self._known: dict[Card, _Known] = {}
+        self._recorded: tuple[CardFacts, ...] = ()
+
+    def recall(self, recorded: Iterable[CardFacts]) -> None:
+        """Take over what was recorded about the cards, in case no source can look for them."""
+        self._recorded = tuple(recorded)
 
     def update(self, scan: Scan, now: float) -> Scan:
         """Return the node's cards after this scan. ``now`` is in seconds of a monotonic clock."""
         problems = list(scan.problems)
+        faults = dict(scan.faults)
         gpus: dict[Card, CardFacts] = {}
         for gpu in scan.gpus:
-            gpus[gpu.card] = self._found(gpu, problems)
+            gpus[gpu.card] = self._found(gpu, problems, faults)
+        self._recorded = tuple(gpu for gpu in self._recorded if gpu.driver in scan.blind)
+        for gpu in self._recorded:
+            self._known.setdefault(gpu.card, _Known(gpu))
         elsewhere = {gpu.pci_address for gpu in scan.gpus if gpu.pci_address}
         for card, known in list(self._known.items()):
             if card in gpus:
                 continue
-            if known.gpu.pci_address in elsewhere or not self._remember(known, now, is_there=card in scan.broken):
+            is_there = card in scan.faults or known.gpu.driver in scan.blind
+            if known.gpu.pci_address in elsewhere or not self._remember(known, now, is_there=is_there):
                 del self._known[card]
                 continue
             if known.missing_since is not None:
-                problems.append(f"{card}: the card is missing; it is unhealthy until it returns or is forgotten")
+                faults[card] = "the card is missing; it is unhealthy until it returns or is forgotten"
+                problems.append(f"{card}: {faults[card]}")
+            else:
+                faults.setdefault(card, scan.blind.get(known.gpu.driver, ""))
             gpus[card] = replace(known.gpu, healthy=False)
-        return Scan(gpus=tuple(gpus[card] for card in sorted(gpus)), problems=tuple(problems), broken=scan.broken)
+        shown = tuple(gpus[card] for card in sorted(gpus))
+        faults = {card: fault for card, fault in faults.items() if card in gpus}
+        return replace(scan, gpus=shown, problems=tuple(problems), faults=faults)
 
-    def _found(self, gpu: CardFacts, problems: list[str]) -> CardFacts:
+    def _found(self, gpu: CardFacts, problems: list[str], faults: dict[Card, str]) -> CardFacts:
         """Return a card that could be read, with its `CardFacts.unread` fields filled in as far as they are known."""
         known = self._known.get(gpu.card)
         if known is not None and (known.gpu.pci_address, known.gpu.driver) == (gpu.pci_address, gpu.driver):
@@ -75,9 +96,9 @@ class CardMemory:
             gpu = replace(gpu, **{name: getattr(known.gpu, name) for name in gpu.unread})
             if len(gpu.device_nodes) < len(known.gpu.device_nodes):
                 lost = sorted(set(known.gpu.device_nodes).difference(gpu.device_nodes))
-                problems.append(
-                    f"{gpu.card}: the card lost {listed([f'/dev/dri/{name}' for name in lost])}; it is unhealthy"
-                )
+                fault = f"the card lost {listed([f'/dev/dri/{name}' for name in lost])}; it is unhealthy"
+                problems.append(f"{gpu.card}: {fault}")
+                faults.setdefault(gpu.card, fault)
                 return replace(known.gpu, healthy=False)
         gpu = replace(gpu, unread=frozenset())
         self._known[gpu.card] = _Known(gpu)
@@ -114,6 +135,21 @@ class Scanner:
     # a sentence while a scan takes longer than ``slow`` seconds, else None
     stuck: str | None = field(init=False, default=None)
     _memory: CardMemory = field(init=False, default_factory=CardMemory)
+    _found: Scan = field(init=False, default_factory=Scan)  # the last scan alone
+    _fault_since: float | None = field(init=False, default=None)
+
+    @property
+    def needs_restart(self) -> str | None:
+        """Why only a new container of the plugin may see the cards, once that has lasted; else None."""
+        lasts = self._fault_since is not None and self.clock() - self._fault_since >= RESTART_AFTER
+        return self.scan.container_fault if lasts else None
+
+    def recall(self, recorded: Iterable[CardFacts]) -> None:
+        """Take over what was recorded about the cards, in case no source can look for them."""
+        self._memory.recall(recorded)
+        before, self.scan = self.scan, self._memory.update(self._found, self.clock())
+        if self.finished and self.scan != before:
+            self.on_change(self.scan)
 
     async def run(self) -> None:
         while True:
@@ -132,7 +168,12 @@ class Scanner:
             self.stuck = None
         first = self.finished == 0
         self.finished += 1
-        scan = self._memory.update(found, self.clock())
+        self._found, now = found, self.clock()
+        scan = self._memory.update(found, now)
+        if not scan.container_fault:
+            self._fault_since = None
+        elif self._fault_since is None:
+            self._fault_since = now
         before, self.scan = self.scan, scan
         for problem in scan.problems:
             if problem not in before.problems:

@@ -43,6 +43,9 @@ _CONTROL_NODE = re.compile(r"controlD[0-9]+", re.ASCII)
 _TILE_OF_CARD = re.compile(r"gt[0-9]+", re.ASCII)
 _TILE_OF_DEVICE = re.compile(r"tile[0-9]+", re.ASCII)
 _MEI_NODE = re.compile(r"mei[0-9]+", re.ASCII)
+_REMOVED = (
+    "/dev/dri is a directory that was removed, as when a driver is reloaded: a new container gets the present one"
+)
 FAKE_TREE_MARKER = "gas-fake-gpus"  # name of the file that marks the root of a generated tree
 
 
@@ -76,7 +79,7 @@ class SysfsCards:
         try:
             names = entries(f"{self._root}/sys/class/drm", "/sys/class/drm")
         except UnreadableFile as error:
-            return Scan(problems=(str(error),))
+            return Scan(problems=(str(error),), blind=dict.fromkeys(_DRIVERS, str(error)))
         if names is None:
             return Scan(problems=("/sys/class/drm is missing: the kernel has loaded no graphics driver",))
         problems: list[str] = []
@@ -86,7 +89,7 @@ class SysfsCards:
         except UnreadableFile as error:
             problems.append(f"{error}; no card gets links there")
         gpus: list[CardFacts] = []
-        broken: set[Card] = set()
+        faults: dict[Card, str] = {}
         cards = sorted(_cards(names))
         if len(cards) > MOST_RECORDS:
             expected = f"/sys/class/drm: expected at most {MOST_RECORDS} cards, found {len(cards)}"
@@ -97,12 +100,27 @@ class SysfsCards:
                 gpu = reader.read(self._rules, by_path)
             except UnreadableFile as error:
                 reader.report(f"{error}; the card is left out")
-                broken.add(card)
+                faults[card] = f"{error}; it is unhealthy until it can be read"
                 continue
             if gpu is not None:
                 gpus.append(gpu)
+                if not gpu.healthy:
+                    faults[card] = "none of its device nodes is under /dev/dri; reload its driver"
         self._memory.forget_others([gpu.card for gpu in gpus])
-        return Scan(gpus=_with_boards(gpus), problems=tuple(problems), broken=frozenset(broken))
+        return Scan(
+            gpus=_with_boards(gpus),
+            problems=tuple(problems),
+            faults=faults,
+            container_fault=_REMOVED if gpus and _was_removed(f"{self._root}/dev/dri") else "",
+        )
+
+
+def _was_removed(directory: str) -> bool:
+    """Return whether a directory was removed from the node after it was mounted in this container."""
+    try:
+        return Path(directory).stat().st_nlink == 0
+    except OSError:
+        return False
 
 
 def _with_boards(gpus: Sequence[CardFacts]) -> tuple[CardFacts, ...]:

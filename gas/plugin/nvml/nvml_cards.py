@@ -5,25 +5,38 @@ begin at `FIRST_BESIDE_OTHERS`, so that no number depends on which cards of the 
 divided (MIG), each instance is a card in its place, numbered by `gas.values.cards.instance`.
 
 A call of the library may never return when a card fails. So each card is read in a thread of its own, which is waited
-for only so long, and which no further call joins until it returns.
+for only so long, and which no further call joins until it returns. A late reply is not a fault; three in a row are.
 
 A card that cannot be given to containers reliably is unhealthy or left out, with a sentence: one that is lost, does not
 reply, has reported a failure of its hardware, is to be divided and has no instance, or has the UUID of another.
+
+The library and the devices are given to the plugin's container when it is made, so no call helps once they are lost or
+were never given. That is known from the node's PCI devices and from cards that were found before
+(`Scan.container_fault`).
 """
 
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from gas.plugin.daemon_thread import NoReply, Questions
 from gas.plugin.discovery.card_source import ALL_CARDS, MEMORY_FIELDS, CardProcess, CardRules
-from gas.plugin.discovery.sysfs_files import UnreadableFile, is_there, read_numa_node
-from gas.plugin.nvml.nvml_library import Nvml, NvmlCard, NvmlFault, NvmlUse
+from gas.plugin.discovery.sysfs_files import (
+    UnreadableFile,
+    entries,
+    is_there,
+    link_target,
+    read_numa_node,
+    read_number,
+    read_text,
+)
+from gas.plugin.nvml.failures import Failures
+from gas.plugin.nvml.nvml_library import DRIVER_NOT_LOADED, Nvml, NvmlCard, NvmlFault, NvmlUse
 from gas.values.amounts import MILLICORES_OF_A_CARD
 from gas.values.card_facts import MOST_MEMORY, CardFacts, MemorySource, Scan
 from gas.values.card_records import MOST_RECORDS, is_model
@@ -34,6 +47,7 @@ from gas.values.quoted import quoted
 DRIVER = "nvidia"
 
 REPLY_WITHIN = 2.0  # seconds to wait for all cards of a scan together
+LATE_REPLIES = 3  # scans in a row without a reply after which a card, or the library, counts as faulty
 
 VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 """The variable by which NVIDIA's container runtime chooses cards. An image may set it to ``all``."""
@@ -41,15 +55,13 @@ VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 NO_CARD = "void"  # the value of the variable that makes the runtime leave the container alone
 CDI_KIND = "nvidia.com/gpu"  # the kind of the CDI devices that NVIDIA's container toolkit describes, by UUID
 
-APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
-"""Numbers of the driver's messages (Xid) that an application causes: its card is still good."""
-
 _CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _DEVICE_MINOR = re.compile(r"^DeviceFileMinor: ([0-9]{1,7})$", re.ASCII | re.MULTILINE)
 _LAST_MINOR = 254
 _MOST_CARDS = 255
 _NVIDIA = 0x10DE
+_DISPLAY = "0x03"  # begin of the PCI classes of graphics devices, with and without connectors
 
 
 @dataclass(eq=False)
@@ -66,15 +78,18 @@ class NvmlCards:
     by_cdi: bool = False  # containers get the cards by CDI names, not by `VARIABLE`
     first_number: int = 0  # number of the card with the minor number 0
     within: float = REPLY_WITHIN  # seconds to wait for the cards
+    ignored_xids: frozenset[int] = frozenset()  # messages of the driver after which a card is still good
+    clock: Callable[[], float] = time.monotonic  # measures how long cards have been good again
     _counts: Questions[int] = field(init=False, default_factory=lambda: Questions("nvml-count"))
     _cards: Questions[NvmlCard] = field(init=False, default_factory=lambda: Questions("nvml-card"))
     _pairs: Questions[dict[tuple[str, str], bool]] = field(
         init=False, default_factory=lambda: Questions("nvml-switches")
     )
     _uses: Questions[NvmlUse] = field(init=False, default_factory=lambda: Questions("nvml-processes"))
-    _failures: Questions[dict[str, str]] = field(init=False, default_factory=lambda: Questions("nvml-failures"))
+    _failures: Failures = field(init=False)
     _must_reopen: bool = field(init=False, default=False)
-    _failed: dict[str, str] = field(init=False, default_factory=dict)
+    _count: int | None = field(init=False, default=None)  # of the last reply
+    _described: dict[int, NvmlCard] = field(init=False, default_factory=dict)  # by index, the last reply
     _at_index: dict[int, frozenset[Card]] = field(init=False, default_factory=dict)
     _least_memory: dict[str, int] = field(init=False, default_factory=dict)
     _near: dict[tuple[str, str], bool] = field(init=False, default_factory=dict)
@@ -82,32 +97,47 @@ class NvmlCards:
     _used_at: dict[Card, int] = field(init=False, default_factory=dict)
     _busy: dict[tuple[Card, int], Counter[str]] = field(init=False, default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._failures = Failures(self.ignored_xids)
+
     def read(self) -> Scan:
         """Scan once. Never raises, whatever the library returns, and returns soon, whatever it waits for."""
         deadline = time.monotonic() + self.within
         self._counts.ask("count", self._opened_count)
         try:
-            count = self._counts.reply("count", deadline)
+            count = self._count = self._counts.reply("count", deadline)
         except NoReply as error:
-            known = frozenset[Card]().union(*self._at_index.values())
-            return Scan(problems=(f"NVML: {error}; NVIDIA's cards are unhealthy",), broken=known)
+            if self._count is None or self._counts.late["count"] >= LATE_REPLIES:
+                return self._blind(str(error))
+            count = self._count
         except NvmlFault as fault:
             self._must_reopen = True
-            return Scan(problems=(f"NVML: {fault}; NVIDIA's cards are not offered",))
+            if fault.code == DRIVER_NOT_LOADED:
+                self._failures.update((), (), self.clock())
+            return self._blind(str(fault))
+        if not count and _devices(self.root):
+            return self._blind("it lists no card")
         problems: list[str] = []
         if count > _MOST_CARDS:
             problems.append(f"NVML: expected at most {_MOST_CARDS} cards, found {count}; the others are ignored")
-        self._failures.ask("failures", self._new_failures)
-        found, broken = self._read_cards(range(min(count, _MOST_CARDS)), deadline, problems)
-        try:
-            self._failed |= self._failures.reply("failures", deadline)  # a card that has failed stays so
-        except (NoReply, NvmlFault) as error:
-            problems.append(f"NVML: {error}; failures that cards report are noticed later")
+        found, faults, unread = self._read_cards(range(min(count, _MOST_CARDS)), deadline, problems)
+        self._failures.update(found.values(), self.library.take_failures(), self.clock(), unread=set().union(*unread))
         self._uuids = {card: each.uuid for card, each in found.items()}
         whole = {card: each for card, each in found.items() if not each.card_uuid}
         boards = self._boards(whole, max(deadline, time.monotonic() + self.within / 4))
-        gpus = [self._facts(card, found, boards, problems) for card in sorted(found)]
-        return Scan(gpus=tuple(gpus), problems=tuple(problems), broken=frozenset(broken - found.keys()))
+        gpus = [self._facts(card, found, boards, problems, faults) for card in sorted(found)]
+        none = f"NVML: none of its {count} cards can be read" if count and len(unread) == count else ""
+        return Scan(gpus=tuple(gpus), problems=tuple(problems), faults=faults, container_fault=none)
+
+    def _blind(self, cause: str) -> Scan:
+        """Return a scan that could not look for cards. If the node has none, as far as is known, it is no fault."""
+        has_cards = bool(_devices(self.root) or self._described)
+        consequence = "unhealthy" if has_cards else "not offered"
+        return Scan(
+            problems=(f"NVML: {cause}; NVIDIA's cards are {consequence}",),
+            blind={DRIVER: f"NVML: {cause}"},
+            container_fault=f"NVML: {cause}, and the node has cards of NVIDIA" if has_cards else "",
+        )
 
     def processes(self) -> tuple[Sequence[CardProcess], Sequence[str]]:
         """Return who uses the cards of the last scan. Called in a thread of its own; returns soon, as `read` does."""
@@ -149,26 +179,35 @@ class NvmlCards:
 
     def _read_cards(
         self, indexes: Sequence[int], deadline: float, problems: list[str]
-    ) -> tuple[dict[Card, NvmlCard], set[Card]]:
-        """Return the cards that can be described, and the known ones that are there but cannot."""
+    ) -> tuple[dict[Card, NvmlCard], dict[Card, str], list[set[str]]]:
+        """Return the cards that can be described; why known ones cannot; the UUIDs of each that may not be lost."""
         for index in indexes:
             self._cards.ask(index, lambda index=index: self.library.card(index))  # type: ignore[misc]
         found: dict[Card, NvmlCard] = {}
-        broken: set[Card] = set()
+        faults: dict[Card, str] = {}
+        unread: list[set[str]] = []
         for index in indexes:
             known = self._at_index.get(index, frozenset())
             name = ", ".join(map(str, sorted(known))) or f"NVML's card {index}"
             try:
-                described = self._cards.reply(index, deadline)
+                described = self._reply(index, deadline)
                 card = self._number(described)
                 cards = {self._number(each): each for each in described.instances} or {card: described}
             except (NoReply, NvmlFault, InvalidValue) as error:
-                problems.append(f"{name}: {_cause(error)}; it is unhealthy")
-                broken |= known
+                fault = f"{_cause(error)}; it is unhealthy"
+                problems.append(f"{name}: {fault}")
+                faults |= dict.fromkeys(known, fault)
+                if isinstance(error, NoReply) or (isinstance(error, NvmlFault) and not error.is_lost):
+                    last = self._described.get(index)
+                    unread.append({each.uuid for each in (last, *last.instances)} if last is not None else set())
                 if isinstance(error, NvmlFault) and error.is_closed:
                     self._must_reopen = True
                 continue
+            self._described[index] = described
             if not self.rules.admit(_device_id(described)):
+                continue
+            if (functions := _virtual_functions(self.root, described)) > 0:
+                problems.append(f"{card}: virtual machines may have its {functions} virtual functions; it is left out")
                 continue
             if cards.keys() & found.keys():
                 problems.append(f"{card}: two cards are /dev/nvidia{described.minor}; only the first one counts")
@@ -179,7 +218,16 @@ class NvmlCards:
                 break
             self._at_index[index] = frozenset(cards)
             found |= cards
-        return found, broken
+        return found, {card: fault for card, fault in faults.items() if card not in found}, unread
+
+    def _reply(self, index: int, deadline: float) -> NvmlCard:
+        """Return a card's description, the last one while a reply is late. Raises NvmlFault, NoReply."""
+        try:
+            return self._cards.reply(index, deadline)
+        except NoReply:
+            if index not in self._described or self._cards.late[index] >= LATE_REPLIES:
+                raise
+            return self._described[index]
 
     def _number(self, card: NvmlCard) -> Card:
         """Return the number of a card. Raises InvalidValue."""
@@ -199,11 +247,6 @@ class NvmlCards:
                 f" found {card.millicores} millicores"
             )
         return instance(whole, 10 * of_card + within)
-
-    def _new_failures(self) -> dict[str, str]:
-        return {
-            failure.uuid: failure.sentence for failure in self.library.failures() if failure.xid not in APPLICATION_XIDS
-        }
 
     def _boards(self, found: Mapping[Card, NvmlCard], deadline: float) -> Mapping[Card, int]:
         """Return by card the lowest number among the cards that share PCIe switches with it; none for a card alone."""
@@ -230,14 +273,20 @@ class NvmlCards:
         return near
 
     def _facts(
-        self, card: Card, found: Mapping[Card, NvmlCard], boards: Mapping[Card, int], problems: list[str]
+        self,
+        card: Card,
+        found: Mapping[Card, NvmlCard],
+        boards: Mapping[Card, int],
+        problems: list[str],
+        unhealthy: dict[Card, str],
     ) -> CardFacts:
+        """Return a card. Adds to ``problems``, and to ``unhealthy`` why the card must not be given out."""
         described = found[card]
         faults: list[str] = []
         if same := [other for other in found if other != card and found[other].uuid == described.uuid]:
             faults.append(f"it has the UUID {described.uuid} of {', '.join(map(str, same))}, so neither can be chosen")
-        if (failure := self._failed.get(described.card_uuid or described.uuid)) is not None:
-            faults.append(f"{failure}; reset it, then restart the plugin")
+        if (failure := self._failures.fault(described)) is not None:
+            faults.append(failure)
         if described.has_mig and not described.card_uuid:
             faults.append(
                 "MIG is enabled, and it has no instances; create some with nvidia-smi mig -cgi, or switch MIG off with"
@@ -249,6 +298,10 @@ class NvmlCards:
             nodes = tuple(name for name in (*needed, *_CONTROL_NODES) if is_there(f"{self.root}/dev/{name}"))
             faults += [f"/dev/{name} is missing" for name in needed if name not in nodes]
         problems += [f"{card}: {fault}; it is unhealthy" for fault in faults]
+        if described.unheard:
+            problems.append(f"{card}: {described.unheard}; failures that it reports are noticed later")
+        if faults:
+            unhealthy[card] = "; ".join(faults)
         others = [(other, each) for other, each in found.items() if other != card and not each.card_uuid]
         peers = [other for other, each in others for _ in range(described.peers.count(each.pci))]
         if described.on_switch:
@@ -282,13 +335,16 @@ class NvmlCards:
     def _with_memory(self, facts: CardFacts, described: NvmlCard, problems: list[str]) -> CardFacts:
         """Return the card with its memory. It never grows: if an amount has changed, one of the two was wrong."""
         total, reserved = described.total, described.reserved
+        override = self.rules.memory_override
+        if total is None:  # it has none of its own, as an integrated GPU
+            source = MemorySource.SHARED if override is None else MemorySource.OVERRIDE
+            return replace(facts, memory=override, memory_source=source)
         if not (0 < total <= MOST_MEMORY and 0 <= reserved < total):
             fault = (
                 f"its memory is unknown: NVML states {total} bytes, of which {reserved} are reserved; pods that request"
                 " memory do not get this card; restart the node, or set GPU_MEMORY_OVERRIDE"
             )
             problems.append(f"{facts.card}: {fault}")
-            override = self.rules.memory_override
             return replace(
                 facts,
                 memory=override,
@@ -314,6 +370,26 @@ class NvmlCards:
         except UnreadableFile as error:
             problems.append(f"{facts.card}: {error}; unless it was read before, the card has no NUMA node")
             return replace(facts, unread=facts.unread | {"numa_node"})
+
+
+def _devices(root: Path) -> int:
+    """Return how many graphics devices of NVIDIA the node has that no other driver has taken, as sysfs shows them."""
+    directory = f"{root}/sys/bus/pci/devices"
+    count = 0
+    with suppress(UnreadableFile):
+        for device in (f"{directory}/{address}" for address in entries(directory, directory) or ()):
+            with suppress(UnreadableFile):
+                is_nvidias = read_text(f"{device}/vendor", "vendor") == f"0x{_NVIDIA:04x}"
+                if is_nvidias and (read_text(f"{device}/class", "class") or "").startswith(_DISPLAY):
+                    count += PurePosixPath(link_target(f"{device}/driver") or DRIVER).name == DRIVER
+    return count
+
+
+def _virtual_functions(root: Path, card: NvmlCard) -> int:
+    place = f"/sys/bus/pci/devices/{_pci_address(card)}/sriov_numvfs"
+    with suppress(UnreadableFile):
+        return read_number(f"{root}{place}", place) or 0
+    return 0
 
 
 def _capability(file: Path) -> str:

@@ -6,7 +6,8 @@ Every call may block for as long as the driver does, so callers use threads of t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ from gas.values.errors import GasError
 
 MOST_INSTANCES = 128  # of one card: 8 compute instances in each of 16 GPU instances
 _MOST_EVENTS = 64  # Most events that are read at a time. More would come from a card that fails without end.
+DRIVER_NOT_LOADED: int = pynvml.NVML_ERROR_DRIVER_NOT_LOADED
+_NO_INSTANCE = 0xFFFFFFFF  # in place of the number of an instance, if an event is about the whole card
 
 _SUPPLIES_NOTHING = (
     pynvml.NVML_ERROR_NOT_SUPPORTED,
@@ -69,11 +72,11 @@ class NvmlCard:
 
     index: int  # NVML's own number, which may change whenever the driver is loaded
     uuid: str
-    minor: int  # N of ``/dev/nvidiaN``
+    minor: int  # N of ``/dev/nvidiaN``; the index where there are no such files (WSL)
     pci: tuple[int, int, int]  # domain, bus and device
     pci_ids: int  # PCI device id in the upper 16 bits, that of the vendor in the lower ones
     model: str
-    total: int  # bytes of its memory
+    total: int | None  # bytes of its memory; None if it uses that of the node
     reserved: int  # bytes of it that the driver and the firmware keep
     version: str = ""  # of the driver; empty if it is unknown
     has_mig: bool = False  # is, or can be, divided into MIG instances
@@ -84,12 +87,17 @@ class NvmlCard:
     # ``pci`` of the cards at the other ends of its active NVLinks, once for each link
     peers: tuple[tuple[int, int, int], ...] = ()
     on_switch: bool = False  # an active NVLink leads to an NVSwitch
+    unheard: str = ""  # why its failures cannot be read now; else empty
+    recovery: int | None = None  # what its driver asks for, ``NVML_GPU_RECOVERY_ACTION_…``; None if it does not say
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    uuid: str
+    uuid: str  # of the card
     xid: int | None  # the number of the driver's message; None for memory with an error of two bits
+    # the numbers of the GPU instance and the compute instance that it is about; None for all of them
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
 
     @property
     def sentence(self) -> str:
@@ -115,7 +123,9 @@ class Nvml:
     """The driver's library ``libnvidia-ml.so.1``. All methods but `open` need it open, and raise NvmlFault."""
 
     def __init__(self) -> None:
-        self._events: Any = None
+        # by UUID, a set of events for each card: one for all would fail with the first card that is lost
+        self._events: dict[str, Any] = {}
+        self._reported: list[Failure] = []
         self._is_open = False
 
     def open(self) -> None:
@@ -124,45 +134,46 @@ class Nvml:
             return
         _call(pynvml.nvmlInitWithFlags, 0)
         self._is_open = True
-        self._events = _optional(pynvml.nvmlEventSetCreate)
-        for index in range(self.count()):
-            self._register(index)
 
     def close(self) -> None:
         """Let the next `open` initialise the library again. Never raises."""
         if not self._is_open:
             return
         self._is_open = False
-        events, self._events = self._events, None
-        for end in (lambda: pynvml.nvmlEventSetFree(events) if events is not None else None, pynvml.nvmlShutdown):
-            try:
-                end()
-            except pynvml.NVMLError:
-                continue
+        for uuid in list(self._events):
+            self._unregister(uuid)
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
 
     def count(self) -> int:
         """Return the number of cards, including those that have failed."""
         return int(_call(pynvml.nvmlDeviceGetCount))
 
     def card(self, index: int) -> NvmlCard:
+        """Describe a card, after a look at what it has reported."""
         device = _call(pynvml.nvmlDeviceGetHandleByIndex, index)
+        uuid = _call(pynvml.nvmlDeviceGetUUID, device)
+        unheard = self._listen(uuid, device)
         pci = _call(pynvml.nvmlDeviceGetPciInfo, device)
         total, reserved = _memory(device)
+        minor = _optional(pynvml.nvmlDeviceGetMinorNumber, device)
         mig = _optional(pynvml.nvmlDeviceGetMigMode, device)
         peers, on_switch = _links(device)
         described = NvmlCard(
             index=index,
-            uuid=_call(pynvml.nvmlDeviceGetUUID, device),
-            minor=_call(pynvml.nvmlDeviceGetMinorNumber, device),
+            uuid=uuid,
+            minor=index if minor is None else minor,
             pci=(pci.domain, pci.bus, pci.device),
             pci_ids=pci.pciDeviceId,
-            model=_call(pynvml.nvmlDeviceGetName, device),
+            model=_optional(pynvml.nvmlDeviceGetName, device) or "",
             total=total,
             reserved=reserved,
             version=_optional(pynvml.nvmlSystemGetDriverVersion) or "",
             has_mig=mig is not None and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
             peers=peers,
             on_switch=on_switch,
+            recovery=_recovery(device),
+            unheard=unheard,
         )
         return replace(described, instances=_instances(device, described)) if described.has_mig else described
 
@@ -185,39 +196,63 @@ class Nvml:
         ]
         return NvmlUse(memory, samples)
 
-    def failures(self) -> Sequence[Failure]:
-        """Return what cards have reported since the last call, or since `open`. Does not wait."""
-        found: list[Failure] = []
-        while self._events is not None and len(found) < _MOST_EVENTS:
-            try:
-                event = _call(pynvml.nvmlEventSetWait_v2, self._events, 0)
-            except NvmlFault as fault:
-                if fault.code == pynvml.NVML_ERROR_TIMEOUT:
-                    break
-                raise
-            uuid = _call(pynvml.nvmlDeviceGetUUID, event.device)
-            is_xid = event.eventType == pynvml.nvmlEventTypeXidCriticalError
-            found.append(Failure(uuid, int(event.eventData) if is_xid else None))
+    def take_failures(self) -> Sequence[Failure]:
+        """Return what cards have reported, each once, as far as `card` has seen it. Calls nothing."""
+        count = len(self._reported)  # threads of other cards may add to it
+        found, self._reported[:count] = self._reported[:count], []
         return found
 
-    def _register(self, index: int) -> None:
-        """Subscribe to the failures that a card can report. A lost card is found when it is read."""
-        if self._events is None:
-            return
-        wanted = pynvml.nvmlEventTypeXidCriticalError | pynvml.nvmlEventTypeDoubleBitEccError
+    def _listen(self, uuid: str, device: Any) -> str:
+        """Note what a card has reported, or subscribe to it: at first, and again after a fault. Return the fault."""
         try:
-            device = _call(pynvml.nvmlDeviceGetHandleByIndex, index)
-            if known := wanted & (_optional(pynvml.nvmlDeviceGetSupportedEventTypes, device) or 0):
-                _call(pynvml.nvmlDeviceRegisterEvents, device, known, self._events)
-        except NvmlFault:
-            return
+            if uuid in self._events:
+                for failure in _failures(uuid, self._events[uuid]):
+                    self._reported.append(failure)
+                return ""
+            wanted = pynvml.nvmlEventTypeXidCriticalError | pynvml.nvmlEventTypeDoubleBitEccError
+            known = wanted & (_optional(pynvml.nvmlDeviceGetSupportedEventTypes, device) or 0)
+            if known and (events := _optional(pynvml.nvmlEventSetCreate)) is not None:
+                self._events[uuid] = events
+                _call(pynvml.nvmlDeviceRegisterEvents, device, known, events)
+        except NvmlFault as fault:
+            self._unregister(uuid)
+            return str(fault)
+        return ""
+
+    def _unregister(self, uuid: str) -> None:
+        if (events := self._events.pop(uuid, None)) is not None:
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlEventSetFree(events)
 
 
-def _memory(device: Any) -> tuple[int, int]:
+def _failures(uuid: str, events: Any) -> Iterator[Failure]:
+    """Yield what a card has reported. Raises NvmlFault."""
+    for _ in range(_MOST_EVENTS):
+        try:
+            event = _call(pynvml.nvmlEventSetWait_v2, events, 0)
+        except NvmlFault as fault:
+            if fault.code == pynvml.NVML_ERROR_TIMEOUT:
+                return
+            raise
+        xid = int(event.eventData) if event.eventType == pynvml.nvmlEventTypeXidCriticalError else None
+        places = (None if each == _NO_INSTANCE else each for each in (event.gpuInstanceId, event.computeInstanceId))
+        yield Failure(uuid, xid, *places)
+
+
+def _memory(device: Any) -> tuple[int | None, int]:
     """Return total and reserved bytes. The first version of the call leaves out what is reserved."""
     if (memory := _optional(pynvml.nvmlDeviceGetMemoryInfo, device, pynvml.nvmlMemory_v2)) is not None:
         return int(memory.total), int(memory.reserved)
-    return int(_call(pynvml.nvmlDeviceGetMemoryInfo, device).total), 0
+    memory = _optional(pynvml.nvmlDeviceGetMemoryInfo, device)
+    return None if memory is None else int(memory.total), 0
+
+
+def _recovery(device: Any) -> int | None:
+    """Return what the driver demands for a card, from driver 570 on; None if it does not say."""
+    (value,) = _optional(pynvml.nvmlDeviceGetFieldValues, device, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]) or (
+        None,
+    )
+    return int(value.value.uiVal) if value is not None and value.nvmlReturn == pynvml.NVML_SUCCESS else None
 
 
 def _instances(device: Any, card: NvmlCard) -> tuple[NvmlCard, ...]:
@@ -247,7 +282,11 @@ def _instances(device: Any, card: NvmlCard) -> tuple[NvmlCard, ...]:
         found.append(instance)
     shares = Counter(each.place[0] for each in found)
     return tuple(
-        replace(each, total=each.total // shares[each.place[0]], reserved=each.reserved // shares[each.place[0]])
+        replace(
+            each,
+            total=None if each.total is None else each.total // shares[each.place[0]],
+            reserved=each.reserved // shares[each.place[0]],
+        )
         for each in found
     )
 

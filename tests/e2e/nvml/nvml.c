@@ -2,8 +2,8 @@
  *
  * Each line is "KEY VALUE" about the library, or "card KEY=VALUE ..." about one card:
  *
- *     init 9                      nvmlInitWithFlags returns this error
- *     event GPU-... 79            one Xid, returned once: the count of these lines is what was returned so far
+ *     init 9                      nvmlInitWithFlags returns this error;  count 999  nvmlDeviceGetCount does
+ *     event GPU-... 79 [GI CI]    one Xid of a card, or of an instance of it, returned once
  *     near GPU-... GPU-...        two cards that share a PCIe switch
  *     card uuid=GPU-... minor=0 bus=16 id=590352606 name=NVIDIA_H100 total=85899345920 reserved=1073741824
  *          [mig=1] [sms=132] [peer=17] [switch=1] [error=15] [hang=1] [v1=1]
@@ -12,7 +12,8 @@
  *
  * error  every call about the card returns it;  hang  nvmlDeviceGetName never returns while it is set
  * peer   bus of the card at the other end of NVLink 0;  switch  NVLink 0 leads to an NVSwitch
- * v1     the driver does not know nvmlDeviceGetMemoryInfo_v2
+ * v1     the driver does not know nvmlDeviceGetMemoryInfo_v2;  unified  it does not know the card's memory
+ * recovery  the driver's recovery action plus one;  wsl  there is no minor number
  * sms    multiprocessors that a card gives to its largest instance, or that an instance has
  *
  * A handle is the number of the card plus one, and 1001 and so on for instances.
@@ -47,7 +48,6 @@ typedef struct { unsigned int pid; unsigned long long memory; unsigned int gi, c
 typedef struct { unsigned int pid; unsigned long long at; unsigned int sm, mem, enc, dec; } process_sample;
 
 static char lines[MOST][512];
-static int events_returned = 0;
 
 static int load(const char *kind, char found[MOST][512]) {
     const char *path = getenv("GAS_FAKE_NVML");
@@ -113,7 +113,11 @@ int nvmlInitWithFlags(unsigned int flags) {
 }
 int nvmlShutdown(void) { return SUCCESS; }
 
-int nvmlDeviceGetCount_v2(unsigned int *count) { *count = load("card", lines); return SUCCESS; }
+int nvmlDeviceGetCount_v2(unsigned int *count) {
+    if (load("count", lines)) return atoi(lines[0] + 6);
+    *count = load("card", lines);
+    return SUCCESS;
+}
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned int index, uintptr_t *device) {
     char found[MOST][512];
@@ -151,7 +155,7 @@ int nvmlDeviceGetUUID(uintptr_t device, char *uuid, unsigned int length) {
 
 int nvmlDeviceGetMinorNumber(uintptr_t device, unsigned int *minor) {
     *minor = (unsigned int)number(device, "minor");
-    return SUCCESS;
+    return number(device, "wsl") ? NOT_SUPPORTED : SUCCESS;
 }
 
 int nvmlDeviceGetName(uintptr_t device, char *name, unsigned int length) {
@@ -162,11 +166,11 @@ int nvmlDeviceGetName(uintptr_t device, char *name, unsigned int length) {
 int nvmlDeviceGetMemoryInfo(uintptr_t device, memory_v1 *memory) {
     memset(memory, 0, sizeof *memory);
     memory->total = number(device, "total") - number(device, "reserved");
-    return SUCCESS;
+    return number(device, "unified") ? NOT_SUPPORTED : SUCCESS;
 }
 
 int nvmlDeviceGetMemoryInfo_v2(uintptr_t device, memory_v2 *memory) {
-    if (number(device, "v1")) return NOT_SUPPORTED;
+    if (number(device, "v1") || number(device, "unified")) return NOT_SUPPORTED;
     memory->total = number(device, "total");
     memory->reserved = number(device, "reserved");
     memory->free = memory->used = 0;
@@ -266,8 +270,13 @@ int nvmlDeviceGetTopologyCommonAncestor(uintptr_t one, uintptr_t other, unsigned
     return SUCCESS;
 }
 
-int nvmlEventSetCreate(uintptr_t *set) { *set = 1; return SUCCESS; }
-int nvmlEventSetFree(uintptr_t set) { (void)set; return SUCCESS; }
+static uintptr_t device_of_set[MOST];
+
+int nvmlEventSetCreate(uintptr_t *set) {
+    for (*set = 1; *set < MOST && device_of_set[*set]; ++*set) continue;
+    return SUCCESS;
+}
+int nvmlEventSetFree(uintptr_t set) { device_of_set[set] = 0; return SUCCESS; }
 
 int nvmlDeviceGetSupportedEventTypes(uintptr_t device, unsigned long long *types) {
     FAIL_AS_TOLD(device);
@@ -276,16 +285,44 @@ int nvmlDeviceGetSupportedEventTypes(uintptr_t device, unsigned long long *types
 }
 
 int nvmlDeviceRegisterEvents(uintptr_t device, unsigned long long types, uintptr_t set) {
-    (void)device;
-    return types == 8 && set == 1 ? SUCCESS : INVALID_ARGUMENT;
+    if (types != 8) return INVALID_ARGUMENT;
+    device_of_set[set] = device;
+    return SUCCESS;
 }
 
 int nvmlEventSetWait_v2(uintptr_t set, event_data *data, unsigned int milliseconds) {
-    char found[MOST][512], uuid[96];
-    (void)set, (void)milliseconds;
-    if (events_returned >= load("event", found)) return TIMEOUT;
-    memset(data, 0, sizeof *data);
-    data->type = 8;
-    if (sscanf(found[events_returned++], "event %95s %llu", uuid, &data->data) != 2) return INVALID_ARGUMENT;
-    return nvmlDeviceGetHandleByUUID(uuid, &data->device);
+    static int returned[MOST];
+    char found[MOST][512], own[96], uuid[96];
+    int count = load("event", found);
+    uintptr_t device = device_of_set[set];
+    (void)milliseconds;
+    FAIL_AS_TOLD(device);
+    value(device, "uuid", own, sizeof own);
+    for (int at = 0; at < count; at++) {
+        memset(data, 0, sizeof *data);
+        data->type = 8;
+        data->gi = data->ci = 0xFFFFFFFF;
+        if (sscanf(found[at], "event %95s %llu %u %u", uuid, &data->data, &data->gi, &data->ci) < 2) return INVALID_ARGUMENT;
+        if (returned[at] || strcmp(uuid, own)) continue;
+        returned[at] = 1;
+        data->device = device;
+        return SUCCESS;
+    }
+    return TIMEOUT;
+}
+
+typedef struct {
+    unsigned int id, scope;
+    long long at, took;
+    int type, result;
+    union { double d; unsigned int ui; unsigned long long ull; } value;
+} field_value;
+
+int nvmlDeviceGetFieldValues(uintptr_t device, int count, field_value *values) {
+    unsigned int recovery = (unsigned int)number(device, "recovery");
+    for (int at = 0; at < count; at++) {
+        values[at].result = values[at].id == 230 && recovery ? SUCCESS : NOT_SUPPORTED;
+        values[at].value.ui = recovery - 1;
+    }
+    return SUCCESS;
 }

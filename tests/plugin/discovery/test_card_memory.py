@@ -28,7 +28,7 @@ def test_found_cards_are_the_nodes_cards() -> None:
 
 
 def test_a_card_that_cannot_be_read_is_unhealthy_as_long_as_it_is_there(memory: CardMemory) -> None:
-    broken = scan(gpu(0), problems=("card1: broken",), broken=frozenset({Card(1)}))
+    broken = scan(gpu(0), problems=("card1: broken",), faults={Card(1): "broken"})
     for now in (5, 10 * FORGET_AFTER):
         seen = memory.update(broken, now)
         assert seen.gpus == (gpu(0), gpu(1, healthy=False))
@@ -37,7 +37,7 @@ def test_a_card_that_cannot_be_read_is_unhealthy_as_long_as_it_is_there(memory: 
 
 
 def test_a_card_that_was_never_complete_is_not_invented() -> None:
-    seen = CardMemory().update(scan(gpu(0), broken=frozenset({Card(1)})), 0)
+    seen = CardMemory().update(scan(gpu(0), faults={Card(1): "broken"}), 0)
     assert health(seen) == {0: True}
 
 
@@ -61,7 +61,7 @@ def test_a_card_that_comes_back_is_healthy_and_waited_for_anew(memory: CardMemor
 
 def test_a_broken_card_that_then_is_missing_is_remembered_from_then_on(memory: CardMemory) -> None:
     memory.update(scan(gpu(0)), 5)
-    memory.update(scan(gpu(0), broken=frozenset({Card(1)})), 10)
+    memory.update(scan(gpu(0), faults={Card(1): "broken"}), 10)
     memory.update(scan(gpu(0)), 5 + FORGET_AFTER)
     assert health(memory.update(scan(gpu(0)), 10 + FORGET_AFTER)) == {0: True, 1: False}
 
@@ -76,12 +76,12 @@ def test_all_cards_gone_at_once_are_not_forgotten_at_once(memory: CardMemory) ->
     assert health(memory.update(scan(), 5)) == {0: False, 1: False}
 
 
-@pytest.mark.parametrize("broken", [frozenset(), frozenset({Card(1)})], ids=["old-name-gone", "old-name-broken"])
+@pytest.mark.parametrize("faults", [{}, {Card(1): "broken"}], ids=["old-name-gone", "old-name-broken"])
 def test_a_card_that_comes_back_under_another_number_is_not_there_twice(
-    memory: CardMemory, broken: frozenset[Card]
+    memory: CardMemory, faults: dict[Card, str]
 ) -> None:
     renumbered = gpu(2, pci_address=gpu(1).pci_address)
-    assert memory.update(scan(gpu(0), renumbered, broken=broken), 5).gpus == (gpu(0), renumbered)
+    assert memory.update(scan(gpu(0), renumbered, faults=faults), 5).gpus == (gpu(0), renumbered)
 
 
 def test_cards_without_address_are_not_taken_for_one_another() -> None:
@@ -141,3 +141,21 @@ def test_a_field_that_was_never_read_is_as_in_the_scan(memory: CardMemory) -> No
     assert memory.update(scan(gpu(0), gpu(1), whole), 15).gpus[2] == whole
     for now in (20, 25):
         assert memory.update(scan(gpu(0), gpu(1), unread), now).gpus[2] == whole
+
+
+def test_while_a_source_cannot_look_its_cards_stay_and_others_are_forgotten(memory: CardMemory) -> None:
+    seen = memory.update(scan(gpu(0, driver="xe", pci_address="0000:aa:00.0")), 5)
+    blind = scan(blind={"i915": "no look"})
+    for now in (10, 10 * FORGET_AFTER):
+        seen = memory.update(blind, now)
+    assert (health(seen), seen.faults) == ({1: False}, {Card(1): "no look"})
+    assert health(memory.update(scan(), 11 * FORGET_AFTER)) == {1: False}
+    assert health(memory.update(scan(), 12 * FORGET_AFTER)) == {}
+
+
+def test_recorded_cards_count_until_their_source_can_look() -> None:
+    memory = CardMemory()
+    memory.recall([gpu(0), gpu(1), gpu(2, driver="xe")])
+    assert health(memory.update(scan(blind={"i915": "no look"}), 0)) == {0: False, 1: False}
+    assert health(memory.update(scan(gpu(0), blind={"xe": "no look"}), 5)) == {0: True, 1: False}
+    assert health(memory.update(scan(gpu(0)), 6 + FORGET_AFTER)) == {0: True}

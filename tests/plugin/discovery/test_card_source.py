@@ -21,10 +21,10 @@ class Source:
 
 
 def test_the_cards_of_all_sources_come_in_natural_order() -> None:
-    first = scan(gpu(2), gpu(10), problems=("a",), broken=frozenset({Card(4)}))
-    second = scan(gpu(3), problems=("b",), broken=frozenset({Card(5)}))
+    first = scan(gpu(2), gpu(10), problems=("a",), faults={Card(4): "broken"})
+    second = scan(gpu(3), problems=("b",), faults={Card(5): "broken"})
     assert read_all([Source(first), Source(second)]) == scan(
-        gpu(2), gpu(3), gpu(10), problems=("a", "b"), broken=frozenset({Card(4), Card(5)})
+        gpu(2), gpu(3), gpu(10), problems=("a", "b"), faults={Card(4): "broken", Card(5): "broken"}
     )
 
 
@@ -63,5 +63,5 @@ def test_cards_without_an_address_are_different_cards() -> None:
 
 
 def test_a_card_that_one_source_found_is_not_broken() -> None:
-    found = read_all([Source(Scan(broken=frozenset({Card(0)}))), Source(scan(gpu(0)))])
+    found = read_all([Source(Scan(faults={Card(0): "broken"})), Source(scan(gpu(0)))])
     assert (found.gpus, found.broken) == ((gpu(0),), frozenset())

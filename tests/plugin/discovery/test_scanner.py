@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gas.plugin.discovery.scanner import INTERVAL, Scanner
+from gas.plugin.discovery.scanner import INTERVAL, RESTART_AFTER, Scanner
 from gas.values.card_facts import Scan
 from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550, Model, add_gpu, fake_gpus, write_tree
 from tests.background import eventually
@@ -153,3 +153,16 @@ async def test_each_problem_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
         for _ in range(4):
             await scanner.scan_once()
     assert caplog.messages == ["card1: broken", "card1: broken"]
+
+
+async def test_a_restart_is_asked_for_while_a_fault_that_it_mends_has_lasted() -> None:
+    clock = [0.0]
+    found = scan(gpu(0))
+    scanner = Scanner(lambda: found, Scans(), clock=lambda: clock[0])
+    asked = []
+    for fault, seconds in [("a", 1), ("b", RESTART_AFTER - 1), ("b", 1), ("", 1), ("a", RESTART_AFTER), ("a", 1)]:
+        found = scan(gpu(0), container_fault=fault)
+        await scanner.scan_once()
+        clock[0] += seconds
+        asked.append(scanner.needs_restart)
+    assert asked == [None, "b", "b", None, "a", "a"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,8 +50,9 @@ LOST = NvmlFault("nvmlDeviceGetHandleByIndex: GPU is lost", code=15, is_lost=Tru
 class FakeNvml(Nvml):
     """The library with these cards.
 
-    faults   index of a card, ``open``, ``count`` or ``failures`` -> the error of its call
+    faults   index of a card, ``open`` or ``count`` -> the error of its call
     hanging  the same names, whose calls wait until `released` is set
+    pending  what cards have reported, until they are described
     near     pairs of UUIDs that share PCIe switches
     uses     who uses a card, by its UUID
     """
@@ -67,6 +67,7 @@ class FakeNvml(Nvml):
     is_open: bool = False
     released: threading.Event = field(default_factory=threading.Event)
     calls: list[int | str] = field(default_factory=list)
+    _reported: list[Failure] = field(default_factory=list)
 
     def open(self) -> None:
         self._called("open")
@@ -82,7 +83,10 @@ class FakeNvml(Nvml):
 
     def card(self, index: int) -> NvmlCard:
         self._called(index)
-        return self.cards[index]
+        card = self.cards[index]
+        self._reported += [each for each in self.pending if each.uuid == card.uuid]
+        self.pending = [each for each in self.pending if each.uuid != card.uuid]
+        return card
 
     def share_a_switch(self, one: str, other: str) -> bool:
         self._called("switches")
@@ -91,11 +95,6 @@ class FakeNvml(Nvml):
     def use(self, uuid: str, since: int) -> NvmlUse:
         self._called(uuid)
         return self.uses.get(uuid, NvmlUse({}))
-
-    def failures(self) -> Sequence[Failure]:
-        self._called("failures")
-        found, self.pending = self.pending, []
-        return found
 
     def _called(self, name: int | str) -> None:
         self.calls.append(name)

@@ -15,9 +15,10 @@ from gas.extender.command_line import parse_flags as parse_extender_flags
 from gas.objects.json_patch import applied
 from gas.objects.stored import NewPod
 from gas.plugin.assembly import sysfs_cards
+from gas.plugin.discovery.sysfs import SysfsCards
 from gas.plugin.flags import Environment, parse_flags
 from gas.plugin.nvml.nvml_cards import NvmlCards
-from gas.plugin.nvml.nvml_library import Failure, NvmlUse, UseSample
+from gas.plugin.nvml.nvml_library import Failure, NvmlFault, NvmlUse, UseSample
 from gas.plugin.usage.usage_monitor import UsageMonitor
 from gas.values.amounts import MemoryUnit
 from gas.values.card_records import ANNOTATION
@@ -60,6 +61,16 @@ def allocatable(node: SandboxNode) -> dict[str, str]:
 
 def records(node: SandboxNode) -> list[dict[str, Any]]:
     return list(json.loads(node.node()["metadata"]["annotations"][ANNOTATION]))
+
+
+def health(node: SandboxNode) -> list[bool]:
+    return [record.get("healthy", True) for record in records(node)]
+
+
+def described(node: SandboxNode) -> tuple[Any, Any]:
+    """Return the records of the node's cards, and the resources that the plugin wrote."""
+    amounts = node.node()["status"]["capacity"]
+    return records(node), {name: amount for name, amount in amounts.items() if name != NVIDIA}
 
 
 async def visible(node: SandboxNode, pod: dict[str, Any], name: str = "main") -> str:
@@ -126,19 +137,54 @@ async def test_more_memory_than_kubelet_accepts_ids_for_is_not_offered_and_whole
             assert await visible(node, whole) == f"{uuid(0)},{uuid(1)}"
 
 
-async def test_a_card_that_fails_leaves_the_node() -> None:
-    library = FakeNvml([nvml_card(0), nvml_card(1)])
+async def test_a_card_that_fails_leaves_the_node_and_returns() -> None:
+    library = FakeNvml([nvml_card(0, recovery=0), nvml_card(1, recovery=0)])
+    clock = [0.0]
     async with (
         sandbox_node() as node,
         node.running_plugin(
-            watched=False, vocabularies=parse_vocabularies("vendor"), sources=[nvml(node, library)]
+            watched=False,
+            vocabularies=parse_vocabularies("vendor"),
+            sources=[nvml(node, library, clock=lambda: clock[0])],
         ) as plugin,
     ):
         await soon(lambda: allocatable(node)[NVIDIA] == "2")
         library.pending.append(Failure(uuid(1), 79))
         await plugin.scanner.scan_once()
         await soon(lambda: allocatable(node)[NVIDIA] == "1")
-        await soon(lambda: [record.get("healthy", True) for record in records(node)] == [True, False])
+        await soon(lambda: health(node) == [True, False])
+        await soon(lambda: "GPUCardUnhealthy" in dict(node.events(NODE)))
+        fault = "card1: it reported Xid 79; restart the node; it returns 60 s after that"
+        assert dict(node.events(NODE))["GPUCardUnhealthy"] == fault
+        for clock[0] in (10, 71):
+            await plugin.scanner.scan_once()
+        await soon(lambda: health(node) == [True, True])
+        await soon(lambda: ("GPUCardHealthy", "card1: it is healthy again") in node.events(NODE))
+        assert [node.count(f"card_{each}_total", driver="nvidia") for each in ("losses", "returns")] == [1, 1]
+
+
+async def test_cards_of_a_driver_that_is_gone_stay_recorded_whichever_plugin_runs() -> None:
+    library = FakeNvml([nvml_card(0), nvml_card(1)])
+    spoken = parse_vocabularies("intel,vendor,koordinator")
+    async with sandbox_node() as node:
+        async with node.running_plugin(vocabularies=spoken, sources=[nvml(node, library)]) as plugin:
+            await soon(lambda: health(node) == [True, True])
+            library.faults["count"] = NvmlFault("nvmlDeviceGetCount: Unknown Error", code=999)
+            await plugin.scanner.scan_once()
+            await soon(lambda: (allocatable(node)[NVIDIA], health(node)) == ("0", [False, False]))
+            await soon(lambda: "GPUContainerFault" in dict(node.events(NODE)))
+            assert plugin.readiness.why_not() is None
+            assert (node.count("container_fault"), node.count("card_losses_total", driver="nvidia")) == (1, 2)
+        before = described(node)
+        library.faults["open"] = NvmlFault("nvmlInitWithFlags: no library", code=12)
+        for source in (nvml(node, library), SysfsCards(node.tree)):
+            async with node.running_plugin(watched=False, vocabularies=spoken, sources=[source]) as plugin:
+                node.label_node({"gpu.intel.com/gpu-numbers": "7"})
+                await soon(lambda: "gpu.intel.com/gpu-numbers" not in node.node()["metadata"].get("labels", {}))
+                assert described(node) == before
+        library.faults.clear()
+        async with node.running_plugin(vocabularies=spoken, sources=[nvml(node, library)]):
+            await soon(lambda: health(node) == [True, True])
 
 
 async def test_cards_of_two_vendors_share_a_node() -> None:

@@ -16,6 +16,7 @@ from gas.plugin.flags import Environment, parse_flags
 from gas.plugin.metrics import Metrics
 from gas.plugin.nvml.nvml_cards import NvmlCards
 from gas.plugin.nvml.nvml_library import Failure, NvmlCard, NvmlFault, NvmlUse, UseSample
+from gas.plugin.nvml.part import CATALOGUE, parse_xids
 from gas.values.card_facts import CardFacts, MemorySource, Scan
 from gas.values.cards import FIRST_BESIDE_OTHERS, Card
 from tests.plugin.nvml.nvml_double import GIB, LOST, FakeNvml, instance, nvml_card, uuid
@@ -24,7 +25,7 @@ WITHIN = 0.2
 
 
 def cards_of(library: FakeNvml, root: Path = Path("/nowhere"), **options: Any) -> NvmlCards:
-    return NvmlCards(root, library, within=WITHIN, **options)
+    return NvmlCards(root, library, within=WITHIN, **{"ignored_xids": parse_xids(CATALOGUE)} | options)
 
 
 def only(found: Scan) -> CardFacts:
@@ -68,12 +69,72 @@ def test_beside_other_cards_numbers_begin_at_the_first_number() -> None:
     assert only(cards_of(FakeNvml([nvml_card(2)]), first_number=1000).read()).card == Card(1002)
 
 
-def test_a_library_that_cannot_be_opened_is_tried_again() -> None:
-    library = FakeNvml([nvml_card(0)], faults={"open": NvmlFault("nvmlInitWithFlags: no driver", code=9)})
-    cards = cards_of(library)
-    assert cards.read() == Scan(problems=("NVML: nvmlInitWithFlags: no driver; NVIDIA's cards are not offered",))
+NO_DRIVER = NvmlFault("nvmlInitWithFlags: no driver", code=9)
+CLOSED_OFF = NvmlFault("nvmlDeviceGetHandleByIndex: Unknown Error", code=999)
+
+
+def pci_device(root: Path, vendor: str = "0x10de", kind: str = "0x030200", driver: str = "nvidia") -> None:
+    """Add a device to a tree of sysfs."""
+    device = root / "sys/bus/pci/devices/0000:10:00.0"
+    device.mkdir(parents=True)
+    (device / "vendor").write_text(f"{vendor}\n")
+    (device / "class").write_text(f"{kind}\n")
+    if driver:
+        (device / "driver").symlink_to(f"../../drivers/{driver}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_fault"),
+    [
+        pytest.param({}, True, id="driver-is-loaded"),
+        pytest.param({"driver": ""}, True, id="driver-is-not-loaded"),
+        pytest.param({"kind": "0x030000"}, True, id="with-connectors"),
+        pytest.param({"driver": "vfio-pci"}, False, id="given-to-a-virtual-machine"),
+        pytest.param({"driver": "nouveau"}, False, id="another-driver-has-it"),
+        pytest.param({"kind": "0x040300"}, False, id="its-sound-device"),
+        pytest.param({"vendor": "0x8086"}, False, id="another-vendor"),
+        pytest.param(None, False, id="no-device"),
+    ],
+)
+@pytest.mark.parametrize("fault", ["open", "count", "none"])
+def test_only_a_node_with_cards_needs_a_new_container_if_the_library_shows_none(
+    tmp_path: Path, fault: str, fields: dict[str, str] | None, *, is_fault: bool
+) -> None:
+    if fields is not None:
+        pci_device(tmp_path, **fields)
+    library = FakeNvml([nvml_card(0)], faults={fault: NO_DRIVER})
+    cards = cards_of(library, tmp_path)
+    library.cards = [] if fault == "none" else library.cards
+    found = cards.read()
+    assert (found.gpus, bool(found.container_fault)) == ((), is_fault)
+    if fault != "none":
+        end = "unhealthy" if is_fault else "not offered"
+        assert found.problems == (f"NVML: nvmlInitWithFlags: no driver; NVIDIA's cards are {end}",)
     library.faults.clear()
+    library.cards = [nvml_card(0)]
     assert only(cards.read()).healthy
+
+
+@pytest.mark.parametrize(
+    ("faults", "is_fault"),
+    [
+        pytest.param({"open": NO_DRIVER}, True, id="the-driver-is-gone"),
+        pytest.param({"count": CLOSED_OFF}, True, id="the-devices-are-gone"),
+        pytest.param({0: CLOSED_OFF, 1: CLOSED_OFF}, True, id="each-card-alone"),
+        pytest.param({0: CLOSED_OFF}, False, id="one-card"),
+        pytest.param({0: LOST, 1: LOST}, False, id="all-cards-lost"),
+    ],
+)
+def test_cards_that_a_driver_no_longer_shows_stay_unhealthy(faults: dict[int | str, NvmlFault], is_fault: bool) -> None:
+    library = FakeNvml([nvml_card(0), nvml_card(1)])
+    cards, memory = cards_of(library), CardMemory()
+    memory.update(cards.read(), 0)
+    library.faults |= faults
+    for now in (5, 500):
+        found = memory.update(cards.read(), now)
+        assert [gpu.healthy for gpu in found.gpus] == [not faults.keys() & {at, "open", "count"} for at in (0, 1)]
+        assert found.faults.keys() == {gpu.card for gpu in found.gpus if not gpu.healthy}
+        assert bool(found.container_fault) is is_fault
 
 
 def test_a_library_that_was_closed_is_opened_again() -> None:
@@ -107,16 +168,17 @@ def test_a_card_that_was_never_seen_and_is_lost_is_left_out() -> None:
     assert found.problems[0].startswith("NVML's card 1: the card is lost")
 
 
-def test_a_card_whose_driver_hangs_is_unhealthy_and_is_not_asked_twice(stuck: FakeNvml) -> None:
+def test_three_late_replies_are_a_fault_and_two_are_not(stuck: FakeNvml) -> None:
     cards = cards_of(stuck)
     assert len(cards.read().gpus) == 2
     stuck.hanging.add(1)
     stuck.calls.clear()
     started = time.monotonic()
-    found = [cards.read() for _ in range(3)]
+    found = [cards.read() for _ in range(4)]
     assert time.monotonic() - started < 20 * WITHIN
-    assert [(len(each.gpus), each.broken) for each in found] == [(1, frozenset({Card(1)}))] * 3
-    assert found[0].problems == ("card1: the driver does not reply; it is unhealthy",)
+    assert [len(each.gpus) for each in found] == [2, 2, 1, 1]
+    assert found[2].faults == {Card(1): "the driver does not reply; it is unhealthy"}
+    assert found[2].problems == ("card1: the driver does not reply; it is unhealthy",)
     assert stuck.calls.count(1) == 1
     stuck.hanging.clear()
     stuck.released.set()
@@ -132,38 +194,125 @@ def test_failures_are_noticed_while_a_card_hangs(stuck: FakeNvml) -> None:
 
 
 @pytest.mark.parametrize("call", ["open", "count"])
-def test_a_library_that_hangs_makes_the_known_cards_unhealthy(stuck: FakeNvml, call: str) -> None:
+def test_a_library_that_stays_late_is_a_fault(stuck: FakeNvml, call: str) -> None:
     cards = cards_of(stuck)
     cards.read()
     stuck.hanging.add(call)
-    assert cards.read() == Scan(
-        problems=("NVML: the driver does not reply; NVIDIA's cards are unhealthy",),
-        broken=frozenset({Card(0), Card(1)}),
-    )
+    assert [len(cards.read().gpus) for _ in range(3)] == [2, 2, 0]
+    found = cards.read()
+    assert found.problems == ("NVML: the driver does not reply; NVIDIA's cards are unhealthy",)
+    assert (set(found.blind), bool(found.container_fault)) == ({"nvidia"}, True)
 
 
-@pytest.mark.parametrize("xid", [48, 79, None])
-def test_a_card_that_reports_a_failure_stays_unhealthy(xid: int | None) -> None:
-    library = FakeNvml([nvml_card(0), nvml_card(1)], pending=[Failure(uuid(1), xid)])
-    cards = cards_of(library)
-    for _ in range(2):
+def after(library: FakeNvml, *, minutes: float, clock: list[float], cards: NvmlCards) -> list[bool]:
+    """Scan twice, so much later, and return which cards are healthy then."""
+    for seconds in (1, 60 * minutes):
+        clock[0] += seconds
         found = cards.read()
-        assert [gpu.healthy for gpu in found.gpus] == [True, False]
-        what = "its memory had an error of two bits" if xid is None else f"it reported Xid {xid}"
-        assert found.problems == (f"card1: {what}; reset it, then restart the plugin; it is unhealthy",)
+    return [gpu.healthy for gpu in found.gpus]
 
 
-@pytest.mark.parametrize("xid", [13, 31, 43, 45, 68, 109])
+@pytest.mark.parametrize("xid", [48, 79, 109, None])
+@pytest.mark.parametrize("recovery", [None, 0, 1])
+def test_a_card_that_failed_returns_after_a_proof(xid: int | None, recovery: int | None) -> None:
+    library = FakeNvml([nvml_card(0), nvml_card(1, recovery=recovery)])
+    clock = [0.0]
+    cards = cards_of(library, clock=lambda: clock[0])
+    library.pending = [Failure(uuid(1), xid)]
+    found = cards.read()
+    assert [gpu.healthy for gpu in found.gpus] == [True, False]
+    what = "its memory had an error of two bits" if xid is None else f"it reported Xid {xid}"
+    do = "restart the node" if xid == 79 and not recovery else "reset it"
+    fault = f"{what}; {do}; it returns 60 s after that"
+    assert found.faults == {Card(1): fault}
+    assert found.problems == (f"card1: {fault}; it is unhealthy",)
+    assert after(library, minutes=2, clock=clock, cards=cards) == [True, recovery == 0]
+    library.faults[1] = LOST
+    assert after(library, minutes=2, clock=clock, cards=cards) == [True]
+    library.faults.clear()
+    library.cards[1] = nvml_card(1, recovery=recovery and 0)
+    assert after(library, minutes=0.5, clock=clock, cards=cards) == [True, recovery == 0]
+    assert after(library, minutes=0.6, clock=clock, cards=cards) == [True, True]
+    library.pending = [Failure(uuid(1), xid)]
+    assert after(library, minutes=0.5, clock=clock, cards=cards) == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("faults", "returns"),
+    [
+        pytest.param({"open": NO_DRIVER}, True, id="driver-was-reloaded"),
+        pytest.param({"open": CLOSED_OFF}, False, id="library-failed"),
+        pytest.param({0: CLOSED_OFF}, False, id="card-could-not-be-read"),
+    ],
+)
+def test_only_a_reset_is_a_proof(faults: dict[int | str, NvmlFault], *, returns: bool) -> None:
+    library = FakeNvml([nvml_card(0)], pending=[Failure(uuid(0), 48)])
+    clock = [0.0]
+    cards = cards_of(library, clock=lambda: clock[0])
+    cards.read()
+    library.faults |= faults
+    cards.read()
+    library.faults.clear()
+    assert after(library, minutes=2, clock=clock, cards=cards) == [returns]
+
+
+@pytest.mark.parametrize(
+    ("recovery", "fault"),
+    [(2, "its driver demands: restart the node"), (9, "its driver demands: do its recovery action 9")],
+)
+def test_a_demand_of_the_driver_counts_without_a_failure(recovery: int, fault: str) -> None:
+    library = FakeNvml([nvml_card(0, recovery=recovery)])
+    assert cards_of(library).read().faults == {Card(0): fault}
+
+
+@pytest.mark.parametrize(
+    ("text", "ignored", "counted"),
+    [
+        ("catalogue", {13, 31, 32, 43, 45, 63, 68, 94, 154}, {46, 48, 62, 64, 74, 79, 95, 109, 119, 140, 158}),
+        ("catalogue,109", {94, 109}, {79}),
+        ("13, 31-33", {13, 31, 32, 33}, {94, 30}),
+        ("", set(), {13}),
+    ],
+)
+def test_a_flag_says_which_xids_do_not_count(text: str, ignored: set[int], counted: set[int]) -> None:
+    xids = parse_xids(text)
+    assert ignored <= xids
+    assert not counted & xids
+
+
+@pytest.mark.parametrize("text", ["x", "13,", "13-", "1000", "-5", "catalog"])
+def test_other_texts_are_no_xids(text: str) -> None:
+    with pytest.raises(ValueError, match="catalogue, or numbers"):
+        parse_xids(text)
+
+
+@pytest.mark.parametrize("xid", [13, 31, 43, 45, 68, 94])
 def test_a_failure_of_an_application_is_none_of_its_card(xid: int) -> None:
     found = cards_of(FakeNvml([nvml_card(0)], pending=[Failure(uuid(0), xid)])).read()
     assert (only(found).healthy, found.problems) == (True, ())
 
 
 def test_failures_that_cannot_be_read_are_reported() -> None:
-    library = FakeNvml([nvml_card(0)], faults={"failures": NvmlFault("nvmlEventSetWait_v2: Unknown Error", code=999)})
-    assert cards_of(library).read().problems == (
-        "NVML: nvmlEventSetWait_v2: Unknown Error; failures that cards report are noticed later",
+    assert cards_of(FakeNvml([nvml_card(0, unheard="nvmlEventSetWait_v2: Unknown Error")])).read().problems == (
+        "card0: nvmlEventSetWait_v2: Unknown Error; failures that it reports are noticed later",
     )
+
+
+@pytest.mark.parametrize(("override", "source"), [(None, MemorySource.SHARED), (GIB, MemorySource.OVERRIDE)])
+def test_a_card_without_memory_of_its_own_is_offered(override: int | None, source: MemorySource) -> None:
+    found = cards_of(FakeNvml([nvml_card(0, total=None, reserved=0)]), rules=CardRules(memory_override=override)).read()
+    gpu = only(found)
+    assert (gpu.memory, gpu.memory_source, gpu.healthy, found.problems) == (override, source, True, ())
+
+
+def test_a_card_whose_virtual_functions_are_given_away_is_left_out(tmp_path: Path) -> None:
+    for minor, count in enumerate((16, 0)):
+        device = tmp_path / f"sys/bus/pci/devices/0000:1{minor}:00.0"
+        device.mkdir(parents=True)
+        (device / "sriov_numvfs").write_text(f"{count}\n")
+    found = cards_of(FakeNvml([nvml_card(0), nvml_card(1)]), tmp_path).read()
+    assert only(found).card == Card(1)
+    assert found.problems == ("card0: virtual machines may have its 16 virtual functions; it is left out",)
 
 
 @pytest.mark.parametrize(
@@ -251,6 +400,17 @@ def test_instances_share_the_fate_of_their_card() -> None:
     assert [gpu.healthy for gpu in cards.read().gpus] == [False, False]
     library.faults[0] = LOST
     assert cards.read().broken == {Card(20010), Card(20020)}
+
+
+@pytest.mark.parametrize(
+    ("places", "healthy"),
+    [((1, 0), [False, True, True]), ((2, None), [True, False, False]), ((5, 0), [False, False, False])],
+    ids=["one-instance", "all-of-a-gpu-instance", "one-that-is-gone"],
+)
+def test_a_failure_of_an_instance_is_that_of_no_other(places: tuple[int, int | None], healthy: list[bool]) -> None:
+    library = FakeNvml([divided(instance(1, 1), instance(1, 2), instance(1, 2, 1))])
+    library.pending = [Failure(uuid(1), 48, *places)]
+    assert [gpu.healthy for gpu in cards_of(library).read().gpus] == healthy
 
 
 def test_a_card_that_was_divided_is_forgotten_after_a_while() -> None:
