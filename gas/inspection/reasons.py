@@ -80,7 +80,8 @@ def diagnose(cluster: Cluster, pod: InspectedPod, only: Sequence[str] | None = N
     try:
         need = cluster.decider.need(pod)
     except BadNeed as bad:
-        return Diagnosis(str(bad), reasons=(Reason(str(bad), len(rules)),))
+        line = "; ".join((str(bad), *bad.others))
+        return Diagnosis(line, reasons=(Reason(line, len(rules)),))
     if not rules:
         absent = f"the cluster has no node {pod.node_name}" if pod.node_name else "the cluster has no nodes"
         return Diagnosis(absent, reasons=(Reason(absent, 0),))

@@ -26,10 +26,11 @@ from gas.values.card_facts import CardFacts, MemorySource
 from gas.values.cards import Card, Tile, whole_card
 from gas.values.quoted import quoted
 from gas.vocabularies.node_parts import recorded_cards
-from gas.vocabularies.pod_parts import need_facts
+from gas.vocabularies.pod_parts import need_facts, parse_request, with_preferences
 from gas.vocabularies.protocol import (
     BadNeed,
     DeviceOptions,
+    Faults,
     NeedFacts,
     NeedOptions,
     NodeDescription,
@@ -125,9 +126,13 @@ class Vocabularies:
         if not matching:
             return PodNeed(())
         vocabulary = matching[0]
-        need = vocabulary.need(facts, options)
-        for guest in vocabulary.guests:
-            need = guest.with_rules(need, facts.annotations)
+        faults = Faults()
+        need = faults.of(vocabulary.need, facts, options)
+        for guest in vocabulary.guests if need is not None else ():
+            need = faults.of(guest.with_rules, need, facts.annotations) or need
+        if need is None:
+            _read_apart(vocabulary, facts, options, faults)
+        need = faults.none_in(need)
         _check_containers(need)
         return need
 
@@ -294,6 +299,16 @@ def _identities(cards: Sequence[CardFacts]) -> Mapping[str, str]:
     """Return the annotation with the records of cards; none without cards, or if it would be too long."""
     text = card_records.format_card_records(card_records.card_records(cards))
     return {card_records.ANNOTATION: text} if cards and len(text) <= card_records.MOST_BYTES else {}
+
+
+def _read_apart(vocabulary: Vocabulary, facts: NeedFacts, options: NeedOptions, faults: Faults) -> None:
+    """Read what can be read apart of a pod that has a fault: each amount, and its preferences."""
+    for container in facts.containers:
+        for name, amount in sorted(container.requests.items()):
+            if name in vocabulary.managed_resources:
+                faults.of(parse_request, container, name, amount)
+    preferences = {name: text for name, text in facts.annotations.items() if name in vocabulary.user_annotations}
+    faults.of(with_preferences, PodNeed(()), preferences, options)
 
 
 def _booked_need(vocabulary: Vocabulary, facts: NeedFacts) -> PodNeed:

@@ -80,14 +80,14 @@ class PodChecks:
         """Check a pod that is to be created, or one that waits; nothing if it asks for no GPU."""
         if (vocabulary := self.vocabularies.vocabulary_of(pod)) is None:
             return NOTHING
+        others: tuple[str, ...] = ()
         try:
-            need = self.vocabularies.need(pod, self.options)
-            bad_need = ""
+            need, bad_need = self.vocabularies.need(pod, self.options), ""
         except TooLarge as large:
             return Findings(str(large))
         except BadNeed as bad:
-            need, bad_need = None, str(bad)
-        faults = tuple(vocabulary.faults(pod))
+            need, bad_need, others = None, str(bad), bad.others
+        faults = (*others, *vocabulary.faults(pod))
         warnings = (*self._annotation_warnings(pod, vocabulary), *_written_annotations(pod))
         if not self.scores_nodes and NODE_SCORE in vocabulary.user_annotations and pod.annotations.get(NODE_SCORE):
             warnings += (f"annotation {NODE_SCORE} has no effect, because the extender runs without --node-score",)

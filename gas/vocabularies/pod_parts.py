@@ -12,7 +12,7 @@ from gas.placement.order import CARD_ORDERS, NODE_SCORES, CardOrder, parse_card_
 from gas.values.amounts import MAX_AMOUNT, MalformedQuantity, parse_quantity
 from gas.values.errors import InvalidValue
 from gas.values.quoted import did_you_mean, listed, quoted
-from gas.vocabularies.protocol import BadNeed, ContainerFacts, NeedFacts, NeedOptions, Row
+from gas.vocabularies.protocol import BadNeed, ContainerFacts, Faults, NeedFacts, NeedOptions, Row
 
 CARD_ORDER = "gas-card-order"
 CARD_NEAR = "gas-card-near"
@@ -150,12 +150,12 @@ def with_preferences(
     """
     default_order = options.card_order if own_order is None or options.order_for_all else own_order
     near_by_default = options.card_near and not need.scope.is_one_card
-    return replace(
-        need,
-        order=_preference(annotations, CARD_ORDER, parse_card_order, default_order),
-        near=_preference(annotations, CARD_NEAR, _parse_true_or_false, near_by_default),
-        node_score=_preference(annotations, NODE_SCORE, parse_node_score, None),
-    )
+    faults = Faults()
+    order = faults.of(_preference, annotations, CARD_ORDER, parse_card_order, default_order)
+    near = faults.of(_preference, annotations, CARD_NEAR, _parse_true_or_false, near_by_default)
+    node_score = faults.of(_preference, annotations, NODE_SCORE, parse_node_score, None)
+    read = replace(need, order=order or default_order, near=bool(near), node_score=node_score)
+    return faults.none_in(read)
 
 
 def _preference(annotations: Mapping[str, str], name: str, parse: Callable[[str], T], default: T) -> T:
@@ -175,11 +175,11 @@ def _parse_true_or_false(text: str) -> bool:
 
 def card_company(annotations: Mapping[str, str], affinity: str, anti_affinity: str, exclusion: str) -> Company:
     """Return the labels in the annotations of these names. Raises BadNeed for one that is not a label's value."""
-    return Company(
-        affinity=label_of(annotations, affinity),
-        anti_affinity=label_of(annotations, anti_affinity),
-        exclusion=label_of(annotations, exclusion),
+    faults = Faults()
+    alike, unlike, alone = (
+        faults.of(label_of, annotations, each) or "" for each in (affinity, anti_affinity, exclusion)
     )
+    return faults.none_in(Company(affinity=alike, anti_affinity=unlike, exclusion=alone))
 
 
 def label_of(annotations: Mapping[str, str], name: str) -> str:

@@ -15,9 +15,9 @@ decision and the receipt, is the same for every vocabulary: see `gas.decision`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 from gas.daemon.flags import CommandFlags, PartFlags
 from gas.decision.annotations import read_choice
@@ -30,6 +30,8 @@ from gas.placement.order import DEFAULT_ORDER, CardOrder
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card, Tile
 from gas.values.errors import GasError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,38 @@ LONGEST_SENTENCE = 200  # characters of the longest sentence of a `BadNeed`
 
 
 class BadNeed(GasError):
-    """No node could give what the pod asks for. The sentence has at most LONGEST_SENTENCE characters."""
+    """No node could give what the pod asks for. The sentence has at most LONGEST_SENTENCE characters.
+
+    others  sentences about further faults of the pod
+    """
+
+    def __init__(self, sentence: str, *others: str) -> None:
+        super().__init__(sentence)
+        self.others = others
+
+
+class Faults:
+    """The faults of one pod, collected so that its owner sees all of them at once."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, None] = {}
+
+    def of(self, read: Callable[..., T], *arguments: object) -> T | None:
+        """Return what ``read`` returns, or None for a BadNeed, which is collected."""
+        try:
+            return read(*arguments)
+        except BadNeed as bad:
+            self.add(str(bad), *bad.others)
+            return None
+
+    def add(self, *sentences: str) -> None:
+        self._found.update(dict.fromkeys(sentences))
+
+    def none_in(self, read: T | None) -> T:
+        """Return what was read. Raises BadNeed with everything that was collected, if anything was."""
+        if self._found or read is None:
+            raise BadNeed(*self._found)
+        return read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,6 +99,9 @@ def test_a_pod_that_breaks_a_rule_is_refused_and_another_is_created(admission: A
         for flags in (("--dry-run=server",), ()):
             assert f"{DENIED}{sentence}" in admission.apply(refused, *flags)
         assert not admission.exists(refused["metadata"]["name"])
+    three = {"gas-card-order": "sideways", "gas-card-near": "maybe", "gas-same-gpu": "main"}
+    said = admission.apply(pod("three", container(i915=1), annotations=three))
+    assert all(f"{name}: expected" in said for name in three), said
     accepted = pod("accepted", *(container(f"c{number}", i915=1) for number in range(64)))
     assert "pod/accepted created (server dry run)" in admission.apply(accepted, "--dry-run=server")
     assert not admission.exists("accepted")

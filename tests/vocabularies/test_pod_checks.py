@@ -76,6 +76,53 @@ def test_a_pod_is_checked(checked: Pod, findings: Findings) -> None:
     assert CHECKS.pod(checked) == findings
 
 
+PREFERENCES = {
+    "gas-card-order": "sideways",
+    "gas-node-score": "best",
+}
+WRONG: dict[str, tuple[list[dict[str, Any]], dict[str, str], dict[str, str]]] = {
+    "intel": (
+        [{"gpu.intel.com/i915": "1.5", "gpu.intel.com/millicores": "x"}, {"gpu.intel.com/i915": -1}],
+        {},
+        PREFERENCES
+        | {"gas-card-near": "maybe", "gas-card-affinity": "a b", "gas-card-exclusion": "-", "gas-same-gpu": "a"},
+    ),
+    "aliyun": ([{"aliyun.com/gpu-mem": "1.5"}, {"aliyun.com/gpu-mem": -1}], {}, PREFERENCES),
+    "koordinator": (
+        [{"koordinator.sh/gpu-core": "50"}],
+        {},
+        PREFERENCES | {"scheduling.koordinator.sh/device-allocate-hint": "["},
+    ),
+    "kubeshare": (
+        [{"kubeshare/vgpu": "1.5"}],
+        dict.fromkeys(("kubeshare/gpu_request", "kubeshare/gpu_limit", "kubeshare/gpu_mem"), "1"),
+        PREFERENCES | {"kubeshare/gpu_request": "x", "kubeshare/gpu_limit": "y", "kubeshare/gpu_mem": "z"},
+    ),
+    "vendor": ([{"nvidia.com/gpu": "1.5"}, {"nvidia.com/gpu": -1}], {}, PREFERENCES | {"gas-card-near": "maybe"}),
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_a_pod_with_many_faults_is_refused_once_for_all_of_them(words: str) -> None:
+    """Each fault is one of the pod that has no other."""
+    checks = PodChecks(Vocabularies(KNOWN), NeedOptions())
+    requests, needed, wrong = WRONG[words]
+    good = [dict.fromkeys(each, 1) for each in requests]
+
+    def found(asked: list[dict[str, Any]], annotations: dict[str, str]) -> tuple[str, ...]:
+        containers = [requesting(each, f"c{at}") for at, each in enumerate(asked)]
+        return checks.pod(pod(*containers, annotations=needed | annotations)).refusals
+
+    alone = [found(good, {name: text}) for name, text in wrong.items()]
+    for at, each in enumerate(requests):
+        for name, amount in each.items():
+            alone.append(found([*good[:at], good[at] | {name: amount}, *good[at + 1 :]], {}))
+    assert all(alone), alone
+    together = found(requests, wrong)
+    assert {sentence for each in alone for sentence in each} - set(together) == set()
+    assert len(together) == len(set(together))
+
+
 SHARE = {"kubeshare/gpu_request": "0.5", "kubeshare/gpu_limit": "1.0", "kubeshare/gpu_mem": "8000"}
 
 

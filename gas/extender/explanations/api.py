@@ -178,7 +178,7 @@ class ExplanationApi:
         try:
             need = decider.need(pod)
         except BadNeed as bad:
-            return {"reason": str(bad)}
+            return {"reason": "; ".join((str(bad), *bad.others))}
         faults = decider.faults(pod)
         if not need.wants_cards:
             return {"reason": faults or "the pod asks for no card"}

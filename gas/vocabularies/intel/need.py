@@ -21,7 +21,7 @@ from gas.vocabularies.pod_parts import (
     readable_labels,
     with_preferences,
 )
-from gas.vocabularies.protocol import LONGEST_SENTENCE, BadNeed, ContainerFacts, NeedFacts, NeedOptions
+from gas.vocabularies.protocol import LONGEST_SENTENCE, BadNeed, ContainerFacts, Faults, NeedFacts, NeedOptions
 
 _COUNT_RESOURCES = frozenset(names.COUNT_RESOURCES)
 _CARD_ITSELF = re.compile(r"card[0-9]+|([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII | re.IGNORECASE)
@@ -42,30 +42,38 @@ class _Request:
 
 def read_need(facts: NeedFacts, options: NeedOptions) -> PodNeed:
     """Return the need of a pod that is not bound yet. Raises BadNeed with a sentence for its owner."""
-    requests = [_request(each, is_booked=False) for each in facts.containers]
-    _check_sums(requests)
-    _check_kinds(requests)
+    faults = Faults()
+    found = [faults.of(_request, each, False) for each in facts.containers]
+    # Where a request cannot be read, the container counts as one with a card, so that its annotations are read as well.
+    pairs = zip(found, facts.containers, strict=True)
+    requests = [request or _Request(each.name, each.role, 1, {}, False) for request, each in pairs]
+    faults.of(_check_sums, requests)
+    faults.of(_check_kinds, requests)
     containers = tuple(map(_container_need, requests))
     if not any(request.count for request in requests):
-        return PodNeed(containers=containers, count_resources=_COUNT_RESOURCES)
+        return faults.none_in(PodNeed(containers=containers, count_resources=_COUNT_RESOURCES))
 
     annotations = facts.annotations
-    chosen = _chosen_card(annotations, options)
-    named = label_of(annotations, names.CARD_NAME) if chosen is None else ""
+    chosen = faults.of(_chosen_card, annotations, options)
+    named = faults.of(label_of, annotations, names.CARD_NAME) if chosen is None else ""
     if named or chosen is not None:
-        _check_one_card(requests)
+        faults.of(_check_one_card, requests)
     linked = names.ALLOCATE_XELINK in annotations
-    if linked:
-        _check_linked(requests)
+    if linked and None not in found:
+        faults.of(_check_linked, requests)
+    same_card = faults.of(_same_card, requests, annotations)
+    company = faults.of(_company, annotations)
+    faults.of(with_preferences, PodNeed(()), annotations, options)
+    faults.none_in(requests)
     need = PodNeed(
         containers=containers,
         allowed=_allowed(annotations, options) if chosen is None else frozenset((chosen,)),
         denied=_named_cards(annotations.get(names.DENY, "")) if options.denylist else frozenset(),
-        same_card=_same_card(requests, annotations),
+        same_card=same_card or frozenset(),
         linked=linked,
         scope=_scope(annotations),
-        company=_company(annotations),
-        named=named,
+        company=company or Company(),
+        named=named or "",
         count_resources=_COUNT_RESOURCES,
     )
     return with_preferences(need, annotations, options)
@@ -81,7 +89,7 @@ def read_booked_need(facts: NeedFacts) -> PodNeed:
     its cards. An unreadable amount, or a sum that Kubernetes cannot count, is left out unless it is a number of cards:
     kubelet ignores resources that its node does not have, so a pod that names its node itself has its cards anyway.
     """
-    requests = [_request(each, is_booked=True) for each in facts.containers]
+    requests = [_request(each, True) for each in facts.containers]
     for name, amount in _sums(requests).items():
         if amount > MAX_AMOUNT and name not in names.COUNT_RESOURCES:
             for request in requests:
@@ -101,8 +109,8 @@ def read_booked_need(facts: NeedFacts) -> PodNeed:
     )
 
 
-def _request(container: ContainerFacts, *, is_booked: bool) -> _Request:
-    requests = container.requests
+def _request(container: ContainerFacts, is_booked: bool) -> _Request:  # noqa: FBT001 -- passed on by position
+    requests, faults = container.requests, Faults()
     monitoring = False
     amounts: dict[str, int] = {}
     for full_name in sorted(requests):
@@ -116,16 +124,11 @@ def _request(container: ContainerFacts, *, is_booked: bool) -> _Request:
         elif name in names.MONITORING_RESOURCES:
             monitoring = monitoring or is_positive(requests[full_name], if_unreadable=True)  # never counted
         else:
-            try:
-                amount = parse_request(container, full_name, requests[full_name])
-            except BadNeed:
-                if not is_booked or name in names.COUNT_RESOURCES:
-                    raise
-                continue
-            if amount:
+            counts = not is_booked or name in names.COUNT_RESOURCES
+            if amount := (faults if counts else Faults()).of(parse_request, container, full_name, requests[full_name]):
                 amounts[name] = amount
     count = next((amounts[name] for name in reversed(names.COUNT_RESOURCES) if name in amounts), 0)
-    return _Request(container.name, container.role, count, amounts, monitoring)
+    return faults.none_in(_Request(container.name, container.role, count, amounts, monitoring))
 
 
 def _check_kinds(requests: Iterable[_Request]) -> None:

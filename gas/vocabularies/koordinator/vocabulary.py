@@ -33,6 +33,7 @@ from gas.vocabularies.protocol import (
     BadNeed,
     ContainerFacts,
     DeviceOptions,
+    Faults,
     NeedFacts,
     NeedOptions,
     NodeDescription,
@@ -141,17 +142,19 @@ class Koordinator(Vocabulary):
         return requests_under(pod, names.BEGINNING)
 
     def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
-        asked = _asked(facts)
-        _check_vendors(facts)
+        asked, faults = _asked(facts), Faults()
+        faults.of(_check_vendors, facts)
         for positions in _groups(asked):
             each = [asked[position][1] for position in positions]
             for position in positions:
                 container, amounts = asked[position]
                 if not amounts.get(names.SHARED) and (fault := rules.fault(amounts)):
-                    raise BadNeed(f"container {quoted(container.name)}: {fault}")
+                    faults.add(f"container {quoted(container.name)}: {fault}")
             if fault := rules.fault(rules.total(each)):
                 others = f" and {len(each) - 1} more together" if len(each) > 1 else ""
-                raise BadNeed(f"container {quoted(asked[positions[0]][0].name)}{others}: {fault}")
+                faults.add(f"container {quoted(asked[positions[0]][0].name)}{others}: {fault}")
+        faults.of(self.with_rules, PodNeed(()), facts.annotations)
+        faults.none_in(asked)
         for name in names.RESOURCES:
             check_sum(names.full_name(name), sum(amounts.get(name, 0) for _, amounts in asked))
         need = self.with_rules(_need(asked), facts.annotations)

@@ -17,7 +17,7 @@ from gas.values.amounts import MAX_AMOUNT, MEMORY_MAX, MILLICORES, MILLICORES_OF
 from gas.values.quoted import did_you_mean, quoted
 from gas.vocabularies.kubeshare import names
 from gas.vocabularies.pod_parts import need_facts, requested
-from gas.vocabularies.protocol import BadNeed, Beginnings, ContainerFacts, NeedFacts, NeedOptions, Vocabulary
+from gas.vocabularies.protocol import BadNeed, Beginnings, ContainerFacts, Faults, NeedFacts, NeedOptions, Vocabulary
 
 _FRACTION = re.compile(r"[0-9]{1,9}(\.[0-9]{0,18})?|\.[0-9]{1,18}", re.ASCII)  # exact in 28 digits
 _BYTES = re.compile(r"[0-9]{1,19}", re.ASCII)
@@ -53,13 +53,10 @@ class Asking:
 
 def share_of(annotations: Mapping[str, str]) -> Share:
     """Return the share that annotations ask for. Raises BadNeed with a sentence for the owner of the pod."""
-    request, limit = (_fraction(annotations, name) for name in (names.GPU_REQUEST, names.GPU_LIMIT))
-    memory = _text(annotations, names.GPU_MEM, "a number of bytes")
-    if _BYTES.fullmatch(memory) is None or int(memory) > MAX_AMOUNT:
-        raise BadNeed(
-            f"{names.GPU_MEM}: expected a whole number of bytes from 0 to 2^63-1 such as 1073741824, found"
-            f" {quoted(memory)}"
-        )
+    faults = Faults()
+    parts = [faults.of(_fraction, annotations, name) for name in (names.GPU_REQUEST, names.GPU_LIMIT)]
+    memory = faults.of(_bytes, annotations)
+    request, limit = (faults.none_in(part) for part in parts)
     if limit > 1:
         raise BadNeed(f"{names.GPU_LIMIT}: expected at most 1.0, a whole card, found {limit}; lower it")
     if request > limit:
@@ -67,7 +64,17 @@ def share_of(annotations: Mapping[str, str]) -> Share:
             f"{names.GPU_REQUEST}: expected at most {names.GPU_LIMIT}, {limit}, found {request}; lower the request or"
             " raise the limit"
         )
-    return Share(_thousandths(request), int(memory))
+    return Share(_thousandths(request), faults.none_in(memory))
+
+
+def _bytes(annotations: Mapping[str, str]) -> int:
+    memory = _text(annotations, names.GPU_MEM, "a number of bytes")
+    if _BYTES.fullmatch(memory) is None or int(memory) > MAX_AMOUNT:
+        raise BadNeed(
+            f"{names.GPU_MEM}: expected a whole number of bytes from 0 to 2^63-1 such as 1073741824, found"
+            f" {quoted(memory)}"
+        )
+    return int(memory)
 
 
 def readable_share(annotations: Mapping[str, str]) -> Share:

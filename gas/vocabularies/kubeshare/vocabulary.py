@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from gas.objects.stored import VISIBLE_CARDS, Node, Pod
 from gas.placement.candidates import UseAtStart
 from gas.placement.choice import Choice, ContainerChoice
-from gas.placement.inventory import Inventory
+from gas.placement.inventory import Company, Inventory
 from gas.placement.need import PodNeed, Scope
 from gas.placement.order import CardOrder, NodeScore
 from gas.values.amounts import MEMORY_MAX, MILLICORES
@@ -37,7 +37,7 @@ from gas.vocabularies.pod_parts import (
     requests_any,
     with_preferences,
 )
-from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedFacts, NeedOptions, NodeDescription, NodeFacts
+from gas.vocabularies.protocol import BadNeed, DeviceOptions, Faults, NeedFacts, NeedOptions, NodeDescription, NodeFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,11 @@ class KubeShare(KubeShareAdmission):
         return requests_any(pod, names.VGPU)
 
     def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
-        annotations = facts.annotations
-        share = share_of(annotations)
-        asking = asking_containers(facts)
+        annotations, faults = facts.annotations, Faults()
+        read = faults.of(share_of, annotations), faults.of(asking_containers, facts)
+        named = faults.of(label_of, annotations, names.GPUID)
+        company = faults.of(card_company, annotations, names.AFFINITY, names.ANTI_AFFINITY, names.EXCLUSION)
+        share, asking = faults.none_in(read[0]), faults.none_in(read[1])
         stated = [requested(each, names.VGPU) for each in facts.containers if names.VGPU in each.requests]
         if stated and not any(stated):
             raise BadNeed(f"{names.VGPU}: expected 1 or more in a container, found 0; raise it or remove it")
@@ -89,7 +91,6 @@ class KubeShare(KubeShareAdmission):
         _check_cards(asking)
         _check_stated(asking, share)
         need = _need(asking, share)
-        named = label_of(annotations, names.GPUID)
         if named and not need.scope.is_one_card:
             raise BadNeed(
                 f"{names.GPUID}: expected a pod of one card, found a container with {asking[bearer(asking)].cards};"
@@ -99,8 +100,8 @@ class KubeShare(KubeShareAdmission):
         return replace(
             need,
             node_score=need.node_score or NodeScore.BEST_FIT_CARD,
-            company=card_company(annotations, names.AFFINITY, names.ANTI_AFFINITY, names.EXCLUSION),
-            named=named,
+            company=company or Company(),
+            named=named or "",
         )
 
     def booked_need(self, facts: NeedFacts) -> PodNeed:
