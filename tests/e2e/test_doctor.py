@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from tests.deploy.manifests import BASE, one
 from tests.e2e.accounts import DOCTOR_RULES, FULL_RULES, add_account
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig
@@ -138,3 +139,97 @@ def test_a_healthy_cluster_has_exit_code_0_and_each_fault_is_reported(
     lost = wait_for("kubelet has noticed", lambda: [each for each in doctor()[1] if each["check"] == "node-resources"])
     assert [each["level"] for each in lost] == ["problem"]
     assert "lost the device plugin" in lost[0]["message"]
+
+
+DAEMONSETS = "/apis/apps/v1/namespaces/default/daemonsets"
+ENFORCE = "pod-security.kubernetes.io/enforce"
+
+
+@pytest.fixture
+def daemonset(gpu_node: GpuNode) -> Iterator[Object]:
+    """Provide the plugin's DaemonSet, under the real controller, where only baseline pods may be created.
+
+    Its pods use the network of the node, and no token.
+    """
+    api, manager = gpu_node.api, gpu_node.cluster.controller_manager
+    api.merge("/api/v1/namespaces/default", {"metadata": {"labels": {ENFORCE: "baseline"}}})
+    api.ensure("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "gas-plugin"}})
+    written = one(BASE / "plugin", "DaemonSet")
+    written["spec"]["template"]["spec"] |= {"hostNetwork": True, "automountServiceAccountToken": False}
+    manager.start("daemonset-controller")
+    try:
+        yield api.create(DAEMONSETS, written)
+    finally:
+        api.delete(f"{DAEMONSETS}/gas-plugin")
+        manager.program.kill()
+        api.merge("/api/v1/namespaces/default", {"metadata": {"labels": {ENFORCE: None}}})
+        gpu_node.clear()
+
+
+def test_the_first_finding_is_what_keeps_the_plugins_pods_away_and_its_commands_help(
+    gpu_node: GpuNode, doctor: Doctor, daemonset: Object, binaries: Path, tmp_path: Path
+) -> None:
+    api, kubelet = gpu_node.api, gpu_node.node.kubelet
+    path = f"{DAEMONSETS}/{daemonset['metadata']['name']}"
+    kubeconfig = write_kubeconfig(tmp_path / "admin.kubeconfig", api)
+    gpu_node.start(CARDS)  # outside of a pod, so that nothing else is wrong
+    gpu_node.cluster.restart_scheduler(ignorable=False)
+
+    def first(words: str) -> Object:
+        """Wait until this is the first finding that is not well."""
+
+        def look() -> Object | None:
+            found = doctor()[1]
+            seen[:] = found
+            return found[0] if found and words in found[0]["message"] + found[0]["found"] else None
+
+        seen: list[Object] = []
+        try:
+            found = wait_for(words, look, seconds=60, every=0.5)
+        except TimeoutError:
+            raise AssertionError((words, seen)) from None
+        assert (found["check"], found["where"]) == ("daemonsets", "daemonset default/gas-plugin")
+        return found
+
+    def follow_it(found: Object, **values: str) -> None:
+        text = "\n".join(found["mend"])
+        for name, value in values.items():
+            text = text.replace(name, value)
+        env = {"PATH": f"{binaries}:{os.environ['PATH']}", "KUBECONFIG": str(kubeconfig)}
+        follow(text, tmp_path, env)
+
+    def set_pod(**fields: object) -> None:
+        api.merge(path, {"spec": {"template": {"spec": fields}}})
+
+    moved = gpu_node.node.directory / "moved"
+    kubelet.program.kill()
+    kubelet.use_root(moved)
+    (gpu_node.node.directory / "kubelet/pod-resources").rename(gpu_node.node.directory / "kubelet/old")
+    kubelet.start()
+    try:
+        follow_it(first("the Pod Security Standard of its namespace forbids them"))
+        follow_it(first("kubelet has another --root-dir"), ROOT=str(moved))
+        first("does not start: ErrImage")
+        set_pod(nodeSelector={"kubernetes.io/arch": "arm64"})
+        first("its image is for arm64, and the node is amd64")
+        set_pod(nodeSelector={"kubernetes.io/arch": "amd64"}, affinity=None)
+        labels = {
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": "amd64",
+            "eks.amazonaws.com/compute-type": "fargate",
+        }
+        gpu_node.cluster.add_node("fargate", labels=labels, resources={"cpu": "0"})
+        wait_for(
+            "the finding about Fargate",
+            lambda: [each for each in doctor()[1] if "such nodes run no DaemonSets" in each["message"]],
+            seconds=60,
+        )
+        api.merge(
+            path, {"spec": {"template": {"spec": {"affinity": daemonset["spec"]["template"]["spec"]["affinity"]}}}}
+        )
+        wait_for("no pod for Fargate", lambda: api.get(path)["status"]["desiredNumberScheduled"] == 1)
+    finally:
+        api.delete("/api/v1/nodes/fargate")
+        kubelet.program.kill()
+        kubelet.use_root(gpu_node.node.directory / "kubelet")
+        kubelet.start()

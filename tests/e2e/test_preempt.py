@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from tests.deploy.manifests import BASE, one
 from tests.e2e.cluster import Cluster
 from tests.e2e.extender import Extender
-from tests.e2e.kube_api import KubeApi, Object
+from tests.e2e.kube_api import KubeApi, Object, RefusedError
 from tests.e2e.pods import PODS, cards_by_pod, container, delete_now, event_messages, get_pod, is_refused, node_of, pod
 from tests.e2e.repeated import Repeated
 from tests.e2e.waiting import wait_for
@@ -159,3 +161,31 @@ def test_a_pod_of_higher_priority_does_not_evict_the_plugin(cluster: Cluster, *,
     api.delete(f"{PRIORITY_CLASSES}/eager")
     evicted = "deletionTimestamp" in get_pod(api, "plugin")["metadata"]
     assert (nominated, evicted) == ((None, False) if keeps else ("n1", True))
+
+
+def test_the_quota_permits_the_plugins_priority_where_the_cluster_limits_it(cluster: Cluster, tmp_path: Path) -> None:
+    """As GKE does: in namespaces without such a quota, no pod may have that priority."""
+    scope = {"scopeName": "PriorityClass", "operator": "In", "values": ["system-node-critical"]}
+    limited = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "ResourceQuotaConfiguration",
+        "limitedResources": [{"resource": "pods", "matchScopes": [scope]}],
+    }
+    plugins = [{"name": "ResourceQuota", "configuration": limited}]
+    file = tmp_path / "admission.json"
+    kind = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration"}
+    file.write_text(json.dumps(kind | {"plugins": plugins}))
+    api, quotas = cluster.api, "/api/v1/namespaces/default/resourcequotas"
+    spec = one(BASE / "plugin", "DaemonSet")["spec"]["template"]["spec"]
+    del spec["serviceAccountName"]
+    cluster.control_plane.restart_api_server(f"--admission-control-config-file={file}")
+    try:
+        with pytest.raises(RefusedError, match="insufficient quota to match these scopes"):
+            api.create(PODS, {"metadata": {"name": "plugin"}, "spec": spec})
+        api.create(quotas, one(BASE / "plugin", "ResourceQuota"))
+        cluster.controller_manager.start("resourcequota-controller")
+        wait_for("the quota counts", lambda: api.get(f"{quotas}/gas-plugin").get("status", {}).get("hard"))
+        api.create(PODS, {"metadata": {"name": "plugin"}, "spec": spec})
+    finally:
+        api.delete(f"{quotas}/gas-plugin")
+        cluster.control_plane.restart_api_server()
