@@ -408,6 +408,8 @@ class Running:
         assert "buildah push registry.example/gas:0.1.0" in follow(image, REPOSITORY, self.env)
         notes = follow(f"{install} --values={values}", REPOSITORY, self.env)
         assert "schedulerName: gas-scheduler" in notes
+        (admit,) = re.findall(r"  kubectl (label namespace .*)", notes)
+        chart.kubectl.run(*admit.split())
         started = time.monotonic()
         for name, hosts in (
             ("gpu-aware-scheduling", ()),
@@ -474,9 +476,10 @@ def test_certificates_survive_another_run_an_upgrade_and_a_rollback(release: Run
     chart = release.chart
     made = [chart.secret(name) for name in SECRETS]
     assert release.run_job("certificates-again").strip().startswith("nothing to renew")
-    chart.install(
+    notes = chart.install(
         "upgrade", "--set", "extender.flags.v=2,certificates.extraNames={more.example}", values=release.values
     )
+    assert "kubectl label namespace" not in notes  # `Running.start` has followed it
     assert [chart.secret(name) for name in SECRETS] == made
     # Another name to be served by is another certificate, of the same authority, and another Job.
     assert "extender-secret: a new certificate" in release.run_job("certificates-more")
