@@ -17,7 +17,8 @@ def plain_app(
     registry: CollectorRegistry,
     # metrics that are written before those of the registry, piece by piece
     series: Callable[[], AsyncIterator[str]] | None = None,
-    documents: Mapping[str, Callable[[], bytes]] | None = None,  # path -> a function that returns JSON
+    # path -> a function that returns JSON, and takes the parts of the path that are in braces by name
+    documents: Mapping[str, Callable[..., bytes]] | None = None,
 ) -> ASGIApp:
     """Return the application: /healthz, /readyz, /metrics (as OpenMetrics on request), and JSON documents."""
 
@@ -39,9 +40,9 @@ def plain_app(
 
         return StreamingResponse(text(), headers={"content-type": content_type})
 
-    def document(path: str, content: Callable[[], bytes]) -> Route:
-        async def respond(_request: Request) -> Response:
-            return Response(content(), media_type="application/json")
+    def document(path: str, content: Callable[..., bytes]) -> Route:
+        async def respond(request: Request) -> Response:
+            return Response(content(**request.path_params), media_type="application/json")
 
         return Route(path, respond)
 

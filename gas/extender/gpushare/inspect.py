@@ -8,14 +8,20 @@ from gas.extender.decider import Decider
 from gas.ledger.ledger import Booking
 from gas.values.amounts import MEMORY_MAX, Amounts
 from gas.values.cards import Card, in_order
+from gas.values.quoted import quoted
 
 UNITS = "gpu-mem"
 
 
-def inspect_json(decider: Decider) -> bytes:
-    """Return the body of ``inspect``, with the memory of pods in other vocabularies, rounded up to units."""
+def inspect_json(decider: Decider, node: str = "") -> bytes:
+    """Return the body of ``inspect``, with the memory of pods in other vocabularies, rounded up to units.
+
+    node  the only one to include; empty for all
+    """
     nodes = []
     for name, facts in decider.nodes:
+        if node not in ("", name):
+            continue
         identified = decider.nodes.identified(name) or facts
         having = {card: has for card, has in facts.inventory.capacity.items() if has.get(UNITS)}
         order = in_order(having, identified.uuids)
@@ -29,7 +35,8 @@ def inspect_json(decider: Decider) -> bytes:
             ]
             total = sum(has[UNITS] for _, has in cards)
             nodes.append({"name": name, "totalGPU": total, "usedGPU": sum(used), "devs": devices})
-    return msgspec.json.encode({"nodes": nodes})
+    unknown = {"error": f"node {quoted(node)} has no card with {UNITS}"} if node and not nodes else {}
+    return msgspec.json.encode({"nodes": nodes, **unknown})
 
 
 def _pods(bookings: Iterable[Booking], card: Card, has: Amounts) -> list[dict[str, object]]:

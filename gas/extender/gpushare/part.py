@@ -24,7 +24,9 @@ def _build(core: Core) -> Additions:
 
     return Additions(
         other_paths={f"{PREFIX}/{verb}": verb for verb in ("filter", "bind")},
-        documents={f"{PREFIX}/inspect": partial(inspect_json, core.decider)},
+        documents=dict.fromkeys(
+            (f"{PREFIX}/inspect", f"{PREFIX}/inspect/{{node}}"), partial(inspect_json, core.decider)
+        ),
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
+from gas.daemon.plain_port import plain_app
 from gas.extender.metrics import Metrics
 from gas.extender.server import extender_app
 from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
@@ -36,7 +38,14 @@ async def test_filter_bind_and_inspect_are_served_where_aliyuns_extender_has_the
                     found = await asyncio.to_thread(served.ask, "POST", f"/gpushare-scheduler/{verb}", b"{}", JSON)
                     assert (found[0], "Error" in found[1]) == (200, True)
             assert await bind(ours, pod) == ""
-            inspected = json.loads(ours.documents["/gpushare-scheduler/inspect"]())
+            plain = plain_app(why_not_ready=lambda: None, registry=CollectorRegistry(), documents=ours.documents)
+            with running(plain) as served:
+                inspected, one, none = [
+                    (await asyncio.to_thread(served.ask, "GET", f"/gpushare-scheduler/inspect{of}"))[1]
+                    for of in ("", "/n2", "/other")
+                ]
+    assert one == {"nodes": inspected["nodes"][1:]}
+    assert none == {"nodes": [], "error": "node 'other' has no card with gpu-mem"}
     assert inspected == {
         "nodes": [
             {
