@@ -13,6 +13,10 @@ from configurator.scheduler_configuration import CARD_RESOURCES, KIND
 from configurator.scheduler_manifest import CERTIFICATES_IN_POD
 from configurator.yaml_document import YamlDocument
 
+_EARLIER = tuple(f"kubescheduler.config.k8s.io/{version}" for version in ("v1beta2", "v1beta3"))
+_CHANGED = ("healthzBindAddress", "metricsBindAddress", "profiles")
+"""Keys of `_EARLIER` that v1 does not have, or reads differently."""
+
 _OPEN_VERSION = "kubescheduler.config.k8s.io/XVERSIONX"  # the placeholder for the version in the original's files
 
 _TLS = {
@@ -36,11 +40,18 @@ class ConfigurationDocument:
     def __init__(self, document: YamlDocument) -> None:
         self.document = document
         kind, version = document.get("kind"), document.get("apiVersion")
-        if kind != KIND or version not in (API_VERSION, _OPEN_VERSION):
+        if kind != KIND or version not in (API_VERSION, _OPEN_VERSION, *_EARLIER):
             raise FileTrouble(
                 document.name,
                 f"is a {kind!r} of {version!r}; expected a {KIND} of {API_VERSION!r}, which kube-scheduler reads from "
                 f"1.{OLDEST} on; convert the file, and run again",
+            )
+        changed = [key for key in _CHANGED if document.get(key) is not None]
+        if version in _EARLIER and changed:
+            raise FileTrouble(
+                document.name,
+                f"is of {version!r} and has {' and '.join(changed)}, which may mean something else in {API_VERSION!r};"
+                " convert the file, and run again",
             )
         extenders = document.get("extenders")
         if extenders is not None and not isinstance(extenders, list):

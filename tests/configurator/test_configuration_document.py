@@ -160,6 +160,20 @@ def test_extenders_are_added_to_a_configuration_without_any() -> None:
     assert merged(text + "extenders:\n").extenders == [OWN | VERBS]
 
 
+# contract A1.29
+@pytest.mark.parametrize("version", ["v1beta2", "v1beta3"])
+def test_a_configuration_of_an_earlier_version_is_converted_if_it_means_the_same(version: str) -> None:
+    """Aliyun documents one of v1beta2."""
+    text = (
+        f"apiVersion: kubescheduler.config.k8s.io/{version}\nkind: KubeSchedulerConfiguration\n"
+        "clientConnection:\n  kubeconfig: /etc/kubernetes/scheduler.conf\nextenders: []\n"
+    )
+    found = merged(text)
+    assert found.extenders == [OWN | VERBS]
+    assert found.document.get("apiVersion") == "kubescheduler.config.k8s.io/v1"
+    assert found.document.get("clientConnection", "kubeconfig") == "/etc/kubernetes/scheduler.conf"
+
+
 def test_settings_of_an_existing_entry_are_kept() -> None:
     text = ORIGINAL_WITH_ANOTHER.replace("XVERSIONX", "v1").replace("weight: 1", "weight: 5")
     text = text.replace(URL, "https://127.0.0.1:9001")
@@ -199,9 +213,9 @@ def test_other_extenders_of_the_file_are_added_once() -> None:
         ),
         pytest.param(
             IN_USE.replace("k8s.io/v1", "k8s.io/v1beta3"),
-            "of 'kubescheduler.config.k8s.io/v1beta3'; expected a KubeSchedulerConfiguration of "
-            "'kubescheduler.config.k8s.io/v1', which kube-scheduler reads from 1.25 on; convert the file",
-            id="a version from before 1.25",
+            "of 'kubescheduler.config.k8s.io/v1beta3' and has profiles, which may mean something else in"
+            " 'kubescheduler.config.k8s.io/v1'; convert the file",
+            id="a version from before 1.25 that means something else",
         ),
         pytest.param(IN_USE.replace("extenders:", "extenders: 5 #"), "not valid YAML", id="half edited"),
         pytest.param(IN_USE + "  x: [", "is not valid YAML", id="half-written"),
