@@ -24,8 +24,8 @@ PREFERENCE_ROWS = (
 )
 PREFERENCES = frozenset(row.name for row in PREFERENCE_ROWS)  # the annotations that `with_preferences` reads
 
-ALONE = Company(exclusion="whole cards")
-"""Labels by which a whole card has no other pods. No user can write them: labels have no spaces."""
+ALONE = Company(exclusion="(whole cards)")
+"""Labels by which a whole card has no other pods. No user can write them: none begins with a parenthesis."""
 
 T = TypeVar("T")
 
@@ -173,11 +173,17 @@ def _parse_true_or_false(text: str) -> bool:
     return text == "true"
 
 
-def card_company(annotations: Mapping[str, str], affinity: str, anti_affinity: str, exclusion: str) -> Company:
-    """Return the labels in the annotations of these names. Raises BadNeed for one that is not a label's value."""
+def card_company(
+    annotations: Mapping[str, str],
+    affinity: str,
+    anti_affinity: str,
+    exclusion: str,
+    read: Callable[[Mapping[str, str], str], str] | None = None,
+) -> Company:
+    """Return the labels in the annotations of these names, each by ``read``, or else `label_of`. Raises as these do."""
     faults = Faults()
     alike, unlike, alone = (
-        faults.of(label_of, annotations, each) or "" for each in (affinity, anti_affinity, exclusion)
+        faults.of(read or label_of, annotations, each) or "" for each in (affinity, anti_affinity, exclusion)
     )
     return faults.none_in(Company(affinity=alike, anti_affinity=unlike, exclusion=alone))
 

@@ -57,11 +57,13 @@ def test_an_invalid_sharepod_is_refused_when_it_is_created(gpu_node: GpuNode) ->
         (share("half"), "kubeshare/gpu_limit: expected numbers from 0 to 1 such as 0.5, found half and 1.0"),
         (share(memory="1Gi"), "kubeshare/gpu_mem: expected a whole number of bytes such as 1073741824, found 1Gi"),
         (share(memory=None), "expected all three or none"),
-        (share(affinity="a b"), "expected at most 63 letters"),
+        (share(affinity="a\nb"), "expected at most 253 printable characters"),
+        (share(exclusion="(whole cards)"), "the first one not '('"),
+        ({"kubeshare/GPUID": "abcde"}, "expected all three or none"),
     ):
         assert sentence in refused(gpu_node, stated)
     assert "spec.containers" in refused(gpu_node, share(), containers=[])
-    for stated in (share(".5", "1.", gpuid="abcde", exclusion="blue"), {"note": "no card"}):
+    for stated in (share(".5", "1.", gpuid="my card", exclusion="team ä"), {"note": "no card"}):
         assert refused(gpu_node, stated) == ""
 
 

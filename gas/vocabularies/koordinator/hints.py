@@ -22,8 +22,8 @@ from gas.vocabularies.protocol import BadNeed
 
 MOST_PARTITIONS = 256  # Partitions of one node. A node of 8 cards has 15 in Koordinator's own table.
 
-EXCLUSIVE = Company(exclusion="one pod", anti_affinity="one pod")
-"""Labels by which a card has no other pod. No user can write them: labels have no spaces."""
+EXCLUSIVE = Company(exclusion="(one pod)", anti_affinity="(one pod)")
+"""Labels by which a card has no other pod. No user can write them: none begins with a parenthesis."""
 
 _ANYWHERE = {"": Scope.ANYWHERE, "Node": Scope.ANYWHERE, "Device": Scope.ANYWHERE}
 _SCOPES = _ANYWHERE | {"NUMANode": Scope.NUMA, "PCIe": Scope.BOARD}

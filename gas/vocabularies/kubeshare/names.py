@@ -20,6 +20,7 @@ ANNOTATIONS = (*AMOUNTS, GPUID, AFFINITY, ANTI_AFFINITY, EXCLUSION)  # all of th
 VGPU = PREFIX + "vgpu"  # The number of cards of a container. Kubelet counts it, so it gives the container its card.
 MILLICORES = PREFIX + "millicores"  # the sum of what a container takes of its cards, in thousandths of a card
 MEMORY = PREFIX + "memory.max"  # the same in bytes of memory
+CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"  # variable of containers: what of the driver NVIDIA's runtime mounts
 UNITS = VGPU.removeprefix(PREFIX)  # the resource that counts cards as ledgers name it
 IDS_OF_A_CARD = 1000  # device ids of a card: one for each pod with the smallest request, a thousandth
 

@@ -20,6 +20,7 @@ from gas.vocabularies.pod_parts import need_facts, requested
 from gas.vocabularies.protocol import BadNeed, Beginnings, ContainerFacts, Faults, NeedFacts, NeedOptions, Vocabulary
 
 _FRACTION = re.compile(r"[0-9]{1,9}(\.[0-9]{0,18})?|\.[0-9]{1,18}", re.ASCII)  # exact in 28 digits
+_LONGEST = 253  # characters of a label, or of the name of a card
 _BYTES = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
@@ -125,6 +126,25 @@ def _fraction(annotations: Mapping[str, str], name: str) -> Decimal:
     if _FRACTION.fullmatch(text) is None:
         raise BadNeed(f"{name}: expected a number from 0 to 1 such as 0.5, found {quoted(text)}")
     return Decimal(text)
+
+
+def label_text(annotations: Mapping[str, str], name: str) -> str:
+    """Return a label or a name of a card, which may have spaces, empty without one. Raises BadNeed."""
+    text = annotations.get(name, "")
+    if not _is_label(text):
+        raise BadNeed(
+            f"{name}: expected at most {_LONGEST} printable characters, the first one not '(', found {quoted(text)}"
+        )
+    return text
+
+
+def readable_label(annotations: Mapping[str, str], name: str) -> str:
+    text = annotations.get(name, "")
+    return text if _is_label(text) else ""
+
+
+def _is_label(text: str) -> bool:
+    return len(text) <= _LONGEST and text.isprintable() and not text.startswith("(")
 
 
 def _text(annotations: Mapping[str, str], name: str, what: str) -> str:

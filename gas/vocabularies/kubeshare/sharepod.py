@@ -149,7 +149,7 @@ def pod_of(share: SharePod) -> dict[str, Any]:
         raise MalformedSharePod(f"spec: expected that of a pod: {invalid}; correct it") from None
     try:
         completed = applied(KUBESHARE.complete(written), pod)
-        if written.spec.containers and KUBESHARE.matches(written):
+        if written.spec.containers and (KUBESHARE.matches(written) or annotations.get(names.GPUID)):
             KUBESHARE.need(need_facts(msgspec.convert(completed, NewPod)), NeedOptions())
         return completed
     except BadNeed as bad:

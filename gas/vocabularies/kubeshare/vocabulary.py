@@ -21,6 +21,8 @@ from gas.vocabularies.kubeshare.request import (
     Share,
     asking_containers,
     bearer,
+    label_text,
+    readable_label,
     readable_share,
     share_of,
     stated_share,
@@ -30,9 +32,7 @@ from gas.vocabularies.pod_parts import (
     PREFERENCES,
     card_company,
     check_sum,
-    label_of,
     need_facts,
-    readable_labels,
     requested,
     requests_any,
     with_preferences,
@@ -50,6 +50,7 @@ class UsedThenBestFit(CardOrder):
         return (0 if use.containers(card) else 1, use.left(card, MILLICORES))
 
 
+_LABELS = (names.AFFINITY, names.ANTI_AFFINITY, names.EXCLUSION)
 USED_THEN_BEST_FIT = UsedThenBestFit()
 
 
@@ -81,8 +82,8 @@ class KubeShare(KubeShareAdmission):
     def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
         annotations, faults = facts.annotations, Faults()
         read = faults.of(share_of, annotations), faults.of(asking_containers, facts)
-        named = faults.of(label_of, annotations, names.GPUID)
-        company = faults.of(card_company, annotations, names.AFFINITY, names.ANTI_AFFINITY, names.EXCLUSION)
+        named = faults.of(label_text, annotations, names.GPUID)
+        company = faults.of(card_company, annotations, *_LABELS, label_text)
         share, asking = faults.none_in(read[0]), faults.none_in(read[1])
         stated = [requested(each, names.VGPU) for each in facts.containers if names.VGPU in each.requests]
         if stated and not any(stated):
@@ -108,11 +109,10 @@ class KubeShare(KubeShareAdmission):
         """Return what the pod takes. Amounts that containers request as resources count, since these cannot change."""
         asking = asking_containers(facts)
         need = _need(asking, stated_share(asking) or readable_share(facts.annotations))
-        labels = readable_labels(facts.annotations)
         return replace(
             need,
-            company=card_company(labels, names.AFFINITY, names.ANTI_AFFINITY, names.EXCLUSION),
-            named=labels.get(names.GPUID, "") if need.scope.is_one_card else "",
+            company=card_company(facts.annotations, *_LABELS, readable_label),
+            named=readable_label(facts.annotations, names.GPUID) if need.scope.is_one_card else "",
         )
 
     def write(self, pod: Pod, need: PodNeed, choice: Choice, time_ns: int, node: NodeFacts | None) -> Mapping[str, str]:
@@ -162,6 +162,10 @@ class KubeShare(KubeShareAdmission):
                 names.MEMORY: sum(card.memory or 0 for card in healthy),
             }
         )
+
+    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts], node: NodeFacts) -> Mapping[str, str]:
+        """Return what KubeShare's device manager adds in addition to the card."""
+        return {names.CAPABILITIES: "compute,utility"} if any(card.driver == "nvidia" for card in cards) else {}
 
     def contradiction(self, pod: Pod) -> str:
         try:

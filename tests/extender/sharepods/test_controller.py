@@ -117,7 +117,8 @@ def test_a_status_that_is_not_that_of_a_pod_has_no_phase(shown: object) -> None:
     [
         (share("0.6", "0.5"), "kubeshare/gpu_request: expected at most kubeshare/gpu_limit, 0.5, found 0.6"),
         (share(memory=None), "kubeshare/gpu_mem: expected a number of bytes, found none"),
-        (share(affinity="a b"), "kubeshare/sched_affinity: expected at most 63 letters"),
+        (share(affinity="a\nb"), "kubeshare/sched_affinity: expected at most 253 printable characters"),
+        ({"kubeshare/GPUID": "abcde"}, "kubeshare/gpu_request: expected a number from 0 to 1, found none"),
     ],
 )
 def test_a_share_that_cannot_be_is_refused_without_the_webhooks(annotations: dict[str, str], sentence: str) -> None:

@@ -101,9 +101,9 @@ def test_a_pod_with_the_resource_alone_is_refused() -> None:
         (share("1e-1"), "kubeshare/gpu_request: expected a number from 0 to 1 such as 0.5, found '1e-1'"),
         (share("0.5", "nan"), "kubeshare/gpu_limit: expected a number from 0 to 1 such as 0.5, found 'nan'"),
         (
-            share(exclusion="whole cards"),
-            "kubeshare/sched_exclusion: expected at most 63 letters, digits, '-', '_' and '.', with a letter or digit"
-            " at both ends, found 'whole cards'",
+            share(exclusion="(whole cards)"),
+            "kubeshare/sched_exclusion: expected at most 253 printable characters, the first one not '(', found"
+            " '(whole cards)'",
         ),
     ],
 )

@@ -93,7 +93,7 @@ class Oracle:
             card.name = card.name if card.pods else ""
 
 
-COMBINATIONS = list(itertools.product(("", "same", "other"), repeat=3))
+COMBINATIONS = list(itertools.product(("", "the same", "other"), repeat=3))
 
 
 # contract S1.11, S1.12, S1.13, S1.14
@@ -102,14 +102,19 @@ async def test_the_27_combinations_of_labels_beside_a_pod_with_and_without_label
     affinity: str, anti_affinity: str, exclusion: str
 ) -> None:
     wanted = Labels(affinity, anti_affinity, exclusion)
-    for present in (Labels(), Labels("same", "same", "same"), Labels("same", "", "same"), Labels("", "same", "")):
+    for present in (
+        Labels(),
+        Labels("the same", "the same", "the same"),
+        Labels("the same", "", "the same"),
+        Labels("", "the same", ""),
+    ):
         for memories in ([GIB], [GIB, GIB]):
             decider = DrivenDecider(options=OPTIONS)
             decider.follow([decoded(sharing_node(memory=memories))])
             oracle = Oracle(memories)
-            decider.cluster.add(first := sharing("first", present.annotations(gpuid="abcde")))
+            decider.cluster.add(first := sharing("first", present.annotations(gpuid="my card")))
             assert await decider.bind(first, "n1") == ""
-            oracle.place("first", 0, (100, 0, present), "abcde")
+            oracle.place("first", 0, (100, 0, present), "my card")
             decider.cluster.add(second := sharing("second", wanted.annotations()))
             expected = oracle.choose(100, 0, wanted, "")
             found = await decider.ask(second, "n1")

@@ -79,7 +79,7 @@ async def test_a_whole_card_has_no_other_pod(other: dict[str, Any], whole_first:
 
 async def test_no_user_can_join_a_whole_card_by_its_label() -> None:
     node = stating(labels={"gpu.intel.com/gpu-numbers": "0"}, memory=[9], driver="nvidia", nvidia=1, i915=9)
-    sly = pod_json(container(i915=1), name="sly", uid="sly", annotations={"gas-card-exclusion": "whole cards"})
+    sly = pod_json(container(i915=1), name="sly", uid="sly", annotations={"gas-card-exclusion": "(whole cards)"})
     decider = following([node], sly, wanting("whole", nvidia=1))
     (reason,) = (await decider.ask(sly, "n1"))["FailedNodes"].values()
     assert reason.startswith("gas-card-exclusion: expected at most 63 letters")
