@@ -94,7 +94,7 @@ class MadeUp(Vocabulary):
     def describe(self, cards: Sequence[CardFacts], options: DeviceOptions) -> NodeDescription:
         return NodeDescription(labels={CARDS: ".".join(str(int(card.card)) for card in cards)} if cards else {})
 
-    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
+    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts], node: NodeFacts) -> Mapping[str, str]:
         return {VARIABLE: ",".join(str(int(card.card)) for card in cards)}
 
     def after_allocate(self, pod: Pod) -> Mapping[str, str]:

@@ -94,6 +94,12 @@ LEVEL_ZERO_FLAGS = IgnoredFlags(
     reason="there is no Level-Zero sidecar, and a card is healthy if the kernel shows it completely",
 )
 
+ALIYUN_FLAGS = IgnoredFlags(
+    switches=("mps", "health-check", "query-kubelet"),
+    with_value=("kubelet-address", "kubelet-port", "client-cert", "client-key", "token", "timeout"),
+    reason="of Aliyun's plugin; health is always checked, pods come from the API server, and for MPS there is --fence",
+)
+
 
 def parse_sources(text: str) -> frozenset[str]:
     """Parse the value of ``--card-sources``: names with commas between them. Raises InvalidEntry."""
@@ -127,7 +133,7 @@ class Flags(CoreFlags):
         "NODE_NAME": "Name of the node, unless --node-name is given.",
         **VARIABLES,
     }
-    ignored: ClassVar[tuple[IgnoredFlags, ...]] = (KLOG_FLAGS, LEVEL_ZERO_FLAGS)
+    ignored: ClassVar[tuple[IgnoredFlags, ...]] = (KLOG_FLAGS, LEVEL_ZERO_FLAGS, ALIYUN_FLAGS)
 
     shared_dev_num: int = flag(
         "shared-dev-num=N",

@@ -12,7 +12,7 @@ from gas.cluster.listing import Lister
 from gas.cluster.objects import patch_node_status, patch_pod_metadata
 from gas.cluster.watch import Watch
 from gas.objects.stored import Node, Pod
-from gas.plugin.devices.allocation import Allocation, card_allocation, gpus_of
+from gas.plugin.devices.allocation import Allocation, card_allocation, check_one_card, gpus_of
 from gas.plugin.devices.allocation_policy import AllocationPolicy, ids_of_one_card, preferred_ids
 from gas.plugin.devices.device_ids import AllocateRequest, PreferredRequest
 from gas.plugin.flags import Flags, WriteNode
@@ -63,7 +63,7 @@ class OwnNode:
         self._clock = timing.monotonic
         self.gpu_pods = GpuPods(vocabularies, gpus=gpus, clock=self._clock)
         self.pods = Matcher(self.gpu_pods, one_card=self._one_card)
-        self.environments = IssuedEnvironments(vocabularies)
+        self.environments = IssuedEnvironments(vocabularies, gpus)
 
     @property
     def links(self) -> Mapping[Card, Collection[Card]]:
@@ -94,7 +94,8 @@ class OwnNode:
         return self.allocate_to_any(request)
 
     def allocate_to_any(self, request: AllocateRequest) -> Allocation:
-        """Return what a container of any pod gets with these ids. Raises NoSuchCards."""
+        """Return what a container of any pod gets with these ids. Raises NoSuchCards and SeveralCards."""
+        check_one_card(request, self._one_card)
         return card_allocation(gpus_of(request.counts, self._gpus()), self._flags.presentation)
 
     async def catch_up(self) -> None:

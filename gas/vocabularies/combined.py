@@ -229,9 +229,9 @@ class Vocabularies:
     def owns_resource(self, name: str) -> bool:
         return any(each.owns_resource(name) for each in self._all)
 
-    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
+    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts], node: NodeFacts) -> Mapping[str, str]:
         vocabulary = self.vocabulary_of(pod)
-        return vocabulary.environment(pod, container, cards) if vocabulary else {}
+        return vocabulary.environment(pod, container, cards, node) if vocabulary else {}
 
     def isolation(self, pod: Pod) -> str:
         vocabulary = self.vocabulary_of(pod)

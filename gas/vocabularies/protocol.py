@@ -325,8 +325,8 @@ class Vocabulary(ABC):
     def owns_resource(self, name: str) -> bool:
         return name in self.written.resources
 
-    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
-        """Return the variables that a container with these cards gets in this vocabulary."""
+    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts], node: NodeFacts) -> Mapping[str, str]:
+        """Return the variables that a container with these cards of a node gets in this vocabulary."""
         return {}
 
     def isolation(self, pod: Pod) -> str:

@@ -129,6 +129,12 @@ def test_without_the_resource_manager_nothing_is_written_on_the_node() -> None:
             " Level-Zero sidecar, and a card is healthy if the kernel shows it completely",
             id="the-level-zero-sidecar",
         ),
+        pytest.param(
+            ["--mps=false", "--health-check", "--query-kubelet", "--kubelet-port=10250"],
+            "ignored: --mps, --health-check, --query-kubelet, --kubelet-port; of Aliyun's plugin; health is always"
+            " checked, pods come from the API server, and for MPS there is --fence",
+            id="aliyuns-plugin",
+        ),
     ],
 )
 def test_flags_without_effect_give_a_warning(argv: list[str], warning: str) -> None:

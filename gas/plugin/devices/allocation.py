@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePosixPath
 
+from gas.plugin.devices.device_ids import AllocateRequest
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card
 from gas.values.errors import GasError
@@ -19,6 +20,10 @@ BY_PATH = DRI / "by-path"
 
 class NoSuchCards(GasError):
     """None of the requested cards is on this node any more."""
+
+
+class SeveralCards(GasError):
+    """No card has as many free ids as a container wants that gets one card only."""
 
 
 class ByPath(StrEnum):
@@ -89,6 +94,15 @@ def gpus_of(cards: Iterable[Card], gpus: Iterable[CardFacts]) -> tuple[CardFacts
         gone = f"none of the cards {names} is on this node any more"
         raise NoSuchCards(f"{gone if names else 'kubelet named no device of a card'}; nothing can be allocated")
     return found
+
+
+def check_one_card(request: AllocateRequest, one_card: Container[str]) -> None:
+    """Raise SeveralCards if kubelet chose ids of several cards; ``one_card`` are the resources that never have them."""
+    if request.resource in one_card and len(request.counts) > 1:
+        raise SeveralCards(
+            f"no card has {request.size} of {request.resource} free, and a container gets one card; free a card, or"
+            " create the pod again without nodeName"
+        )
 
 
 def card_allocation(gpus: Collection[CardFacts], presentation: Presentation) -> Allocation:

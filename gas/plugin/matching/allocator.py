@@ -12,7 +12,7 @@ from gas.decision.annotations import format_container_tiles
 from gas.placement.choice import ContainerChoice
 from gas.placement.need import Role
 from gas.plugin.card_pods import AddToContainer
-from gas.plugin.devices.allocation import Allocation, card_allocation, gpus_of
+from gas.plugin.devices.allocation import Allocation, card_allocation, check_one_card, gpus_of
 from gas.plugin.devices.allocation_policy import preferred_ids
 from gas.plugin.devices.device_ids import (
     NO_IDS,
@@ -27,7 +27,7 @@ from gas.plugin.devices.device_ids import (
 )
 from gas.plugin.flags import Flags
 from gas.plugin.kubelet.pod_resources import Listing
-from gas.plugin.matching.gpu_pods import Demand, GpuPod
+from gas.plugin.matching.gpu_pods import Demand, GpuPod, node_facts
 from gas.plugin.matching.matcher import Match, Matcher, Target
 from gas.plugin.matching.pod_resolver import PodResolver
 from gas.plugin.matching.progress import Confidence
@@ -54,7 +54,8 @@ class Allocator:
     clock: Callable[[], float]
 
     def __post_init__(self) -> None:
-        self._together = Vocabularies(self.flags.vocabularies).together_resources
+        vocabularies = Vocabularies(self.flags.vocabularies)
+        self._together, self._one_card = vocabularies.together_resources, vocabularies.one_card_resources
 
     async def prefer(self, request: PreferredRequest) -> Sequence[str]:
         """Return the offered ids of the container's decided cards, followed by ids that the policy chooses."""
@@ -78,10 +79,15 @@ class Allocator:
         return ids
 
     def allocate(self, request: AllocateRequest) -> Allocation:
-        """Return what a container gets with these ids, including its vocabulary's variables. Raises NoSuchCards."""
+        """Return what a container gets with these ids, including its vocabulary's variables.
+
+        Raises NoSuchCards, and SeveralCards for a container without a decision.
+        """
         now = self.clock()
         match = self.matcher.allocate(request, now=now)
         self._report(request, match)
+        if match.target is None or match.target.decided is None:
+            check_one_card(request, self._one_card)
         gpus = gpus_of([*request.counts, *self._shared_cards(request, match.target)], self.gpus())
         added = self.environments.issue(request, gpus, match.target, at=now)
         return added.plus(card_allocation(gpus, self.flags.presentation))
@@ -187,12 +193,14 @@ class IssuedEnvironments:
     mistaken for each other and have the same card, no receipt is missing, and only the variables are exchanged. Each
     reply is compared once and forgotten. Replies before this process started are unknown, so nothing is reported.
 
+    of_node    returns all cards of the node
     additions  what parts give containers, in addition to the vocabulary's variables
     """
 
-    def __init__(self, vocabularies: Vocabularies) -> None:
+    def __init__(self, vocabularies: Vocabularies, of_node: Callable[[], Collection[CardFacts]] = tuple) -> None:
         self.additions: Sequence[AddToContainer] = ()
         self._vocabularies = vocabularies
+        self._of_node = of_node
         self._issued: dict[tuple[str, Ids], IssuedEnvironment] = {}
 
     def __len__(self) -> int:
@@ -210,7 +218,8 @@ class IssuedEnvironments:
         added = Allocation()
         for add in self.additions:
             added = added.plus(add(pod, demand.index, cards))
-        return added.plus(Allocation(env=self._vocabularies.environment(pod.raw, demand.container, cards)))
+        node = node_facts(self._of_node(), self._vocabularies)
+        return added.plus(Allocation(env=self._vocabularies.environment(pod.raw, demand.container, cards, node)))
 
     def add(self, resource: str, issued: IssuedEnvironment) -> None:
         """Remember a reply in place of those that had its ids, whose pods were refused, are gone, or passed them on."""

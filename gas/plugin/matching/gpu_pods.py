@@ -287,7 +287,7 @@ def _decision(
         return None, None, f"its need cannot be read: {bad}"
     try:
         vocabulary = vocabularies.vocabulary_of(pod)
-        choice = vocabulary.read_choice(pod, need, _node_facts(gpus, vocabularies)) if vocabulary else None
+        choice = vocabulary.read_choice(pod, need, node_facts(gpus, vocabularies)) if vocabulary else None
         return need, choice, ""
     except MalformedTiles as malformed:
         return need, malformed.choice, f"the tiles of its decision cannot be read: {malformed}"
@@ -295,7 +295,7 @@ def _decision(
         return need, None, f"its decision cannot be read: {malformed}"
 
 
-def _node_facts(gpus: Iterable[CardFacts], vocabularies: Vocabularies) -> NodeFacts:
+def node_facts(gpus: Iterable[CardFacts], vocabularies: Vocabularies) -> NodeFacts:
     """Return the healthy cards with their memory and units, as the extender reads them from the node."""
     capacity: dict[Card, dict[str, int]] = {}
     gpus = tuple(gpus)

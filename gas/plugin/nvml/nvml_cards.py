@@ -77,6 +77,7 @@ class NvmlCards:
     with_nodes: bool = False  # containers get the device nodes as well
     by_cdi: bool = False  # containers get the cards by CDI names, not by `VARIABLE`
     first_number: int = 0  # number of the card with the minor number 0
+    counts_reserved: bool = False  # whether what the driver reserves counts as memory
     within: float = REPLY_WITHIN  # seconds to wait for the cards
     ignored_xids: frozenset[int] = frozenset()  # messages of the driver after which a card is still good
     clock: Callable[[], float] = time.monotonic  # measures how long cards have been good again
@@ -352,7 +353,7 @@ class NvmlCards:
                 memory_fault=fault if override is None else "",
                 unread=facts.unread.union(MEMORY_FIELDS),
             )
-        usable = total - reserved
+        usable = total if self.counts_reserved else total - reserved
         least = self._least_memory[described.uuid] = min(usable, self._least_memory.get(described.uuid, usable))
         if least < usable:
             problems.append(

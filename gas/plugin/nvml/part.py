@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gas.daemon import flag_values as values
-from gas.daemon.flags import PartFlags, flag
+from gas.daemon.flags import PartFlags, flag, switch
 from gas.plugin.part import Core, FlagChoice, Hooks, Part, PodNeeds
 from gas.values.cards import FIRST_BESIDE_OTHERS
 
@@ -55,6 +55,10 @@ class NvmlFlags(PartFlags):
         "Messages of NVIDIA's driver (Xids) after which a card is still given out: numbers, ranges such as 31-32, and "
         "catalogue for those for which NVIDIA's catalogue demands nothing or a restart of the application.",
     )
+    reserved_memory: bool = switch(
+        "nvidia-reserved-memory",
+        "Also count the memory that NVIDIA's driver reserves, as Aliyun's plugin does. Programs cannot use it.",
+    )
 
 
 def _build(core: Core, flags: NvmlFlags) -> Hooks:
@@ -70,6 +74,7 @@ def _build(core: Core, flags: NvmlFlags) -> Hooks:
         by_cdi=flags.nvidia_access is Access.CDI,
         first_number=first_number,
         ignored_xids=flags.nvidia_ignored_xids,
+        counts_reserved=flags.reserved_memory,
     )
     return Hooks(sources=(cards,), processes=(cards.processes,))
 
@@ -80,7 +85,7 @@ NVML = Part(
     is_on=lambda core, _own: SOURCE.name in core.card_sources,
     build=_build,
     switched_on_by=f"{SOURCE.name} among --card-sources",
-    settings=frozenset({"nvidia-access", "nvidia-ignored-xids"}),
+    settings=frozenset({"nvidia-access", "nvidia-ignored-xids", "nvidia-reserved-memory"}),
     card_source=SOURCE,
     pod=PodNeeds(environment={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"}),
 )

@@ -222,12 +222,14 @@ class Aliyun(Vocabulary):
         count = sum(card.healthy and bool(self.ids_per_card(card, options)) for card in cards)
         return NodeDescription(resources={names.GPU_COUNT: count} if count else {})
 
-    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
+    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts], node: NodeFacts) -> Mapping[str, str]:
         if len(cards) != 1:
             return {}
         units = {each.name: requested(each, names.GPU_MEM) for each in need_facts(pod).containers}
+        places = {card: str(at) for at, card in enumerate(_in_order(node))}
+        index = pod.annotations.get(names.INDEX) or places.get(cards[0].card)
         return {
-            **{name: text for name in (names.INDEX,) if (text := pod.annotations.get(name))},
+            **({names.INDEX: index} if index else {}),
             names.CARD: str((cards[0].memory or 0) // self.unit.bytes),
             names.POD: pod.annotations.get(names.POD) or str(sum(units.values())),
             names.CONTAINER: str(units[container]),

@@ -90,7 +90,7 @@ class Intel(Vocabulary):
     def owns_resource(self, name: str) -> bool:
         return name in SUMMED_RESOURCES
 
-    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
+    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts], node: NodeFacts) -> Mapping[str, str]:
         mask = container_mask(pod, container, cards)
         return {} if mask is None else {AFFINITY_MASK: mask}
 

@@ -109,12 +109,17 @@ async def test_whole_cards_and_shares_get_the_decided_cards_by_uuid() -> None:
 
 
 # contract A1.28
-async def test_a_card_has_the_units_that_its_driver_leaves() -> None:
-    """Aliyun's plugin would offer 15."""
+@pytest.mark.parametrize(("counts_reserved", "units"), [(False, "14"), (True, "15")])
+async def test_a_card_has_the_units_that_its_driver_leaves_or_all_as_with_aliyun(
+    counts_reserved: bool,
+    units: str,
+) -> None:
     library = FakeNvml([nvml_card(0, total=15 * GIB, reserved=400 * MIB)])
     spoken = [Aliyun(unit=MemoryUnit.GIB)]
-    async with sandbox_node() as node, node.running_plugin(vocabularies=spoken, sources=[nvml(node, library)]):
-        await soon(lambda: allocatable(node).get(GPU_MEM) == "14")
+    async with sandbox_node() as node:
+        sources = [nvml(node, library, counts_reserved=counts_reserved)]
+        async with node.running_plugin(vocabularies=spoken, sources=sources):
+            await soon(lambda: allocatable(node).get(GPU_MEM) == units)
 
 
 # contract A1.24

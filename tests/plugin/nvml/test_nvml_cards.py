@@ -584,11 +584,16 @@ def test_by_nodes_a_card_has_those_that_exist(tmp_path: Path) -> None:
     ("argv", "made", "warnings"),
     [
         pytest.param([], [], (), id="default"),
-        pytest.param(["--card-sources=nvml"], [(False, False, 0)], (), id="alone"),
-        pytest.param(["--card-sources=nvml", "--nvidia-access=nodes"], [(True, False, 0)], (), id="by-nodes"),
+        pytest.param(["--card-sources=nvml"], [(False, False, 0, False)], (), id="alone"),
+        pytest.param(
+            ["--card-sources=nvml", "--nvidia-access=nodes", "--nvidia-reserved-memory"],
+            [(True, False, 0, True)],
+            (),
+            id="by-nodes-with-all-memory",
+        ),
         pytest.param(
             ["--card-sources=sysfs, nvml", "--nvidia-access=cdi"],
-            [(False, True, FIRST_BESIDE_OTHERS)],
+            [(False, True, FIRST_BESIDE_OTHERS, False)],
             (),
             id="by-cdi-after-sysfs",
         ),
@@ -600,11 +605,15 @@ def test_by_nodes_a_card_has_those_that_exist(tmp_path: Path) -> None:
         ),
     ],
 )
-async def test_flags(argv: list[str], made: list[tuple[bool, bool, int]], warnings: tuple[str, ...]) -> None:
+async def test_flags(argv: list[str], made: list[tuple[bool, bool, int, bool]], warnings: tuple[str, ...]) -> None:
     flags = parse_flags(argv, environ={}, host_name="n")
     assert flags.warnings == warnings
     sources = (each for hooks in Plugin(None, flags, Environment(), Metrics("1")).hooks for each in hooks.sources)
-    assert [(c.with_nodes, c.by_cdi, c.first_number) for c in sources if isinstance(c, NvmlCards)] == made
+    assert [
+        (each.with_nodes, each.by_cdi, each.first_number, each.counts_reserved)
+        for each in sources
+        if isinstance(each, NvmlCards)
+    ] == made
 
 
 def test_a_card_is_named_once_for_each_link_that_joins_it() -> None:

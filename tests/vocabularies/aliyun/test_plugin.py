@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from gas.values.amounts import MemoryUnit
 from gas.vocabularies.aliyun.vocabulary import ALIYUN, Aliyun
 from gas.vocabularies.intel.vocabulary import INTEL
@@ -138,6 +140,9 @@ async def test_a_call_without_a_decision_is_counted_and_an_event_reports_the_car
         await node.got(node.create(bound("decided", 1, 100)))
         pod = node.create(pod_json(asking(gpu_mem=SIZE - 100), name="stray"))
         assert await node.got(pod) == ["card1"]
+        given = node.given(pod)
+        assert given is not None
+        assert given.env["ALIYUN_COM_GPU_MEM_IDX"] == "1"
         await soon(lambda: "GPUCardsAdopted" in [reason for reason, _ in node.events("stray")])
         await soon(lambda: node.annotations("stray").get("gas-allocated-cards") == "card1")
         assert node.count("allocations_total", resource="gpu-mem", outcome="undecided") == 1
@@ -154,6 +159,18 @@ async def test_containers_of_a_pod_without_a_decision_get_the_fullest_card_with_
         pod = node.create(pod_json(*containers, name="stray"))
         assert [await node.got(pod, each) for each in ("main", "c1")] == [["card2"], ["card2"]]
         await soon(lambda: node.annotations("stray").get("gas-allocated-cards") == "card2|card2")
+
+
+# contract A1.16
+@pytest.mark.parametrize("flags", [(), ("--resource-manager=false",)])
+async def test_a_container_without_a_decision_never_gets_two_cards(flags: tuple[str, ...]) -> None:
+    async with sandbox_node(*cards(2)) as node, node.running_plugin(*flags, vocabularies=BOTH):
+        await offered(node, 2 * SIZE)
+        for name in ("a", "b"):
+            assert len(await node.got(node.create(pod_json(asking(gpu_mem=SIZE - 100), name=name)))) == 1
+        node.create(pod_json(asking(gpu_mem=200), name="stray"))
+        await soon(lambda: node.pod("stray")["status"].get("reason") == "UnexpectedAdmissionError")
+        assert "no card has 200 of aliyun.com/gpu-mem free" in node.pod("stray")["status"]["message"]
 
 
 # contract A1.16

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from gas.placement.inventory import Inventory
 from gas.values.card_facts import CardFacts
 from gas.vocabularies.intel.devices import affinity_mask, card_capacity, container_mask, node_labels, node_resources
 from gas.vocabularies.intel.vocabulary import INTEL
+from gas.vocabularies.protocol import NodeFacts
 from tests.builders import container
 from tests.plugin.gpus import gpu, scan
 from tests.plugin.pods_for_plugin import decided, node_pod
@@ -213,7 +215,9 @@ def test_init_containers_and_sidecars_get_a_mask_where_only_they_have_tiles(*, a
     pod = node_pod(container("a"), init=(container("i", always=always, i915=1, tiles=1),), annotations=annotations)
 
     assert container_mask(pod, "i", [gpu(0, tiles=2)]) == "1"
-    assert INTEL.environment(pod, "i", [gpu(0, tiles=2)]) == {"ZE_AFFINITY_MASK": "1"}
+    assert INTEL.environment(pod, "i", [gpu(0, tiles=2)], NodeFacts(inventory=Inventory(capacity={}))) == {
+        "ZE_AFFINITY_MASK": "1"
+    }
 
 
 def test_the_hierarchy_is_each_containers_own() -> None:
