@@ -20,6 +20,10 @@ from gas.vocabularies.protocol import DeviceOptions, NodeDescription
 
 logger = logging.getLogger(__name__)
 
+_ANOTHER_NODE = (
+    "its render node is another than before, so containers that restart may use another card; delete the pods that have"
+    " it; no other container gets it until they have ended"
+)
 _ANOTHER_CARD = "the number means another card than before; no container gets it until the pods that have it have ended"
 
 
@@ -28,12 +32,16 @@ class Renumbering:
 
     The kernel numbers cards at each start. kubelet knows devices by their numbers only: after a reboot it gives an
     earlier pod the same number again, without asking, if the device is healthy. So a number with another card behind it
-    is unhealthy until those pods have ended. kubelet then rejects them, and their owners create new ones. ``recorded``
-    is what the node said when the plugin started, before the plugin changed it.
+    is unhealthy until those pods have ended. kubelet then rejects them, and their owners create new ones. The same
+    counts for a card whose render node has another number, as after a reload of the driver: a container that restarts
+    in its pod gets the earlier one. ``recorded`` is what the node said when the plugin started, before the plugin
+    changed it.
     """
 
     def __init__(self, recorded: Iterable[CardRecord] = ()) -> None:
         self._known: dict[Card, CardRecord | CardFacts] = {each.card: each for each in recorded}
+        self._render_nodes = {each.card: each.render_node for each in recorded}
+        self._reasons: dict[Card, str] = {}
         # The cards that are withheld, with the UIDs of the pods that were given the earlier card of that number.
         self.withheld: Mapping[Card, frozenset[str]] = {}
 
@@ -45,13 +53,25 @@ class Renumbering:
         withheld = dict(self.withheld)
         for gpu in cards:
             before = self._known.get(gpu.card)
-            if before is not None and _is_another(gpu, before):
+            if (reason := self._reason(gpu, before)) is not None:
                 withheld[gpu.card] = withheld.get(gpu.card, frozenset()).union(users.get(gpu.card, ()))
+                self._reasons[gpu.card] = reason
+            self._render_nodes[gpu.card] = gpu.render_node or self._render_nodes.get(gpu.card, "")
             if before is None or gpu.pci_address or gpu.uuid:
                 self._known[gpu.card] = gpu
         left = {card: uids.intersection(users.get(card, ())) for card, uids in withheld.items()}
         self.withheld = {card: uids for card, uids in left.items() if uids}
         return tuple(replace(gpu, healthy=False) if gpu.card in self.withheld else gpu for gpu in cards)
+
+    def sentences(self) -> list[str]:
+        """Return why cards are withheld, in their order."""
+        return [f"{card}: {self._reasons[card]}" for card in sorted(self.withheld)]
+
+    def _reason(self, gpu: CardFacts, before: CardRecord | CardFacts | None) -> str | None:
+        if before is not None and _is_another(gpu, before):
+            return _ANOTHER_CARD
+        has_moved = gpu.render_node and self._render_nodes.get(gpu.card, "") not in ("", gpu.render_node)
+        return _ANOTHER_NODE if has_moved else None
 
 
 def _is_another(one: CardFacts, other: CardRecord | CardFacts) -> bool:
@@ -124,7 +144,7 @@ class Publisher:
         if self._may_describe:
             before = self._renumbering.withheld
             gpus = self._renumbering.update(gpus, self.node.pods.users())
-            self._report_withheld(before, self._renumbering.withheld)
+            self._report_withheld(before)
         hints = self.flags.topology_hints
         not_offered = too_long(gpus, self.vocabularies, self.options, topology_hints=hints)
         self._report_not_offered(not_offered)
@@ -154,11 +174,13 @@ class Publisher:
         self._not_offered = now
         self.node.events.set_states("GPUDevicesNotOffered", now.values())
 
-    def _report_withheld(self, before: Mapping[Card, object], now: Mapping[Card, object]) -> None:
-        if begun := sorted(now.keys() - before.keys()):
-            logger.warning("%s: %s", ", ".join(map(str, begun)), _ANOTHER_CARD)
-        self.node.events.set_states("GPUCardsRenumbered", [f"{card}: {_ANOTHER_CARD}" for card in sorted(now)])
-        if ended := sorted(before.keys() - now.keys()):
+    def _report_withheld(self, before: Mapping[Card, object]) -> None:
+        sentences = self._renumbering.sentences()
+        for card, sentence in zip(sorted(self.withheld), sentences, strict=True):
+            if card not in before:
+                logger.warning(sentence)
+        self.node.events.set_states("GPUCardsRenumbered", sentences)
+        if ended := sorted(before.keys() - self.withheld):
             logger.info("%s: the pods of before have ended", ", ".join(map(str, ended)))
 
 

@@ -60,6 +60,11 @@ class CardFacts:
     healthy: bool = True  # whether it may be given to containers now
     unread: frozenset[str] = frozenset()  # names of the fields above whose source exists but is unreadable or invalid
 
+    @property
+    def render_node(self) -> str:
+        """Its device node by which programs compute, ``renderD128``; empty if it is unknown or there is none."""
+        return next((name for name in self.device_nodes if name.startswith("renderD")), "")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:

@@ -39,10 +39,17 @@ _DEVICE_ID = re.compile(r"0x[0-9a-f]{4}", re.ASCII)
 _SHORT_ADDRESS = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _FULL_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _SOURCE = re.compile(r"[a-z][a-z0-9-]{0,31}", re.ASCII)
+_RENDER_NODE = re.compile(r"renderD[0-9]{1,7}", re.ASCII)
 _UUID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z_.:-]{7,79}", re.ASCII)
 
 
-_WRITTEN_NAMES = {"device_id": "id", "pci_address": "pci", "numa_node": "numa", "memory_source": "memorySource"}
+_WRITTEN_NAMES = {
+    "device_id": "id",
+    "pci_address": "pci",
+    "numa_node": "numa",
+    "memory_source": "memorySource",
+    "render_node": "render",
+}
 """Field of `CardRecord` -> its name in the annotation, if that is another one."""
 
 
@@ -63,6 +70,7 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     # cards that direct links join to it, one as often as there are links, in natural order
     links: tuple[Card, ...] = ()
     board: int | None = None
+    render_node: str = ""  # ``renderD128``; containers that run keep it when the numbers of such nodes change
     healthy: bool = True
 
     def __post_init__(self) -> None:
@@ -71,6 +79,7 @@ class CardRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         self._check_text("driver", self.driver, _DRIVER, "a name such as i915")
         self._check_text("id", self.device_id, _DEVICE_ID, "a PCI device id such as 0x56c0")
         self._check_text("pci", self.pci_address, _FULL_ADDRESS, "a PCI address such as 0000:4d:00.0")
+        self._check_text("render", self.render_node, _RENDER_NODE, "a device node such as renderD128")
         self._check_text("uuid", self.uuid, _UUID, "8 to 80 letters, digits and hyphens")
         if self.model and not is_model(self.model):
             raise InvalidValue(
@@ -149,6 +158,8 @@ def recorded_facts(record: CardRecord) -> CardFacts:
     """Return a card as far as its record describes it."""
     known = {name: getattr(record, name) for name in CardRecord.__struct_fields__}
     source = record.memory_source
+    render_node = known.pop("render_node")
+    known["device_nodes"] = (render_node,) if render_node else ()
     known["memory_source"] = MemorySource(source) if source in set(MemorySource) else MemorySource.UNKNOWN
     return CardFacts(**known)
 

@@ -15,7 +15,7 @@ from gas.plugin.kubelet.device_server import DeviceServer
 from gas.plugin.kubelet.registration import Phase, Registration
 from gas.plugin.publisher import PluginReadiness, Renumbering
 from gas.values.card_facts import CardFacts
-from gas.values.card_records import CardRecord
+from gas.values.card_records import CardRecord, card_records
 from gas.values.cards import Card
 from tests.plugin.gpus import gpu
 
@@ -42,6 +42,28 @@ def test_after_a_reboot_a_number_of_another_card_waits_for_the_pods_of_before() 
     assert unhealthy(renumbering.update(turned, {Card(0): {"a"}})) == [0]
     assert unhealthy(renumbering.update(turned, {})) == []
     assert unhealthy(renumbering.update(turned, {Card(0): {"new"}})) == []
+
+
+def nodes(*renders: int) -> list[CardFacts]:
+    """Return cards that differ by their render nodes alone; one with 0 has none."""
+    return [
+        gpu(number, device_nodes=(f"card{number}", f"renderD{render}") if render else (f"card{number}",))
+        for number, render in enumerate(renders)
+    ]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_card_whose_render_node_is_another_waits_for_the_pods_of_before(*, is_restarted: bool) -> None:
+    users = {Card(0): {"a"}, Card(1): {"b"}, Card(2): {"c"}}
+    renumbering = Renumbering()
+    assert unhealthy(renumbering.update(nodes(128, 129, 130), users)) == []
+    assert unhealthy(renumbering.update(nodes(0, 129, 130), users)) == []
+    if is_restarted:
+        renumbering = Renumbering(card_records(nodes(128, 129, 130)))
+    assert unhealthy(renumbering.update(nodes(129, 128, 130), users)) == [0, 1]
+    assert renumbering.sentences()[0].startswith("card0: its render node is another than before, so containers that")
+    assert unhealthy(renumbering.update(nodes(129, 128, 130), {Card(0): {"a"}})) == [0]
+    assert unhealthy(renumbering.update(nodes(129, 128, 130), {Card(1): {"new"}})) == []
 
 
 def test_a_new_pod_does_not_prolong_the_wait() -> None:

@@ -21,6 +21,7 @@ from gas.values.card_records import (
     cards_by_name,
     format_card_records,
     parse_card_records,
+    recorded_facts,
 )
 from gas.values.cards import Card
 from gas.values.errors import InvalidValue
@@ -48,12 +49,19 @@ def records(draw: st.DrawFn) -> tuple[CardRecord, ...]:
             memory=draw(st.none() | st.integers(1, 2**50)),
             numa_node=draw(st.none() | st.integers(0, 1023)),
             tiles=draw(st.integers(1, 256)),
+            render_node=draw(st.sampled_from(["", "renderD128"])),
             healthy=draw(st.booleans()),
             links=tuple(map(Card, sorted(draw(st.sets(st.integers(0, 9))) - {card}))),
             memory_source=draw(st.sampled_from(["", *MemorySource, "of-a-newer-plugin"])),
         )
         for card, address in zip(cards, addresses, strict=False)
     )
+
+
+@given(records())
+def test_facts_of_a_record_have_that_record(written: tuple[CardRecord, ...]) -> None:
+    known = tuple(each for each in written if each.memory_source in set(MemorySource))
+    assert card_records(map(recorded_facts, known)) == known
 
 
 @given(records())
@@ -106,6 +114,7 @@ def test_text_that_is_not_a_list_is_one_sentence(text: str, sentence: str) -> No
         pytest.param('{"card":-1}', "expected a card number 0, 1 and so on, found -1", id="negative-card"),
         pytest.param('{"card":1000000000}', "expected a card number up to 999999999", id="large-card"),
         pytest.param(f'{{"card":1{"0" * 400}}}', "", id="enormous-card"),
+        pytest.param('{"card":1,"render":"/dev/mem"}', "card1, render: expected a device node", id="no-render-node"),
         pytest.param('{"card":1,"pci":"4d:00.0"}', "card1, pci: expected a PCI address such as", id="short-address"),
         pytest.param('{"card":1,"pci":"0000:4D:00.0"}', "expected a PCI address", id="address-in-capitals"),
         pytest.param('{"card":1,"id":"56c0"}', "card1, id: expected a PCI device id such as 0x56c0", id="id"),

@@ -166,6 +166,7 @@ class _CardReader:
         if not rules.admit(device_id) or (driver := self._driver()) is None:
             return None
         if (read_number(f"{self._device}/sriov_numvfs", "device/sriov_numvfs") or 0) > 0:
+            self._report_given_functions()
             return None  # a physical function, whose virtual functions are the cards
         device_nodes = self._device_nodes()
         in_device = self._names(self._device, "device", "tiles", *MEMORY_FIELDS, "mei")
@@ -189,6 +190,13 @@ class _CardReader:
         )
         tile_names = [name for name in in_device if _TILE_OF_DEVICE.fullmatch(name) is not None]
         return self._memory.read(facts, tile_names, self.report)
+
+    def _report_given_functions(self) -> None:
+        """Report the virtual functions that other drivers have, such as ``vfio-pci`` for virtual machines."""
+        functions = [name for name in self._names(self._device, "device") if name.startswith("virtfn")]
+        targets = [link_target(f"{self._device}/{name}/driver") for name in functions]
+        if given := sum(target is not None and PurePosixPath(target).name not in _DRIVERS for target in targets):
+            self.report(f"virtual machines may have {given} of its {len(functions)} virtual functions; it is left out")
 
     def _is_of_intel(self) -> bool:
         if not is_there(self._directory):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -198,6 +199,17 @@ class TestVirtualFunctions:
         assert [(gpu.card, gpu.pci_address) for gpu in scan.gpus] == [(1, "0000:90:00.1"), (2, "0000:90:00.2")]
         assert scan.problems == ()
         assert scan.gpus[0].by_path == ("pci-0000:90:00.1-card", "pci-0000:90:00.1-render")
+
+    def test_functions_that_virtual_machines_may_have_are_reported(self, tmp_path: Path) -> None:
+        physical, *virtual = with_virtual_functions(fake_gpus(FLEX_170, 1)[0], 3, first=1)
+        write_tree(tmp_path, (physical, virtual[0]))
+        for at, driver in enumerate(("i915", "vfio-pci", "vfio-pci")):
+            function = device_directory(tmp_path, physical) / f"virtfn{at}"
+            function.mkdir()
+            (function / "driver").symlink_to(f"../../drivers/{driver}")
+        found = read_gpus(tmp_path)
+        assert [gpu.card for gpu in found.gpus] == [1]
+        assert found.problems == ("card0: virtual machines may have 2 of its 3 virtual functions; it is left out",)
 
     def test_one_without_virtual_functions_is_a_card(self, tmp_path: Path) -> None:
         (physical,) = fake_gpus(FLEX_170, 1)
@@ -512,3 +524,23 @@ class TestBrokenFiles:
 def test_cards_behind_one_root_port_are_on_one_board(tmp_path: Path) -> None:
     write_tree(tmp_path, fake_gpus(FLEX_140, 5, per_board=2))
     assert [gpu.board for gpu in read_gpus(tmp_path).gpus] == [0, 0, 2, 2, None]
+
+
+def test_a_directory_of_device_nodes_that_was_removed_needs_a_new_container(tmp_path: Path) -> None:
+    """A container keeps the directory that was mounted when it was made."""
+    (gpu,) = fake_gpus(FLEX_170, 1)
+    write_tree(tmp_path, (gpu,))
+    assert not read_gpus(tmp_path).container_fault
+    mounted = tmp_path / "dev/dri"
+    shutil.copytree(mounted, tmp_path / "mounted")
+    descriptor = os.open(tmp_path / "mounted", os.O_RDONLY)
+    try:
+        shutil.rmtree(mounted)
+        mounted.symlink_to(f"/proc/self/fd/{descriptor}")
+        assert (read_gpus(tmp_path).container_fault, read_gpus(tmp_path).faults) == ("", {})
+        shutil.rmtree(tmp_path / "mounted")
+        found = read_gpus(tmp_path)
+    finally:
+        os.close(descriptor)
+    assert found.container_fault.startswith("/dev/dri is a directory that was removed")
+    assert found.faults == {Card(0): "none of its device nodes is under /dev/dri; reload its driver"}
