@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,11 @@ import pytest
 import yaml
 
 from tests.e2e.deployed import DEPLOY
+from tests.e2e.fake_nvml import FakeNvml, card
+from tests.e2e.plain_port import PlainPort
+from tests.e2e.ports import free_port
+from tests.e2e.programs import Program
+from tests.e2e.waiting import wait_for
 
 MONITORING = DEPLOY / "components/monitoring"
 ALERTS = yaml.safe_load((MONITORING / "alerts.yaml").read_text())["spec"]
@@ -61,6 +69,9 @@ HEALTHY = [
     series("gas_extender_request_seconds_bucket", "0+10x120", pod="a", verb="filter", le="+Inf"),
     series("gas_plugin_ready", "1x120", node="n1"),
     series("gas_plugin_cards", "0x120", node="n1", driver="i915", state="unhealthy"),
+    series("gas_plugin_cards", "8x120", node="n1", driver="i915", state="healthy"),
+    series("gas_plugin_card_losses_total", "2x120", node="n1", driver="i915"),
+    series("gas_plugin_container_fault", "0x40 1x3 0x80", node="n1"),  # a new container helped
     series("gas_plugin_mismatches_total", "0x120", node="n1"),
     series("gas_plugin_tile_mismatches_total", "0x120", node="n1"),
     series("gas_plugin_card_memory_bytes", "8000000000x120", node="n1", card="card0", source="query"),
@@ -95,6 +106,9 @@ FAULTS: list[tuple[str, dict[str, str]]] = [
     ("GASFilterIsSlow", series("gas_extender_request_seconds_bucket", "0x120", pod="a", verb="filter", le="0.01")),
     ("GASPluginNotReady", series("gas_plugin_ready", "0x120", node="n1")),
     ("GASCardUnhealthy", series("gas_plugin_cards", "1x120", node="n1", driver="i915", state="unhealthy")),
+    ("GASFewerCards", series("gas_plugin_cards", "8x40 7x80", node="n1", driver="i915", state="healthy")),
+    ("GASCardsComeAndGo", series("gas_plugin_card_losses_total", "0+1x120", node="n1", driver="i915")),
+    ("GASContainerFault", series("gas_plugin_container_fault", "0x40 1x80", node="n1")),
     ("GASOtherCardsThanDecided", series("gas_plugin_mismatches_total", "0+1x120", node="n1")),
     (
         "GASCardMemoryUnknown",
@@ -142,3 +156,58 @@ def test_a_fault_makes_its_alert_fire_and_no_other(binaries: Path, rules: Path, 
         assert firing(binaries, rules, [*others, fault], tmp_path) == {alert}, fault["series"]
     without = [each for each in HEALTHY if not each["series"].startswith("gas_extender")]
     assert firing(binaries, rules, without, tmp_path) == {"GASExtenderDecidesNothing"}
+
+
+RECORDED = ("gas_plugin_cards", "gas_plugin_card_losses_total", "gas_plugin_container_fault")
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_what_a_plugin_reports_of_a_lost_driver_and_a_lost_card_fires(
+    binaries: Path, rules: Path, tmp_path: Path
+) -> None:
+    """The metrics of a real plugin in each state, as if each state had lasted for a while."""
+    library, plain = FakeNvml(tmp_path / "nvml"), PlainPort(free_port())
+    flags = ["--card-sources=nvml", "--resource-manager=false", "--node-name=n1", f"--kubelet-dir={tmp_path}"]
+    command = [sys.executable, "-m", "gas.plugin", *flags, f"--metrics-port={plain.port}"]
+    plugin = Program("plugin", command, log=tmp_path / "plugin.log", env=library.environment)
+
+    def state(**wanted: int) -> dict[str, float]:
+        """Wait until so many cards are in each state, and return the samples."""
+
+        def look() -> dict[str, float] | None:
+            with suppress(OSError):
+                seen = plain.samples()
+                counts = {name: seen.get(f'gas_plugin_cards{{driver="nvidia",state="{name}"}}') for name in wanted}
+                return seen if counts == wanted else None
+            return None
+
+        found = wait_for(f"{wanted} cards", look, seconds=120)
+        return {name: value for name, value in found.items() if name.partition("{")[0] in RECORDED}
+
+    library.write([card(0), card(1)])
+    plugin.start()
+    try:
+        well = state(healthy=2, unhealthy=0)
+        library.write(["init 9", "count 999"])
+        blind = state(healthy=0, unhealthy=2)
+        library.write([card(0), card(1)])
+        again = state(healthy=2, unhealthy=0)
+        library.write([card(0)])
+        fewer = state(healthy=1, unhealthy=0)
+    finally:
+        plugin.kill()
+
+    def fired(*minutes: tuple[dict[str, float], int]) -> set[str]:
+        """Return the alerts of a node whose plugin is in each state for some minutes."""
+        found = []
+        for name in well:
+            labels = dict(re.findall(r'(\w+)="(\w+)"', name))
+            values = " ".join(f"{seen[name]:g}x{count}" for seen, count in minutes)
+            found.append(series(name.partition("{")[0], values, node="n1", **labels))
+        names = {each["series"] for each in found}
+        return firing(binaries, rules, [*(each for each in HEALTHY if each["series"] not in names), *found], tmp_path)
+
+    assert fired((well, 120)) == set()
+    assert fired((well, 30), (blind, 90)) == {"GASCardUnhealthy", "GASContainerFault"}
+    assert fired((well, 30), (blind, 2), (again, 88)) == set()
+    assert fired((again, 30), (fewer, 90)) == {"GASFewerCards"}
