@@ -211,7 +211,7 @@ class Flags(CoreFlags):
         "kubelet-dir=DIR",
         values.directory,
         "/var/lib/kubelet",
-        "kubelet's --root-dir, which contains pod-resources/.",
+        "Root directory of kubelet (its --root-dir), which contains pod-resources/.",
     )
     device_plugins_dir: Path | None = flag(
         "device-plugins-dir=DIR",
