@@ -112,8 +112,8 @@ class Flags(MeasuredDaemonFlags):
         "card-order=ORDER",
         _card_order,
         None,
-        f"Order in which the cards of a node are tried, one of {CARD_ORDERS.replace('|', ', ')}; a RESOURCE is named without "
-        "gpu.intel.com/. The pod annotation gas-card-order overrides it.",
+        f"Order in which the cards of a node are tried, one of {CARD_ORDERS.replace('|', ', ')}; a RESOURCE is named "
+        "without gpu.intel.com/. The pod annotation gas-card-order overrides it.",
         unset="natural, or that of --balancedResource; pods in Koordinator's words are spread over cards",
     )
     order_for_all: bool = switch(
