@@ -29,7 +29,6 @@ def rights(rules: Iterable[dict[str, Any]]) -> set[tuple[str, str, str, str]]:
 def test_the_components_add_what_their_parts_declare_and_the_base_does_not_have() -> None:
     role = next(each for each in read(DEPLOY / "base/extender/role.yaml") if each["kind"] == "ClusterRole")
     lease = next(each for each in read(COMPONENTS / "leader-election/lease-role.yaml") if each["kind"] == "Role")
-    config = next(each for each in read(COMPONENTS / "explanations/roles.yaml") if each["kind"] == "Role")
     patches = [
         each["value"]
         for component in COMPONENTS.glob("*/kustomization.yaml")
@@ -39,7 +38,7 @@ def test_the_components_add_what_their_parts_declare_and_the_base_does_not_have(
     ]
     everything = CORE_PERMISSIONS.union(*(part.permissions(parse_flags([]), NAMESPACE) for part in PARTS))
     declared = {(each.verb, each.resource, each.group, each.name) for each in everything}
-    assert rights([*role["rules"], *lease["rules"], *config["rules"], *patches]) == declared
+    assert rights([*role["rules"], *lease["rules"], *patches]) == declared
 
 
 def test_a_part_that_is_off_needs_no_permission() -> None:
