@@ -49,6 +49,12 @@ def overlay_for(nodes: Iterable[DetailedNode]) -> str:
     return max(found, key=lambda overlay: found[overlay], default="")
 
 
+def is_served(node: DetailedNode) -> bool:
+    """Return whether a device plugin, of whichever system, offers cards of the node."""
+    offered = allocatable_resources(node)
+    return any(allocatable_amount(offered, name, []) for name in (*CARD_RESOURCES, "nvidia.com/gpu"))
+
+
 def gpu_amounts(node: DetailedNode, *, capacity: bool = False) -> dict[str, int]:
     """Return by resource, without its prefix, the allocatable amount or the capacity, skipping malformed amounts."""
     status = node.status

@@ -12,7 +12,7 @@ from gas.cluster.listing import Lister
 from gas.doctor import fix
 from gas.doctor.check import Check, Sources
 from gas.doctor.findings import Finding, Unseen, about, not_seen, ok, probe, problem, warning
-from gas.doctor.gpus import overlay_for
+from gas.doctor.gpus import is_served, overlay_for
 from gas.doctor.objects import DaemonSet, StartedPod, WarningEvent
 from gas.doctor.snapshot import Snapshot
 from gas.inspection.objects import InspectedNode, exclusion
@@ -105,12 +105,12 @@ def check_daemonsets(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _one(snapshot: Snapshot, seen: SeenDaemonSet) -> Iterator[Finding]:
     status, nodes = seen.object.status, {node.name: node for node in snapshot.checked_nodes}
-    with_cards = [node for node in nodes.values() if overlay_for([node]) == seen.overlay]
+    with_cards = [each for each in nodes.values() if overlay_for([each]) == seen.overlay and not is_served(each)]
     for node in [each for each in with_cards if exclusion(seen.object.pod, each)][:1]:
         yield _excluded(seen, node, problem)
     if not with_cards and not status.desired_number_scheduled:
         yield from (_excluded(seen, node, warning) for node in [*nodes.values()][:1])
-    if len(seen.pods) < status.desired_number_scheduled - status.number_ready:
+    if max(status.number_ready, len(seen.pods)) < status.desired_number_scheduled:
         message = seen.events.get(seen.object.metadata.uid or "", "no event says why")
         yield _explained(seen, "its pods are not created", message, seen.kubectl("describe"))
     for pod in seen.pods:

@@ -35,7 +35,7 @@ def check_schedulers(snapshot: Snapshot) -> Iterator[Finding]:
             " pod of the cluster runs kube-scheduler",
             "sudo gas doctor   # on the control-plane node",
             "gas doctor --scheduler-config=FILE   # if kube-scheduler is not a static pod",
-            "less docs/chart.md   # on a managed control plane: a scheduler of its own",
+            "less docs/clusters.md   # what to do on your kind of cluster",
             where="kube-scheduler",
         )
     served = frozenset(name for each in snapshot.schedulers if each.entries for name in each.names)

@@ -25,6 +25,7 @@ ROOT = "hostPath type check failed: /var/lib/kubelet/pod-resources is not a dire
 EXEC = "exec /opt/gas/bin/gas-plugin: exec format error"
 PRESENT = {"nvidia.com/gpu.present": "true"}
 NFD = {"feature.node.kubernetes.io/pci-0302_10de.present": "true"}
+LABELLED = {"intel.feature.node.kubernetes.io/gpu": "true"}
 FARGATE = {"eks.amazonaws.com/compute-type": "fargate"}
 
 
@@ -120,7 +121,7 @@ def started(*, waiting: str = "", message: str = "", ended: str = "", bound: boo
             "arm64",
             "problem",
             "it wants no pod on node gpu-1: its image is for amd64, and the node is arm64",
-            **daemonset(desired=0) | {"nodes": (node(labels={"kubernetes.io/arch": "arm64"}, bare=False),)},
+            **daemonset(desired=0) | {"nodes": (node(labels=LABELLED | {"kubernetes.io/arch": "arm64"}),)},
         ),
         case(
             "no-node-has-the-label",
@@ -138,7 +139,17 @@ def started(*, waiting: str = "", message: str = "", ended: str = "", bound: boo
             "affinity",
             "problem",
             "kubectl --namespace=default edit daemonset/gas-plugin",
-            **daemonset(desired=0) | {"nodes": (node(labels={"type": "virtual-kubelet"}, bare=False),)},
+            **daemonset(desired=0) | {"nodes": (node(labels=LABELLED | {"type": "virtual-kubelet"}),)},
+        ),
+        fine(
+            "others-serve-the-node",
+            **daemonset(ready=1) | {"nodes": (node(labels=LABELLED | FARGATE, bare=False),)},
+        ),
+        case(
+            "one-of-three-is-missing",
+            "problem",
+            "its pods are not created",
+            **daemonset(started(waiting="ContainerCreating"), started(), desired=3, ready=1, event="refused"),
         ),
         fine("of-another-vendor", **daemonset(ready=1) | {"nodes": (node(labels=PRESENT | FARGATE),)}),
     ],
