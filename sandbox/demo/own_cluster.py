@@ -36,7 +36,11 @@ async def show_cluster(
         wanted = "write the file with `kubectl get nodes,pods -A -o yaml`"
         raise BadManifest("\n".join([f"{file}: no usable node in this file; {wanted}", *manifests.unusable]))
     bound = [pod for pod in manifests.pods if pod.typed.node_name and not pod.typed.is_over]
-    waiting = [pod for pod in manifests.pods if not pod.typed.node_name and not _kind_if_ignored(pod.typed)]
+    shares = _waiting_sharepods(manifests)
+    if shares:
+        flags = [*flags, "--vocabularies=intel,kubeshare", "--sharepods"]
+    unbound = [pod for pod in manifests.pods if not pod.typed.node_name]
+    waiting = [pod for pod in (*unbound, *shares) if not _kind_if_ignored(pod.typed)]
     waiting.sort(key=lambda pod: (-pod.typed.priority, pod.typed.metadata.creation_timestamp or ""))
     output = Output(console)
     output.print_line(
@@ -90,10 +94,16 @@ def _are_tried(output: Output, count: int) -> bool:
 
 def _ignored(manifests: Manifests) -> str:
     counts = Counter({f"{kind} object": count for kind, count in manifests.ignored.items()})
-    counts += Counter({"SharePod object": len(manifests.sharepods)})
+    counts += Counter({"SharePod object": len(manifests.sharepods) - len(_waiting_sharepods(manifests))})
     counts.update(why for pod in manifests.pods if (why := _kind_if_ignored(pod.typed)))
     named = [counted(count, noun) for noun, count in counts.items()]
     return f"; ignored: {', '.join(named)}" if named else ""
+
+
+def _waiting_sharepods(manifests: Manifests) -> list[Manifest[InspectedPod]]:
+    """Return the SharePods that have neither a node nor a pod in the file."""
+    pods = {pod.typed.key for pod in manifests.pods}
+    return [each for each in manifests.sharepods if not each.typed.node_name and each.typed.key not in pods]
 
 
 def _kind_if_ignored(pod: InspectedPod) -> str:

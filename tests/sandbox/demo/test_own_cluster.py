@@ -11,6 +11,7 @@ from rich.console import Console
 
 from sandbox.demo.manifests import BadManifest, read_manifests
 from sandbox.demo.own_cluster import show_cluster
+from tests.kubeshare_words import share, sharing, sharing_node, with_card
 from tests.sandbox.demo.manifest_files import node, pod, write
 
 
@@ -46,6 +47,17 @@ async def test_waiting_pods_are_scheduled_to_free_cards(tmp_path: Path) -> None:
     assert lines[-1] == "3 of 4 pods got a node."
     assert "n1 card0: 2.0 of 8.0 GB of memory.max free, 5.0 needed" in lines
     assert not [line for line in lines if line.startswith("warning")]
+
+
+async def test_sharepods_without_a_pod_are_waiting_pods(tmp_path: Path) -> None:
+    shares = [sharing(name, share("0.6"), with_card("main", None)) | {"kind": "SharePod"} for name in ("a", "b", "has")]
+    for each in shares:
+        each["apiVersion"] = "kubeshare.nthu/v1"
+    file = write(tmp_path / "own.json", sharing_node(), *shares, sharing("has", share("0.6"), node="n1"))
+    faultless, lines = await _shown(file)
+    assert faultless
+    assert lines[0] == f"{file}: 1 node, 1 pod with a node, 2 waiting pods; ignored: 1 SharePod object"
+    assert lines[-1] == "2 of 2 pods got a node."
 
 
 async def test_flags_of_the_extender_change_the_result(tmp_path: Path) -> None:
