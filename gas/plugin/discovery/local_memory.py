@@ -35,6 +35,9 @@ Flex 170 with ECC less than the 16 GiB of its window."""
 
 _MIB = 2**20
 MEMORY_OF_MODELS = {
+    **dict.fromkeys(("0x0bd5", "0x0bd6"), 129761 * _MIB),  # Data Center GPU Max 1550, 128 GiB on two tiles
+    **dict.fromkeys(("0x0bd9", "0x0bda", "0x0bdb"), 48660 * _MIB),  # Data Center GPU Max 1100, 48 GiB
+    FULL_WINDOW_MODEL: 8110 * _MIB,  # Arc A770, the smaller of 8 and 16 GiB, where its window is too small to tell
     "0x56a1": 8110 * _MIB,  # Arc A750, 8 GiB
     "0x56a2": 8110 * _MIB,  # Arc A580, 8 GiB
     "0x56a5": 6082 * _MIB,  # Arc A380, 6 GiB
@@ -46,9 +49,11 @@ MEMORY_OF_MODELS = {
     "0xe211": 21135 * _MIB,  # Arc Pro B60, 24 GiB
     "0xe212": 14090 * _MIB,  # Arc Pro B50, 16 GiB
 }
-"""Bytes by PCI device id, of models that are sold with one size of memory, by Intel's specifications. 99 percent of it,
-or 86 of models that can check their memory (ECC), which takes an eighth: Intel's XPU Manager shows 12216 MiB for an Arc
-B580, and 14248 MiB for a Flex 170 with ECC."""
+"""Bytes by PCI device id, of models that are sold with one size of memory (all but one), by Intel's specifications.
+
+99 percent of it, or 86 of Flex and Pro models, which can check their memory (ECC), for an eighth of it: Intel's XPU
+Manager shows 12216 MiB for an Arc B580, and 14248 MiB for a Flex 170 with ECC. That of Max models always checks itself.
+"""
 
 WINDOW_PERCENT = 99  # percent of the window that counts: the driver keeps a part, 1/256 of it for compression alone
 REPLY_WITHIN = 2.0  # Seconds to wait for a driver. A card that is asleep wakes up in less.
