@@ -4,6 +4,7 @@ import asyncio
 import glob
 import os
 import secrets
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,9 +125,21 @@ class PluginSocket:
         self.endpoint = None
 
 
+async def is_served_by_another_system(path: Path) -> bool:
+    """Return whether a process serves at this path that has no endpoint, as every plugin of gas has."""
+    if not await is_served(path):
+        return False
+    identity = file_identity(path)
+    return all(file_identity(endpoint) != identity for endpoint in _endpoints(path))
+
+
+def _endpoints(path: Path) -> Iterator[Path]:
+    return path.parent.glob(f"{glob.escape(path.stem)}-*{path.suffix}")
+
+
 async def _remove_leftover_endpoints(path: Path) -> None:
     """Remove the endpoints that killed plugins of the same resource left behind."""
-    for endpoint in path.parent.glob(f"{glob.escape(path.stem)}-*{path.suffix}"):
+    for endpoint in _endpoints(path):
         if not await is_served(endpoint):
             with suppress(OSError):
                 endpoint.unlink()

@@ -14,7 +14,13 @@ from grpc import aio
 from gas.cluster.backoff import Backoff
 from gas.plugin.devices.device_ids import is_known
 from gas.plugin.kubelet.device_server import DeviceServer
-from gas.plugin.kubelet.plugin_socket import FileIdentity, PluginSocket, file_identity, is_served
+from gas.plugin.kubelet.plugin_socket import (
+    FileIdentity,
+    PluginSocket,
+    file_identity,
+    is_served,
+    is_served_by_another_system,
+)
 from gas.plugin.kubelet_api import deviceplugin_v1beta1_pb2 as api
 from gas.plugin.kubelet_api.deviceplugin_v1beta1_pb2_grpc import RegistrationStub
 from gas.values.errors import GasError
@@ -76,7 +82,8 @@ class Registration:
     socket is gone, kubelet does not watch or stops watching, or kubelet does not count all devices (when the watch of
     an older plugin ends, kubelet drops all devices of the resource, whichever plugin serves them now). The old watch
     always ends before the next registration. Another socket in place of the plugin's is that of a newer plugin: then
-    this one stands back until no process serves there; before it registers, also while kubelet counts foreign ids.
+    this one stands back until no process serves there; before it registers, also while kubelet counts foreign ids, or
+    a plugin of another system serves at its path.
 
     directory    normally /var/lib/kubelet/device-plugins
     allocatable  returns the ids that kubelet counts as healthy, by resource; None if kubelet does not reply
@@ -214,21 +221,23 @@ class Registration:
             lacking_before = lacking
 
     async def _let_another_system_serve(self) -> None:
-        while (other := await self._id_of_another_system()) is not None:
+        while (sign := await self._sign_of_another_system()) is not None:
             self._report(
-                f"another plugin offers {self.server.resource} on this node, with device ids such as {other}; this"
-                " plugin offers none until the other one is removed"
+                f"another plugin offers {self.server.resource} on this node, {sign}; this plugin offers none until the"
+                " other one is removed"
             )
             self._enter(Phase.STANDING_BACK)
             await asyncio.sleep(self._times.other)
 
-    async def _id_of_another_system(self) -> str | None:
+    async def _sign_of_another_system(self) -> str | None:
+        if await is_served_by_another_system(self._path):
+            return f"at the socket {self._path}"
         try:
             counted = await asyncio.wait_for(self._allocatable(), self._times.settle)
         except TimeoutError:  # a kubelet that has just started refuses pods for good if it waits for their devices
             return None
         ids = (counted or {}).get(self.server.resource, frozenset())
-        return next((id_ for id_ in ids if not is_known(id_)), None)
+        return next((f"with device ids such as {id_}" for id_ in ids if not is_known(id_)), None)
 
     async def _stand_back(self) -> None:
         self._report(f"another plugin serves {self.server.resource} on this node; waiting until it stops")
