@@ -33,14 +33,11 @@ def is_generated(manifest: Path) -> bool:
 def check_generated(manifest: Path, host: str, *, api_server: bool) -> None:
     """Refuse what a manifest that RKE2 writes cannot have. ``host`` is that of the extender's URL."""
     if api_server:
-        raise ConfiguratorError(
-            f"RKE2 writes {manifest.with_name('kube-apiserver.yaml')} again: leave out --api-server"
-        )
+        raise ConfiguratorError(f"RKE2 writes the manifest beside {manifest} again: leave out --api-server")
     if host.endswith((".svc", ".cluster.local")):
-        address = "kubectl get service gas-service --output=jsonpath={.spec.clusterIP}"
         raise ConfiguratorError(
             f"RKE2's kube-scheduler cannot resolve {host}: name the Service's address, --url=https://ADDRESS:9001; "
-            f"{address} shows it"
+            "kubectl get service gas-service --output=jsonpath={.spec.clusterIP} shows it"
         )
 
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from gas.inspection.objects import InspectedPod, InspectedPodSpec
-from gas.objects.stored import ContainerStatus, HostPodStatus, ObjectMeta, StoredPart
+from gas.inspection.objects import InspectedPod
+from gas.objects.stored import HostPodStatus, ObjectMeta, StoredPart
 
 
 class AnyObject(StoredPart, frozen=True):
@@ -152,47 +152,19 @@ class ServerVersion(StoredPart, frozen=True):
     git_version: str = ""
 
 
-class _DaemonSetTemplate(StoredPart, frozen=True):
-    spec: InspectedPodSpec = InspectedPodSpec()
-
-
-class _DaemonSetSpec(StoredPart, frozen=True):
-    template: _DaemonSetTemplate = _DaemonSetTemplate()
-
-
-class _DaemonSetStatus(StoredPart, frozen=True):
-    desired_number_scheduled: int = 0
-    number_ready: int = 0
-
-
 class DaemonSet(StoredPart, frozen=True):
     metadata: ObjectMeta
-    spec: _DaemonSetSpec = _DaemonSetSpec()
-    status: _DaemonSetStatus = _DaemonSetStatus()
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+    status: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @property
     def pod(self) -> InspectedPod:
-        """A pod as its template describes it."""
-        return InspectedPod(spec=self.spec.template.spec)
-
-
-class _Trouble(StoredPart, frozen=True):
-    reason: str = ""
-    message: str = ""
-
-
-class _ContainerState(StoredPart, frozen=True):
-    waiting: _Trouble | None = None
-    terminated: _Trouble = _Trouble()
-
-
-class _StartedContainer(ContainerStatus, frozen=True):
-    state: _ContainerState = _ContainerState()
-    last_state: _ContainerState = _ContainerState()
+        """A pod as its template describes it. Raises msgspec.ValidationError."""
+        return msgspec.convert({"spec": self.spec["template"]["spec"]}, InspectedPod)
 
 
 class _StartedPodStatus(HostPodStatus, frozen=True):
-    container_statuses: Sequence[_StartedContainer] | None = None
+    container_statuses: Sequence[Any] | None = None
 
 
 class StartedPod(InspectedPod, frozen=True):
@@ -200,32 +172,17 @@ class StartedPod(InspectedPod, frozen=True):
 
     status: _StartedPodStatus | None = None
 
-    def is_of(self, daemonset: str) -> bool:
-        return (self.controller.kind, self.controller.name) == ("DaemonSet", daemonset)
-
-    @property
-    def target(self) -> str:
-        """The node that it runs on, or that the DaemonSet made it for."""
-        nodes = self.spec.affinity.node_affinity if self.spec.affinity is not None else None
-        terms = nodes.required.node_selector_terms if nodes is not None and nodes.required is not None else None
-        named = (name for term in terms or () for each in term.match_fields or () for name in each.values or ())
-        return self.node_name or next(named, "")
-
     @property
     def trouble(self) -> tuple[str, str]:
         """Reason and message of the first container that waits, or of its last end; empty texts if all run."""
         for each in (self.status.container_statuses if self.status is not None else None) or ():
-            if each.state.waiting is not None:
-                return each.state.waiting.reason, each.last_state.terminated.message or each.state.waiting.message
+            if waiting := each["state"].get("waiting"):
+                ended = each.get("lastState", {}).get("terminated", {})
+                return waiting.get("reason", ""), ended.get("message") or waiting.get("message", "")
         return "", ""
 
 
 class WarningEvent(StoredPart, frozen=True):
-    metadata: ObjectMeta
     involved_object: ObjectMeta = ObjectMeta()
     message: str = ""
     last_timestamp: str | None = None
-
-    @property
-    def time(self) -> str:
-        return self.last_timestamp or self.metadata.creation_timestamp or ""

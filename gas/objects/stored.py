@@ -555,10 +555,3 @@ class DetailedNode(Node, frozen=True):
         """The release of the kernel, ``6.12.0-amd64``; empty if it is unknown."""
         info = self.status.node_info if self.status is not None else None
         return info.kernel_version if info is not None else ""
-
-    @property
-    def distribution(self) -> str:
-        """The name in the suffix of kubelet's release, ``k0s`` of ``v1.37.1+k0s.0``, or in a label of MicroK8s."""
-        info = self.status.node_info if self.status is not None else None
-        name = (info.kubelet_version if info is not None else "").partition("+")[2]
-        return "microk8s" if "microk8s.io/cluster" in self.labels else name

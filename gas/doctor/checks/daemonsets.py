@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -24,12 +25,38 @@ INSTALL = {
     "nvidia": "kubectl apply --kustomize deploy/overlays/nvidia   # or your own overlay: docs/nvidia.md",
 }
 """The command that installs the plugin, by overlay: for the cards of which vendor."""
-WITHOUT_DAEMONSETS = {"eks.amazonaws.com/compute-type": "fargate", "type": "virtual-kubelet"}
+
+_WITHOUT_DAEMONSETS = {"eks.amazonaws.com/compute-type": "fargate", "type": "virtual-kubelet"}
 """Labels of nodes that run no pods of DaemonSets. The manifests and the chart leave these nodes out."""
 
 _ARCHITECTURE = "kubernetes.io/arch"
-_ROOTS = {"k0s": "/var/lib/k0s/kubelet", "microk8s": "/var/snap/microk8s/common/var/lib/kubelet"}
-"""kubelet's ``--root-dir``, by the distribution that changes it."""
+_ROOTS = {"+k0s": "/var/lib/k0s/kubelet", "microk8s.io/cluster": "/var/snap/microk8s/common/var/lib/kubelet"}
+"""kubelet's ``--root-dir``, by a part of its release or of the node's labels, in distributions that change it."""
+
+_RESTART = "kubectl --namespace={namespace} rollout restart daemonset/{name}"
+_OTHER_IMAGE = "# build the image for {architecture} and use the component any-architecture: docs/clusters.md"
+_CAUSES = {
+    "violates PodSecurity": (
+        "the Pod Security Standard of its namespace forbids them",
+        "kubectl label --overwrite namespace {namespace} pod-security.kubernetes.io/enforce=privileged",
+        _RESTART,
+    ),
+    "insufficient quota to match": ("its namespace has no quota for system-node-critical", "{install}", _RESTART),
+    "security context constraint": (
+        "no SecurityContextConstraints admit them",
+        "oc adm policy add-scc-to-user privileged --serviceaccount={account} --namespace={namespace}"
+        "   # or the component openshift, which allows less: docs/clusters.md",
+        _RESTART,
+    ),
+    "pod-resources is not a directory": (
+        "kubelet has another --root-dir",
+        "# on the node, ps -C kubelet -o args= shows it, as ROOT",
+        "kubectl --namespace={namespace} patch daemonset/{name} --patch={patch}"
+        "   # and in your installation: docs/clusters.md",
+    ),
+    "exec format error|no match for platform": ("its image is for another architecture", _OTHER_IMAGE),
+}
+"""By a part of Kubernetes' message: its cause, and the commands that help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +77,11 @@ class SeenDaemonSet:
         sources = [flag_value(each, "card-sources") or "" for each in containers_with(self.object.pod, PLUGIN)]
         return "nvidia" if any("nvml" in each for each in sources) else "plugin"
 
-    def kubectl(self, *words: str, note: str = "") -> str:
-        return fix.kubectl(*words, f"daemonset/{self.object.metadata.name}", namespace=self.namespace, note=note)
+    def number(self, name: str) -> int:
+        return int(self.object.status.get(name, 0))
+
+    def kubectl(self, *words: str) -> str:
+        return fix.kubectl(*words, f"daemonset/{self.object.metadata.name}", namespace=self.namespace)
 
 
 def daemonsets(snapshot: Snapshot) -> tuple[SeenDaemonSet, ...]:
@@ -83,16 +113,15 @@ async def _seen(sources: Sources) -> tuple[SeenDaemonSet, ...]:
 
 
 async def _with_pods(sources: Sources, seen: SeenDaemonSet) -> SeenDaemonSet:
-    name, status = seen.object.metadata.name, seen.object.status
-    if status.number_ready >= status.desired_number_scheduled:
+    if seen.number("numberReady") >= seen.number("desiredNumberScheduled"):
         return seen
+    owner = f"DaemonSet/{seen.object.metadata.name}"
     pods, events = await asyncio.gather(
-        Lister(sources.api, paths.pods_of(seen.namespace), StartedPod, keep=lambda pod: pod.is_of(name)).fetch(),
+        Lister(sources.api, paths.pods_of(seen.namespace), StartedPod, keep=lambda pod: pod.owner == owner).fetch(),
         Lister(sources.api, paths.events(seen.namespace), WarningEvent, field_selector="type=Warning").fetch(),
     )
-    messages = {
-        each.involved_object.uid or "": each.message for each in sorted(events.objects, key=lambda each: each.time)
-    }
+    ordered = sorted(events.objects, key=lambda each: each.last_timestamp or "")
+    messages = {each.involved_object.uid or "": each.message for each in ordered}
     return SeenDaemonSet(object=seen.object, pods=tuple(pods.objects), events=messages)
 
 
@@ -104,100 +133,62 @@ def check_daemonsets(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _one(snapshot: Snapshot, seen: SeenDaemonSet) -> Iterator[Finding]:
-    status, nodes = seen.object.status, {node.name: node for node in snapshot.checked_nodes}
+    desired, ready = seen.number("desiredNumberScheduled"), seen.number("numberReady")
+    nodes = {node.name: node for node in snapshot.checked_nodes}
     with_cards = [each for each in nodes.values() if overlay_for([each]) == seen.overlay and not is_served(each)]
-    for node in [each for each in with_cards if exclusion(seen.object.pod, each)][:1]:
-        yield _excluded(seen, node, problem)
-    if not with_cards and not status.desired_number_scheduled:
+    excluded = [each for each in with_cards if exclusion(seen.object.pod, each)]
+    if excluded:
+        yield _excluded(seen, excluded[0], problem)
+    elif not desired and not with_cards:
         yield from (_excluded(seen, node, warning) for node in [*nodes.values()][:1])
-    if max(status.number_ready, len(seen.pods)) < status.desired_number_scheduled:
+    for node in nodes.values():
+        if _WITHOUT_DAEMONSETS.items() & node.labels.items() and not exclusion(seen.object.pod, node):
+            sentence = f"its pod for node {node.name} waits without end, because such nodes run no DaemonSets"
+            yield warning(sentence, INSTALL[seen.overlay])
+    if max(ready, len(seen.pods)) < desired:
         message = seen.events.get(seen.object.metadata.uid or "", "no event says why")
         yield _explained(seen, "its pods are not created", message, seen.kubectl("describe"))
     for pod in seen.pods:
-        if not pod.is_ready and snapshot.is_checked(pod.target):
-            yield from _not_started(seen, pod, nodes.get(pod.target))
-    yield ok(f"{status.number_ready} of {status.desired_number_scheduled} pods are ready", summary_of="object")
+        scheduled, (reason, message) = pod.condition("PodScheduled"), pod.trouble
+        message = message or seen.events.get(pod.uid, "")
+        if not pod.node_name:
+            message = scheduled.message or "" if scheduled is not None else ""
+        state = f": {reason}" if reason not in ("", "ContainerCreating") else ""
+        if not pod.is_ready and snapshot.is_checked(pod.node_name) and (message or state):  # not just created
+            where = f"on node {pod.node_name} does not start{state}" if pod.node_name else "is not scheduled"
+            look = fix.pod(pod, "describe", "pod")
+            yield _explained(seen, f"its pod {where}", message, look, nodes.get(pod.node_name))
+    yield ok(f"{ready} of {desired} pods are ready", summary_of="object")
 
 
 def _excluded(seen: SeenDaemonSet, node: InspectedNode, report: Callable[..., Finding]) -> Finding:
     wanted = seen.object.pod.spec.node_selector or {}
     key = next((key for key, value in wanted.items() if node.labels.get(key) != value), "")
+    label, found = f"{key}={wanted.get(key)}", node.labels.get(_ARCHITECTURE)
+    why, step = f"the label {label} is missing", fix.kubectl("label", "node", node.name, label)
     if key == _ARCHITECTURE:
-        why, steps = f"its image is for {wanted[key]}, and the node is {node.labels.get(key)}", _other_image(seen, node)
-    elif key:
-        label = f"{key}={wanted[key]}"
-        why, steps = f"the label {label} is missing", [fix.kubectl("label", "node", node.name, label)]
-    else:
-        why, steps = exclusion(seen.object.pod, node), [seen.kubectl("edit")]
-    return report(f"it wants no pod on node {node.name}: {why}", *steps)
+        why, step = f"its image is for {wanted[key]}, and the node is {found}", _OTHER_IMAGE.format(architecture=found)
+    elif not key:
+        why, step = exclusion(seen.object.pod, node), seen.kubectl("edit")
+    return report(f"it wants no pod on node {node.name}: {why}", step)
 
 
-def _not_started(seen: SeenDaemonSet, pod: StartedPod, node: InspectedNode | None) -> Iterator[Finding]:
-    describe = fix.pod(pod, "describe", "pod")
-    reason, message = pod.trouble
-    message = message or seen.events.get(pod.uid, "")
-    if pod.node_name:
-        state = f": {reason}" if reason not in ("", "ContainerCreating") else ""
-        if message or state:  # otherwise it has just been created
-            yield _explained(seen, f"its pod on node {pod.target} does not start{state}", message, describe, node)
-    elif node is not None and any(node.labels.get(key) == value for key, value in WITHOUT_DAEMONSETS.items()):
-        sentence = f"its pod for node {node.name} waits without end, because such nodes run no DaemonSets"
-        yield warning(sentence, INSTALL[seen.overlay], fix.pod(pod, "delete", "pod"))
-    else:
-        scheduled = pod.condition("PodScheduled")
-        message = (scheduled.message if scheduled is not None else None) or "no scheduler has reported on it yet"
-        yield problem(f"its pod for node {pod.target} is not scheduled", describe, found=message)
-
-
-def _explained(
-    seen: SeenDaemonSet, sentence: str, message: str, look: str, node: InspectedNode | None = None
-) -> Finding:
-    for pattern, cause, steps in _CAUSES:
+def _explained(seen: SeenDaemonSet, text: str, message: str, look: str, node: InspectedNode | None = None) -> Finding:
+    signs = f"{node.status} {node.labels}" if node is not None else ""
+    root = next((root for sign, root in _ROOTS.items() if sign in signs), "ROOT")
+    volume = {"name": "pod-resources", "hostPath": {"path": f"{root}/pod-resources"}}
+    words = {
+        "namespace": seen.namespace,
+        "name": seen.object.metadata.name,
+        "account": seen.object.pod.spec.service_account_name or "default",
+        "architecture": node.labels.get(_ARCHITECTURE, "") if node is not None else "it",
+        "patch": json.dumps({"spec": {"template": {"spec": {"volumes": [volume]}}}}),
+    }
+    values = {name: shlex.quote(word) for name, word in words.items()} | {"install": INSTALL[seen.overlay]}
+    for pattern, (cause, *steps) in _CAUSES.items():
         if re.search(pattern, message):
-            return problem(f"{sentence}; {cause}", *steps(seen, node), found=message)
-    return problem(sentence, look, found=message)
+            return problem(f"{text}; {cause}", *(each.format(**values) for each in steps), found=message)
+    return problem(text, look, found=message)
 
-
-def _admit(seen: SeenDaemonSet, _node: InspectedNode | None) -> list[str]:
-    words = ("label", "--overwrite", "namespace", seen.namespace, "pod-security.kubernetes.io/enforce=privileged")
-    return [fix.kubectl(*words), seen.kubectl("rollout", "restart")]
-
-
-def _install(seen: SeenDaemonSet, _node: InspectedNode | None) -> list[str]:
-    return [INSTALL[seen.overlay], seen.kubectl("rollout", "restart")]
-
-
-def _add_scc(seen: SeenDaemonSet, _node: InspectedNode | None) -> list[str]:
-    account = f"--serviceaccount={seen.object.pod.spec.service_account_name or 'default'}"
-    words = ("oc", "adm", "policy", "add-scc-to-user", "privileged", account, f"--namespace={seen.namespace}")
-    note = "or the component openshift, which allows less: docs/clusters.md"
-    return [fix.command(*words, note=note), seen.kubectl("rollout", "restart")]
-
-
-def _move_root(seen: SeenDaemonSet, node: InspectedNode | None) -> list[str]:
-    root = next((each for sign, each in _ROOTS.items() if node is not None and sign in node.distribution), "")
-    find = [] if root else ["# find ROOT on the node: ps -C kubelet -o args= | grep -o 'root-dir[= ][^ ]*'"]
-    volume = {"name": "pod-resources", "hostPath": {"path": f"{root or 'ROOT'}/pod-resources"}}
-    patch = json.dumps({"spec": {"template": {"spec": {"volumes": [volume]}}}})
-    return [*find, seen.kubectl("patch", f"--patch={patch}", note="and in your installation: docs/clusters.md")]
-
-
-def _other_image(_seen: SeenDaemonSet, node: InspectedNode | None) -> list[str]:
-    architecture = node.labels.get(_ARCHITECTURE) if node is not None else "it"
-    return [f"# build the image for {architecture} and use the component any-architecture: docs/clusters.md"]
-
-
-_CAUSES: tuple[tuple[str, str, Callable[[SeenDaemonSet, InspectedNode | None], list[str]]], ...] = (
-    ("violates PodSecurity", "the Pod Security Standard of its namespace forbids them", _admit),
-    ("insufficient quota to match", "its namespace has no quota for system-node-critical", _install),
-    ("security context constraint", "no SecurityContextConstraints admit them", _add_scc),
-    ("pod-resources is not a directory", "kubelet has another --root-dir", _move_root),
-    (
-        "exec format error|no match for platform|no matching manifest",
-        "its image is for another architecture",
-        _other_image,
-    ),
-)
-"""A part of Kubernetes' message, its cause, and the commands that help."""
 
 CHECKS = (Check(name="daemonsets", title="the plugin's DaemonSets", findings=check_daemonsets, gather=_gather),)

@@ -16,6 +16,8 @@ from tests.deploy.manifests import BASE, COMPONENTS, one
 from tests.doctor.snapshots import CASE, NOT_SEEN, assert_case, case, fine, seen_node_json, snapshot
 
 INTEL, NVIDIA = one(BASE / "plugin", "DaemonSet"), one(COMPONENTS / "nvidia", "DaemonSet")
+EVERYWHERE = msgspec.json.decode(msgspec.json.encode(INTEL))
+del EVERYWHERE["spec"]["template"]["spec"]["affinity"]
 PODSECURITY = (
     'Error creating: pods "gas-plugin-x" is forbidden: violates PodSecurity "baseline:latest": hostPath volumes'
 )
@@ -51,16 +53,13 @@ def daemonset(
 
 def started(*, waiting: str = "", message: str = "", ended: str = "", bound: bool = True, refused: str = "") -> Any:
     """Build a pod that does not run on its node."""
-    field = {"key": "metadata.name", "operator": "In", "values": ["gpu-1"]}
-    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     state = {"waiting": {"reason": waiting, "message": message}} if waiting else {}
     status: dict[str, Any] = {"containerStatuses": [{"name": "plugin", "state": state}]}
     if ended:
         status["containerStatuses"][0]["lastState"] = {"terminated": {"reason": "StartError", "message": ended}}
     if refused:
         status["conditions"] = [{"type": "PodScheduled", "status": "False", "message": refused}]
-    spec = {"affinity": affinity} | ({"nodeName": "gpu-1"} if bound else {})
+    spec = {"nodeName": "gpu-1"} if bound else {}
     metadata = {"name": "gas-plugin-x", "namespace": "default", "uid": "p"}
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, StartedPod)
 
@@ -83,7 +82,7 @@ def started(*, waiting: str = "", message: str = "", ended: str = "", bound: boo
         case(
             "kubelets-root-unknown",
             "problem",
-            "find ROOT on the node",
+            '"ROOT/pod-resources"',
             **daemonset(started(waiting="ContainerCreating"), of_pod=ROOT),
         ),
         case(
@@ -108,14 +107,14 @@ def started(*, waiting: str = "", message: str = "", ended: str = "", bound: boo
         case(
             "no-room",
             "problem",
-            "its pod for node gpu-1 is not scheduled |  | 0/1 nodes are available: 1 Insufficient memory.",
+            "its pod is not scheduled |  | 0/1 nodes are available: 1 Insufficient memory.",
             **daemonset(started(bound=False, refused="0/1 nodes are available: 1 Insufficient memory.")),
         ),
         case(
             "fargate",
             "warning",
             "waits without end, because such nodes run no DaemonSets",
-            **daemonset(started(bound=False)) | {"nodes": (node(labels=FARGATE),)},
+            **daemonset(started(bound=False), written=EVERYWHERE) | {"nodes": (node(labels=FARGATE),)},
         ),
         case(
             "arm64",
