@@ -342,17 +342,18 @@ async def test_the_plugin_of_another_system_keeps_its_resource_until_it_is_remov
 
 async def test_intels_plugin_keeps_its_socket_though_its_names_and_ids_are_like_ours(socket_directory: Path) -> None:
     path = socket_directory / "gpu.intel.com-i915.sock"
-    intels = await asyncio.start_unix_server(lambda _, writer: writer.close(), path)
-    served = path.stat()
-    books = Books("card0-0", "card1-0")
-    async with kubelet_in(socket_directory) as kubelet, running(plugin(socket_directory, *CARDS, books=books)) as ours:
-        await eventually(lambda: ours.state is Phase.STANDING_BACK)
-        assert kubelet.registrations == []
-        assert ours.trouble is not None
-        assert ours.trouble.startswith(f"another plugin offers {I915} on this node, at the socket {path}; this plugin")
-        assert path.stat() == served
-        intels.close()
-        await eventually(lambda: is_watched(ours))
+    async with kubelet_in(socket_directory) as kubelet:
+        intels = await asyncio.start_unix_server(lambda _, writer: writer.close(), path)
+        served = path.stat()
+        async with running(plugin(socket_directory, *CARDS, books=Books("card0-0", "card1-0"))) as ours:
+            await eventually(lambda: ours.state is Phase.STANDING_BACK)
+            assert kubelet.registrations == []
+            assert ours.trouble is not None
+            said = f"another plugin offers {I915} on this node, at the socket {path}; this plugin"
+            assert ours.trouble.startswith(said)
+            assert path.stat() == served
+            intels.close()
+            await eventually(lambda: is_watched(ours))
 
 
 async def test_a_restarted_plugin_takes_the_place_of_what_its_predecessor_left(socket_directory: Path) -> None:
