@@ -10,6 +10,9 @@ NODES = "/api/v1/nodes"
 NAMESPACES = "/api/v1/namespaces"
 DAEMONSETS = "/apis/apps/v1/daemonsets"
 DISRUPTION_BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
+RESOURCE_API = "/apis/resource.k8s.io/v1"
+DEVICE_CLASSES = f"{RESOURCE_API}/deviceclasses"
+RESOURCE_SLICES = f"{RESOURCE_API}/resourceslices"
 SHAREPODS = "/apis/kubeshare.nthu/v1/sharepods"
 
 

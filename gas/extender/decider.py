@@ -196,7 +196,8 @@ class Decider:
         try:
             need = self.need(args.pod)
         except BadNeed as bad:
-            return self._refuse_everywhere(args.pod, names, str(bad), now)
+            decision = self._refuse_everywhere(args.pod, names, str(bad), now)
+            return (yield from self._restricted(args.pod, PodNeed(()), decision, lambda _node: None))
         if not need.wants_cards:
             return FilterDecision(names)
         promised = self.promises.to_others(args.pod)
@@ -213,8 +214,15 @@ class Decider:
         if own := args.pod.node_name:  # a bound pod, whose resize is asked about, keeps its cards on its node
             verdicts = [FITS if name == own else verdict for name, verdict in zip(names, verdicts, strict=True)]
         decision = self._decision(args.pod, need, names, verdicts, facts, promised=promised, now=now)
+        return (yield from self._restricted(args.pod, need, decision, facts))
+
+    def _restricted(
+        self, pod: Pod, need: PodNeed, decision: FilterDecision, facts: Callable[[str], NodeFacts | None]
+    ) -> Turns[FilterDecision]:
         for restrict in self.hooks.restricting:
-            decision = yield from restrict(args.pod, need, decision, facts)
+            decision = yield from restrict(pod, need, decision, facts)
+        if decision.refusal is not None:
+            self.refusals[pod.uid] = decision.refusal
         return decision
 
     def _decision(
@@ -237,7 +245,6 @@ class Decider:
         if len(failed) == len(by_name):
             kind = max(refusals, key=lambda each: refusals[each])
             refusal = self._pod_refusal(pod, need, by_name, facts, promised=promised, now=now, kind=kind)
-            self.refusals[pod.uid] = refusal
             return FilterDecision([], failed, refusals=refusals, refusal=refusal)
         if FITS_PREFERRED not in set(verdicts):
             passing = [name for name, verdict in by_name.items() if verdict.refusal is None]
@@ -267,7 +274,9 @@ class Decider:
         chosen = need
         if need.wants_cards:
             for choose in self.hooks.choosing:
-                chosen = choose(args.pod_uid, chosen, facts)
+                chosen = choose(pod, chosen, facts)
+            if not chosen.wants_cards:
+                need = chosen
         choice = self.verdicts.choose(chosen, args.node, self.promises.to_others(pod).get(args.node, ()))
         if isinstance(choice, UnknownNode):
             raise CannotBind(f"node {args.node} is not known, so pod {args.key} cannot be bound to it")
@@ -372,9 +381,7 @@ class Decider:
     def _refuse_everywhere(self, pod: Pod, names: Sequence[str], sentence: str, now: float) -> FilterDecision:
         failed = dict.fromkeys(names, sentence)
         refusal = PodRefusal(pod.key, now, UnreadableNeed.kind, {sentence: len(failed)}, {}, is_final=True)
-        self.refusals[pod.uid] = refusal
-        hopeless = list(failed) if self.hooks.restricting else []
-        return FilterDecision([], failed, hopeless, refusals={UnreadableNeed.kind: 1}, refusal=refusal)
+        return FilterDecision([], failed, refusals={UnreadableNeed.kind: 1}, refusal=refusal)
 
     def _pod_refusal(
         self,

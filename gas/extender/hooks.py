@@ -137,10 +137,12 @@ no cards if it has no room; None if the part does not know better than placement
 Restrict = Callable[
     [Pod, PodNeed, FilterDecision, Callable[[str], NodeFacts | None]], Generator[None, None, FilterDecision]
 ]
-"""(pod, need, decision by the verdicts, facts of a node) -> the decision; other work gets its turn in between."""
+"""(pod, need, decision by the verdicts, facts of a node) -> the decision; other work gets its turn in between. A pod
+with a need that cannot be read has one without cards here."""
 
-Choose = Callable[[str, PodNeed, NodeFacts | None], PodNeed]
-"""(UID of a pod, need, facts of its node) -> the need with which its cards are chosen."""
+Choose = Callable[[Pod, PodNeed, NodeFacts | None], PodNeed]
+"""(pod, need, facts of its node) -> the need with which its cards are chosen; one without cards if the pod gets none of
+the ledger's. Raises CannotBind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

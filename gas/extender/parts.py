@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gas.daemon.permissions import Permission, permissions_on
 from gas.extender.binding_reviews.part import BINDING_REVIEWS
+from gas.extender.device_classes.part import DEVICE_CLASSES
 from gas.extender.explanations.part import EXPLANATIONS
 from gas.extender.gpushare.part import GPUSHARE
 from gas.extender.leadership.part import LEADERSHIP
@@ -24,6 +25,7 @@ PARTS: tuple[Part, ...] = (
     BINDING_REVIEWS,
     POD_WEBHOOKS,
     SHAREPODS,
+    DEVICE_CLASSES,
     PREEMPTION,
     SCORING,
     LEADERSHIP,

@@ -222,7 +222,12 @@ class Pods:
         return fresh
 
     def _vocabulary_of(self, pod: Pod) -> Vocabulary | None:
-        """Return the vocabulary that a pod is written in, one that is off if the pod was given cards by it."""
+        """Return the vocabulary that a pod is written in, one that is off if the pod was given cards by it.
+
+        None for a bound pod that takes its cards from a ResourceClaim: they are no cards of the ledger.
+        """
+        if pod.node_name and not pod.annotations.get(TIMESTAMP) and self._vocabularies.is_claimed(pod):
+            return None
         if (vocabulary := self._vocabularies.vocabulary_of(pod)) is not None or not pod.node_name:
             return vocabulary
         bound = self._bound.get(pod.uid)

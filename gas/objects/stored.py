@@ -96,12 +96,24 @@ class PodSpec(StoredPart, frozen=True):
 SUSPENSIONS = ("Terminating", "Gated")  # why kube-scheduler may not look at a pod that has no node
 
 
+class RequestMapping(StoredPart, frozen=True):
+    resource_name: str = ""
+
+
+class ExtendedResourceClaim(StoredPart, frozen=True):
+    """The ResourceClaim that kube-scheduler made for extended resources of a pod, and which resources these are."""
+
+    resource_claim_name: str = ""
+    request_mappings: Sequence[RequestMapping] | None = None
+
+
 class PodStatus(StoredPart, frozen=True):
     """A pod's status. Kubelet writes ``start_time`` once it has admitted or refused the pod."""
 
     phase: str | None = None
     start_time: str | None = None
     nominated_node_name: str | None = None
+    extended_resource_claim_status: ExtendedResourceClaim | None = None
 
 
 class Pod(StoredPart, frozen=True):
@@ -137,6 +149,12 @@ class Pod(StoredPart, frozen=True):
     def nominated_node(self) -> str:
         """The node on which kube-scheduler makes room for the pod, or an empty text."""
         return (self.status.nominated_node_name if self.status is not None else None) or ""
+
+    @property
+    def claimed(self) -> frozenset[str]:
+        """The extended resources that kubelet takes from a ResourceClaim, and not from a device plugin."""
+        claim = self.status.extended_resource_claim_status if self.status is not None else None
+        return frozenset() if claim is None else frozenset(each.resource_name for each in claim.request_mappings or ())
 
     @property
     def suspended(self) -> str:
@@ -517,6 +535,25 @@ class DisruptionBudget(StoredPart, frozen=True):
     @property
     def uid(self) -> str:
         return self.metadata.uid or ""
+
+
+class DeviceClassSpec(StoredPart, frozen=True):
+    extended_resource_name: str | None = None
+
+
+class DeviceClass(StoredPart, frozen=True):
+    """A kind of devices of DRA drivers; ``resource`` is the extended resource that it stands for, empty if none."""
+
+    metadata: ObjectMeta
+    spec: DeviceClassSpec = DeviceClassSpec()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def resource(self) -> str:
+        return self.spec.extended_resource_name or ""
 
 
 class ManagedFields(StoredPart, frozen=True):

@@ -97,6 +97,12 @@ class Vocabularies:
         content = _content(pod, pod.annotations)
         return self._remembered(content, options, lambda: self._read_need(pod, options))
 
+    def is_claimed(self, pod: Pod) -> bool:
+        """Return whether kubelet takes the pod's cards from a ResourceClaim, and not from a device plugin."""
+        if not (claimed := pod.claimed) or (vocabulary := self.vocabulary_of(pod)) is None:
+            return False
+        return any(name.startswith(vocabulary.asking.resources) for name in claimed)
+
     def booked_need(self, pod: Pod) -> PodNeed:
         """Return what a bound pod takes, in the first vocabulary that matches it. Raises BadNeed."""
         vocabulary = self.vocabulary_of(pod)
@@ -153,11 +159,13 @@ class Vocabularies:
 
     def source(self, node: Node) -> Hashable:
         """Return every part of a node's object that `facts` depends on, by value."""
-        return (*(each.source(node) for each in self._all), _recorded(node), tuple(_cordoned(node).items()))
+        read = tuple((each.source(node), each.offered(node)) for each in self._all)
+        return (*read, _recorded(node), tuple(_cordoned(node).items()))
 
     def facts(self, node: Node) -> NodeFacts:
         """Return what a node states about its cards in all vocabularies together."""
-        facts = self._recorded_facts(node)
+        offered = frozenset[str]().union(*(each.offered(node) for each in self._all))
+        facts = replace(self._recorded_facts(node), offered=offered)
         if not (cordoned := _cordoned(node)):
             return facts
         closed_by = {

@@ -27,6 +27,7 @@ from gas.placement.choice import Choice
 from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed, Role
 from gas.placement.order import DEFAULT_ORDER, CardOrder
+from gas.values import card_records
 from gas.values.card_facts import CardFacts
 from gas.values.cards import Card, Tile
 from gas.values.errors import GasError
@@ -141,6 +142,8 @@ class NodeFacts:
     deschedule_tiles: frozenset[Tile] = frozenset()
     # by card, the labels that close it or its tiles, or say that its pods should leave
     closed_by: Mapping[Card, tuple[str, ...]] = field(default_factory=dict)
+    # the managed resources that a device plugin offers on the node, or offered before it went away
+    offered: frozenset[str] = frozenset()
     unknown_memory: frozenset[Card] = frozenset()  # cards of which the plugin does not know how much memory they have
     # of cards; only where a pod's annotations or variables may name one
     uuids: Mapping[str, Card] = field(default_factory=dict)
@@ -282,6 +285,15 @@ class Vocabulary(ABC):
     @abstractmethod
     def facts(self, node: Node) -> NodeFacts | None:
         """Return what the node states in this vocabulary, None if nothing. Invalid parts become problems."""
+
+    def offered(self, node: Node) -> frozenset[str]:
+        """Return the `managed_resources` that a device plugin offers on a node, or offered before it went away."""
+        if card_records.ANNOTATION in node.annotations:
+            return frozenset(self.managed_resources)
+        amounts = (node.status.allocatable or {}, node.status.capacity or {}) if node.status else ()
+        return frozenset(
+            name for name in self.managed_resources if any(str(each.get(name, 0)) != "0" for each in amounts)
+        )
 
     def uuids(self, node: Node) -> Mapping[str, Card]:
         """Return the cards of a node without records by UUID, as the vocabulary's old system states them."""

@@ -82,7 +82,7 @@ def test_with_everything_off_only_the_declarations_of_parts_are_loaded(written: 
     assert smoke == "bound to card0, held"
     loaded = set(loaded_names.split())
     off = [part.build.__module__ for part in PARTS if not part.is_on(parse_flags([]))]
-    assert len(off) == len(PARTS) - 2  # requeuing and telemetry have no flag
+    assert len(off) == len(PARTS) - 3  # requeuing, telemetry and device classes have no flag
     for declaration in off:
         package = declaration.rpartition(".")[0] + "."
         assert {name for name in loaded if name.startswith(package)} == {declaration}

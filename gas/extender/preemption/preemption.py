@@ -62,6 +62,8 @@ class Preemption:
         """Name the failed nodes on which no eviction helps, so that kube-scheduler proposes none there."""
         if not decision.failed:
             return decision
+        if not need.wants_cards:
+            return replace(decision, hopeless=list(decision.failed))
         return replace(decision, hopeless=(yield from self._decider.verdicts.hopeless(need, decision.failed, facts)))
 
     def preempt(self, args: PreemptArgs) -> Turns[dict[str, Proposal]]:

@@ -16,6 +16,7 @@ from gas.extender.decider import Decider
 from gas.extender.hooks import NO_CARDS, Change, Observer, PromisedCards
 from gas.extender.host_resources import CPU, MEMORY, PODS, HostFree
 from gas.extender.verdicts import SPARE_STATES, TimeBudget, Turns
+from gas.objects.stored import Pod
 from gas.placement.choice import Footprint, footprint
 from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed
@@ -174,10 +175,10 @@ class Scores(Observer):
             yield from budget.pause()
         return costs
 
-    def chosen_need(self, uid: str, need: PodNeed, facts: NodeFacts | None) -> PodNeed:
+    def chosen_need(self, pod: Pod, need: PodNeed, facts: NodeFacts | None) -> PodNeed:
         """Return the need with which the pod's cards are chosen: with the mix by which its nodes were scored."""
         self._refresh()
-        of, assumed = self._assumed.pop(uid, (None, need))
+        of, assumed = self._assumed.pop(pod.uid, (None, need))
         if facts is not None and facts.inventory.preferred_card is not None:
             return need
         return assumed if of == need else self._scored_need(need)

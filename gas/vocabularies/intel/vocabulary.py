@@ -61,6 +61,10 @@ class Intel(Vocabulary):
         # Labels that deschedule pods count only where ``status.capacity`` has GPUs too.
         return replace(facts, deschedule_cards=frozenset(), deschedule_tiles=frozenset())
 
+    def offered(self, node: Node) -> frozenset[str]:
+        is_labelled = names.GPU_NUMBERS in node.labels or names.CARDS in node.labels
+        return frozenset(self.managed_resources) if is_labelled else super().offered(node)
+
     def ids_per_card(self, card: CardFacts, options: DeviceOptions) -> Mapping[str, int]:
         return {names.PREFIX + card.driver: options.shared_dev_num} if card.driver in names.COUNT_RESOURCES else {}
 
