@@ -35,7 +35,8 @@ SETTLE_PATIENCE = 2.0  # seconds for finding out that no earlier Binding comes f
 class Binder:
     """Decide bind requests: called with the body of a request, returns the body of the response.
 
-    A Binding demands the version that was decided about; if the pod has a newer one, the bind is decided again. What
+    A Binding demands the version that was decided about; if the pod has a newer one, or placement refuses one that the
+    watch has shown, the bind is decided again with the pod as it is now. What
     becomes of the cards by the result of the write is in `gas.extender.bookings`.
     """
 
@@ -115,9 +116,12 @@ class Binder:
             while True:
                 try:
                     return await self._bind_version(args, pod)
-                except ApiRefused as refused:
+                except (ApiRefused, CannotBind) as refused:
                     conflicts += 1
-                    if refused.status != 409 or conflicts > MOST_CONFLICTS or bookings.state(uid) is State.SETTLING:
+                    may_be_old = (
+                        refused.refusal is not None if isinstance(refused, CannotBind) else refused.status == 409
+                    )
+                    if not may_be_old or conflicts > MOST_CONFLICTS or bookings.state(uid) is State.SETTLING:
                         raise
                     decided, pod = pod, await self._read(args)
                     if pod.metadata.resource_version == decided.metadata.resource_version:

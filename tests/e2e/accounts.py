@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from gas.extender.parts import CORE_PERMISSIONS
+from gas.extender.command_line import parse_flags
+from gas.extender.parts import permissions_of
 from scripts.roles import permissions_by_flag, rules_of
 from tests.deploy.manifests import BASE, ROOT, one
 from tests.e2e.kube_api import KubeApi
@@ -27,7 +28,7 @@ ORIGINAL_RULES: tuple[Rule, ...] = (
 
 FULL_RULES: tuple[Rule, ...] = (
     *ORIGINAL_RULES,
-    *rules_of(CORE_PERMISSIONS.union(*permissions_by_flag().values())),
+    *rules_of(permissions_of(parse_flags([]), "default").union(*permissions_by_flag().values())),
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "patch"]},
 )
 """All rules of an extender with all its parts, and its Lease in any namespace."""

@@ -138,6 +138,16 @@ async def test_a_bind_with_a_claim_books_nothing_and_removes_outdated_cards() ->
     assert not decider.pods.needs(decider.cluster.pod("default/pod"))
 
 
+async def test_a_claim_that_the_watch_has_not_shown_yet_is_read() -> None:
+    """kube-scheduler writes the status right before it asks for the bind."""
+    decider, pod = with_classes(I915, nodes=[DRIVERS]), pod_json(container(i915=1))
+    decider.cluster.add(pod)
+    decider.cluster.on_change = lambda _event, _pod: None
+    decider.cluster.edit("default/pod", lambda each: each.update(status=claimed(pod, I915)["status"]))
+    assert await decider.bind(pod, "dra") == ""
+    assert decider.cluster.pods["default/pod"]["spec"]["nodeName"] == "dra"
+
+
 async def test_the_status_of_the_pod_decides_and_not_the_node() -> None:
     """Between kube-scheduler's look and the bind, the node may have changed hands."""
     decider = with_classes(I915, nodes=[node_json("plugin", cards=1), DRIVERS])
