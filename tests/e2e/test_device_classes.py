@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -66,6 +67,10 @@ def claim_of(written: Object) -> str | None:
     return name
 
 
+def is_decided(api: KubeApi, name: str) -> bool:
+    return node_of(api, name) is not None or is_refused(api, name)
+
+
 @pytest.mark.parametrize("resource", [I915, "gpu.intel.com/xe", "nvidia.com/gpu"])
 def test_pods_use_the_nodes_of_both(cluster: Cluster, resource: str) -> None:
     api = cluster.api
@@ -79,7 +84,7 @@ def test_pods_use_the_nodes_of_both(cluster: Cluster, resource: str) -> None:
         names = ("one", "two", "three")
         for name in names:  # there is room for one at both, then at the other one, then at none
             api.create(PODS, pod(name, asking({resource: 1})))
-            wait_for("a decision", lambda each=name: node_of(api, each) or is_refused(api, each))
+            wait_for("a decision", partial(is_decided, api, name))
         places = {name: node_of(api, name) for name in names}
         assert sorted(map(str, places.values())) == ["None", "dra", "plugin"]
         assert places["three"] is None
@@ -109,14 +114,14 @@ def test_without_a_drivers_node_or_without_the_permission_nothing_changes(cluste
     with driver(cluster, I915):
         for name in ("one", "two"):
             api.create(PODS, pod(name, asking({I915: 1})))
-            wait_for("a decision", lambda each=name: node_of(api, each) or is_refused(api, each))
+            wait_for("a decision", partial(is_decided, api, name))
         assert (node_of(api, "one"), node_of(api, "two")) == ("plugin", None)
     wait_for("a line about the permission", lambda: "cannot watch /apis/resource.k8s.io" in one.program.log_text())
     cluster.add_node("dra")
     with driver(cluster, I915, dra=1):
         api.create(PODS, pod("late", asking({I915: 2})))
         api.create(PODS, pod("small", asking({I915: 1})))
-        wait_for("a refusal", lambda: is_refused(api, "small") or node_of(api, "small"))
+        wait_for("a refusal", partial(is_decided, api, "small"))
         assert node_of(api, "small") in (None, "plugin")
         assert one.is_ready()
 
