@@ -29,7 +29,9 @@ def role_files() -> dict[Path, str]:
     """Return the role of the manifests, for the flags that they set, and the rules that the chart chooses from."""
     deployment = yaml.safe_load((DEPLOY / "base/extender/deployment.yaml").read_text(encoding="utf-8"))
     flags = parse_flags(deployment["spec"]["template"]["spec"]["containers"][0]["args"])
-    rules = "".join(f"  {line}\n" for line in _lines(rules_of(permissions_of(flags, NAMESPACE))))
+    always = permissions_of(parse_flags([]), NAMESPACE)
+    in_order = [*rules_of(always), *rules_of(permissions_of(flags, NAMESPACE) - always)]  # as in the chart
+    rules = "".join(f"  {line}\n" for line in _lines(in_order))
     role, found = re.subn(r"(?<=^rules:\n).*?(?=^---$)", rules, ROLE.read_text(encoding="utf-8"), flags=re.M | re.S)
     if found != 1:
         raise ValueError(f"{ROLE}: expected the line `rules:` before the first `---`")

@@ -117,7 +117,7 @@ def test_on_openshift_the_chart_makes_what_the_component_makes(chart: ChartClust
 def test_aliyuns_label_may_choose_the_nodes_with_nvidias_cards(chart: ChartCluster) -> None:
     selector = 'nodeSelector: {gpushare: "true", nvidia.com/gpu.present: null}'
     assert f"plugin.nvidia.{selector}`" in (REPOSITORY / "docs/from-aliyun.md").read_text()
-    values = DOCUMENTED["aliyun-nvidia"].replace("enabled: true", f"enabled: true, {selector}")
+    values = DOCUMENTED["aliyun-nvidia"].replace("nvidia: {enabled: true", f"nvidia: {{enabled: true, {selector}")
     made = _by_name(objects(chart.helm.template("--namespace=default", values=values)))
     spec = made["DaemonSet/gas-plugin-nvidia"]["spec"]["template"]["spec"]
     assert spec["nodeSelector"] == {"gpushare": "true", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
