@@ -9,6 +9,7 @@ from gas.doctor.findings import Finding
 from gas.doctor.parts import (
     admission,
     aliyun,
+    dra_drivers,
     feature_discovery,
     koordinator,
     kubeshare,
@@ -34,6 +35,7 @@ CHECKS: tuple[Check, ...] = (
     *koordinator.CHECKS,
     *kubeshare.CHECKS,
     *vendor_plugins.CHECKS,
+    *dra_drivers.CHECKS,
     *usage.CHECKS,
     *memory_limits.CHECKS,
     *feature_discovery.CHECKS,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from gas.daemon.flags import UsageError
 from gas.extender.decider import Decider, Options, options_of
 from gas.extender.decisions import Decision
+from gas.extender.device_classes.device_classes import DeviceClasses, serves
 from gas.extender.hooks import FilterDecision, Observer
 from gas.extender.host_resources import CPU, MEMORY, PODS, pod_requests
 from gas.extender.verdicts import at_once
@@ -120,6 +121,8 @@ class Cluster:
         self.watched_pods = Handlers[Any](self.pods, self.decider.pod_handlers)
         self.use: dict[tuple[str, Card], MeasuredUse] = {}  # measured use by pod UID and card, as far as it is known
         self.decisions: Sequence[Decision] = ()
+        self.classes = DeviceClasses(self.decider)  # empty if they are not known
+        self.of_drivers: frozenset[str] = frozenset()  # nodes of which a DRA driver publishes devices
         self._rules: dict[bytes, Mapping[str, str]] = {}
         self._rules_at = 0
         self._excluded: dict[tuple[bytes, SortedAmounts], dict[str, str]] = {}
@@ -136,8 +139,8 @@ class Cluster:
     @property
     def gpu_pods(self) -> list[InspectedPod]:
         """The pods that ask for cards and have not ended."""
-        has_cards = self.decider.pods.needs
-        return [pod for pod in self.pods.records.values() if not pod.is_over and has_cards(pod)]
+        has_cards, has_claim = self.decider.pods.needs, self.settings.options.vocabularies.is_claimed
+        return [pod for pod in self.pods.records.values() if not pod.is_over and (has_cards(pod) or has_claim(pod))]
 
     @property
     def node_names(self) -> list[str]:
@@ -161,10 +164,36 @@ class Cluster:
         )
 
     def fault(self, pod: InspectedPod) -> str:
-        """Return what is wrong with the annotations or requests of a bound pod; empty if nothing is."""
+        """Return what is wrong with the annotations or requests of a bound pod; empty if nothing is.
+
+        Of a pod that holds no cards of the ledger because DRA serves it, return that.
+        """
+        if pod.claimed and self.decider.pods.bound_pod(pod.uid) is None and (claim := self._claim(pod)):
+            return claim
         if (bound := self.decider.pods.in_trouble.get(pod.uid)) is not None and bound.trouble is not None:
             return bound.trouble.sentence
         return self.decider.faults(pod) if self.decider.ledger.booking(pod.uid) is None else ""
+
+    def _claim(self, pod: InspectedPod) -> str:
+        status = pod.status.extended_resource_claim_status if pod.status is not None else None
+        if status is None or not self.settings.options.vocabularies.is_claimed(pod):
+            return ""
+        names = sorted({self.classes.of_resource[each] for each in pod.claimed & self.classes.of_resource.keys()})
+        classes = f"class {', '.join(names)}, " if names else ""
+        return f"it is served by DRA ({classes}ResourceClaim {status.resource_claim_name})"
+
+    def by_dra(self, pod: InspectedPod, names: Iterable[str]) -> str:
+        """Return on how many of these nodes DRA serves a pod that waits, as a sentence; empty if on none."""
+        try:
+            asked = self.classes.asked(pod, self.decider.need(pod)) if self.of_drivers else frozenset()
+        except BadNeed:
+            return ""
+        found = [name for name in names if name in self.of_drivers and serves(asked, self.decider.nodes.facts(name))]
+        if not found:
+            return ""
+        nodes = "1 node serves" if len(found) == 1 else f"{len(found)} nodes serve"
+        classes = ", ".join(sorted({self.classes.of_resource[each] for each in asked}))
+        return f"{nodes} it by DRA (class {classes}), whose free devices are not looked at"
 
     def records(self, node: str) -> Mapping[Card, CardRecord]:
         return {record.card: record for record in recorded_cards(self.nodes.records[node])}

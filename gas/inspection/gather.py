@@ -10,15 +10,15 @@ import msgspec
 from msgspec import Meta
 
 from gas.cluster import paths
-from gas.cluster.errors import Forbidden
+from gas.cluster.errors import ApiRefused, Forbidden
 from gas.cluster.listing import Lister
 from gas.cluster.reader import Reader, Reads
 from gas.extender.decisions import Decision
 from gas.inspection.cluster import Cluster, MeasuredUse, matters
 from gas.inspection.connection import DEFAULT_NAMESPACE, Where
-from gas.inspection.objects import InspectedNode, InspectedPod
+from gas.inspection.objects import InspectedNode, InspectedPod, ResourceSlice
 from gas.inspection.reasons import Diagnosis, Reason, of_numbers
-from gas.objects.stored import ObjectMeta
+from gas.objects.stored import DeviceClass, ObjectMeta
 from gas.programs import EXTENDER, PLUGIN, Program, containers_with, flag_value, is_on
 from gas.values.card_facts import MOST_MEMORY
 from gas.values.cards import Card, MalformedCard
@@ -26,6 +26,7 @@ from gas.values.errors import UNDECODABLE, GasError
 from gas.values.quoted import quoted, shown
 
 T = TypeVar("T")
+K = TypeVar("K", DeviceClass, ResourceSlice)
 
 USER_AGENT = "kubectl-gas"
 
@@ -72,11 +73,25 @@ async def read_cluster(api: Reads, *, counts_hosts: bool = False) -> Cluster:
 
     ``counts_hosts`` keeps the pods without cards as well, which take CPU, memory and pod slots of nodes.
     """
-    nodes, pods = await asyncio.gather(
+    nodes, pods, classes = await asyncio.gather(
         Lister(api, paths.NODES, InspectedNode).fetch(),
         Lister(api, paths.PODS, InspectedPod, keep=kept(counts_hosts=counts_hosts)).fetch(),
+        _fetched(Lister(api, paths.DEVICE_CLASSES, DeviceClass)),
     )
-    return Cluster.of(nodes.objects, pods.objects, counts_hosts=counts_hosts)
+    cluster = Cluster.of(nodes.objects, pods.objects, counts_hosts=counts_hosts)
+    cluster.classes.listed(classes)
+    if cluster.classes.of_resource:
+        slices = await _fetched(Lister(api, paths.RESOURCE_SLICES, ResourceSlice))
+        cluster.of_drivers = frozenset(each.spec.node_name for each in slices if each.spec.node_name)
+    return cluster
+
+
+async def _fetched(lister: Lister[K]) -> list[K]:
+    """Return all objects of a kind; none if there is no such kind, or this account may not list it."""
+    try:
+        return (await lister.fetch()).objects
+    except ApiRefused:
+        return []
 
 
 class _Namespace(msgspec.Struct, frozen=True):

@@ -39,6 +39,33 @@ class InspectedNode(DetailedNode, frozen=True):
     spec: InspectedNodeSpec = InspectedNodeSpec()
 
 
+class _DeviceAttribute(StoredPart, frozen=True):
+    string: str | None = None
+
+
+class Device(StoredPart, frozen=True):
+    name: str = ""
+    attributes: dict[str, _DeviceAttribute] | None = None
+
+    @property
+    def texts(self) -> frozenset[str]:
+        """All values of attributes that are texts, in lower case."""
+        return frozenset(each.string.lower() for each in (self.attributes or {}).values() if each.string)
+
+
+class _ResourceSliceSpec(StoredPart, frozen=True):
+    driver: str = ""
+    node_name: str | None = None
+    devices: Sequence[Device] | None = None
+
+
+class ResourceSlice(StoredPart, frozen=True):
+    """A list of devices that a DRA driver publishes, mostly those of one node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _ResourceSliceSpec = _ResourceSliceSpec()
+
+
 class Toleration(StoredPart, frozen=True):
     """A toleration. An absent key tolerates every key, an absent effect every effect."""
 

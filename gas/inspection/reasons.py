@@ -126,8 +126,9 @@ class _Question:
                 if lack.text not in nearest or lack.gap < nearest[lack.text][0].gap:
                     nearest[lack.text] = lack, name
         faults = self._cluster.decider.faults(self._pod)
+        by_dra = self._cluster.by_dra(self._pod, allowed)
         if passing:
-            sentences = (faults, f"fits on {passing} of {total} nodes", yet_to_come(self._pod))
+            sentences = (faults, f"fits on {passing} of {total} nodes", by_dra, yet_to_come(self._pod))
             return Diagnosis("; ".join(filter(None, sentences)), passing)
         found = sorted(nearest.values(), key=lambda each: (each[0].gap, -counts[each[0].text], each[0].text))
         reasons = [
@@ -140,7 +141,7 @@ class _Question:
             not_there[self._sentence(missing)] += count
         reasons += [Reason(*each) for each in not_there.most_common()]
         line = self._nowhere(absent) if not found and not excluded else _line(reasons, total)
-        return Diagnosis("; ".join(filter(None, (line, faults))), reasons=tuple(reasons))
+        return Diagnosis("; ".join(filter(None, (line, by_dra, faults))), reasons=tuple(reasons))
 
     def _not_offered(self, name: str) -> tuple[str, ...]:
         """Return the resources that the pod asks for and a node does not have."""

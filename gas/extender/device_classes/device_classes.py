@@ -18,6 +18,7 @@ from gas.extender.verdicts import Turns
 from gas.objects.handler import MirrorByName
 from gas.objects.stored import DeviceClass, Pod
 from gas.placement.need import PodNeed
+from gas.placement.ratio import PERCENT
 from gas.vocabularies.pod_parts import is_positive, started_containers
 from gas.vocabularies.protocol import BadNeed, NodeFacts
 
@@ -91,7 +92,7 @@ class DeviceClasses(MirrorByName[DeviceClass, DeviceClass]):
             for name, amount in container.requests.items()
             if name.startswith(vocabulary.asking.resources) and is_positive(amount, if_unreadable=True)
         )
-        if not names <= self.of_resource.keys():
+        if not names <= self.of_resource.keys() or not only_counts(need):
             return frozenset()
         try:
             plain = self._decider.need(with_fields(pod, metadata=with_fields(pod.metadata, annotations=None)))
@@ -99,6 +100,15 @@ class DeviceClasses(MirrorByName[DeviceClass, DeviceClass]):
             return frozenset()
         alike = replace(plain, order=need.order, near=need.near, node_score=need.node_score)
         return names if alike == need else frozenset()
+
+
+def only_counts(need: PodNeed) -> bool:
+    """Return whether a pod asks for whole cards or for places on them, and for no other part of a card."""
+    return all(
+        all(name in need.count_resources for name, _ in each.per_card)
+        and all(not ratio.of and ratio.part == PERCENT for ratio in each.ratios)
+        for each in need.containers
+    )
 
 
 def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, str]:

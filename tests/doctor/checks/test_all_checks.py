@@ -15,6 +15,7 @@ def test_a_healthy_cluster_has_only_findings_that_are_ok() -> None:
     assert {each.check for each in found} == TITLES.keys() - {
         "certificates",
         "daemonsets",
+        "dra-drivers",
         "permissions",
         "usage-and-limits",
         "admission",

@@ -17,7 +17,9 @@ from tests.extender.decider import DrivenDecider, booked_cards, following
 
 I915, XE, NVIDIA = "gpu.intel.com/i915", "gpu.intel.com/xe", "nvidia.com/gpu"
 OPTIONS = Options(
-    vocabularies=Vocabularies(each for each in EVERY if each.name in ("intel", "vendor", "koordinator", "kubeshare"))
+    vocabularies=Vocabularies(
+        each for each in EVERY if each.name in ("intel", "aliyun", "vendor", "koordinator", "kubeshare")
+    )
 )
 NO_CARD = "the node has no known GPU card"
 
@@ -90,7 +92,7 @@ async def test_a_pod_that_asks_for_counts_passes_where_a_class_stands_for_them(
         pytest.param(pod_json(container(i915=1), annotations={"gas-card-order": "x"}), id="an-unreadable-need"),
         pytest.param(pod_json(container(xe=1)), id="a-resource-without-a-class"),
         pytest.param(pod_json(container(i915="x")), id="an-unreadable-amount"),
-        pytest.param(pod_json(requesting({"koordinator.sh/gpu-core": 50})), id="a-part-in-other-words"),
+        pytest.param(pod_json(requesting({"aliyun.com/gpu-mem": 4})), id="a-part-that-a-class-stands-for"),
         pytest.param(
             pod_json(container(), annotations={"kubeshare/gpu_request": "0.5", "kubeshare/gpu_limit": "1.0"}),
             id="a-part-in-annotations",
@@ -98,7 +100,7 @@ async def test_a_pod_that_asks_for_counts_passes_where_a_class_stands_for_them(
     ],
 )
 async def test_a_pod_that_asks_for_more_never_passes_there(pod: dict[str, Any]) -> None:
-    decider = with_classes(I915, NVIDIA, nodes=[DRIVERS])
+    decider = with_classes(I915, NVIDIA, "aliyun.com/gpu-mem", nodes=[DRIVERS])
     assert (await decider.ask(pod, "dra"))["NodeNames"] == []
     assert decider.refused
 
