@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.accounts import INSPECTION_RULES, add_account
 from tests.e2e.cluster import Cluster
 from tests.e2e.gpu_node import GpuNode
+from tests.e2e.kubectl import KubectlGas
 from tests.e2e.node_cell import NodeCell, running_node
 from tests.e2e.programs import Program, running
 from tests.e2e.release import program_directory
@@ -66,6 +69,14 @@ def no_pods_after(gpu_node: GpuNode) -> Iterator[None]:
     unregister(gpu_node.api)
     gpu_node.clear()
     gpu_node.set_labels({"xe-links": None, "xe-links2": None})
+
+
+@pytest.fixture
+def kubectl_gas(cluster: Cluster, binaries: Path, tmp_path: Path) -> KubectlGas:
+    if not (binaries / "kubectl").exists() or shutil.which("sh") is None:
+        pytest.fail(f"{binaries} does not hold kubectl; run tests/e2e/set-up.sh first")
+    reader = add_account(cluster.api, "gas-reader", "gas-reader", INSPECTION_RULES)
+    return KubectlGas(binaries / "kubectl", tmp_path, reader)
 
 
 @contextmanager

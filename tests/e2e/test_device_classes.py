@@ -15,6 +15,7 @@ import pytest
 
 from tests.e2e.cluster import Cluster
 from tests.e2e.kube_api import KubeApi, Object
+from tests.e2e.kubectl import KubectlGas
 from tests.e2e.pods import PODS, asking, cards_by_pod, delete_now, get_pod, is_refused, node_of, pod
 from tests.e2e.release import selected_release
 from tests.e2e.waiting import wait_for
@@ -72,7 +73,7 @@ def is_decided(api: KubeApi, name: str) -> bool:
 
 
 @pytest.mark.parametrize("resource", [I915, "gpu.intel.com/xe", "nvidia.com/gpu"])
-def test_pods_use_the_nodes_of_both(cluster: Cluster, resource: str) -> None:
+def test_pods_use_the_nodes_of_both(cluster: Cluster, kubectl_gas: KubectlGas, resource: str) -> None:
     api = cluster.api
     cluster.restart_scheduler(ignorable=False)
     extender = cluster.extender("one", "--vocabularies=intel,vendor", account=cluster.full_account)
@@ -95,6 +96,11 @@ def test_pods_use_the_nodes_of_both(cluster: Cluster, resource: str) -> None:
         assert list(extender.booked()) == ["plugin"]
         books = extender.books()
         assert (books["trouble"], books["promised"], books["differences"]) == ({}, {}, [])
+        if "intel" in resource:  # no extender's pod shows kubectl gas that vendor's words are on
+            notes = {row["name"]: str(row["note"]) for row in kubectl_gas.data("pods")}
+            (on_dra,) = (name for name, place in places.items() if place == "dra")
+            assert notes[on_dra] == f"it is served by DRA (class gpu, ResourceClaim {claim_of(get_pod(api, on_dra))})"
+            assert "1 node serves it by DRA (class gpu)" in notes["three"]
         on_plugin = next(name for name, place in places.items() if place == "plugin")
         api.create(PODS, pod("share", asking({resource: 1, "gpu.intel.com/millicores": 100})))
         wait_for("a refusal", lambda: is_refused(api, "share"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -13,24 +12,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gas.inspection.manifests import read_manifests
-from tests.e2e.accounts import INSPECTION_RULES, add_account
+from tests.e2e.accounts import add_account
 from tests.e2e.cluster import Cluster
 from tests.e2e.kube_api import KubeApi, Object, RefusedError, write_kubeconfig
 from tests.e2e.kubectl import Kubectl, KubectlGas
 from tests.e2e.pods import PODS, container, pod
 from tests.e2e.waiting import wait_for
-
-
-@pytest.fixture
-def kubectl_gas(cluster: Cluster, binaries: Path, tmp_path: Path) -> KubectlGas:
-    if not (binaries / "kubectl").exists() or shutil.which("sh") is None:
-        pytest.fail(f"{binaries} does not hold kubectl; run tests/e2e/set-up.sh first")
-    reader = add_account(cluster.api, "gas-reader", "gas-reader", INSPECTION_RULES)
-    return KubectlGas(binaries / "kubectl", tmp_path, reader)
-
 
 CLUSTERS = int(os.environ.get("FIT_CLUSTERS", "20"))
 """Random clusters for which `fit` is compared with the scheduler; see docs/development.md."""
