@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -91,6 +91,7 @@ class ConfigurationDocument:
         url: str | None,
         carried: Carried,
         managed: Sequence[str] = CARD_RESOURCES,
+        ignored: Collection[str] = (),
     ) -> None:
         """Add the template's extenders. Existing entries keep their settings.
 
@@ -98,6 +99,7 @@ class ConfigurationDocument:
         url       of the extender, instead of the template's or the existing entry's
         carried   values that replace those of a template, and are added where an existing configuration has none
         managed   the resources of pods that the extender is called for; others of its entry stay
+        ignored   those of them that no node offers
 
         Raises FileTrouble if no extender of the template manages cards, or if kube-scheduler would refuse the
         result: two extenders that bind, or two that manage one resource.
@@ -122,12 +124,15 @@ class ConfigurationDocument:
                 self.name,
                 f"has {self.extenders[place]['urlPrefix']}, which manages the same GPUs; only one extender can",
             )
-        self._complete_entry(place, wanted, url, managed)
+        all_managed = {name: name in ignored for name in (*CARD_RESOURCES, *managed)}
+        self._complete_entry(place, wanted, url, all_managed)
         for entry in others:
             self.document.append(("extenders",), entry)
         self._check()
 
-    def _complete_entry(self, place: int, wanted: Mapping[str, Any], url: str | None, managed: Sequence[str]) -> None:
+    def _complete_entry(
+        self, place: int, wanted: Mapping[str, Any], url: str | None, managed: Mapping[str, bool]
+    ) -> None:
         """Add to the entry what the extender needs, without changing settings of its behaviour."""
         document, path = self.document, ("extenders", place)
         for key, value in wanted.items():
@@ -136,9 +141,9 @@ class ConfigurationDocument:
         if url is not None:
             document.set((*path, "urlPrefix"), url)
         document.set((*path, "enableHTTPS"), True)
-        for name in dict.fromkeys((*CARD_RESOURCES, *managed)):
+        for name, is_ignored in managed.items():
             if name not in _managed(document.get(*path)):
-                document.append((*path, "managedResources"), {"name": name, "ignoredByScheduler": False})
+                document.append((*path, "managedResources"), {"name": name, "ignoredByScheduler": is_ignored})
         for key, value in _TLS.items():
             document.set((*path, "tlsConfig", key), value)
 

@@ -133,13 +133,14 @@ def _configuration(flags: Flags, manifest: SchedulerManifest, read: Read) -> tup
     # wrote, or that is used only from now on, ignoring them would be a change that was not asked for.
     own = manifest.has_own_configuration and target == base
     carried = {} if own else manifest.pod.flags.configuration()
-    managed = Vocabularies(flags.vocabularies).managed_resources
+    vocabularies = Vocabularies(flags.vocabularies)
+    managed, ignored = vocabularies.managed_resources, vocabularies.ignored_resources
     existing = read(base)
     if existing is None:
-        template.add_extender(None, url=flags.url, carried=carried, managed=managed)
+        template.add_extender(None, url=flags.url, carried=carried, managed=managed, ignored=ignored)
         return target, template, True
     found = ConfigurationDocument(YamlDocument(str(base), existing.content))
-    found.add_extender(template, url=flags.url, carried=carried, managed=managed)
+    found.add_extender(template, url=flags.url, carried=carried, managed=managed, ignored=ignored)
     return target, found, False
 
 

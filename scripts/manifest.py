@@ -154,7 +154,13 @@ def vocabulary_files() -> dict[Path, str]:
     """Return the texts of all these files, with what is written by hand as it stands in them."""
     filled = {WEBHOOKS: _webhooks, POLICY: _policy, SCHEMA: _schema}
     texts = {file: fill(file.read_text(encoding="utf-8")) for file, fill in filled.items()}
-    texts[CHART_RESOURCES] = json.dumps({each.name: each.managed_resources for each in KNOWN}, indent=2) + "\n"
+    resources = {
+        each.name: [
+            {"name": name, "ignoredByScheduler": name in each.ignored_resources} for name in each.managed_resources
+        ]
+        for each in KNOWN
+    }
+    texts[CHART_RESOURCES] = json.dumps(resources, indent=2) + "\n"
     for vocabulary in KNOWN:
         if vocabulary.component is not None:
             file = DEPLOY / "components" / vocabulary.name / "kustomization.yaml"
@@ -204,9 +210,10 @@ def _schema(text: str) -> str:
 
 def _component(vocabulary: Vocabulary, component: Component) -> str:
     """Return the kustomize component that switches a vocabulary on in extender and plugin."""
+    ignored = ", all but the first with ignoredByScheduler: true" if vocabulary.ignored_resources else ""
     comment = (
         f"{component.about} In kube-scheduler's configuration, {', '.join(vocabulary.managed_resources)} must be among"
-        f" the extender's managedResources; see docs/{vocabulary.reference.page}."
+        f" the extender's managedResources{ignored}; see docs/{vocabulary.reference.page}."
     )
     names = ",".join([DEFAULT_NAMES, vocabulary.name, *component.others])
     patches = "".join(

@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "docs" / "contract" / name for name in ("extender.md", "other-systems.md", "plugin.md")]
 FOLDERS = ("gas", "configurator", "benchmarks", "simulation", "scripts", "tests")
 
-CLAUSE = re.compile(r"^- \*\*([ADEOPSV]\d+\.\d+)\*\* ", re.MULTILINE)
-ID = r"[ADEOPSV]\d+\.\d+"
+CLAUSE = re.compile(r"^- \*\*([ADEHOPSV]\d+\.\d+)\*\* ", re.MULTILINE)
+ID = r"[ADEHOPSV]\d+\.\d+"
 CITATION = re.compile(rf"[Cc]ontract ({ID}(?:(?: to |, | and ){ID})*)")
 """One clause, a list, or a range within one section: ``contract E5.1, E5.3 to E5.5``."""
 

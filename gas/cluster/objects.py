@@ -3,8 +3,8 @@
 Every function here raises ApiRefused, Forbidden or ApiUnavailable, and those that write OutcomeUnknown as well.
 """
 
-from collections.abc import Mapping
-from typing import TypeVar
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -48,12 +48,15 @@ async def get_pod(api: ApiServer, namespace: str, name: str, *, urgent: bool = F
     return await get_object(api, paths.pod(namespace, name), Pod, urgent=urgent)
 
 
+LONGEST_LABEL = 63  # characters of the value of a label
 LATEST_SEND = 4.0
 """Seconds in which a Binding is sent again if the API server is busy. A replica that no longer leads must not send one
 once another replica may lead, which is 5 s later."""
 
 
-async def bind_pod(api: ApiServer, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
+async def bind_pod(
+    api: ApiServer, pod: Pod, node: str, annotations: Mapping[str, str], *, labels: Collection[str] = ()
+) -> None:
     """Set the node and the annotations of the pod in this version in one write: both change, or neither does.
 
     Raises ApiRefused when nothing was changed: 404, the pod does not exist; 409, the name belongs to another pod
@@ -61,15 +64,20 @@ async def bind_pod(api: ApiServer, pod: Pod, node: str, annotations: Mapping[str
     was sent without a response: read the pod to find out. Any other ApiUnavailable means that nothing was sent. Raises
     MalformedName if no pod can have that name. The API server does not check that the node exists. Source: contract
     E11.2, E11.3.
+
+    labels  names of annotations that the pod gets as labels, too, if they are not too long for one. API servers before
+            1.35 drop the labels of a Binding.
     """
     namespace, name = pod.metadata.namespace or "default", pod.metadata.name
-    metadata = {
+    metadata: dict[str, Any] = {
         "name": name,
         "namespace": namespace,
         "uid": pod.uid,
         "resourceVersion": pod.metadata.resource_version,
         "annotations": annotations,
     }
+    if wanted := {each: text for each in labels if 0 < len(text := annotations.get(each, "")) <= LONGEST_LABEL}:
+        metadata["labels"] = wanted
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
     body = msgspec.json.encode(binding)

@@ -51,8 +51,9 @@ class Extender:
         parts = [part for part in PARTS if part.is_on(flags)]
         self._are_stale = asyncio.Event()  # verdicts of nodes that have changed
         self._may_list = asyncio.Event()  # set once a list of pods may be read
+        options = options_of(flags)
         self.decider = decider = Decider(
-            options_of(flags),
+            options,
             new_name=partial(random_name, timing.spread),
             clock=timing.monotonic,
             on_stale=self._are_stale.set,
@@ -91,7 +92,7 @@ class Extender:
             decider,
             core.pending_binds,
             metrics,
-            bind_pod=partial(bind_pod, api),
+            bind_pod=partial(bind_pod, api, labels=options.vocabularies.label_annotations),
             settler=core.settler,
             why_not_ready=core.why_not_ready,
             timing=timing,

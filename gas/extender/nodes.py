@@ -97,7 +97,7 @@ class Nodes(MirrorByName[Node, _Kind]):
     def identified(self, name: str) -> NodeFacts | None:
         """Return the facts of a node with the UUIDs of its cards, which no other node has."""
         facts, uuids = self.facts(name), self._uuids.get(name)
-        return replace(facts, uuids=uuids) if facts is not None and uuids else facts
+        return replace(facts, uuids=uuids, name=name) if facts is not None and uuids else facts
 
     def as_sent(self, nodes: Iterable[Node]) -> dict[str, NodeFacts]:
         """Return the facts of nodes as a request describes them, known here or not; equal descriptions share facts."""

@@ -77,6 +77,11 @@ class Container(StoredPart, frozen=True):
         return next((each.value for each in reversed(self.env or ()) if each.name == name), None)
 
     @property
+    def is_privileged(self) -> bool:
+        """True if a new container sees all devices of its node; False where only its requests were read."""
+        return False
+
+    @property
     def requests(self) -> dict[str, Quantity]:
         return (self.resources.requests if self.resources is not None else None) or {}
 
@@ -261,14 +266,24 @@ def with_requests(container: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
+class NewSecurityContext(StoredPart, frozen=True):
+    privileged: bool | None = None
+
+
 class NewContainer(Container, frozen=True):
     resources: NewResources | None = None
+    security_context: NewSecurityContext | None = None
+
+    @property
+    def is_privileged(self) -> bool:
+        return self.security_context is not None and bool(self.security_context.privileged)
 
 
 class NewPodSpec(PodSpec, frozen=True):
     containers: Sequence[NewContainer] | None = None
     init_containers: Sequence[NewContainer] | None = None
     scheduler_name: str | None = None
+    runtime_class_name: str | None = None
     affinity: dict[str, Any] | None = None
     node_selector: dict[str, str] | None = None
 

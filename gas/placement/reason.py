@@ -261,7 +261,8 @@ def card_details(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[str
                 most[name] = max(most.get(name, 0), amount)
         for place, name in enumerate(plan.names):
             left = free.free(card, place)
-            if name not in need.count_resources or (left < most[name] and need.stated_memory is None):
+            counts_memory = need.stated_memory is not None and need.stated_memory.counted_as == name
+            if name not in need.count_resources or (left < most[name] and not counts_memory):
                 capacity = inventory.capacity[card].get(name, 0)
                 parts.append(_numbers(name, max(left, 0), capacity, most[name], need.stated_memory))
         if not parts:

@@ -41,6 +41,11 @@ class StatedMemory(NamedTuple):
     resource: str
     unit: MemoryUnit
 
+    @property
+    def counted_as(self) -> str:
+        """The name of the resource without its prefix, as ledgers have it if it is a count resource as well."""
+        return self.resource.rpartition("/")[2]
+
     def __str__(self) -> str:
         return f"{self.unit} of {self.resource}"
 

@@ -67,7 +67,9 @@ class Vocabularies:
     """
 
     def __init__(self, vocabularies: Iterable[Vocabulary], *, most_needs: int = MOST_NEEDS) -> None:
-        every = tuple(vocabularies)
+        given = tuple(vocabularies)
+        replaced = {each.name: frozenset().union(*(o.replaces for o in given if o is not each)) for each in given}
+        every = tuple(each.without(replaced[each.name]) for each in given)
         guests = {each.name: tuple(other for other in every if each.name in other.joins) for each in every}
         self._all = tuple(
             each if each.guests == guests[each.name] else replace(each, guests=guests[each.name]) for each in every
@@ -85,6 +87,10 @@ class Vocabularies:
         """The `resources` of which each app container of a pod gets the cards of all of them."""
         self.managed_resources = tuple(dict.fromkeys(name for each in self._all for name in each.managed_resources))
         """All resources for whose pods kube-scheduler calls the extender, by full name."""
+        self.ignored_resources = frozenset(name for each in self._all for name in each.ignored_resources)
+        """The `managed_resources` that no node offers."""
+        self.label_annotations = frozenset(name for each in self._all for name in each.label_annotations)
+        """The annotations of a choice that are written as labels as well."""
 
     def __iter__(self) -> Iterator[Vocabulary]:
         return iter(self._all)

@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from gas.vocabularies.aliyun.vocabulary import ALIYUN
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.foreign import FOREIGN
+from gas.vocabularies.hami.vocabulary import HAMI
 from gas.vocabularies.intel.vocabulary import INTEL
 from gas.vocabularies.koordinator.vocabulary import KOORDINATOR
 from gas.vocabularies.kubeshare.vocabulary import KUBESHARE
 from gas.vocabularies.protocol import Vocabulary
 from gas.vocabularies.vendor.vocabulary import VENDOR
 
-KNOWN: tuple[Vocabulary, ...] = (INTEL, ALIYUN, KOORDINATOR, VENDOR, KUBESHARE)
+KNOWN: tuple[Vocabulary, ...] = (INTEL, ALIYUN, KOORDINATOR, HAMI, VENDOR, KUBESHARE)
 """All vocabularies, with the defaults of their flags. The first is the default of ``--vocabularies``."""
 
 DEFAULT = Vocabularies(KNOWN[:1])

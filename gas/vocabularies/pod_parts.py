@@ -1,11 +1,12 @@
 """Read the parts of a pod that all vocabularies share: containers, requests, preferences and labels."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from gas.objects.stored import Container, Pod, Quantity
+from gas.objects.json_patch import Operation, pointer
+from gas.objects.stored import Container, NewContainer, Pod, Quantity
 from gas.placement.inventory import Company
 from gas.placement.need import PodNeed, Role
 from gas.placement.order import CARD_ORDERS, NODE_SCORES, CardOrder, parse_card_order, parse_node_score
@@ -201,3 +202,19 @@ def label_of(annotations: Mapping[str, str], name: str) -> str:
 
 def readable_labels(annotations: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in annotations.items() if _LABEL.fullmatch(text)}
+
+
+def with_resources(container: NewContainer, place: tuple[str, ...], wanted: Mapping[str, str]) -> Iterator[Operation]:
+    """Yield what adds requests and equal limits to a container, as Kubernetes demands of such resources."""
+    resources = container.resources
+    if resources is None:
+        if wanted:
+            yield Operation("add", pointer(*place, "resources"), {"limits": dict(wanted), "requests": dict(wanted)})
+        return
+    for field, present in (("limits", resources.limits), ("requests", resources.requests)):
+        missing = {name: amount for name, amount in wanted.items() if name not in (present or {})}
+        if missing and present is None:
+            yield Operation("add", pointer(*place, "resources", field), missing)
+        else:
+            for name, amount in missing.items():
+                yield Operation("add", pointer(*place, "resources", field, name), amount)

@@ -133,6 +133,7 @@ class NodeFacts:
     """The facts about cards that a node's object states."""
 
     inventory: Inventory
+    name: str = ""  # of the node; only where `uuids` are, since nodes alike share their facts
     # the node states only how many cards it has, so that card0, card1 and so on stand for the first card, the second
     # and so on; where another vocabulary names the cards, these are meant
     counted: bool = False
@@ -203,16 +204,30 @@ class Vocabulary(ABC):
     user_annotations: ClassVar[frozenset[str]] = frozenset()
     # names of other vocabularies to whose pods its rules, annotations and warnings apply as well
     joins: ClassVar[frozenset[str]] = frozenset()
+    # full names of resources that no other vocabulary reads while this one is switched on
+    replaces: ClassVar[frozenset[str]] = frozenset()
     guests: tuple[Vocabulary, ...] = ()  # those that are switched on and join this one
 
     def with_flags(self, flags: CommandFlags) -> Vocabulary:
         """Return the vocabulary with the values of its flags on a command line."""
         return self
 
+    def without(self, resources: frozenset[str]) -> Vocabulary:
+        """Return the vocabulary without resources that another one replaces."""
+        return self
+
     # Pods
 
-    # of which every pod with cards requests one: for these kube-scheduler calls the extender
-    managed_resources: ClassVar[tuple[str, ...]]
+    @property
+    @abstractmethod
+    def managed_resources(self) -> tuple[str, ...]:
+        """Those of which every pod with cards requests one: for these kube-scheduler calls the extender."""
+
+    @property
+    def ignored_resources(self) -> frozenset[str]:
+        """Those of `managed_resources` that no node offers, so kube-scheduler must not look for them."""
+        return frozenset()
+
     asking: ClassVar[Beginnings]  # every pod that `matches` has one: for these pods the API server calls webhooks
     # names of the annotations that `booked_need` depends on, in addition to containers
     metadata: ClassVar[frozenset[str]] = frozenset()
@@ -253,6 +268,8 @@ class Vocabulary(ABC):
 
     # names of the pod annotations that `write` may set and `read` looks at
     choice_annotations: ClassVar[frozenset[str]] = frozenset()
+    # those of them that are written as labels as well
+    label_annotations: ClassVar[frozenset[str]] = frozenset()
     # the one of them with the time of the decision in nanoseconds, as ``gas-ts`` has it; empty if none has
     time_annotation: ClassVar[str] = ""
 
@@ -301,7 +318,11 @@ class Vocabulary(ABC):
 
     # Devices
 
-    resources: ClassVar[tuple[str, ...]]  # all that give cards to a container
+    @property
+    @abstractmethod
+    def resources(self) -> tuple[str, ...]:
+        """All that give cards to a container."""
+
     one_card: ClassVar[bool] = False  # whether all ids that the containers of a pod get are of one card
     together: ClassVar[bool] = False  # whether each app container of a pod gets the cards of all of them
     # the names that `describe` and `after_allocate` write: the plugin's admission policy allows these

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,6 +111,16 @@ async def test_a_missing_node_is_none(tmp_path: Path) -> None:
 async def bind(api: ApiServer, name: str = "web-0") -> None:
     pod = Pod(metadata=ObjectMeta(name=name, namespace="shop", uid="u1", resource_version="7"))
     await bind_pod(api, pod, "n1", {"gas-container-cards": "card0|card1"})
+
+
+# contract H3.8
+@pytest.mark.parametrize(("node", "labels"), [("n1", {"where": "n1"}), ("n" * 64, None)])
+async def test_bind_sets_labels_that_are_short_enough(tmp_path: Path, node: str, labels: dict[str, str] | None) -> None:
+    pod = Pod(metadata=ObjectMeta(name="web-0", namespace="shop", uid="u1"))
+    async with ScriptedServer(answer(201)) as server, connected(server.url, tmp_path) as api:
+        await bind_pod(api, pod, node, {"where": node}, labels=["where", "missing"])
+    body: Any = server.seen[0].json
+    assert body["metadata"].get("labels") == labels
 
 
 # contract E11.2, E11.3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -66,9 +66,11 @@ def merged(
     url: str | None = None,
     carried: Mapping[tuple[str, ...], object] | None = None,
     managed: Sequence[str] = CARD_RESOURCES,
+    *,
+    ignored: Collection[str] = (),
 ) -> ConfigurationDocument:
     found = configuration(existing)
-    found.add_extender(configuration(template), url=url, carried=carried or {}, managed=managed)
+    found.add_extender(configuration(template), url=url, carried=carried or {}, managed=managed, ignored=ignored)
     return found
 
 
@@ -78,6 +80,15 @@ def test_resources_of_more_vocabularies_are_added_and_none_is_removed() -> None:
     assert [each["name"] for each in fresh.extenders[0]["managedResources"]] == list(managed)
     assert text_of(merged(text_of(fresh))) == text_of(fresh)
     assert merged(BUILT_IN, managed=managed).extenders == fresh.extenders
+
+
+# contract H4.3
+def test_resources_that_no_node_offers_are_ignored_by_the_scheduler() -> None:
+    hami = Vocabularies(parse_vocabularies("intel,hami"))
+    found = merged(BUILT_IN, managed=hami.managed_resources, ignored=hami.ignored_resources).extenders[0]
+    ignored = {each["name"]: each["ignoredByScheduler"] for each in found["managedResources"]}
+    assert ignored == {name: name in hami.ignored_resources for name in hami.managed_resources}
+    assert (ignored["nvidia.com/gpumem"], ignored["nvidia.com/gpu"]) == (True, False)
 
 
 def test_a_resource_that_another_extender_manages_is_refused() -> None:

@@ -189,7 +189,10 @@ def test_what_the_schema_lets_through_for_a_flag_the_program_takes(component: st
         flag.parse(_as_argument(example))
 
 
-STRINGS = ("20s", "1.5m", "500ms", "/a/b-c.json", "millicores", "natural", "best-fit=tiles", "used-first")
+STRINGS = (
+    *("20s", "1.5m", "500ms", "/a/b-c.json", "millicores", "natural", "best-fit=tiles", "used-first"),
+    "gpu=example.com/vgpu,gpumem=example.com/vmem",
+)
 
 
 def _examples(schema: Schema) -> Iterator[Any]:

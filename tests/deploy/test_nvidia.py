@@ -72,6 +72,7 @@ def test_the_other_daemonset_leaves_its_nodes_alone() -> None:
         ("nvidia", ["intel", "vendor"]),
         ("aliyun-nvidia", ["intel", "aliyun", "vendor"]),
         ("koordinator-nvidia", ["intel", "koordinator", "vendor"]),
+        ("hami-nvidia", ["intel", "hami", "vendor"]),
         ("kubeshare-nvidia", ["intel", "kubeshare", "vendor"]),
     ],
 )

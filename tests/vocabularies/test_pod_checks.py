@@ -227,7 +227,7 @@ def test_a_vocabulary_without_admission_words_has_only_its_need() -> None:
             "nvidia.com/gpu",
             "gas-same-gpu",
             "a,b",
-            "annotation gas-same-gpu has no effect on a pod in the words of vendor",
+            "annotation gas-same-gpu has no effect on a pod in the words of hami",
         ),
     ],
 )

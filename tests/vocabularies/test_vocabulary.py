@@ -255,6 +255,8 @@ class TestNodes:
         full["metadata"]["annotations"] |= {
             "gas-card-capacity": "card0=millicores:5",
             "scheduling.koordinator.sh/gpu-partitions": '{"1":[{"minors":[0]}]}',
+            "hami.io/node-nvidia-register": '[{"id":"abcdefgh","count":7,"devmem":10,"health":true}]',
+            "hami.io/device-cordon": "abcdefgh",
         }
         full["metadata"]["labels"] |= {
             CARDS: "0.1",

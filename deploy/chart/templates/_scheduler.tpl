@@ -24,16 +24,13 @@
 {{- range get .Values.extender.flags "vocabularies" | default (list "intel") -}}
 {{- $managed = concat $managed (get $known .) -}}
 {{- end -}}
-{{- $managed | toJson -}}
+{{- $managed | uniq | toJson -}}
 {{- end -}}
 
 {{- define "gas.schedulerConfiguration" -}}
 {{- $names := include "gas.names" . | fromJson -}}
 {{- $scheduler := .Values.scheduler -}}
-{{- $managed := list -}}
-{{- range include "gas.managedResources" . | fromJsonArray -}}
-{{- $managed = append $managed (dict "name" . "ignoredByScheduler" false) -}}
-{{- end -}}
+{{- $managed := include "gas.managedResources" . | fromJsonArray -}}
 {{- $ours := dict
   "urlPrefix" (include "gas.url" .)
   "filterVerb" "scheduler/filter"

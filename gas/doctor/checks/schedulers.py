@@ -140,15 +140,24 @@ def _resources(scheduler: SeenScheduler, entry: ExtenderEntry, snapshot: Snapsho
     nodes = () if isinstance(snapshot.nodes, Unseen) else snapshot.nodes
     for resource in snapshot.vocabularies.managed_resources:
         ignored = entry.managed.get(resource)
+        wanted = str(resource in snapshot.vocabularies.ignored_resources).lower()
         if ignored is None:
             used = any(resource in allocatable_resources(node) for node in nodes)
             yield (problem if used else warning)(
                 f"pods that ask for {resource} only are placed without the extender"
                 + (", and nodes offer it" if used else ""),
-                edit(scheduler, f"managedResources: name: {resource}, ignoredByScheduler: false"),
+                edit(scheduler, f"managedResources: name: {resource}, ignoredByScheduler: {wanted}"),
                 expected=f"{resource} among managedResources",
                 found=", ".join(entry.managed) or "no managedResources",
             )
+        elif wanted == "true":
+            if not ignored:
+                yield problem(
+                    f"kube-scheduler looks for {resource}, which no node offers, so pods that ask for it wait",
+                    edit(scheduler, "ignoredByScheduler: true"),
+                    expected=f"ignoredByScheduler: true for {resource}",
+                    found="ignoredByScheduler: false",
+                )
         elif ignored:
             yield warning(
                 f"kube-scheduler itself does not count {resource}, so it sends the extender nodes that have none",

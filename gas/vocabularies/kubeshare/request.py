@@ -11,12 +11,12 @@ from itertools import islice
 from typing import Any
 
 from gas.objects.json_patch import Operation, Patch, pointer
-from gas.objects.stored import NewContainer, NewPod, Pod
+from gas.objects.stored import NewPod, Pod
 from gas.placement.need import ContainerNeed, Role
 from gas.values.amounts import MAX_AMOUNT, MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD, sorted_amounts
 from gas.values.quoted import did_you_mean, quoted
 from gas.vocabularies.kubeshare import names
-from gas.vocabularies.pod_parts import need_facts, requested
+from gas.vocabularies.pod_parts import need_facts, requested, with_resources
 from gas.vocabularies.protocol import BadNeed, Beginnings, ContainerFacts, Faults, NeedFacts, NeedOptions, Vocabulary
 
 _FRACTION = re.compile(r"[0-9]{1,9}(\.[0-9]{0,18})?|\.[0-9]{1,18}", re.ASCII)  # exact in 28 digits
@@ -193,29 +193,13 @@ class KubeShareAdmission(Vocabulary):
                 wanted[names.MILLICORES] = str(share.millicores * each.cards)
                 wanted[names.MEMORY] = str(share.memory * each.cards)
             place = ("spec", "initContainers", str(at)) if at < init else ("spec", "containers", str(at - init))
-            operations += _with_resources(container, place, wanted)
+            operations += with_resources(container, place, wanted)
         if pod.node_name:
             # the scheduler binds the pod, with cards, to the node that its user named
             operations.append(Operation("remove", pointer("spec", "nodeName")))
             affinity = with_node(pod.node_name, pod.spec.affinity)
             operations.append(Operation("add", pointer("spec", "affinity"), affinity))
         return tuple(operations)
-
-
-def _with_resources(container: NewContainer, place: tuple[str, ...], wanted: Mapping[str, str]) -> Iterator[Operation]:
-    """Yield what adds requests and equal limits to a container, as Kubernetes demands of such resources."""
-    resources = container.resources
-    if resources is None:
-        if wanted:
-            yield Operation("add", pointer(*place, "resources"), {"limits": dict(wanted), "requests": dict(wanted)})
-        return
-    for field, present in (("limits", resources.limits), ("requests", resources.requests)):
-        missing = {name: amount for name, amount in wanted.items() if name not in (present or {})}
-        if missing and present is None:
-            yield Operation("add", pointer(*place, "resources", field), missing)
-        else:
-            for name, amount in missing.items():
-                yield Operation("add", pointer(*place, "resources", field, name), amount)
 
 
 def with_node(node: str, affinity: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -88,20 +88,31 @@ class Vendor(Vocabulary):
     reference = _REFERENCE
     flags = VendorFlags
     user_annotations = PREFERENCES
-    managed_resources = _RESOURCES
     asking = Beginnings(resources=_RESOURCES)
-    resources = tuple(kind.resource for kind in KINDS if kind.driver)
     kinds: tuple[Kind, ...] = KINDS
+
+    @property
+    def managed_resources(self) -> tuple[str, ...]:
+        return tuple(kind.resource for kind in self.kinds)
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        return tuple(kind.resource for kind in self.kinds if kind.driver)
+
+    def without(self, resources: frozenset[str]) -> Vocabulary:
+        return replace(self, kinds=tuple(kind for kind in self.kinds if kind.resource not in resources))
 
     def with_flags(self, flags: CommandFlags) -> Vocabulary:
         places = flags.of(VendorFlags).places
         return Vendor(kinds=tuple(replace(kind, places=places) if kind.driver else kind for kind in KINDS))
 
     def matches(self, pod: Pod) -> bool:
-        return any(requests_any(pod, kind.resource) for kind in KINDS)
+        return any(requests_any(pod, kind.resource) for kind in self.kinds)
 
     def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
-        amounts = {kind.resource: sum(requested(each, kind.resource) for each in facts.containers) for kind in KINDS}
+        amounts = {
+            kind.resource: sum(requested(each, kind.resource) for each in facts.containers) for kind in self.kinds
+        }
         asked = [resource for resource, amount in amounts.items() if amount]
         if len(asked) > 1:
             raise BadNeed(f"the pod asks for both {' and '.join(asked)}; use only one of them in all its containers")
@@ -120,7 +131,9 @@ class Vendor(Vocabulary):
 
     def source(self, node: Node) -> Hashable:
         allocatable = allocatable_resources(node)
-        stated = tuple((kind.resource, allocatable[kind.resource]) for kind in KINDS if kind.resource in allocatable)
+        stated = tuple(
+            (kind.resource, allocatable[kind.resource]) for kind in self.kinds if kind.resource in allocatable
+        )
         return (
             (stated, tuple((each.card, each.driver, each.healthy) for each in recorded_cards(node))) if stated else ()
         )
