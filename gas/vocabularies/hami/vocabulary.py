@@ -349,7 +349,7 @@ class Hami(Vocabulary):
         registered = texts.registered(own, self.places)
         return NodeDescription(annotations={names.REGISTER: texts.format_register(registered)} if registered else {})
 
-    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts]) -> Mapping[str, str]:
+    def environment(self, pod: Pod, container: str, cards: Sequence[CardFacts], node: NodeFacts) -> Mapping[str, str]:
         found = (each for each in need_facts(pod).containers if each.name == container)
         priority = next((each.requests.get(self.own.priority) for each in found), None)
         return {} if priority is None else {names.PRIORITY: str(priority)}

@@ -11,6 +11,7 @@ from gas.daemon.flags import flags_in
 from gas.extender.command_line import parse_flags
 from gas.objects.json_patch import applied
 from gas.objects.stored import NewPod
+from gas.placement.inventory import Inventory
 from gas.placement.need import PodNeed, Role, Scope
 from gas.placement.order import LeastUsedParts, MostUsedParts, NodeScore, UsedFirst
 from gas.placement.ratio import Ratio
@@ -21,7 +22,7 @@ from gas.vocabularies.hami.texts import parse_register
 from gas.vocabularies.hami.vocabulary import HamiFlags
 from gas.vocabularies.pod_checks import PodChecks
 from gas.vocabularies.pod_parts import ALONE, need_facts
-from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedOptions
+from gas.vocabularies.protocol import BadNeed, DeviceOptions, NeedOptions, NodeFacts
 from gas.vocabularies.selection import configured, parse_vocabularies
 from tests.builders import pod, pod_json, requesting
 from tests.hami_words import MIB, REGISTER, asking, wanting
@@ -280,5 +281,7 @@ def test_what_the_plugin_offers_and_writes() -> None:
 # contract H1.12
 def test_a_priority_becomes_a_variable() -> None:
     asked = pod(asking("a", gpu=1, prio=1), asking("b", gpu=1))
-    assert [HAMI.environment(asked, name, [nvidia_gpu(0)]) for name in "ab"] == [{"CUDA_TASK_PRIORITY": "1"}, {}]
+    node = NodeFacts(inventory=Inventory(capacity={}))
+    given = [HAMI.environment(asked, name, [nvidia_gpu(0)], node) for name in "ab"]
+    assert given == [{"CUDA_TASK_PRIORITY": "1"}, {}]
     assert len(need_facts(asked).containers) == 2
