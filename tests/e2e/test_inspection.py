@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -198,6 +199,36 @@ def test_what_other_schedulers_and_rules_refuse_is_quoted_and_a_cordoned_card_ge
     wait_for("the reason", lambda: "card1 is disabled by a label or annotation" in kubectl_gas("why", "p1")[1])
     assert cordoner("uncordon", "n1", "0000:03:00.0")[0] == 0
     wait_for("both", lambda: sorted(_cards_of(cluster.api).values()) == ["card0", "card1"])
+
+
+def test_pods_that_are_not_to_be_scheduled_do_not_count_as_waiting(cluster: Cluster, kubectl_gas: KubectlGas) -> None:
+    cluster.restart_scheduler(ignorable=False)
+    cluster.add_gpu_node("n1")
+    extender = cluster.extender("gas")
+    extender.start_and_wait_until_ready()
+    gated, ending, waiting = (
+        pod(name, container(i915=1, millicores=amount))
+        for name, amount in (("gated", 600), ("ending", 1001), ("waiting", 1001))
+    )
+    gated["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    ending["metadata"]["finalizers"] = ["example.com/keep"]
+    for each in (gated, ending, waiting):
+        cluster.api.create(PODS, each)
+    cluster.api.delete(f"{PODS}/ending")
+    sample = re.compile(r'^gas_extender_(waiting|suspended)_pods.*reason="(.*)"} (.*)$', re.MULTILINE)
+
+    def counted() -> dict[tuple[str, ...], str]:
+        return {(kind, reason): count for kind, reason, count in sample.findall(extender.plain("/metrics")[1])}
+
+    expected = {("waiting", "no-room"): "1", ("suspended", "Gated"): "1", ("suspended", "Terminating"): "1"}
+    try:
+        wait_for("they are counted apart", lambda: counted() == expected, seconds=20)
+        states = {row["name"]: row["state"] for row in kubectl_gas.data("pods")}
+        assert states == {"gated": "Gated", "ending": "Terminating", "waiting": "Waiting"}
+        cluster.api.merge(f"{PODS}/gated", {"spec": {"schedulingGates": None}})
+        wait_for("the gated pod is bound", lambda: _cards_of(cluster.api).keys() == {"gated"})
+    finally:
+        cluster.api.merge(f"{PODS}/ending", {"metadata": {"finalizers": None}})
 
 
 def _cards_of(api: KubeApi) -> dict[str, str]:

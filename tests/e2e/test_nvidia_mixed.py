@@ -6,6 +6,7 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 
 import pytest
@@ -17,7 +18,7 @@ from tests.e2e.gpu_node import GpuNode
 from tests.e2e.kube_api import Object
 from tests.e2e.mixed_words import ALL_WORDS, GIB, over_capacity, random_pod, words_of
 from tests.e2e.pod_resources import listed_ids
-from tests.e2e.pods import OVER, PODS, delete, delete_now
+from tests.e2e.pods import OVER, PODS, cards_of, container, delete, delete_now, event_messages, is_refused, node_of, pod
 from tests.e2e.waiting import wait_for
 from tests.e2e.written_cards import written_containers
 
@@ -239,6 +240,43 @@ def test_no_card_is_ever_over_capacity_and_all_accounts_agree_when_pods_in_all_w
     # Whether pods in all words found room among the others is chance; alone on the node each of them has to run.
     for words in ALL_WORDS:
         life.run_alone(words)
+
+
+@pytest.mark.usefixtures("no_pods_after")
+def test_running_pods_keep_their_cards_while_their_words_are_off(gpu_node: GpuNode) -> None:
+    api = gpu_node.api
+    gpu_node.cluster.restart_scheduler(ignorable=False)
+    start(gpu_node)
+    life = Life(gpu_node, Random(1))
+    names = {life.create(words): words for words in reversed(ALL_WORDS)}
+    gpu_node.running(names)
+    given = gpu_node.extender.booked()[gpu_node.node.name]
+
+    gpu_node.start_extender("--vocabularies=intel")
+    held = {each["pod"].removeprefix("default/") for each in gpu_node.extender.books()["pods"].values()}
+    assert held == names.keys()
+    log = gpu_node.extender.program.log_text()
+    for name, words in names.items():
+        if words != "intel":
+            assert f"pod=default/{name}" in log
+            wait_for("an event", partial(event_messages, api, name, "GPUBookingMismatch"), seconds=20)
+    others = [f"other-{number}" for number in range(10)]
+    for name in others:
+        gpu_node.create(pod(name, container(i915=1, memory_max="1Gi", millicores=1)))
+    wait_for(
+        "the others are bound or refused",
+        lambda: all(node_of(api, name) or is_refused(api, name) for name in others),
+        seconds=PATIENCE,
+    )
+    bound = [each for each in life.alive() if each["spec"].get("nodeName") and each["metadata"]["name"] in others]
+    joined = {cards_of(each) for each in bound}
+    assert 0 < len(bound) < len(others)
+    gpu_node.start_extender(*WORDS)
+    again = gpu_node.extender.booked()[gpu_node.node.name]
+    assert {card: again[card] for card in given if card not in joined} == {
+        card: amounts for card, amounts in given.items() if card not in joined
+    }
+    assert gpu_node.extender.books()["differences"] == []
 
 
 def start(gpu_node: GpuNode) -> None:

@@ -15,6 +15,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.extender import Extender
 from tests.e2e.kube_api import KubeApi, Object, RefusedError
 from tests.e2e.pods import PODS, cards_by_pod, container, delete_now, event_messages, get_pod, is_refused, node_of, pod
+from tests.e2e.release import selected_release
 from tests.e2e.repeated import Repeated
 from tests.e2e.waiting import wait_for
 
@@ -53,7 +54,7 @@ class SlowEnds(Repeated):
 
 @pytest.fixture
 def extender(cluster: Cluster) -> Iterator[Extender]:
-    """Provide an extender, and a node whose two cards are full of five pods."""
+    """Provide an extender and a node with two idle cards."""
     api = cluster.api
     for name, value in CLASSES.items():
         policy = "Never" if name == "patient" else "PreemptLowerPriority"
@@ -62,10 +63,6 @@ def extender(cluster: Cluster) -> Iterator[Extender]:
     cluster.add_gpu_node("n1")
     extender = cluster.extender("gas", "-v=4", "--preemption", account=cluster.full_account)
     extender.start_and_wait_until_ready()
-    for name, millicores, priority, card, started in FIVE:
-        add(api, name, millicores, priority, labels={"app": name})
-        assert wait_for(f"{name} is bound", partial(bound_card, api, name)) == card
-        api.merge(f"{PODS}/{name}/status", {"status": {"phase": "Running", "startTime": started}})
     try:
         with SlowEnds(api):
             yield extender
@@ -75,8 +72,23 @@ def extender(cluster: Cluster) -> Iterator[Extender]:
         api.delete(BUDGETS)
 
 
-def add(api: KubeApi, name: str, millicores: int, priority: str, labels: dict[str, str] | None = None) -> Object:
-    written = pod(name, container(i915=1, millicores=millicores), labels=labels)
+@pytest.fixture
+def five(cluster: Cluster, extender: Extender) -> None:
+    """Fill the two cards of the node with five pods."""
+    api = cluster.api
+    for name, millicores, priority, card, started in FIVE:
+        add(api, name, millicores, priority, labels={"app": name})
+        assert wait_for(f"{name} is bound", partial(bound_card, api, name)) == card
+        api.merge(f"{PODS}/{name}/status", {"status": {"phase": "Running", "startTime": started}})
+
+
+def add(
+    api: KubeApi, name: str, millicores: int, priority: str, *, cpu: str = "0", labels: dict[str, str] | None = None
+) -> Object:
+    """Create a pod; without millicores it asks for no card."""
+    main = container(i915=1, millicores=millicores) if millicores else container()
+    main["resources"]["requests"] = {"cpu": cpu}
+    written = pod(name, main, labels=labels)
     written["spec"]["priorityClassName"] = priority
     return api.create(PODS, written)
 
@@ -96,6 +108,7 @@ def evicted(api: KubeApi) -> set[str]:
     return {name for name, *_ in FIVE} - staying
 
 
+@pytest.mark.usefixtures("five")
 def test_the_one_right_pod_of_five_is_evicted_and_its_card_is_kept(cluster: Cluster, extender: Extender) -> None:
     api = cluster.api
     # Without the pods of low priority 800 millicores are free on the node, but at most 600 on one card.
@@ -106,9 +119,7 @@ def test_the_one_right_pod_of_five_is_evicted_and_its_card_is_kept(cluster: Clus
     wait_for("the pod that no card could hold waits", lambda: is_refused(api, "too-large"))
     assert "nominatedNodeName" not in get_pod(api, "greedy")["status"]
     # Of pods without managed resources kube-scheduler decides without the extender.
-    plain = pod("plain", {"name": "main", "image": "none", "resources": {"requests": {"cpu": "999"}}})
-    plain["spec"]["priorityClassName"] = "highest"
-    api.create(PODS, plain)
+    add(api, "plain", 0, "highest", cpu="999")
     wait_for("the pod without cards is bound", lambda: "plain" in cards_by_pod(api))
     assert evicted(api) == set()
 
@@ -124,6 +135,7 @@ def test_the_one_right_pod_of_five_is_evicted_and_its_card_is_kept(cluster: Clus
     assert extender.books()["differences"] == []
 
 
+@pytest.mark.usefixtures("five")
 def test_a_pod_that_a_budget_covers_is_evicted_last(cluster: Cluster, extender: Extender) -> None:
     api = cluster.api
     budget = api.create(
@@ -189,3 +201,32 @@ def test_the_quota_permits_the_plugins_priority_where_the_cluster_limits_it(clus
     finally:
         api.delete(f"{quotas}/gas-plugin")
         cluster.control_plane.restart_api_server()
+
+
+@pytest.mark.skipif(selected_release().minor < 37, reason="kube-scheduler makes no room for resized pods before 1.37")
+def test_a_pod_with_a_card_gets_more_cpu_where_it_runs(cluster: Cluster, extender: Extender) -> None:
+    """kube-scheduler asks about a pod that is bound, and evicts others for it. kubelet would then resize it."""
+    api = cluster.api
+    cluster.restart_scheduler(
+        ignorable=False, preempts=True, feature_gates="InPlacePodVerticalScalingSchedulerPreemption=true"
+    )
+    for name, millicores, priority, cpu in (("growing", 800, "high", "400"), ("x", 0, "low", "500")):
+        add(api, name, millicores, priority, cpu=cpu)
+        wait_for(f"{name} is bound", partial(node_of, api, name))
+    card, asked = cards_by_pod(api)["growing"], filtered(extender)
+    (main,) = get_pod(api, "growing")["spec"]["containers"]
+    main["resources"]["requests"]["cpu"] = "700"
+    api.merge(f"{PODS}/growing/resize", {"spec": {"containers": [main]}})
+    deferred = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
+    api.merge(f"{PODS}/growing/status", {"status": {"phase": "Running", "conditions": [deferred]}})
+    wait_for("the pod of low priority is gone", lambda: api.find(f"{PODS}/x") is None, seconds=20)
+    wait_for("the extender lets the pod stay", lambda: filtered(extender) > asked, seconds=20)
+    assert cards_by_pod(api) == {"growing": card}
+    assert extender.booked() == {"n1": {card: {"i915": 1, "millicores": 800}}}
+    add(api, "other", 1800, "low")
+    wait_for("a pod that needs the rest of both cards waits", lambda: is_refused(api, "other"))
+
+
+def filtered(extender: Extender) -> float:
+    """Return the number of requests of the verb filter that left a node."""
+    return extender.metric('gas_extender_requests_total{result="fits",verb="filter"}', 0)
