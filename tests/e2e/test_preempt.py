@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.manifests import BASE, one
+from tests.deploy.manifests import BASE, DEPLOY, one
 from tests.e2e.cluster import Cluster
 from tests.e2e.extender import Extender
-from tests.e2e.kube_api import KubeApi, Object, RefusedError
+from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig
+from tests.e2e.kubectl import Kubectl
 from tests.e2e.pods import PODS, cards_by_pod, container, delete_now, event_messages, get_pod, is_refused, node_of, pod
 from tests.e2e.release import selected_release
 from tests.e2e.repeated import Repeated
@@ -175,31 +176,48 @@ def test_a_pod_of_higher_priority_does_not_evict_the_plugin(cluster: Cluster, *,
     assert (nominated, evicted) == ((None, False) if keeps else ("n1", True))
 
 
-def test_the_quota_permits_the_plugins_priority_where_the_cluster_limits_it(cluster: Cluster, tmp_path: Path) -> None:
-    """As GKE does: in namespaces without such a quota, no pod may have that priority."""
+def test_the_plugins_pods_are_created_where_the_cluster_limits_priorities_and_pods(
+    cluster: Cluster, binaries: Path, tmp_path: Path
+) -> None:
+    """As GKE and Talos do: no pod has that priority without a quota, and none sees the node without a label."""
     scope = {"scopeName": "PriorityClass", "operator": "In", "values": ["system-node-critical"]}
-    limited = {
-        "apiVersion": "apiserver.config.k8s.io/v1",
-        "kind": "ResourceQuotaConfiguration",
-        "limitedResources": [{"resource": "pods", "matchScopes": [scope]}],
+    quota = {"limitedResources": [{"resource": "pods", "matchScopes": [scope]}]}
+    limits = {
+        "ResourceQuota": {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "ResourceQuotaConfiguration", **quota},
+        "PodSecurity": {
+            "apiVersion": "pod-security.admission.config.k8s.io/v1",
+            "kind": "PodSecurityConfiguration",
+            "defaults": {"enforce": "baseline", "enforce-version": "latest"},
+        },
     }
-    plugins = [{"name": "ResourceQuota", "configuration": limited}]
-    file = tmp_path / "admission.json"
+    plugins = [{"name": name, "configuration": limit} for name, limit in limits.items()]
     kind = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration"}
-    file.write_text(json.dumps(kind | {"plugins": plugins}))
-    api, quotas = cluster.api, "/api/v1/namespaces/default/resourcequotas"
-    spec = one(BASE / "plugin", "DaemonSet")["spec"]["template"]["spec"]
-    del spec["serviceAccountName"]
-    cluster.control_plane.restart_api_server(f"--admission-control-config-file={file}")
+    (tmp_path / "admission.json").write_text(json.dumps(kind | {"plugins": plugins}))
+    (tmp_path / "deploy").symlink_to(DEPLOY)
+    lines = "resources: [deploy/overlays/plugin]\ncomponents: [deploy/components/own-namespace]\n"
+    (tmp_path / "kustomization.yaml").write_text(lines)
+    api, kubectl = cluster.api, Kubectl(binaries / "kubectl", write_kubeconfig(tmp_path / "kubeconfig", cluster.api))
+
+    def created(namespace: str) -> int:
+        return len(api.items(f"/api/v1/namespaces/{namespace}/pods"))
+
+    cluster.add_node("n1", labels={"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"})
+    cluster.control_plane.restart_api_server(f"--admission-control-config-file={tmp_path}/admission.json")
     try:
-        with pytest.raises(RefusedError, match="insufficient quota to match these scopes"):
-            api.create(PODS, {"metadata": {"name": "plugin"}, "spec": spec})
-        api.create(quotas, one(BASE / "plugin", "ResourceQuota"))
-        cluster.controller_manager.start("resourcequota-controller")
-        wait_for("the quota counts", lambda: api.get(f"{quotas}/gas-plugin").get("status", {}).get("hard"))
-        api.create(PODS, {"metadata": {"name": "plugin"}, "spec": spec})
+        cluster.controller_manager.start("daemonset-controller", "resourcequota-controller", "namespace-controller")
+        kubectl.run("apply", "-k", DEPLOY / "overlays/plugin")
+        refused = ("gas-plugin", "FailedCreate")
+        wait_for("PodSecurity", lambda: any("violates PodSecurity" in each for each in event_messages(api, *refused)))
+        assert created("default") == 0
+        kubectl.run("delete", "-k", DEPLOY / "overlays/plugin")
+        kubectl.run("apply", "-k", tmp_path)
+        wait_for("the plugin's pod", lambda: created("gas-system"))
+        kubectl.run("delete", "resourcequota", "gas-plugin", "--namespace=gas-system")
+        kubectl.run("delete", "pods", "--all", "--namespace=gas-system", "--force")
+        messages = "/api/v1/namespaces/gas-system/events"
+        wait_for("the quota", lambda: any("insufficient quota" in each["message"] for each in api.items(messages)))
+        kubectl.run("delete", "--ignore-not-found", "-k", tmp_path)
     finally:
-        api.delete(f"{quotas}/gas-plugin")
         cluster.control_plane.restart_api_server()
 
 
