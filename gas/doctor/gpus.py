@@ -29,12 +29,8 @@ def gpu_nodes(snapshot: Snapshot) -> Iterator[InspectedNode]:
 
 
 _SIGNS = {
-    "nvidia": re.compile(
-        r"(nvidia\.com/gpu\.present|feature\.node\.kubernetes\.io/pci-(03\d\d_)?10de(_.*)?\.present)=true"
-    ),
-    "plugin": re.compile(
-        r"(intel\.feature\.node\.kubernetes\.io/gpu|feature\.node\.kubernetes\.io/pci-03\d\d_8086(_.*)?\.present)=true"
-    ),
+    "nvidia": re.compile(r"(nvidia\.com/gpu|feature\.node\.kubernetes\.io/pci-(03\d\d_)?10de(_.*)?)\.present=true"),
+    "plugin": re.compile(r"(intel\.feature\.node\S+/gpu|feature\.node\S+/pci-03\d\d_8086(_.*)?\.present)=true"),
 }
 """By overlay, the labels with which operators and Node Feature Discovery mark nodes that have its cards."""
 

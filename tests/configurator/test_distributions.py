@@ -12,6 +12,7 @@ from configurator.errors import ConfiguratorError
 from tests.configurator.control_plane_files import ControlPlaneFiles, configuration
 
 KUBECONFIG = "/var/lib/rancher/rke2/server/cred/scheduler.kubeconfig"
+PAGE = Path(__file__).parents[2] / "docs/clusters.md"
 URL = "--url=https://10.43.7.7:9001"
 
 
@@ -56,6 +57,7 @@ def test_the_lines_for_rke2_make_the_manifest_that_is_needed(rke2: ControlPlaneF
         "kube-scheduler-arg": [f"config={rke2.configuration}"],
         "kube-scheduler-extra-mount": [f"{rke2.certificates}:/host/certs:ro"],
     }
+    assert f"```yaml\n{block.replace(str(rke2.root), '')}\n```" in PAGE.read_text(encoding="utf-8")
     assert configuration(rke2).get("clientConnection", "kubeconfig") == KUBECONFIG
     assert configuration(rke2).get("enableProfiling") is False
 
