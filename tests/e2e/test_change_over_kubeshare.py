@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from tests.deploy.manifests import COMPONENTS, DEPLOY, arguments
+from tests.deploy.manifests import DEPLOY, arguments
 from tests.e2e.change_over import Load, Rehearsal, Witness
 from tests.e2e.control_plane_node import REPOSITORY, ControlPlaneNode
 from tests.e2e.fake_nvml import GIB, FakeNvml, card, uuid
@@ -26,11 +26,14 @@ from tests.e2e.kubeshare_original import (
     PLACEHOLDER,
     REQUEST,
     SHAREPODS,
+    SYSTEM_PODS,
     KubeShare,
 )
 from tests.e2e.nvidia_plugin import VISIBLE, NvidiaPlugin
 from tests.e2e.pods import PODS, delete, get_pod
+from tests.e2e.ports import free_port
 from tests.e2e.waiting import wait_for
+from tests.e2e.webhooks import apply_overlay, unregister
 from tests.kubeshare_words import share
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
@@ -91,6 +94,18 @@ class Place:
         self.kubeshare.stop()
         self.nvidia.stop()
 
+    def create_programs(self) -> None:
+        """Create the objects of the programs that step 2 deletes, of which only the names matter."""
+        containers = [{"name": "main", "image": "none"}]
+        for name in ("kubeshare-scheduler", "kubeshare-device-manager"):
+            spec = {"schedulerName": "none", "automountServiceAccountToken": False, "containers": containers}
+            self.api.create(SYSTEM_PODS, {"metadata": {"name": name}, "spec": spec})
+        labels = {"app": "nvidia"}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": containers}}
+        spec = {"selector": {"matchLabels": labels}, "template": template}
+        written = {"metadata": {"name": "nvidia-device-plugin-daemonset"}, "spec": spec}
+        self.api.create("/apis/apps/v1/namespaces/kube-system/daemonsets", written)
+
     def configure(self, command: str) -> None:
         """Run the configurator with certificates for this machine, so that nothing needs a name of a Service."""
         own = self.gpu_node.cluster
@@ -105,11 +120,14 @@ class Place:
 
     def start_gas(self) -> None:
         """Start extender and plugin with the flags of the overlay that say what is offered to whom."""
-        self.gpu_node.start_extender(*flags("gpu-aware-scheduling"))
+        port = free_port()
+        self.gpu_node.start_extender(*flags("gpu-aware-scheduling"), f"--admission-port={port}")
+        apply_overlay(self.kubectl, self.gpu_node, OVERLAY, port)
         self.gpu_node.start_plugin((), *flags("gas-plugin-nvidia"))
         wait_for("our shares", lambda: self.offered("kubeshare/vgpu") == CARDS * 1000)
 
     def stop_gas(self) -> None:
+        unregister(self.api)
         self.gpu_node.extender.program.kill()
         self.gpu_node.stop_plugin()
 
@@ -144,8 +162,10 @@ class Place:
         return self.api.get(f"{SHAREPODS}/{name}")
 
     def has(self, written: Object) -> set[str]:
-        """Return the UUID of the card that a container has."""
-        return {self.gpu_node.node.environment(written, "main").get(VISIBLE, "")}
+        """Return the UUID of a container's card; both systems give it the same capabilities of the driver."""
+        env = self.gpu_node.node.environment(written, "main")
+        assert env["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
+        return {env.get(VISIBLE, "")}
 
 
 @pytest.fixture
@@ -156,7 +176,7 @@ def place(gpu_node: GpuNode, binaries: Path) -> Iterator[Place]:
     place = Place(gpu_node, machine, binaries)
     yield place
     place.kubeshare.end()
-    gpu_node.api.delete(f"{DEFINITIONS}/sharepods.kubeshare.nthu")
+    place.kubectl.run("delete", "--ignore-not-found", "-k", DEPLOY / "overlays" / OVERLAY)
 
 
 def documented(command: str) -> str:
@@ -185,6 +205,7 @@ def test_a_cluster_changes_from_kubeshare_and_back_under_load(place: Place) -> N
     api.ensure(DEFINITIONS, DEFINITION)
     wait_for("SharePods are served", lambda: api.find(SHAREPODS))
     place.start_kubeshare()
+    place.create_programs()
     residents = [f"resident-{number}" for number in range(len(RESIDENTS))]
     for name, request in zip(residents, RESIDENTS, strict=True):
         place.create(name, request)
@@ -199,13 +220,17 @@ def test_a_cluster_changes_from_kubeshare_and_back_under_load(place: Place) -> N
         with rehearsal.step("there: 1. the node"):
             place.run(documented("kubectl label node NODE nvidia.com/gpu.present=true"))
         with rehearsal.step("there: 2. without KubeShare"):
+            for kind in (
+                "pod kubeshare-scheduler kubeshare-device-manager",
+                "daemonset nvidia-device-plugin-daemonset",
+            ):
+                place.run(documented(f"kubectl --namespace=kube-system delete {kind}"))
             place.stop_kubeshare()
             rehearsal.settled()
         with rehearsal.step("there: 3. kube-scheduler"):
             place.configure(documented("gas-configurator --apply-secret --vocabularies=intel,kubeshare,vendor"))
             place.machine.wait_for_scheduler("ours", with_configuration=True)
         with rehearsal.step("there: 4. gas"):
-            place.kubectl.run("apply", "-f", COMPONENTS / "sharepods/definition.yaml")
             place.start_gas()
             rehearsal.new_pods_run(4)
             troubled = {each["pod"] for each in gpu_node.extender.books()["trouble"].values()}

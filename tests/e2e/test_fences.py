@@ -83,7 +83,7 @@ def create(gpu_node: GpuNode, name: str, of: Object, *mib: int) -> None:
     """Create a pod whose container allocates these amounts, one after the other, and prints the driver's results."""
     command = ["/bin/sh", "-c", f"/fence/allocate {' '.join(map(str, mib))}; sleep 100000"]
     of |= {"image": BUSYBOX.name, "imagePullPolicy": "Never", "command": command}
-    gpu_node.create_unchanged(pod(name, of))
+    gpu_node.create_unchanged(pod(name, of, annotations={"gas-card-order": "used-first"}))
 
 
 def results(gpu_node: GpuNode, running: Object) -> list[str]:

@@ -18,10 +18,12 @@ from pathlib import Path
 import yaml
 
 from sandbox.certificates import Authority
+from tests.deploy.manifests import DEPLOY
 from tests.e2e.extender_double import FailingServer
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.helm import Helm, objects
 from tests.e2e.kube_api import KubeApi, Object, refusal
+from tests.e2e.kubectl import Kubectl
 from tests.e2e.waiting import wait_for
 
 _COMPONENT = Path(__file__).parents[2] / "deploy/components/admission/webhooks.yaml"
@@ -70,6 +72,21 @@ def register_pod_webhooks(gpu_node: GpuNode, port: int, is_completed: Callable[[
     register(gpu_node.api, shipped, port, authority, failurePolicy="Fail", timeoutSeconds=BUSY)
 
     wait_for("pods are completed", lambda: not refusal(is_completed) and is_completed())
+
+
+def apply_overlay(kubectl: Kubectl, gpu_node: GpuNode, overlay: str, port: int) -> None:
+    """Apply an overlay of deploy/, and let its webhooks of pods call an extender that runs outside of the cluster.
+
+    Without those of bindings, which know the extender by its account, and without the policy about the plugin's, which
+    needs a token of a pod. Only the objects of programs are there: no controller runs them.
+    """
+    kubectl.run("apply", "-k", DEPLOY / "overlays" / overlay)
+    gpu_node.api.delete(f"{_GROUP}/validatingadmissionpolicybindings/gas-plugin-own-node-only")
+    for registration in component_webhooks("create.pods.gas", "complete.pods.gas"):
+        path = f"{_COLLECTIONS[registration['kind']]}/{registration['metadata']['name']}"
+        authority = gpu_node.cluster.authority.certificate
+        called = [on_loopback(each, port, authority, timeoutSeconds=BUSY) for each in registration["webhooks"]]
+        gpu_node.api.merge(path, {"webhooks": called})
 
 
 def on_loopback(webhook: Object, port: int, authority: Path, **changes: object) -> Object:
