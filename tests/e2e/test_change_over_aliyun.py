@@ -5,35 +5,43 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 import yaml
 
-from tests.deploy.manifests import arguments
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
+from tests.deploy.manifests import DEPLOY, arguments
 from tests.e2e.agreement import RECEIPTS, with_receipts
 from tests.e2e.change_over import Load, Rehearsal, Witness
 from tests.e2e.control_plane_node import REPOSITORY, STATIC_PODS, ControlPlaneNode
 from tests.e2e.fake_nvml import FakeNvml, card, uuid
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.gpushare import GPU_COUNT, GPU_MEM, INDEX, VISIBLE, GpushareExtender, GpusharePlugin, requested
-from tests.e2e.kube_api import Object, write_kubeconfig
+from tests.e2e.kube_api import Object, RefusedError, write_kubeconfig
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.mixed_words import FIRST_OF_NVIDIA, GIB
-from tests.e2e.pods import asking, pod
+from tests.e2e.nvidia_plugin import NVIDIA
+from tests.e2e.pods import OVER, PODS, asking, pod
+from tests.e2e.ports import free_port
 from tests.e2e.waiting import wait_for
+from tests.e2e.webhooks import apply_overlay, unregister
 from tests.e2e.written_cards import written_containers
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
 PAGE = (REPOSITORY / "docs/from-aliyun.md").read_text()
 KUBE_SYSTEM_APPS = "/apis/apps/v1/namespaces/kube-system"
+OVERLAY = "aliyun-nvidia"
 CONFIGURATION = "scheduler-policy-config.yaml"
 CARDS, UNITS = 3, 9
 OF_NVIDIA = [card(minor, total=UNITS * GIB, reserved=GIB) for minor in range(CARDS)]
 """Aliyun's plugin counts 9 GiB of a card, ours 8: the driver keeps the rest for itself."""
-MEMORY = {str(index): UNITS * GIB for index in range(CARDS)}
+INTELS = fake_gpus(replace(FLEX_170, memory=(UNITS - 1) * GIB), 1)
+"""The node has a card of Intel's as well, which only ours knows; its index is the last one."""
+MEMORY = {str(index): UNITS * GIB for index in range(CARDS + len(INTELS))}
 """By index."""
 RESIDENTS = (5, 4, 3)
 """Units of the pods that run from the beginning to the end."""
@@ -42,12 +50,19 @@ RESIDENTS = (5, 4, 3)
 def taken(written: Object) -> Mapping[str, int]:
     """Return what a pod takes by the annotations of both systems."""
     annotations = written["metadata"].get("annotations", {})
+    if not requested(written):  # a whole card
+        return {index_of(annotations["gas-container-cards"]): UNITS * GIB}
     if INDEX not in annotations:
         raise ValueError("no card is written")
     if any(annotations.get(receipt) for receipt in RECEIPTS):
         cards = {name for each in written_containers(with_receipts(written)) for name in each.cards}
-        return {str(int(name.removeprefix("card")) - FIRST_OF_NVIDIA): requested(written) * GIB for name in cards}
+        return {index_of(name): requested(written) * GIB for name in cards}
     return {annotations[INDEX]: requested(written) * GIB}
+
+
+def index_of(card: str) -> str:
+    number = int(card.removeprefix("card"))
+    return str(number - FIRST_OF_NVIDIA if number >= FIRST_OF_NVIDIA else CARDS + number)
 
 
 class Place:
@@ -151,8 +166,11 @@ class Place:
 
         While Aliyun's plugin is there, ours offers nothing of its resource.
         """
-        self.gpu_node.start_extender(*flags("gpu-aware-scheduling"))
-        self.gpu_node.new_plugin((), *flags("gas-plugin-nvidia"))
+        port = free_port()
+        self.gpu_node.start_extender(*flags("gpu-aware-scheduling"), f"--admission-port={port}")
+        apply_overlay(self.kubectl, self.gpu_node, OVERLAY, port)
+        of_both = [each for each in flags("gas-plugin-nvidia") if each != "--card-sources=nvml"]
+        self.gpu_node.new_plugin(INTELS, *of_both, "--card-sources=sysfs,nvml")
         self.gpu_node.plugin.program.start()
         wait_for("our plugin waiting", self.other_plugin_is_reported, every=0.5)
         assert self.offered() == CARDS * UNITS
@@ -164,21 +182,36 @@ class Place:
     def replace_old_plugin(self) -> None:
         self.old_plugin.stop()
         wait_for("our plugin ready", self.gpu_node.plugin.is_ready)
-        wait_for("our units", lambda: self.offered() == CARDS * (UNITS - 1))
+        wait_for("our units", lambda: self.offered() == (CARDS + len(INTELS)) * (UNITS - 1))
 
     def offered(self) -> int:
         return int(self.gpu_node.object()["status"].get("allocatable", {}).get(GPU_MEM, "0"))
 
-    def create(self, name: str, units: int) -> None:
-        written = pod(name, asking({GPU_MEM: units}))
+    def bound(self) -> list[Object]:
+        bound = [each for each in self.api.items(PODS) if each["spec"].get("nodeName")]
+        return [each for each in bound if each["status"]["phase"] not in OVER]
+
+    def free_a_card(self, witness: Witness) -> None:
+        """Delete the pods of the load on one of NVIDIA's cards that has no resident."""
+        pods = {each["metadata"]["name"]: each for each in self.api.items(PODS)}
+        has = {name: taken(each).keys() if each["spec"].get("nodeName") else () for name, each in pods.items()}
+        kept = {index for name, cards in has.items() if name.startswith("resident-") for index in cards}
+        free = min({str(index) for index in range(CARDS)} - kept)
+        for name, cards in has.items():
+            if free in cards or not cards:  # those that wait would take its place
+                witness.delete(name)
+
+    def create(self, name: str, limits: Mapping[str, int]) -> None:
+        written = pod(name, asking(limits))
         self.gpu_node.prepare(written)
         written["spec"]["terminationGracePeriodSeconds"] = 1
-        self.api.create("/api/v1/namespaces/default/pods", written)
+        self.api.create(PODS, written)
 
     def has(self, written: Object) -> set[str]:
         """Return the index of the card that a container has, which the old plugin names by index and ours by UUID."""
         visible = self.gpu_node.node.environment(written, "main").get(VISIBLE, "")
-        return {str(index) for index in range(CARDS) if visible in (str(index), uuid(index))}
+        of_nvidia = {str(index) for index in range(CARDS) if visible in (str(index), uuid(index))}
+        return of_nvidia | set(map(index_of, self.gpu_node.cards(written)))
 
 
 @pytest.fixture
@@ -190,6 +223,7 @@ def place(gpu_node: GpuNode, binaries: Path) -> Iterator[Place]:
     yield place
     kinds = "daemonsets,deployments,services"
     place.kubectl.run("--namespace=kube-system", "delete", kinds, "--selector=app=gpushare")
+    place.kubectl.run("delete", "--ignore-not-found", "-k", DEPLOY / "overlays" / OVERLAY)
 
 
 def workload(kind: str, name: str) -> Object:
@@ -201,7 +235,7 @@ def workload(kind: str, name: str) -> Object:
 
 def flags(workload: str) -> list[str]:
     kinds = ("--vocabularies=", "--aliyun-unit=", "--card-sources=")
-    return [each for each in arguments("aliyun-nvidia", workload) if each.startswith(kinds)]
+    return [each for each in arguments(OVERLAY, workload) if each.startswith(kinds)]
 
 
 def documented(command: str) -> str:
@@ -214,11 +248,11 @@ def test_a_cluster_changes_from_aliyuns_system_and_back_under_load(place: Place)
     gpu_node, machine = place.gpu_node, place.machine
     rng = Random(27)
     witness = Witness(place.api, MEMORY, taken)
-    load = Load(witness, rng, lambda name, rng: place.create(name, rng.randint(1, 4)), every=0.3)
+    load = Load(witness, rng, lambda name, rng: place.create(name, {GPU_MEM: rng.randint(1, 4)}), every=0.3)
     rehearsal = Rehearsal(place.api, witness, load, taken, place.has)
     place.install_aliyuns()
     for number, units in enumerate(RESIDENTS):
-        place.create(f"resident-{number}", units)
+        place.create(f"resident-{number}", {GPU_MEM: units})
     gpu_node.running([f"resident-{number}" for number in range(len(RESIDENTS))])
 
     with rehearsal.running():
@@ -240,6 +274,15 @@ def test_a_cluster_changes_from_aliyuns_system_and_back_under_load(place: Place)
         with rehearsal.step("there: 4. open the node"):
             place.run(documented("kubectl uncordon NODE"))
             rehearsal.new_pods_run()
+        with rehearsal.step("there: whole cards, and pods that are refused"), load.paused:
+            place.free_a_card(witness)
+            with pytest.raises(RefusedError, match="which gives it no card; request"):
+                place.create("refused", {GPU_COUNT: 1})
+            place.create("whole", {NVIDIA: 1})
+            (whole,) = gpu_node.running(["whole"])
+            (index,) = place.has(whole)
+            assert not any(index in taken(each) for each in place.bound() if each["metadata"]["name"] != "whole")
+            witness.delete("whole")
         with rehearsal.step("there: 5. without Aliyun's extender"):
             place.run(documented("kubectl --namespace=kube-system delete deployment,service gpushare-schd-extender"))
             place.old_extender.stop()
@@ -249,6 +292,7 @@ def test_a_cluster_changes_from_aliyuns_system_and_back_under_load(place: Place)
             place.run(documented("kubectl cordon NODE"))
             rehearsal.settled()
         with rehearsal.step("back: kube-scheduler"):
+            unregister(place.api)
             machine.configurator(*documented("gas-configurator --undo").split()[1:])
             place.start_old_extender()
             place.write_configuration([place.old_extender.entry])
