@@ -111,6 +111,7 @@ class GpusharePlugin:
         self._units = units
         self._lock = threading.Lock()
         self._stopping = threading.Event()
+        self._server: grpc.Server | None = None
 
     def start(self) -> None:
         """Write the number of cards on the node, serve, and register."""
@@ -141,7 +142,8 @@ class GpusharePlugin:
     def stop(self) -> None:
         """Stop as at SIGTERM; what is written on the node stays."""
         self._stopping.set()
-        self._server.stop(None).wait()
+        if self._server is not None:
+            self._server.stop(None).wait()
         (self._node.device_plugins / SOCKET).unlink(missing_ok=True)
 
     def _devices(self, request: messages.Empty, context: Any) -> Iterator[messages.ListAndWatchResponse]:

@@ -92,7 +92,8 @@ class DeviceShare(ExtenderDouble):
         for pod in self._api.items("/api/v1/pods", fieldSelector=f"spec.nodeName={node}"):
             if pod["status"]["phase"] not in OVER:
                 for minor, (taken, core) in allocated(pod).items():
-                    free[minor] = [free[minor][0] - taken, free[minor][1] - core]
+                    if minor in free:  # as the original ignores cards that no Device object has
+                        free[minor] = [free[minor][0] - taken, free[minor][1] - core]
         by_room = sorted(free, key=lambda minor: (-free[minor][0], minor))
         return [minor for minor in by_room if free[minor][0] >= memory and free[minor][1] >= wanted.get(CORE, 0)]
 

@@ -221,6 +221,7 @@ def place(gpu_node: GpuNode, binaries: Path) -> Iterator[Place]:
     machine.start()
     place = Place(gpu_node, machine, binaries)
     yield place
+    place.old_plugin.stop()  # else its thread keeps the process of the tests
     kinds = "daemonsets,deployments,services"
     place.kubectl.run("--namespace=kube-system", "delete", kinds, "--selector=app=gpushare")
     place.kubectl.run("delete", "--ignore-not-found", "-k", DEPLOY / "overlays" / OVERLAY)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 import yaml
 
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.deploy.manifests import DEPLOY, arguments
 from tests.e2e.agreement import RECEIPTS
 from tests.e2e.change_over import Load, Rehearsal, Witness
@@ -42,7 +44,10 @@ OVERLAY = "koordinator-nvidia"
 CONFIGURATION = "koord-scheduler-config.yaml"
 CARDS, SIZE = 4, 9 * GIB
 """Koordlet reports 9 GiB of a card, and our plugin 8: the driver keeps the rest for itself."""
-LIMITS = {str(minor): SIZE for minor in range(CARDS)}
+INTELS = fake_gpus(replace(FLEX_170, memory=SIZE - GIB), 1)
+OF_INTEL = "1000"
+"""The node has a card of Intel's as well, which only ours knows, and its number in Koordinator's words."""
+LIMITS = dict.fromkeys([*map(str, range(CARDS)), OF_INTEL], SIZE)
 GIVEN = "GIVEN_BY_KOORDLET"
 """The variable in which a pod shows the annotation from which koordlet's hook takes the cards of a container."""
 RESIDENTS: tuple[tuple[dict[str, int], ...], ...] = (
@@ -157,13 +162,15 @@ class Place:
         port = free_port()
         self.gpu_node.start_extender(*flags("gpu-aware-scheduling"), f"--admission-port={port}")
         apply_overlay(self.kubectl, self.gpu_node, OVERLAY, port)
-        self.gpu_node.start_plugin((), *flags("gas-plugin-nvidia"))
+        of_both = [each for each in flags("gas-plugin-nvidia") if each != "--card-sources=nvml"]
+        self.gpu_node.start_plugin(INTELS, *of_both, "--card-sources=sysfs,nvml")
+        cards = CARDS + len(INTELS)
         wait_for(
             "our resources",
             lambda: (
-                self.offered(SHARED) == 100 * CARDS
+                self.offered(SHARED) == 100 * cards
                 and self.offered(NVIDIA) == CARDS
-                and self.offered(MEMORY) == CARDS * (SIZE - GIB)
+                and self.offered(MEMORY) == cards * (SIZE - GIB)
             ),
         )
 
@@ -188,7 +195,9 @@ class Place:
             # NVIDIA's plugin gives any card, in whose place koordlet's hook gives the decided one.
             by_plugin = VISIBLE in env and (by_gas or NVIDIA not in container["resources"]["limits"])
             names = {uuid(minor) if by_plugin else str(minor): str(minor) for minor in range(CARDS)}
-            found.add(frozenset(names[each] for each in env[VISIBLE if by_plugin else GIVEN].split(",")))
+            intels = {OF_INTEL} if self.gpu_node.cards(written, container["name"]) else set()
+            given = env.get(VISIBLE, "") if by_plugin or intels else env[GIVEN]
+            found.add(frozenset(intels.union(names[each] for each in given.split(",") if each)))
         (cards,) = found
         return set(cards)
 
