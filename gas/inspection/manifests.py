@@ -62,7 +62,7 @@ def read_manifests(file: str, content: bytes, namespace: str) -> tuple[list[Want
             ]
             if not found and kind in _WITH_PODS:
                 raise UnreadableManifest("expected a pod with a list of containers, found none")
-        except UnreadableManifest as fault:
+        except (UnreadableManifest, RecursionError) as fault:  # aliases may lead back to where they begin
             if kind in _WITH_PODS:
                 raise UnreadableManifest(f"file {quoted(file)}, {name}: {fault}") from fault
             found = []
@@ -138,7 +138,7 @@ def _templates(part: Any, count: int, path: str = "") -> Iterator[tuple[str, Map
     for template in (part, {"spec": part}):
         spec = template.get("spec")
         if isinstance(spec, dict) and spec.get("containers"):
-            yield path, template, count
+            yield path, template, _number({"the number of pods": count}, "the number of pods", count)
             return
     for key, each in part.items():
         number = count

@@ -44,112 +44,91 @@ def read(*objects: Any) -> list[WantedPods]:
     return read_manifests("f.yaml", yaml.safe_dump_all(objects, encoding="utf-8"), "default")[0]
 
 
-@pytest.mark.parametrize(
-    ("built", "name", "count"),
-    [
-        pytest.param({"kind": "Pod", "metadata": {"name": "p"}, **template(i915=1)}, "Pod default/p", 1, id="pod"),
-        pytest.param(owner("Deployment", replicas=3), "Deployment default/web", 3, id="deployment"),
-        pytest.param(owner("Deployment"), "Deployment default/web", 1, id="one-replica-by-default"),
-        pytest.param(owner("StatefulSet", replicas=0), "StatefulSet default/web", 0, id="stateful-set"),
-        pytest.param(owner("ReplicaSet", replicas=2), "ReplicaSet default/web", 2, id="replica-set"),
-        pytest.param(owner("Job", parallelism=4, completions=3), "Job default/web", 3, id="job"),
-        pytest.param(owner("Job", parallelism=4), "Job default/web", 4, id="job-without-completions"),
-        pytest.param(
-            {
-                "kind": "CronJob",
-                "metadata": {"name": "c", "namespace": "team"},
-                "spec": {"jobTemplate": {"spec": {"parallelism": 2, "template": template(i915=1)}}},
-            },
-            "CronJob team/c",
-            2,
-            id="cron-job",
-        ),
-    ],
-)
-def test_objects_that_create_pods_are_read(built: dict[str, Any], name: str, count: int) -> None:
-    (wanted,) = read(built)
-    assert (wanted.name, wanted.count) == (name, count)
-    (found,) = wanted.pod.spec.containers or ()
-    assert found.resources is not None
-    assert found.resources.requests == {"gpu.intel.com/i915": 1}
+I915 = "gpu.intel.com/i915"
 
-
-TEMPLATE = template(i915=1)
-KINDS_OF_OTHERS: list[tuple[str, dict[str, Any], dict[str, int]]] = [
-    ("PyTorchJob", {"pytorchReplicaSpecs": {"Worker": {"replicas": 3, "template": TEMPLATE}}}, {"Worker": 3}),
+# TEMPLATE stands for a pod template.
+KINDS: list[tuple[str, str, dict[str, int]]] = [
+    ("Deployment", "{replicas: 3, template: TEMPLATE}", {"": 3}),
+    ("Deployment", "{template: TEMPLATE}", {"": 1}),
+    ("StatefulSet", "{replicas: 0, template: TEMPLATE}", {"": 0}),
+    ("Job", "{parallelism: 4, completions: 3, template: TEMPLATE}", {"": 3}),
+    ("Job", "{parallelism: 4, template: TEMPLATE}", {"": 4}),
+    ("CronJob", "{jobTemplate: {spec: {parallelism: 2, template: TEMPLATE}}}", {"": 2}),
+    (
+        "PyTorchJob",
+        "{specs: {Worker: {replicas: 3, template: TEMPLATE}, Master: {template: TEMPLATE}}}",
+        {"Worker": 3, "Master": 1},
+    ),
     (
         "RayCluster",
-        {
-            "headGroupSpec": {"template": TEMPLATE},
-            "workerGroupSpecs": [{"groupName": "gpu", "replicas": 2, "numOfHosts": 4, "template": TEMPLATE}],
-        },
-        {"headGroupSpec": 1, "workerGroupSpecs.gpu": 8},
+        "{head: {template: TEMPLATE}, groups: [{groupName: gpu, numOfHosts: 4, template: TEMPLATE}]}",
+        {"head": 1, "gpu": 4},
     ),
     (
         "JobSet",
-        {
-            "replicatedJobs": [
-                {"name": "w", "replicas": 2, "template": {"spec": {"parallelism": 3, "template": TEMPLATE}}}
-            ]
-        },
-        {"replicatedJobs.w": 6},
+        "{jobs: [{name: w, replicas: 2, template: {spec: {parallelism: 3, template: TEMPLATE}}}]}",
+        {"jobs.w": 6},
     ),
     (
         "LeaderWorkerSet",
-        {
-            "replicas": 2,
-            "leaderWorkerTemplate": {"size": 4, "leaderTemplate": TEMPLATE, "workerTemplate": TEMPLATE},
-        },
-        {"leaderTemplate": 2, "workerTemplate": 6},
+        "{replicas: 2, l: {size: 4, leaderTemplate: TEMPLATE, workerTemplate: TEMPLATE}}",
+        {"leader": 2, "worker": 6},
     ),
-    ("LeaderWorkerSet", {"leaderWorkerTemplate": {"size": 4, "workerTemplate": TEMPLATE}}, {"workerTemplate": 4}),
-    ("Rollout", {"replicas": 5, "template": TEMPLATE}, {"x": 5}),
-    ("InferenceService", {"predictor": {"minReplicas": 2, **TEMPLATE["spec"]}}, {"predictor": 2}),
-    ("InferenceService", {"predictor": {"model": {"resources": {}}}}, {}),
-    ("CustomResourceDefinition", {"properties": {"containers": {"type": "array"}}}, {}),
-    ("Odd", {"replicas": "many", "template": TEMPLATE}, {}),
+    ("LeaderWorkerSet", "{l: {size: 4, workerTemplate: TEMPLATE}}", {"worker": 4}),
+    ("Rollout", "{replicas: 5, template: TEMPLATE}", {"": 5}),
+    ("InferenceService", "{predictor: {minReplicas: 2, containers: [{name: main}]}}", {"predictor": 2}),
+    ("InferenceService", "{predictor: {model: {resources: {}}}}", {}),
+    ("CustomResourceDefinition", "{properties: {containers: {type: array}}}", {}),
+    ("Odd", "{replicas: many, template: TEMPLATE}", {}),
+    ("Odd", "{a: {replicas: 1000, b: {replicas: 1000, template: TEMPLATE}}}", {}),
+    ("Odd", "&a {itself: *a}", {}),
 ]
 
 
-@pytest.mark.parametrize(("kind", "spec", "counts"), KINDS_OF_OTHERS)
-def test_pods_are_found_in_objects_of_other_projects(kind: str, spec: dict[str, Any], counts: dict[str, int]) -> None:
+@pytest.mark.parametrize(("kind", "spec", "counts"), KINDS)
+def test_pods_are_found_in_objects_of_any_project(kind: str, spec: str, counts: dict[str, int]) -> None:
     """Or else the object is named."""
-    built = {"kind": kind, "metadata": {"name": "x"}, "spec": spec}
-    wanted, others = read_manifests("f.yaml", yaml.safe_dump(built, encoding="utf-8"), "default")
+    text = spec.replace("TEMPLATE", json.dumps(template(i915=1)))
+    built = f"{{kind: {kind}, metadata: {{name: web, namespace: team}}, spec: {text}}}"
+    wanted, others = read_manifests("f.yaml", built.encode(), "default")
     assert [each.count for each in wanted] == list(counts.values())
-    assert all(each.name.endswith(name) for each, name in zip(wanted, counts, strict=True))
-    assert others == ([] if counts else [f"{kind} default/x"])
-
-
-I915 = "gpu.intel.com/i915"
+    for each, part in zip(wanted, counts, strict=True):
+        assert each.name.startswith(f"{kind} team/web")
+        assert part in each.name
+        assert (each.pod.spec.containers or ())[0].requests == ({I915: 1} if "TEMPLATE" in spec else {})
+    assert others == ([] if counts else [f"{kind} team/web"])
 
 
 @pytest.mark.parametrize(
-    ("pod", "words"),
+    ("resources", "words"),
     [
-        pytest.param({"limits": {I915: None}}, "", id="null-is-none"),
-        pytest.param({"requests": {I915: 1}}, "a limit, found only a request; write it under limits", id="no-limit"),
-        pytest.param({"limits": {I915: 1}, "requests": {I915: 0}}, "a request equal to the limit, 1, found 0", id="0"),
-        pytest.param({"limits": {I915: 8}, "requests": {I915: 6}}, "a request equal to the limit, 8, found 6", id="6"),
-        pytest.param({"limits": {I915: 1}, "requests": {I915: None}}, "a request equal to the limit", id="null"),
-        pytest.param({"limits": {I915: "1000m"}, "requests": {I915: 1}}, "", id="equal-in-other-words"),
-        pytest.param({"limits": {I915: 1.5}}, "a whole number, found '1.5'", id="fraction"),
-        pytest.param({"limits": {"cpu": 1}, "requests": {"cpu": 2}}, "a request up to the limit, 1, found 2", id="cpu"),
-        pytest.param({"limits": {"kubernetes.io/x": 1}, "requests": {"kubernetes.io/x": 0}}, "", id="of-kubernetes"),
-        pytest.param({"limits": {"hugepages-2Mi": "4Mi"}, "requests": {"hugepages-2Mi": "2Mi"}}, "equal", id="pages"),
-        pytest.param(None, "spec.resources cannot have 'gpu.intel.com/i915'; move it into a container", id="of-pod"),
+        (f"{{limits: {{{I915}: null}}}}", ""),
+        (f"{{requests: {{{I915}: 1}}}}", "expected a limit, found only a request; write it under limits"),
+        (f"{{limits: {{{I915}: 1}}, requests: {{{I915}: 0}}}}", "expected a request equal to the limit, 1, found 0"),
+        (f"{{limits: {{{I915}: 1}}, requests: {{{I915}: null}}}}", "expected a request equal to the limit, 1, found 0"),
+        (f"{{limits: {{{I915}: 1000m}}, requests: {{{I915}: 1}}}}", ""),
+        (f"{{limits: {{{I915}: 1.5}}}}", "expected a whole number, found '1.5'"),
+        ("{limits: {cpu: 1}, requests: {cpu: 2}}", "expected a request up to the limit, 1, found 2"),
+        ("{limits: {kubernetes.io/x: 1}, requests: {kubernetes.io/x: 0}}", ""),
+        ("{limits: {hugepages-2Mi: 4Mi}, requests: {hugepages-2Mi: 2Mi}}", "expected a request equal to the limit"),
     ],
 )
-def test_pods_that_the_api_server_refuses_do_not_fit(pod: dict[str, Any] | None, words: str) -> None:
-    """As it does: tests/api_behaviour and tests/e2e/test_inspection.py ask the real one."""
-    spec = {"containers": [{"name": "main", "resources": pod or {}}], "resources": {} if pod else {"limits": {I915: 1}}}
-    (wanted,) = read(owner("Job", pod={"spec": spec}))
+def test_pods_that_the_api_server_refuses_do_not_fit(resources: str, words: str) -> None:
+    """As tests/e2e/test_inspection.py shows."""
+    pod = {"spec": {"containers": [{"name": "main", "resources": yaml.safe_load(resources)}]}}
+    (wanted,) = read(owner("Job", pod=pod))
     assert words in wanted.fault
     assert bool(wanted.fault) == bool(words)
+    (fitted,) = fit_all(example_cluster(), [wanted])
     if words:
-        (fitted,) = fit_all(example_cluster(), [wanted])
         assert (fitted.fitting, fitted.count) == (0, 1)
         assert str(fitted.refusal and fitted.refusal.line) == f"the API server refuses it: {wanted.fault}"
+
+
+def test_cards_under_the_resources_of_a_whole_pod_do_not_fit() -> None:
+    spec = {"containers": [{"name": "main"}], "resources": {"limits": {I915: 1}}}
+    (wanted,) = read(owner("Job", pod={"spec": spec}))
+    assert wanted.fault == "spec.resources cannot have 'gpu.intel.com/i915'; move it into a container"
 
 
 def test_lists_empty_documents_and_other_kinds() -> None:

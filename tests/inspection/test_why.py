@@ -110,13 +110,16 @@ def test_pods_that_hold_the_cards_and_where_they_could_move() -> None:
     assert "move default/a to m; nothing is evicted by this command" in texts(found)
 
 
-def owned(pod: dict[str, Any], kind: str, name: str, **labels: str) -> dict[str, Any]:
-    """Return the pod as one of a controller; those of all kinds but Job do not end by themselves."""
+def owned(pod: dict[str, Any], owner: str, hashed: str = "pod-template-hash") -> dict[str, Any]:
+    """Return the pod as one of a controller such as ``ReplicaSet/web-1``; only those of Jobs end by themselves."""
+    kind, _, name = owner.partition("/")
+    labels = {hashed: name.rpartition("-")[2]} if kind == "ReplicaSet" else {}
     pod["metadata"] |= {"ownerReferences": [{"kind": kind, "name": name, "controller": True}], "labels": labels}
     pod["spec"]["restartPolicy"] = "Never" if kind == "Job" else "Always"
     return pod
 
 
+STAYS = "{}, whose pod default/a does not end by itself"
 ROLLING = (
     "set maxSurge: 0 and maxUnavailable: 1, or type: Recreate, in the update strategy of {}, whose old pod default/a"
     " ends only once the new one runs"
@@ -126,62 +129,32 @@ ROLLING = (
 @pytest.mark.parametrize(
     ("holders", "asking", "first"),
     [
-        pytest.param([("Job", "j", {})], ("Job", "k", {}), "wait for the end of pod default/a", id="job"),
-        pytest.param(
-            [("StatefulSet", "db", {}), ("Job", "j", {})],
-            ("Job", "k", {}),
-            "wait for the end of pod default/b",
-            id="of-equal-holders-the-one-that-ends",
-        ),
-        pytest.param(
-            [("StatefulSet", "db", {})],
-            ("Job", "k", {}),
-            "scale down StatefulSet/db, whose pod default/a does not end by itself",
-            id="stateful-set",
-        ),
-        pytest.param(
-            [("DaemonSet", "agent", {})],
-            ("Job", "k", {}),
-            "keep DaemonSet/agent off n0, whose pod default/a does not end by itself",
-            id="daemon-set",
-        ),
-        pytest.param([("", "", {})], ("Job", "k", {}), "delete pod default/a", id="no-owner"),
-        pytest.param(
-            [("ReplicaSet", "web-1", {"pod-template-hash": "1"})],
-            ("ReplicaSet", "web-1", {"pod-template-hash": "1"}),
-            "scale down Deployment/web, whose pod default/a does not end by itself",
-            id="another-replica",
-        ),
-        pytest.param(
-            [("ReplicaSet", "web-1", {"pod-template-hash": "1"}), ("Job", "j", {})],
-            ("ReplicaSet", "web-2", {"pod-template-hash": "2"}),
-            ROLLING.format("Deployment/web"),
-            id="rolling-update",
-        ),
-        pytest.param(
-            [("ReplicaSet", "web-1", {"rollouts-pod-template-hash": "1"})],
-            ("ReplicaSet", "web-2", {"rollouts-pod-template-hash": "2"}),
-            ROLLING.format("Rollout/web"),
-            id="argo-rollout",
-        ),
-        pytest.param(
-            [("DaemonSet", "agent", {})],
-            ("DaemonSet", "agent", {}),
-            ROLLING.format("DaemonSet/agent").replace(", or type: Recreate,", ""),
-            id="surging-daemon-set",
-        ),
+        (["Job/j"], "Job/k", "wait for the end of pod default/a"),
+        (["StatefulSet/db", "Job/j"], "Job/k", "wait for the end of pod default/b"),
+        (["StatefulSet/db"], "Job/k", STAYS.format("scale down StatefulSet/db")),
+        (["DaemonSet/agent"], "Job/k", STAYS.format("keep DaemonSet/agent off n0")),
+        ([""], "Job/k", "delete pod default/a"),
+        (["ReplicaSet/web-1"], "ReplicaSet/web-1", STAYS.format("scale down Deployment/web")),
+        (["ReplicaSet/web-1", "Job/j"], "ReplicaSet/web-2", ROLLING.format("Deployment/web")),
+        (["DaemonSet/d"], "DaemonSet/d", ROLLING.format("DaemonSet/d").replace(", or type: Recreate,", "")),
     ],
 )
-def test_only_what_ends_is_waited_for(
-    holders: list[tuple[str, str, dict[str, str]]], asking: tuple[str, str, dict[str, str]], first: str
-) -> None:
+def test_only_what_ends_is_waited_for(holders: list[str], asking: str, first: str) -> None:
     nodes = [gpu_node_json(f"n{at}", record(0)) for at in range(len(holders))]
     pods = [
-        owned(running("ab"[at], f"n{at}", "card0", i915=1, memory_max=16 * GB), *each[:2], **each[2])
-        for at, each in enumerate(holders)
+        owned(running("ab"[at], f"n{at}", "card0", i915=1, memory_max=16 * GB), each) for at, each in enumerate(holders)
     ]
-    pod = owned(waiting("p", i915=1, memory_max=16 * GB), *asking[:2], **asking[2])
+    pod = owned(waiting("p", i915=1, memory_max=16 * GB), asking)
     assert next(each.text for each in why(nodes, pods, pod).suggestions if each.gone) == first
+
+
+def test_pods_of_an_argo_rollout_wait_for_each_other_as_those_of_a_deployment_do() -> None:
+    old, new = (
+        owned(pod, f"ReplicaSet/web-{at}", "rollouts-pod-template-hash")
+        for at, pod in enumerate((running("a", "n", "card0", i915=1, memory_max=GB), waiting("p", i915=1)))
+    )
+    assert decoded_pod(new).waits_for(decoded_pod(old))
+    assert decoded_pod(old).owner == "Rollout/web"
 
 
 @pytest.mark.parametrize(
