@@ -231,6 +231,40 @@ def test_pods_that_are_not_to_be_scheduled_do_not_count_as_waiting(cluster: Clus
         cluster.api.merge(f"{PODS}/ending", {"metadata": {"finalizers": None}})
 
 
+def test_a_rolling_update_without_a_spare_card_goes_on_as_why_says(cluster: Cluster, kubectl_gas: KubectlGas) -> None:
+    """The real controllers of Deployments replace the pod; the test stands in for the kubelet that ends it."""
+    api, web = cluster.api, "/apis/apps/v1/namespaces/default/deployments/web"
+    cluster.add_gpu_node("n1", cards=1, places=1)
+    cluster.extender("gas").start_and_wait_until_ready()
+    cluster.controller_manager.start("deployment-controller", "replicaset-controller")
+    labels, asked = {"app": "web"}, pod("web", container(i915=1))
+    template = {"metadata": {"labels": labels}, "spec": {**asked["spec"], "restartPolicy": "Always"}}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    api.create(web.rpartition("/")[0], {"metadata": {"name": "web"}, "spec": spec})
+    try:
+        wait_for("the first pod", lambda: len(_cards_of(api)) == 1)
+        (old,) = _cards_of(api)
+        ready = [{"type": kind, "status": "True"} for kind in ("Ready", "PodScheduled")]
+        api.merge(f"{PODS}/{old}/status", {"status": {"phase": "Running", "conditions": ready}})
+        api.merge(web, {"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}}})
+        wait_for("the new pod", lambda: len(_pods_by_name(api)) == 2)
+        (new,) = _pods_by_name(api).keys() - {old}
+        circle = (
+            "set maxSurge: 0 and maxUnavailable: 1, or type: Recreate, in the update strategy of Deployment/web, whose"
+            f" old pod default/{old} ends only once the new one runs"
+        )
+        wait_for("the circle", lambda: circle in kubectl_gas("why", new)[1])
+        assert not _pods_by_name(api)[old]["metadata"].get("deletionTimestamp")
+        api.merge(web, {"spec": {"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}}})
+        wait_for("the end of the old pod", lambda: _pods_by_name(api)[old]["metadata"].get("deletionTimestamp"))
+        api.delete(f"{PODS}/{old}", gracePeriodSeconds="0")
+        wait_for("the new pod on the card", lambda: [*_cards_of(api)] == [new])
+    finally:
+        api.delete(web)
+        cluster.controller_manager.program.kill()
+        api.delete("/apis/apps/v1/namespaces/default/replicasets")
+
+
 def _cards_of(api: KubeApi) -> dict[str, str]:
     """Return the cards of the bound pods."""
     return {
