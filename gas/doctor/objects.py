@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from gas.inspection.objects import InspectedPod
-from gas.objects.stored import HostPodStatus, ObjectMeta, StoredPart
+from gas.inspection.objects import InspectedPod, InspectedPodSpec
+from gas.objects.stored import ContainerStatus, HostPodStatus, ObjectMeta, StoredPart
 
 
 class AnyObject(StoredPart, frozen=True):
@@ -152,19 +152,47 @@ class ServerVersion(StoredPart, frozen=True):
     git_version: str = ""
 
 
+class _DaemonSetTemplate(StoredPart, frozen=True):
+    spec: InspectedPodSpec = InspectedPodSpec()
+
+
+class _DaemonSetSpec(StoredPart, frozen=True):
+    template: _DaemonSetTemplate = _DaemonSetTemplate()
+
+
+class _DaemonSetStatus(StoredPart, frozen=True):
+    desired_number_scheduled: int = 0
+    number_ready: int = 0
+
+
 class DaemonSet(StoredPart, frozen=True):
     metadata: ObjectMeta
-    spec: dict[str, Any] = msgspec.field(default_factory=dict)
-    status: dict[str, Any] = msgspec.field(default_factory=dict)
+    spec: _DaemonSetSpec = _DaemonSetSpec()
+    status: _DaemonSetStatus = _DaemonSetStatus()
 
     @property
     def pod(self) -> InspectedPod:
-        """A pod as its template describes it. Raises msgspec.ValidationError."""
-        return msgspec.convert({"spec": self.spec["template"]["spec"]}, InspectedPod)
+        """A pod as its template describes it."""
+        return InspectedPod(spec=self.spec.template.spec)
+
+
+class _Trouble(StoredPart, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
+class _ContainerState(StoredPart, frozen=True):
+    waiting: _Trouble | None = None
+    terminated: _Trouble = _Trouble()
+
+
+class _StartedContainer(ContainerStatus, frozen=True):
+    state: _ContainerState = _ContainerState()
+    last_state: _ContainerState = _ContainerState()
 
 
 class _StartedPodStatus(HostPodStatus, frozen=True):
-    container_statuses: Sequence[Any] | None = None
+    container_statuses: Sequence[_StartedContainer] | None = None
 
 
 class StartedPod(InspectedPod, frozen=True):
@@ -176,9 +204,8 @@ class StartedPod(InspectedPod, frozen=True):
     def trouble(self) -> tuple[str, str]:
         """Reason and message of the first container that waits, or of its last end; empty texts if all run."""
         for each in (self.status.container_statuses if self.status is not None else None) or ():
-            if waiting := each["state"].get("waiting"):
-                ended = each.get("lastState", {}).get("terminated", {})
-                return waiting.get("reason", ""), ended.get("message") or waiting.get("message", "")
+            if each.state.waiting is not None:
+                return each.state.waiting.reason, each.last_state.terminated.message or each.state.waiting.message
         return "", ""
 
 

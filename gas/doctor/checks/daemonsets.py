@@ -77,9 +77,6 @@ class SeenDaemonSet:
         sources = [flag_value(each, "card-sources") or "" for each in containers_with(self.object.pod, PLUGIN)]
         return "nvidia" if any("nvml" in each for each in sources) else "plugin"
 
-    def number(self, name: str) -> int:
-        return int(self.object.status.get(name, 0))
-
     def kubectl(self, *words: str) -> str:
         return fix.kubectl(*words, f"daemonset/{self.object.metadata.name}", namespace=self.namespace)
 
@@ -113,7 +110,7 @@ async def _seen(sources: Sources) -> tuple[SeenDaemonSet, ...]:
 
 
 async def _with_pods(sources: Sources, seen: SeenDaemonSet) -> SeenDaemonSet:
-    if seen.number("numberReady") >= seen.number("desiredNumberScheduled"):
+    if seen.object.status.number_ready >= seen.object.status.desired_number_scheduled:
         return seen
     owner = f"DaemonSet/{seen.object.metadata.name}"
     pods, events = await asyncio.gather(
@@ -133,7 +130,7 @@ def check_daemonsets(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _one(snapshot: Snapshot, seen: SeenDaemonSet) -> Iterator[Finding]:
-    desired, ready = seen.number("desiredNumberScheduled"), seen.number("numberReady")
+    desired, ready = seen.object.status.desired_number_scheduled, seen.object.status.number_ready
     nodes = {node.name: node for node in snapshot.checked_nodes}
     with_cards = [each for each in nodes.values() if overlay_for([each]) == seen.overlay and not is_served(each)]
     excluded = [each for each in with_cards if exclusion(seen.object.pod, each)]
