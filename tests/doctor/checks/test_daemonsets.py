@@ -92,6 +92,12 @@ def started(*, waiting: str = "", message: str = "", ended: str = "", bound: boo
             **daemonset(started(), of_pod=ROOT) | {"nodes": (node(kubelet="+k0s.0"),)},
         ),
         case(
+            "kubelets-root-of-microk8s",
+            "problem",
+            '"/var/snap/microk8s/common/var/lib/kubelet/pod-resources"',
+            **daemonset(started(), of_pod=ROOT) | {"nodes": (node(labels={"microk8s.io/cluster": "true"}),)},
+        ),
+        case(
             "image",
             "problem",
             "does not start: ImagePullBackOff |  | Back-off pulling",
