@@ -24,10 +24,18 @@ RESOURCES = "/apis/resource.k8s.io/v1"
 CLAIMS = f"{RESOURCES}/namespaces/default/resourceclaims"
 DRIVER = "gpu.example.com"
 I915 = "gpu.intel.com/i915"
+GATES = "" if selected_release().minor >= 36 else "DRAExtendedResource=true"  # on by default from Kubernetes 1.36 on
 
-pytestmark = pytest.mark.skipif(
-    selected_release().minor < 36, reason="DRAExtendedResource is off by default before Kubernetes 1.36"
-)
+
+@pytest.fixture(autouse=True)
+def _with_gates(cluster: Cluster) -> Iterator[None]:
+    """Let kube-apiserver and kube-scheduler know DeviceClasses that stand for resources."""
+    if GATES:
+        cluster.control_plane.restart_api_server(f"--feature-gates={GATES}")
+    cluster.restart_scheduler(ignorable=False, feature_gates=GATES)
+    yield
+    if GATES:
+        cluster.control_plane.restart_api_server()
 
 
 @contextmanager
@@ -75,7 +83,6 @@ def is_decided(api: KubeApi, name: str) -> bool:
 @pytest.mark.parametrize("resource", [I915, "gpu.intel.com/xe", "nvidia.com/gpu"])
 def test_pods_use_the_nodes_of_both(cluster: Cluster, kubectl_gas: KubectlGas, resource: str) -> None:
     api = cluster.api
-    cluster.restart_scheduler(ignorable=False)
     extender = cluster.extender("one", "--vocabularies=intel,vendor", account=cluster.full_account)
     extender.start_and_wait_until_ready()
     add_plugin_node(cluster, "plugin", resource, cards=1)
@@ -113,7 +120,6 @@ def test_pods_use_the_nodes_of_both(cluster: Cluster, kubectl_gas: KubectlGas, r
 
 def test_without_a_drivers_node_or_without_the_permission_nothing_changes(cluster: Cluster) -> None:
     api = cluster.api
-    cluster.restart_scheduler(ignorable=False)
     one = cluster.extender("one")  # with the original's role
     one.start_and_wait_until_ready()
     add_plugin_node(cluster, "plugin", I915, cards=1)
@@ -138,7 +144,6 @@ ROUNDS, LOAD = 50, 60
 def test_nothing_is_given_twice_while_the_plugin_goes_away_and_comes_back(cluster: Cluster) -> None:
     """A driver publishes the cards of the plugin's node as well, so kube-scheduler would take them meanwhile."""
     api = cluster.api
-    cluster.restart_scheduler(ignorable=False)
     extender = cluster.extender("one", account=cluster.full_account)
     extender.start_and_wait_until_ready()
     cards, devices = 8, 4
