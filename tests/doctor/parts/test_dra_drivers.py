@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gas.inspection.objects import ResourceSlice
-from gas.objects.stored import DeviceClass
+from gas.objects.stored import DeviceClass, ExtendedResourceClaim
 from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
 from gas.values.cards import Card
 from tests.doctor.snapshots import (
@@ -21,6 +21,8 @@ from tests.doctor.snapshots import (
     extender_pod,
     findings,
     fine,
+    gpu_pod,
+    plugin_pod,
     scheduler,
     seen_node,
 )
@@ -102,6 +104,16 @@ def with_telemetry(*, ignored: bool) -> Any:
 )
 def test_dra_drivers(changes: dict[str, Any], level: str, words: str) -> None:
     assert_case("dra-drivers", changes, level, words)
+
+
+def test_a_bound_pod_that_dra_serves_is_not_at_fault() -> None:
+    claim = {"resourceClaimName": "x", "requestMappings": [{"containerName": "main", "resourceName": I915}]}
+    pod = gpu_pod()
+    status = msgspec.structs.replace(
+        pod.status, extended_resource_claim_status=msgspec.convert(claim, ExtendedResourceClaim)
+    )
+    (found,) = findings("pods", pods=(plugin_pod(), msgspec.structs.replace(pod, status=status)))
+    assert found.level.value == "ok"
 
 
 def test_without_a_class_and_without_a_driver_there_is_nothing_to_say() -> None:
