@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gas.inspection.objects import ResourceSlice
-from gas.objects.stored import DeviceClass, ExtendedResourceClaim
+from gas.objects.stored import DeviceClass, HostPodStatus
 from gas.values.card_records import ANNOTATION, CardRecord, format_card_records
 from gas.values.cards import Card
 from tests.doctor.snapshots import (
@@ -108,11 +108,8 @@ def test_dra_drivers(changes: dict[str, Any], level: str, words: str) -> None:
 
 def test_a_bound_pod_that_dra_serves_is_not_at_fault() -> None:
     claim = {"resourceClaimName": "x", "requestMappings": [{"containerName": "main", "resourceName": I915}]}
-    pod = gpu_pod()
-    status = msgspec.structs.replace(
-        pod.status, extended_resource_claim_status=msgspec.convert(claim, ExtendedResourceClaim)
-    )
-    (found,) = findings("pods", pods=(plugin_pod(), msgspec.structs.replace(pod, status=status)))
+    status = msgspec.convert({"phase": "Running", "extendedResourceClaimStatus": claim}, HostPodStatus)
+    (found,) = findings("pods", pods=(plugin_pod(), msgspec.structs.replace(gpu_pod(), status=status)))
     assert found.level.value == "ok"
 
 
