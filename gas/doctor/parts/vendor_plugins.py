@@ -10,6 +10,7 @@ from gas.doctor.snapshot import Snapshot
 from gas.objects.stored import DetailedNode
 from gas.programs import EXTENDER, PLUGIN, Program, image_name, starts, vocabulary_flags
 from gas.values.cards import Card
+from gas.vocabularies.hami.vocabulary import HAMI
 from gas.vocabularies.node_parts import allocatable_amount, allocatable_resources, recorded_cards
 from gas.vocabularies.vendor.vocabulary import KINDS, VENDOR
 
@@ -52,7 +53,7 @@ def _found_by_us(snapshot: Snapshot, node: DetailedNode, resource: str, cards: l
     containers = [container for _, container in programs or snapshot.running(EXTENDER)[:1]]
     offered = allocatable_amount(allocatable_resources(node), resource, [])
     spoken = [entries_of(vocabulary_flags(container)["vocabularies"]) for container in containers]
-    if spoken and offered and not any(VENDOR.name in each for each in spoken):
+    if spoken and offered and not any({VENDOR.name, HAMI.name} & {*each} for each in spoken):
         pods = ("get", "pods", "-A", "--field-selector", f"spec.nodeName={node.name}")
         yield _two_plugins(
             cards,

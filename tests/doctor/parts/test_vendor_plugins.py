@@ -31,6 +31,7 @@ def test_a_vendors_plugin_on_shared_cards_is_a_problem() -> None:
     ("flag", "others", "found"),
     [
         pytest.param("--vocabularies=intel,vendor", [], None, id="ours-alone"),
+        pytest.param("--vocabularies=intel,hami", [], None, id="ours-with-hami"),
         pytest.param("--vocabularies=intel,vendor", [nvidias_pod(node="gpu-2")], None, id="elsewhere"),
         pytest.param("--vocabularies=intel,vendor", [nvidias_pod()], "pod default/nvidia-1", id="by-image"),
         pytest.param(
