@@ -93,6 +93,7 @@ def is_ready(port: int, authority: Authority, path: str = "/readyz") -> bool:
 
 def extender_entry(port: int, authority: Authority, client: PemFiles, *, ignorable: bool) -> dict[str, Any]:
     """Return the entry under ``extenders`` (contract E13.1) for an extender on loopback."""
+    known = Vocabularies(KNOWN)
     return {
         "urlPrefix": f"https://127.0.0.1:{port}",
         "filterVerb": "scheduler/filter",
@@ -100,7 +101,7 @@ def extender_entry(port: int, authority: Authority, client: PemFiles, *, ignorab
         "weight": 1,
         "enableHTTPS": True,
         "managedResources": [
-            {"name": name, "ignoredByScheduler": False} for name in Vocabularies(KNOWN).managed_resources
+            {"name": name, "ignoredByScheduler": name in known.ignored_resources} for name in known.managed_resources
         ],
         "ignorable": ignorable,
         "nodeCacheCapable": True,

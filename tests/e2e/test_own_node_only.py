@@ -119,7 +119,7 @@ def test_of_its_node_and_its_pods_the_plugin_may_change_only_what_is_about_gpus(
 def test_the_plugin_may_write_its_annotations_and_what_vocabularies_need_and_nothing_else(
     deployed: DeployedCluster, stolen: KubeApi
 ) -> None:
-    for annotation in ("gas-cards", "gas-card-capacity"):
+    for annotation in ("gas-cards", "gas-card-capacity", "hami.io/node-nvidia-register"):
         stolen.merge(f"/api/v1/nodes/{NODE}/status", metadata(annotations={annotation: "[]"}))
         assert deployed.api.get(f"/api/v1/nodes/{NODE}")["metadata"]["annotations"][annotation] == "[]"
         stolen.merge(f"/api/v1/nodes/{NODE}/status", metadata(annotations={annotation: None}))
@@ -138,5 +138,7 @@ def test_the_plugin_may_write_its_annotations_and_what_vocabularies_need_and_not
     with pytest.raises(RefusedError, match="of resources, the plugin may change only"):
         stolen.merge(f"/api/v1/nodes/{NODE}/status", {"status": {"capacity": {"koordinator.sh/gpu.shared": "2"}}})
     stolen.merge(f"{PODS}/placed", metadata(annotations={"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}))
+    with pytest.raises(RefusedError, match="of annotations, the plugin may change only"):
+        stolen.merge(f"/api/v1/nodes/{NODE}/status", metadata(annotations={"hami.io/device-cordon": "GPU-a"}))
     with pytest.raises(RefusedError, match="of annotations, the plugin may change only"):
         stolen.merge(f"{PODS}/placed", metadata(annotations={"ALIYUN_COM_GPU_MEM_IDX": "1"}))

@@ -34,8 +34,7 @@ def test_what_is_left_of_hami_is_reported() -> None:
         ("problem", "pod default/hami-scheduler-1"),
         ("warning", "node gpu-1"),
     ]
-    pods = (extender_pod(), plugin_pod(), other)
-    assert not worst(findings("vocabularies", pods=pods, nodes=nodes))
+    assert not worst(findings("vocabularies", pods=(extender_pod(), plugin_pod(), other), nodes=nodes))
 
 
 # contract H4.3

@@ -139,8 +139,8 @@ class OracleNode:
 
     def score(self, card: int) -> float:
         """Contract H2.4: the used parts of a card, added up."""
-        mib, cores, places = (sum(getattr(each, name) for each in self.on(card)) for name in ("mib", "cores", "places"))
-        return places / PLACES + cores / 100 + mib / self.memory[card]
+        whole = self.memory[card]
+        return sum(each.places / PLACES + each.cores / 100 + each.mib / whole for each in self.on(card))
 
 
 def random_pod(random: Random) -> OraclePod:
