@@ -19,9 +19,11 @@ from gas.objects.handler import MirrorByName
 from gas.objects.stored import DeviceClass, Pod
 from gas.placement.need import PodNeed
 from gas.placement.ratio import PERCENT
+from gas.values.amounts import MILLICORES, MILLICORES_OF_A_CARD
 from gas.vocabularies.pod_parts import is_positive, started_containers
 from gas.vocabularies.protocol import BadNeed, NodeFacts
 
+ALL_COMPUTE = (MILLICORES, MILLICORES_OF_A_CARD)
 BY_PLUGIN = (
     "the pod has a ResourceClaim from an earlier attempt, and a device plugin serves the node; delete the pod and "
     "create it again"
@@ -105,7 +107,7 @@ class DeviceClasses(MirrorByName[DeviceClass, DeviceClass]):
 def only_counts(need: PodNeed) -> bool:
     """Return whether a pod asks for whole cards or for places on them, and for no other part of a card."""
     return all(
-        all(name in need.count_resources for name, _ in each.per_card)
+        all(amount[0] in need.count_resources or amount == ALL_COMPUTE for amount in each.per_card)
         and all(not ratio.of and ratio.part == PERCENT for ratio in each.ratios)
         for each in need.containers
     )

@@ -8,17 +8,20 @@ import msgspec
 import pytest
 
 from gas.extender.decider import Options
-from gas.extender.device_classes.device_classes import BY_PLUGIN, DeviceClasses
+from gas.extender.device_classes.device_classes import BY_PLUGIN, DeviceClasses, only_counts
 from gas.objects.stored import DeviceClass
 from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.known import EVERY
+from gas.vocabularies.hami.vocabulary import HAMI
+from gas.vocabularies.known import KNOWN
+from gas.vocabularies.protocol import NeedOptions
 from tests.builders import container, described_node, node_json, pod_json, requesting
+from tests.builders import pod as built_pod
 from tests.extender.decider import DrivenDecider, booked_cards, following
 
 I915, XE, NVIDIA = "gpu.intel.com/i915", "gpu.intel.com/xe", "nvidia.com/gpu"
 OPTIONS = Options(
     vocabularies=Vocabularies(
-        each for each in EVERY if each.name in ("intel", "aliyun", "vendor", "koordinator", "kubeshare")
+        each for each in KNOWN if each.name in ("intel", "aliyun", "vendor", "koordinator", "kubeshare")
     )
 )
 NO_CARD = "the node has no known GPU card"
@@ -190,3 +193,12 @@ def test_the_newest_class_counts_then_the_first_by_name_until_it_is_gone() -> No
     assert classes.of_resource == {I915: "c"}
     classes.changed(device_class(None, "c", newer))
     assert classes.of_resource == {I915: "a"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "counts"),
+    [({}, True), ({"nvidia.com/gpumem": 3000}, False), ({"nvidia.com/gpucores": 30}, False)],
+)
+def test_a_whole_card_in_words_of_parts_is_a_count(asked: dict[str, int], counts: bool) -> None:
+    need = Vocabularies((HAMI,)).need(built_pod(requesting({NVIDIA: 1, **asked})), NeedOptions())
+    assert only_counts(need) is counts
