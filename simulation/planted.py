@@ -195,7 +195,9 @@ _FAULTS = (
         "Ratio(MEMORY_MAX, S.memory_ratio // S.cards)",
         120,
     ),
-    PlantedFault("Koordinator's annotation names the next card", "format_allocated", "minor_of(X)", "minor_of(X) + 1"),
+    PlantedFault(
+        "Koordinator's annotation names the next card", "format_device_allocated", "minor_of(X)", "minor_of(X) + 1"
+    ),
     PlantedFault(
         "a leader that comes back does not catch up",
         "Readiness.chosen",

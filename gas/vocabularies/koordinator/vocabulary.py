@@ -54,7 +54,7 @@ class _Devices(msgspec.Struct):
     gpu: list[_Read] = []
 
 
-def format_allocated(
+def format_device_allocated(
     amounts: Mapping[Card, Amounts], capacity: Mapping[Card, Amounts], minor_of: Callable[[int], int]
 ) -> str:
     """Return the text of the annotation for what a pod takes of each of its cards, numbered by ``minor_of``.
@@ -173,7 +173,7 @@ class Koordinator(Vocabulary):
         taken = {card: dict(amounts) for card, amounts in footprint(need, choice, capacity).amounts.items()}
         minor_of = exchange_numbers(_cards(node))
         minors = ",".join(str(minor_of(card)) for card in sorted(taken))
-        return {names.ALLOCATED: format_allocated(taken, capacity, minor_of), names.MINORS: minors}
+        return {names.ALLOCATED: format_device_allocated(taken, capacity, minor_of), names.MINORS: minors}
 
     def read(self, pod: Pod, need: PodNeed, node: NodeFacts | None) -> Choice | None:
         """Return the cards that Koordinator allocated: one container after the other has as many as it requests.

@@ -20,7 +20,7 @@ from gas.values.card_facts import MOST_MEMORY
 from gas.values.card_records import ANNOTATION, MOST_RECORDS, CardRecord, format_card_records
 from gas.values.cards import Card, instance
 from gas.vocabularies.combined import Vocabularies
-from gas.vocabularies.koordinator.vocabulary import format_allocated, parse_allocated
+from gas.vocabularies.koordinator.vocabulary import format_device_allocated, parse_allocated
 from gas.vocabularies.protocol import NeedOptions
 from gas.vocabularies.selection import parse_vocabularies
 from tests.builders import container, pod_json
@@ -96,7 +96,7 @@ async def test_amounts_are_divided_evenly_between_different_cards() -> None:
 
 
 def test_a_place_on_a_shared_card_takes_none_of_its_memory() -> None:
-    text = format_allocated({Card(0): {"nvidia-gpu": 1}}, {Card(0): {MEMORY_MAX: GIB}}, int)
+    text = format_device_allocated({Card(0): {"nvidia-gpu": 1}}, {Card(0): {MEMORY_MAX: GIB}}, int)
     assert json.loads(text)["gpu"][0]["resources"]["koordinator.sh/gpu-memory"] == "0"
 
 
