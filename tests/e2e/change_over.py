@@ -5,15 +5,28 @@ Nothing here knows what the other system is: a test brings its doubles, pods, an
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from random import Random
+from typing import ClassVar, Self
 
-from tests.e2e.kube_api import KubeApi, Object
+import yaml
+
+from gas.values.amounts import parse_quantity
+from tests.deploy.manifests import DEPLOY, arguments
+from tests.e2e.control_plane_node import REPOSITORY, STATIC_PODS, ControlPlaneNode
+from tests.e2e.fake_nvml import FakeNvml
+from tests.e2e.gpu_node import GpuNode
+from tests.e2e.kube_api import KubeApi, Object, write_kubeconfig
+from tests.e2e.kubectl import Kubectl
 from tests.e2e.pods import OVER, PODS, delete
+from tests.e2e.ports import free_port
 from tests.e2e.waiting import wait_for
+from tests.e2e.webhooks import apply_overlay
 
 Holdings = Mapping[str, int]
 """Card -> bytes of its memory."""
@@ -252,3 +265,118 @@ class Rehearsal:
                         found.append(f"pod {name} has the cards {has}, written are {set(taken)}")
         assert found == []
         assert self.witness.broken == []
+
+
+class Place:
+    """A node with NVIDIA's cards and its control plane, on which a guide is followed.
+
+    A test adds the programs of the other system.
+    """
+
+    guide: ClassVar[str]
+    """File name of the page in docs/ that has the commands."""
+    overlay: ClassVar[str]
+    """The overlay of deploy/ that it names."""
+    cards: ClassVar[Sequence[str]]
+    """NVIDIA's cards, as NVML has them."""
+    configuration: ClassVar[str] = ""
+    """File name of kube-scheduler's configuration that the other system has."""
+
+    def __init__(self, gpu_node: GpuNode, machine: ControlPlaneNode, kubectl: Kubectl) -> None:
+        self.gpu_node = gpu_node
+        self.machine = machine
+        self.kubectl = kubectl
+        self.node = gpu_node.node.name
+        self.api = gpu_node.api
+        self._page = (REPOSITORY / "docs" / self.guide).read_text(encoding="utf-8")
+        library = FakeNvml(gpu_node.node.directory / "nvml")
+        library.write(list(self.cards))
+        gpu_node.plugin_environment = library.environment
+
+    @classmethod
+    @contextmanager
+    def running(cls, gpu_node: GpuNode, binaries: Path) -> Iterator[Self]:
+        gpu_node.cluster.scheduler.stop()
+        machine = ControlPlaneNode(gpu_node.cluster, gpu_node.node, binaries)
+        machine.start()
+        admin = write_kubeconfig(gpu_node.node.directory / "admin.kubeconfig", gpu_node.api)
+        kubectl = Kubectl(binaries / "kubectl", admin)
+        yield cls(gpu_node, machine, kubectl)
+        kubectl.run("delete", "--ignore-not-found", "-k", DEPLOY / "overlays" / cls.overlay)
+
+    def documented(self, command: str) -> str:
+        """Return a command, which the guide must have."""
+        assert command in self._page, f"docs/{self.guide} does not have the command that is tried: {command}"
+        return command
+
+    def run(self, command: str) -> None:
+        """Run a command of the guide on this node."""
+        program, *words = self.documented(command).replace("NODE", self.node).split()
+        if program == "kubectl":
+            self.kubectl.run(*words)
+        elif program == "gas-configurator":
+            self.machine.configurator(*words, *(self._certificates() if "--apply-secret" in words else ()))
+        else:
+            own = [f"--kubeConfig={self.gpu_node.node.directory / 'plugin.kubeconfig'}", f"--node-name={self.node}"]
+            self.machine.run(sys.executable, "-m", program.replace("-", "."), *words, *own)
+
+    def _certificates(self) -> list[str]:
+        """Return the configurator's flags for this machine, so that nothing needs a name of a Service."""
+        own = self.gpu_node.cluster
+        pairs = {"": own.client, "serving-": own.serving}
+        return [
+            f"--url=https://localhost:{own.service.port}",
+            *(f"--{prefix}cert={pair.certificate}" for prefix, pair in pairs.items()),
+            *(f"--{prefix}key={pair.key}" for prefix, pair in pairs.items()),
+            f"--client-ca={own.authority.certificate}",
+            f"--serving-ca={own.authority.certificate}",
+        ]
+
+    def configure_scheduler(self, extenders: list[Object]) -> None:
+        """Write kube-scheduler's configuration, which takes effect when it starts."""
+        configuration = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": "/etc/kubernetes/scheduler.conf"},
+            "extenders": extenders,
+        }
+        (self.machine.etc / "kubernetes" / self.configuration).write_text(yaml.safe_dump(configuration))
+
+    def use_configuration(self) -> None:
+        """Let kube-scheduler read its configuration, as the other system's guide does, and restart it."""
+        path = f"/etc/kubernetes/{self.configuration}"
+        manifest = yaml.safe_load(self.machine.manifest.read_text())
+        (container,) = manifest["spec"]["containers"]
+        container["command"].append(f"--config={path}")
+        container["volumeMounts"].append({"name": "config", "mountPath": path})
+        manifest["spec"]["volumes"].append({"name": "config", "hostPath": {"path": path, "type": "FileOrCreate"}})
+        self.machine.manifest.write_text(yaml.safe_dump(manifest))
+        self.machine.wait_for_scheduler("with the other extender", with_configuration=True)
+
+    def restart_scheduler(self) -> None:
+        """Move the manifest away and back, as administrators of static pods do."""
+        manifest = self.machine.manifest.read_text()
+        self.machine.manifest.unlink()
+        scheduler = f"{STATIC_PODS}/kube-scheduler-{self.node}"
+        wait_for("the end of kube-scheduler", lambda: self.api.find(scheduler) is None, every=0.2)
+        self.machine.manifest.write_text(manifest)
+        self.machine.wait_for_scheduler("again", with_configuration=True)
+
+    def start_extender(self) -> None:
+        """Start our extender as the overlay has it, and apply that."""
+        port = free_port()
+        self.gpu_node.start_extender(*self._flags("gpu-aware-scheduling"), f"--admission-port={port}")
+        apply_overlay(self.kubectl, self.gpu_node, self.overlay, port)
+
+    def plugin_flags(self, *, of_both_vendors: bool = False) -> list[str]:
+        """Return our plugin's flags, on a node with Intel's cards too if they are those ``of_both_vendors``."""
+        flags = self._flags("gas-plugin-nvidia")
+        return [each.replace("=nvml", "=sysfs,nvml") if of_both_vendors else each for each in flags]
+
+    def _flags(self, workload: str) -> list[str]:
+        """Return those that say what is offered to whom."""
+        kinds = ("--vocabularies=", "--card-sources=", "--aliyun-unit=", "--sharepods")
+        return [each for each in arguments(self.overlay, workload) if each.startswith(kinds)]
+
+    def offered(self, resource: str) -> int:
+        return parse_quantity(self.gpu_node.object()["status"].get("allocatable", {}).get(resource, 0))

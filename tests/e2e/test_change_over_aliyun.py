@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
-import yaml
 
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
-from tests.deploy.manifests import DEPLOY, arguments
 from tests.e2e.agreement import RECEIPTS, with_receipts
-from tests.e2e.change_over import Load, Rehearsal, Witness
-from tests.e2e.control_plane_node import REPOSITORY, STATIC_PODS, ControlPlaneNode
-from tests.e2e.fake_nvml import FakeNvml, card, uuid
+from tests.e2e.change_over import Load, Place, Rehearsal, Witness
+from tests.e2e.control_plane_node import ControlPlaneNode
+from tests.e2e.fake_nvml import card, uuid
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.gpushare import GPU_COUNT, GPU_MEM, INDEX, VISIBLE, GpushareExtender, GpusharePlugin, requested
-from tests.e2e.kube_api import Object, RefusedError, write_kubeconfig
+from tests.e2e.kube_api import Object, RefusedError
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.mixed_words import FIRST_OF_NVIDIA, GIB
 from tests.e2e.nvidia_plugin import NVIDIA
 from tests.e2e.pods import OVER, PODS, asking, pod
-from tests.e2e.ports import free_port
 from tests.e2e.waiting import wait_for
-from tests.e2e.webhooks import apply_overlay, unregister
+from tests.e2e.webhooks import unregister
 from tests.e2e.written_cards import written_containers
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
-PAGE = (REPOSITORY / "docs/from-aliyun.md").read_text()
 KUBE_SYSTEM_APPS = "/apis/apps/v1/namespaces/kube-system"
-OVERLAY = "aliyun-nvidia"
-CONFIGURATION = "scheduler-policy-config.yaml"
 CARDS, UNITS = 3, 9
-OF_NVIDIA = [card(minor, total=UNITS * GIB, reserved=GIB) for minor in range(CARDS)]
 """Aliyun's plugin counts 9 GiB of a card, ours 8: the driver keeps the rest for itself."""
 INTELS = fake_gpus(replace(FLEX_170, memory=(UNITS - 1) * GIB), 1)
 """The node has a card of Intel's as well, which only ours knows; its index is the last one."""
@@ -65,37 +57,23 @@ def index_of(card: str) -> str:
     return str(number - FIRST_OF_NVIDIA if number >= FIRST_OF_NVIDIA else CARDS + number)
 
 
-class Place:
-    """The node, its control plane, and the programs of both systems."""
+class AliyunPlace(Place):
+    guide = "from-aliyun.md"
+    overlay = "aliyun-nvidia"
+    cards = [card(minor, total=UNITS * GIB, reserved=GIB) for minor in range(CARDS)]  # noqa: RUF012
+    configuration = "scheduler-policy-config.yaml"
 
-    def __init__(self, gpu_node: GpuNode, machine: ControlPlaneNode, binaries: Path) -> None:
-        self.gpu_node = gpu_node
-        self.machine = machine
-        self.node = gpu_node.node.name
-        self.api = gpu_node.api
-        admin = write_kubeconfig(gpu_node.node.directory / "admin.kubeconfig", self.api)
-        self.kubectl = Kubectl(binaries / "kubectl", admin)
+    def __init__(self, gpu_node: GpuNode, machine: ControlPlaneNode, kubectl: Kubectl) -> None:
+        super().__init__(gpu_node, machine, kubectl)
         self.old_extender: GpushareExtender
         self.old_plugin = GpusharePlugin(self.api, gpu_node.node, CARDS, UNITS)
-        self.configuration = machine.etc / "kubernetes" / CONFIGURATION
-        library = FakeNvml(gpu_node.node.directory / "nvml")
-        library.write(OF_NVIDIA)
-        gpu_node.plugin_environment = library.environment
 
     def install_aliyuns(self) -> None:
         """Follow Aliyun's guide: extender, kube-scheduler's configuration, plugin, label."""
         self.start_old_extender()
-        self.write_configuration([self.old_extender.entry])
-        manifest = yaml.safe_load(self.machine.manifest.read_text())
-        (container,) = manifest["spec"]["containers"]
-        container["command"].append(f"--config=/etc/kubernetes/{CONFIGURATION}")
-        name = "scheduler-policy-config"
-        container["volumeMounts"].append({"name": name, "mountPath": f"/etc/kubernetes/{CONFIGURATION}"})
-        path = {"path": f"/etc/kubernetes/{CONFIGURATION}", "type": "FileOrCreate"}
-        manifest["spec"]["volumes"].append({"name": name, "hostPath": path})
-        self.machine.manifest.write_text(yaml.safe_dump(manifest))
-        self.machine.wait_for_scheduler("Aliyun's", with_configuration=True)
-        self.run("kubectl label node NODE gpushare=true")
+        self.configure_scheduler([self.old_extender.entry])
+        self.use_configuration()
+        self.kubectl.run("label", "node", self.node, "gpushare=true")
         self.start_old_plugin()
 
     def start_old_extender(self) -> None:
@@ -112,68 +90,18 @@ class Place:
     def start_old_plugin(self) -> None:
         self.api.create(f"{KUBE_SYSTEM_APPS}/daemonsets", workload("DaemonSet", "gpushare-device-plugin-ds"))
         self.old_plugin.start()
-        wait_for("Aliyun's units", lambda: self.offered() == CARDS * UNITS)
-
-    def restart_scheduler(self) -> None:
-        """Move the manifest away and back, as administrators of static pods do."""
-        manifest = self.machine.manifest.read_text()
-        self.machine.manifest.unlink()
-        pod = f"{STATIC_PODS}/kube-scheduler-{self.node}"
-        wait_for("the end of kube-scheduler", lambda: self.api.find(pod) is None, every=0.2)
-        self.machine.manifest.write_text(manifest)
-        self.machine.wait_for_scheduler("Aliyun's again", with_configuration=True)
-
-    def run(self, command: str) -> None:
-        """Run a command of the guide on this node."""
-        program, *arguments = command.replace("NODE", self.node).split()
-        if program == "kubectl":
-            self.kubectl.run(*arguments)
-            return
-        kubeconfig = self.gpu_node.node.directory / "plugin.kubeconfig"
-        self.machine.run(
-            sys.executable,
-            "-m",
-            program.replace("-", "."),
-            *arguments,
-            f"--kubeConfig={kubeconfig}",
-            f"--node-name={self.node}",
-        )
-
-    def write_configuration(self, extenders: list[Object]) -> None:
-        configuration = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "clientConnection": {"kubeconfig": "/etc/kubernetes/scheduler.conf"},
-            "extenders": extenders,
-        }
-        self.configuration.write_text(yaml.safe_dump(configuration))
-
-    def configure(self, command: str) -> None:
-        """Run the configurator with certificates for this machine, so that nothing needs a name of a Service."""
-        own = self.gpu_node.cluster
-        pairs = {"": own.client, "serving-": own.serving}
-        certificates = [
-            f"--{prefix}{part}={file}"
-            for prefix, pair in pairs.items()
-            for part, file in (("cert", pair.certificate), ("key", pair.key))
-        ]
-        ca = own.authority.certificate
-        url = f"--url=https://localhost:{own.service.port}"
-        self.machine.configurator(*command.split()[1:], url, *certificates, f"--client-ca={ca}", f"--serving-ca={ca}")
+        wait_for("Aliyun's units", lambda: self.offered(GPU_MEM) == CARDS * UNITS)
 
     def start_gas(self) -> None:
         """Start extender and plugin with the flags of the overlay that say what is offered to whom.
 
         While Aliyun's plugin is there, ours offers nothing of its resource.
         """
-        port = free_port()
-        self.gpu_node.start_extender(*flags("gpu-aware-scheduling"), f"--admission-port={port}")
-        apply_overlay(self.kubectl, self.gpu_node, OVERLAY, port)
-        of_both = [each for each in flags("gas-plugin-nvidia") if each != "--card-sources=nvml"]
-        self.gpu_node.new_plugin(INTELS, *of_both, "--card-sources=sysfs,nvml")
+        self.start_extender()
+        self.gpu_node.new_plugin(INTELS, *self.plugin_flags(of_both_vendors=True))
         self.gpu_node.plugin.program.start()
         wait_for("our plugin waiting", self.other_plugin_is_reported, every=0.5)
-        assert self.offered() == CARDS * UNITS
+        assert self.offered(GPU_MEM) == CARDS * UNITS
 
     def other_plugin_is_reported(self) -> bool:
         events = self.api.items("/api/v1/namespaces/default/events")
@@ -182,10 +110,7 @@ class Place:
     def replace_old_plugin(self) -> None:
         self.old_plugin.stop()
         wait_for("our plugin ready", self.gpu_node.plugin.is_ready)
-        wait_for("our units", lambda: self.offered() == (CARDS + len(INTELS)) * (UNITS - 1))
-
-    def offered(self) -> int:
-        return int(self.gpu_node.object()["status"].get("allocatable", {}).get(GPU_MEM, "0"))
+        wait_for("our units", lambda: self.offered(GPU_MEM) == (CARDS + len(INTELS)) * (UNITS - 1))
 
     def bound(self) -> list[Object]:
         bound = [each for each in self.api.items(PODS) if each["spec"].get("nodeName")]
@@ -215,16 +140,12 @@ class Place:
 
 
 @pytest.fixture
-def place(gpu_node: GpuNode, binaries: Path) -> Iterator[Place]:
-    gpu_node.cluster.scheduler.stop()
-    machine = ControlPlaneNode(gpu_node.cluster, gpu_node.node, binaries)
-    machine.start()
-    place = Place(gpu_node, machine, binaries)
-    yield place
-    place.old_plugin.stop()  # else its thread keeps the process of the tests
-    kinds = "daemonsets,deployments,services"
-    place.kubectl.run("--namespace=kube-system", "delete", kinds, "--selector=app=gpushare")
-    place.kubectl.run("delete", "--ignore-not-found", "-k", DEPLOY / "overlays" / OVERLAY)
+def place(gpu_node: GpuNode, binaries: Path) -> Iterator[AliyunPlace]:
+    with AliyunPlace.running(gpu_node, binaries) as place:
+        yield place
+        place.old_plugin.stop()  # else its thread keeps the process of the tests
+        kinds = "daemonsets,deployments,services"
+        place.kubectl.run("--namespace=kube-system", "delete", kinds, "--selector=app=gpushare")
 
 
 def workload(kind: str, name: str) -> Object:
@@ -234,18 +155,7 @@ def workload(kind: str, name: str) -> Object:
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "labels": labels}, "spec": spec}
 
 
-def flags(workload: str) -> list[str]:
-    kinds = ("--vocabularies=", "--aliyun-unit=", "--card-sources=")
-    return [each for each in arguments(OVERLAY, workload) if each.startswith(kinds)]
-
-
-def documented(command: str) -> str:
-    """Return a command, which the page must have."""
-    assert command in PAGE, f"docs/from-aliyun.md does not have the command that is tried: {command}"
-    return command
-
-
-def test_a_cluster_changes_from_aliyuns_system_and_back_under_load(place: Place) -> None:
+def test_a_cluster_changes_from_aliyuns_system_and_back_under_load(place: AliyunPlace) -> None:
     gpu_node, machine = place.gpu_node, place.machine
     rng = Random(27)
     witness = Witness(place.api, MEMORY, taken)
@@ -261,19 +171,19 @@ def test_a_cluster_changes_from_aliyuns_system_and_back_under_load(place: Place)
             rehearsal.new_pods_run()
 
         with rehearsal.step("there: 1. close the node"):
-            place.run(documented("kubectl cordon NODE"))
+            place.run("kubectl cordon NODE")
             rehearsal.settled()
         with rehearsal.step("there: 2. kube-scheduler"):
-            place.write_configuration([])
-            place.configure(documented("gas-configurator --apply-secret --vocabularies=intel,aliyun,vendor"))
+            place.configure_scheduler([])
+            place.run("gas-configurator --apply-secret --vocabularies=intel,aliyun,vendor")
             machine.wait_for_scheduler("ours", with_configuration=True)
         with rehearsal.step("there: 3. gas"):
             place.start_gas()
-            place.run(documented("kubectl label node NODE nvidia.com/gpu.present=true"))
-            place.run(documented("kubectl --namespace=kube-system delete daemonset gpushare-device-plugin-ds"))
+            place.run("kubectl label node NODE nvidia.com/gpu.present=true")
+            place.run("kubectl --namespace=kube-system delete daemonset gpushare-device-plugin-ds")
             place.replace_old_plugin()
         with rehearsal.step("there: 4. open the node"):
-            place.run(documented("kubectl uncordon NODE"))
+            place.run("kubectl uncordon NODE")
             rehearsal.new_pods_run()
         with rehearsal.step("there: whole cards, and pods that are refused"), load.paused:
             place.free_a_card(witness)
@@ -285,18 +195,18 @@ def test_a_cluster_changes_from_aliyuns_system_and_back_under_load(place: Place)
             assert not any(index in taken(each) for each in place.bound() if each["metadata"]["name"] != "whole")
             witness.delete("whole")
         with rehearsal.step("there: 5. without Aliyun's extender"):
-            place.run(documented("kubectl --namespace=kube-system delete deployment,service gpushare-schd-extender"))
+            place.run("kubectl --namespace=kube-system delete deployment,service gpushare-schd-extender")
             place.old_extender.stop()
             rehearsal.new_pods_run()
 
         with rehearsal.step("back: close the node"):
-            place.run(documented("kubectl cordon NODE"))
+            place.run("kubectl cordon NODE")
             rehearsal.settled()
         with rehearsal.step("back: kube-scheduler"):
             unregister(place.api)
-            machine.configurator(*documented("gas-configurator --undo").split()[1:])
+            place.run("gas-configurator --undo")
             place.start_old_extender()
-            place.write_configuration([place.old_extender.entry])
+            place.configure_scheduler([place.old_extender.entry])
             place.restart_scheduler()
             gpu_node.extender.program.kill()
         with rehearsal.step("between: Aliyun's extender with our plugin"):
@@ -306,11 +216,11 @@ def test_a_cluster_changes_from_aliyuns_system_and_back_under_load(place: Place)
             rehearsal.settled()
         with rehearsal.step("back: Aliyun's plugin"):
             gpu_node.stop_plugin()
-            place.run(documented("gas-plugin --uninstall --vocabularies=intel,aliyun"))
+            place.run("gas-plugin --uninstall --vocabularies=intel,aliyun")
             assert GPU_COUNT not in gpu_node.object()["status"]["capacity"]
             place.start_old_plugin()
         with rehearsal.step("back: open the node"):
-            place.run(documented("kubectl uncordon NODE"))
+            place.run("kubectl uncordon NODE")
             rehearsal.new_pods_run()
     print(f"{witness.writes} writes, {len(witness.ran)} pods ran, most bytes taken of each card: {witness.most}")
     assert {f"resident-{number}" for number in range(len(RESIDENTS))} <= set(witness.running())

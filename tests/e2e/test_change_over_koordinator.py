@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
-import yaml
 
 from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
-from tests.deploy.manifests import DEPLOY, arguments
 from tests.e2e.agreement import RECEIPTS
-from tests.e2e.change_over import Load, Rehearsal, Witness
-from tests.e2e.control_plane_node import REPOSITORY, STATIC_PODS, ControlPlaneNode
-from tests.e2e.fake_nvml import GIB, FakeNvml, card, uuid
+from tests.e2e.change_over import Load, Place, Rehearsal, Witness
+from tests.e2e.fake_nvml import GIB, card, uuid
 from tests.e2e.gpu_node import GpuNode
 from tests.e2e.koordinator_original import (
     CORE,
@@ -29,19 +25,14 @@ from tests.e2e.koordinator_original import (
     KoordManager,
     allocated,
 )
-from tests.e2e.kube_api import Object, write_kubeconfig
-from tests.e2e.kubectl import Kubectl
+from tests.e2e.kube_api import Object
 from tests.e2e.nvidia_plugin import NVIDIA, VISIBLE, NvidiaPlugin
 from tests.e2e.pods import PODS, asking, pod
-from tests.e2e.ports import free_port
 from tests.e2e.waiting import wait_for
-from tests.e2e.webhooks import apply_overlay, unregister
+from tests.e2e.webhooks import unregister
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
-PAGE = (REPOSITORY / "docs/from-koordinator.md").read_text(encoding="utf-8")
-OVERLAY = "koordinator-nvidia"
-CONFIGURATION = "koord-scheduler-config.yaml"
 CARDS, SIZE = 4, 9 * GIB
 """Koordlet reports 9 GiB of a card, and our plugin 8: the driver keeps the rest for itself."""
 INTELS = fake_gpus(replace(FLEX_170, memory=SIZE - GIB), 1)
@@ -72,38 +63,22 @@ def taken(written: Object) -> Mapping[str, int]:
     return found
 
 
-class Place:
-    """The node, its control plane, and the programs of both systems."""
-
-    def __init__(self, gpu_node: GpuNode, machine: ControlPlaneNode, binaries: Path) -> None:
-        self.gpu_node = gpu_node
-        self.machine = machine
-        self.node = gpu_node.node.name
-        self.api = gpu_node.api
-        admin = write_kubeconfig(gpu_node.node.directory / "admin.kubeconfig", self.api)
-        self.kubectl = Kubectl(binaries / "kubectl", admin)
-        self.configuration = machine.etc / "kubernetes" / CONFIGURATION
-        self.manager = KoordManager(self.api, self.node, CARDS, SIZE)
-        library = FakeNvml(gpu_node.node.directory / "nvml")
-        library.write([card(minor, total=SIZE, reserved=GIB) for minor in range(CARDS)])
-        gpu_node.plugin_environment = library.environment
+class KoordinatorPlace(Place):
+    guide = "from-koordinator.md"
+    overlay = "koordinator-nvidia"
+    cards = [card(minor, total=SIZE, reserved=GIB) for minor in range(CARDS)]  # noqa: RUF012
+    configuration = "koord-scheduler-config.yaml"
 
     def install_koordinator(self) -> None:
         self.start_device_share()
-        manifest = yaml.safe_load(self.machine.manifest.read_text())
-        (container,) = manifest["spec"]["containers"]
-        container["command"].append(f"--config=/etc/kubernetes/{CONFIGURATION}")
-        container["volumeMounts"].append({"name": "config", "mountPath": f"/etc/kubernetes/{CONFIGURATION}"})
-        path = {"path": f"/etc/kubernetes/{CONFIGURATION}", "type": "FileOrCreate"}
-        manifest["spec"]["volumes"].append({"name": "config", "hostPath": path})
-        self.machine.manifest.write_text(yaml.safe_dump(manifest))
-        self.machine.wait_for_scheduler("koord-scheduler", with_configuration=True)
+        self.use_configuration()
+        self.manager = KoordManager(self.api, self.node, CARDS, SIZE)
         self.start_old_node()
 
     def start_device_share(self) -> None:
         self.share = DeviceShare(self.api, CARDS, SIZE)
         self.share.start()
-        self.write_configuration([self.share.entry])
+        self.configure_scheduler([self.share.entry])
 
     def start_old_node(self) -> None:
         """Start what runs for the node: koordlet, koord-manager, and NVIDIA's plugin."""
@@ -115,55 +90,9 @@ class Place:
             lambda: self.offered(SHARED) == 100 * CARDS and self.offered(NVIDIA) == CARDS,
         )
 
-    def restart_scheduler(self) -> None:
-        """Move the manifest away and back, as administrators of static pods do."""
-        manifest = self.machine.manifest.read_text()
-        self.machine.manifest.unlink()
-        scheduler = f"{STATIC_PODS}/kube-scheduler-{self.node}"
-        wait_for("the end of kube-scheduler", lambda: self.api.find(scheduler) is None, every=0.2)
-        self.machine.manifest.write_text(manifest)
-        self.machine.wait_for_scheduler("again", with_configuration=True)
-
-    def write_configuration(self, extenders: list[Object]) -> None:
-        configuration = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "clientConnection": {"kubeconfig": "/etc/kubernetes/scheduler.conf"},
-            "extenders": extenders,
-        }
-        self.configuration.write_text(yaml.safe_dump(configuration))
-
-    def run(self, command: str) -> None:
-        """Run a command of the guide, which must have it, on this node."""
-        assert command in PAGE, f"docs/from-koordinator.md does not have the command that is tried: {command}"
-        program, *words = command.replace("NODE", self.node).split()
-        if program == "kubectl":
-            self.kubectl.run(*words)
-        elif program == "gas-configurator":
-            self.machine.configurator(*words, *(self._certificates() if "--apply-secret" in words else ()))
-        else:
-            own = [f"--kubeConfig={self.gpu_node.node.directory / 'plugin.kubeconfig'}", f"--node-name={self.node}"]
-            self.machine.run(sys.executable, "-m", program.replace("-", "."), *words, *own)
-
-    def _certificates(self) -> list[str]:
-        """Return the configurator's flags for this machine, so that nothing needs a name of a Service."""
-        own = self.gpu_node.cluster
-        pairs = {"": own.client, "serving-": own.serving}
-        return [
-            f"--url=https://localhost:{own.service.port}",
-            *(f"--{prefix}cert={pair.certificate}" for prefix, pair in pairs.items()),
-            *(f"--{prefix}key={pair.key}" for prefix, pair in pairs.items()),
-            f"--client-ca={own.authority.certificate}",
-            f"--serving-ca={own.authority.certificate}",
-        ]
-
     def start_gas(self) -> None:
-        """Start extender and plugin with the flags of the overlay that say what is offered to whom."""
-        port = free_port()
-        self.gpu_node.start_extender(*flags("gpu-aware-scheduling"), f"--admission-port={port}")
-        apply_overlay(self.kubectl, self.gpu_node, OVERLAY, port)
-        of_both = [each for each in flags("gas-plugin-nvidia") if each != "--card-sources=nvml"]
-        self.gpu_node.start_plugin(INTELS, *of_both, "--card-sources=sysfs,nvml")
+        self.start_extender()
+        self.gpu_node.start_plugin(INTELS, *self.plugin_flags(of_both_vendors=True))
         cards = CARDS + len(INTELS)
         wait_for(
             "our resources",
@@ -173,9 +102,6 @@ class Place:
                 and self.offered(MEMORY) == cards * (SIZE - GIB)
             ),
         )
-
-    def offered(self, resource: str) -> int:
-        return int(self.gpu_node.object()["status"].get("allocatable", {}).get(resource, "0"))
 
     def create(self, name: str, *limits: Mapping[str, int]) -> None:
         written = pod(name, *(asking(each, f"c{at}") for at, each in enumerate(limits)))
@@ -203,18 +129,9 @@ class Place:
 
 
 @pytest.fixture
-def place(gpu_node: GpuNode, binaries: Path) -> Iterator[Place]:
-    gpu_node.cluster.scheduler.stop()
-    machine = ControlPlaneNode(gpu_node.cluster, gpu_node.node, binaries)
-    machine.start()
-    place = Place(gpu_node, machine, binaries)
-    yield place
-    place.kubectl.run("delete", "--ignore-not-found", "-k", DEPLOY / "overlays" / OVERLAY)
-
-
-def flags(workload: str) -> list[str]:
-    kinds = ("--vocabularies=", "--card-sources=")
-    return [each for each in arguments(OVERLAY, workload) if each.startswith(kinds)]
+def place(gpu_node: GpuNode, binaries: Path) -> Iterator[KoordinatorPlace]:
+    with KoordinatorPlace.running(gpu_node, binaries) as place:
+        yield place
 
 
 def limits(rng: Random) -> tuple[Mapping[str, int], ...]:
@@ -225,7 +142,7 @@ def limits(rng: Random) -> tuple[Mapping[str, int], ...]:
 
 
 # contract O1.10, O1.12, O1.20, O1.24, O1.25, O1.27, O1.32
-def test_a_cluster_changes_from_koordinator_and_back_under_load(place: Place) -> None:
+def test_a_cluster_changes_from_koordinator_and_back_under_load(place: KoordinatorPlace) -> None:
     witness = Witness(place.api, LIMITS, taken)
     load = Load(witness, Random(27), lambda name, rng: place.create(name, *limits(rng)), most=7)
     rehearsal = Rehearsal(place.api, witness, load, taken, place.has)
@@ -245,7 +162,7 @@ def test_a_cluster_changes_from_koordinator_and_back_under_load(place: Place) ->
             place.nvidia.stop()
         with rehearsal.step("2. Koordinator's part"):
             place.manager.stop()
-            place.write_configuration([])
+            place.configure_scheduler([])
             place.share.stop()
         with rehearsal.step("3. the scheduler"):
             place.run("gas-configurator --apply-secret --vocabularies=intel,koordinator,vendor")

@@ -11,12 +11,12 @@ from random import Random
 
 import pytest
 
-from tests.deploy.manifests import DEPLOY, arguments
-from tests.e2e.change_over import Load, Rehearsal, Witness
-from tests.e2e.control_plane_node import REPOSITORY, ControlPlaneNode
-from tests.e2e.fake_nvml import GIB, FakeNvml, card, uuid
+from tests.deploy.manifests import DEPLOY
+from tests.e2e.change_over import Load, Place, Rehearsal, Witness
+from tests.e2e.control_plane_node import ControlPlaneNode
+from tests.e2e.fake_nvml import GIB, card, uuid
 from tests.e2e.gpu_node import GpuNode
-from tests.e2e.kube_api import Object, RefusedError, write_kubeconfig
+from tests.e2e.kube_api import Object, RefusedError
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.kubeshare_original import (
     DEFINITION,
@@ -31,16 +31,13 @@ from tests.e2e.kubeshare_original import (
 )
 from tests.e2e.nvidia_plugin import VISIBLE, NvidiaPlugin
 from tests.e2e.pods import PODS, delete, get_pod
-from tests.e2e.ports import free_port
 from tests.e2e.waiting import wait_for
-from tests.e2e.webhooks import apply_overlay, unregister
+from tests.e2e.webhooks import unregister
 from tests.kubeshare_words import share
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
-PAGE = (REPOSITORY / "docs/from-kubeshare.md").read_text(encoding="utf-8")
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-OVERLAY = "kubeshare-nvidia"
 CARDS, SIZE = 3, 8 * GIB
 UUIDS = [uuid(minor) for minor in range(CARDS)]
 WHOLE = dict.fromkeys(UUIDS, 1000)
@@ -70,20 +67,15 @@ def taken(written: Object) -> Mapping[str, int]:
     return dict.fromkeys(cards, thousandths)
 
 
-class Place:
-    """The node, its control plane, and the programs of both systems."""
+class KubeSharePlace(Place):
+    guide = "from-kubeshare.md"
+    overlay = "kubeshare-nvidia"
+    cards = [card(minor, total=SIZE + GIB, reserved=GIB) for minor in range(CARDS)]  # noqa: RUF012
 
-    def __init__(self, gpu_node: GpuNode, machine: ControlPlaneNode, binaries: Path) -> None:
-        self.gpu_node = gpu_node
-        self.machine = machine
-        self.api = gpu_node.api
-        admin = write_kubeconfig(gpu_node.node.directory / "admin.kubeconfig", self.api)
-        self.kubectl = Kubectl(binaries / "kubectl", admin)
+    def __init__(self, gpu_node: GpuNode, machine: ControlPlaneNode, kubectl: Kubectl) -> None:
+        super().__init__(gpu_node, machine, kubectl)
         self.kubeshare = KubeShare(self.api, gpu_node.node, UUIDS)
         self.nvidia = NvidiaPlugin(gpu_node.node, UUIDS)
-        library = FakeNvml(gpu_node.node.directory / "nvml")
-        library.write([card(minor, total=SIZE + GIB, reserved=GIB) for minor in range(CARDS)])
-        gpu_node.plugin_environment = library.environment
 
     def start_kubeshare(self) -> None:
         self.nvidia.start()
@@ -106,34 +98,15 @@ class Place:
         written = {"metadata": {"name": "nvidia-device-plugin-daemonset"}, "spec": spec}
         self.api.create("/apis/apps/v1/namespaces/kube-system/daemonsets", written)
 
-    def configure(self, command: str) -> None:
-        """Run the configurator with certificates for this machine, so that nothing needs a name of a Service."""
-        own = self.gpu_node.cluster
-        certificates = [
-            f"--{prefix}{part}={file}"
-            for prefix, pair in {"": own.client, "serving-": own.serving}.items()
-            for part, file in (("cert", pair.certificate), ("key", pair.key))
-        ]
-        ca = own.authority.certificate
-        url = f"--url=https://localhost:{own.service.port}"
-        self.machine.configurator(*command.split()[1:], url, *certificates, f"--client-ca={ca}", f"--serving-ca={ca}")
-
     def start_gas(self) -> None:
-        """Start extender and plugin with the flags of the overlay that say what is offered to whom."""
-        port = free_port()
-        self.gpu_node.start_extender(*flags("gpu-aware-scheduling"), f"--admission-port={port}")
-        apply_overlay(self.kubectl, self.gpu_node, OVERLAY, port)
-        self.gpu_node.start_plugin((), *flags("gas-plugin-nvidia"))
+        self.start_extender()
+        self.gpu_node.start_plugin((), *self.plugin_flags())
         wait_for("our shares", lambda: self.offered("kubeshare/vgpu") == CARDS * 1000)
 
     def stop_gas(self) -> None:
         unregister(self.api)
         self.gpu_node.extender.program.kill()
         self.gpu_node.stop_plugin()
-
-    def offered(self, resource: str) -> int:
-        text = self.gpu_node.object()["status"].get("allocatable", {}).get(resource, "0")
-        return int(text.replace("k", "000"))
 
     def create(self, name: str, request: str) -> None:
         annotations = share(request, "1.0", str(round(float(request) * 1000) * SIZE // 1000))
@@ -150,10 +123,6 @@ class Place:
             self.api.delete(f"{SHAREPODS}/{name}")
         delete(self.api, name)
 
-    def run(self, command: str) -> str:
-        """Run a command of the guide on this node."""
-        return self.kubectl.run(*command.replace("NODE", self.gpu_node.node.name).split()[1:])
-
     def has_pods(self, names: list[str]) -> bool:
         self.kubeshare.check()
         return all(self.api.find(f"{PODS}/{name}") for name in names)
@@ -169,34 +138,17 @@ class Place:
 
 
 @pytest.fixture
-def place(gpu_node: GpuNode, binaries: Path) -> Iterator[Place]:
-    gpu_node.cluster.scheduler.stop()
-    machine = ControlPlaneNode(gpu_node.cluster, gpu_node.node, binaries)
-    machine.start()
-    place = Place(gpu_node, machine, binaries)
-    yield place
-    place.kubeshare.end()
-    place.kubectl.run("delete", "--ignore-not-found", "-k", DEPLOY / "overlays" / OVERLAY)
+def place(gpu_node: GpuNode, binaries: Path) -> Iterator[KubeSharePlace]:
+    with KubeSharePlace.running(gpu_node, binaries) as place:
+        yield place
+        place.kubeshare.end()
 
 
-def documented(command: str) -> str:
-    """Return a command, which the page must have."""
-    assert command in PAGE, f"docs/from-kubeshare.md does not have the command that is tried: {command}"
-    return command
-
-
-DELETE = documented(f"kubectl delete -k deploy/overlays/{OVERLAY} -l app.kubernetes.io/component!=sharepods").replace(
-    "deploy/", f"{DEPLOY}/"
-)
-
-
-def flags(workload: str) -> list[str]:
-    kinds = ("--vocabularies=", "--card-sources=", "--sharepods")
-    return [each for each in arguments(OVERLAY, workload) if each.startswith(kinds)]
+DELETE = f"kubectl delete -k deploy/overlays/{KubeSharePlace.overlay} -l app.kubernetes.io/component!=sharepods"
 
 
 # contract S1.15, S1.24, S1.25
-def test_a_cluster_changes_from_kubeshare_and_back_under_load(place: Place) -> None:
+def test_a_cluster_changes_from_kubeshare_and_back_under_load(place: KubeSharePlace) -> None:
     gpu_node, api = place.gpu_node, place.api
     rng = Random(27)
     witness = Witness(api, WHOLE, taken)
@@ -218,17 +170,17 @@ def test_a_cluster_changes_from_kubeshare_and_back_under_load(place: Place) -> N
         with rehearsal.step("KubeShare"):
             rehearsal.new_pods_run(len(RESIDENTS) + 4)
         with rehearsal.step("there: 1. the node"):
-            place.run(documented("kubectl label node NODE nvidia.com/gpu.present=true"))
+            place.run("kubectl label node NODE nvidia.com/gpu.present=true")
         with rehearsal.step("there: 2. without KubeShare"):
             for kind in (
                 "pod kubeshare-scheduler kubeshare-device-manager",
                 "daemonset nvidia-device-plugin-daemonset",
             ):
-                place.run(documented(f"kubectl --namespace=kube-system delete {kind}"))
+                place.run(f"kubectl --namespace=kube-system delete {kind}")
             place.stop_kubeshare()
             rehearsal.settled()
         with rehearsal.step("there: 3. kube-scheduler"):
-            place.configure(documented("gas-configurator --apply-secret --vocabularies=intel,kubeshare,vendor"))
+            place.run("gas-configurator --apply-secret --vocabularies=intel,kubeshare,vendor")
             place.machine.wait_for_scheduler("ours", with_configuration=True)
         with rehearsal.step("there: 4. gas"):
             place.start_gas()
@@ -239,11 +191,12 @@ def test_a_cluster_changes_from_kubeshare_and_back_under_load(place: Place) -> N
                 now = place.share(name)["status"]
                 assert {key: now[key] for key in KEPT} == {key: before[name]["status"][key] for key in KEPT}
         with rehearsal.step("back: 1. close the node"):
-            place.run(documented("kubectl cordon NODE"))
+            place.run("kubectl cordon NODE")
             rehearsal.settled()
         with rehearsal.step("back: 2. without gas"):
             place.stop_gas()
-            deleted = place.kubectl.run(*DELETE.split()[1:], "--ignore-not-found", "--dry-run=server")
+            delete_all = place.documented(DELETE).replace("deploy/", f"{DEPLOY}/").split()[1:]
+            deleted = place.kubectl.run(*delete_all, "--ignore-not-found", "--dry-run=server")
             assert '"gas-sharepods" deleted' in deleted
             assert "sharepods.kubeshare.nthu" not in deleted
             for kind in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
@@ -254,7 +207,7 @@ def test_a_cluster_changes_from_kubeshare_and_back_under_load(place: Place) -> N
                     witness.delete(each["metadata"]["name"], place.delete)
             wait_for("only KubeShare's pods", lambda: all(KUBESHARES in str(each["spec"]) for each in api.items(PODS)))
         with rehearsal.step("back: 4. KubeShare"):
-            place.run(documented("kubectl uncordon NODE"))
+            place.run("kubectl uncordon NODE")
             place.kubectl.run("replace", "-f", "-", text=json.dumps(DEFINITION))
             place.start_kubeshare()
             rehearsal.new_pods_run(4)
