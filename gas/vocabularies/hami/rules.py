@@ -29,6 +29,7 @@ from gas.vocabularies.pod_parts import ALONE, check_sum, requested
 from gas.vocabularies.protocol import BadNeed, ContainerFacts, NeedFacts
 
 MOST_MIB = 2**31 - 1
+MOST_ENTRIES = 256  # of a list of cards or models, each of which is compared with every card
 LEAST_MIB = 100  # less is probably a mistake, such as 3000m, which is 3
 MILLICORES_OF_PERCENT = MILLICORES_OF_A_CARD // PERCENT
 _MIB = MemoryUnit.MIB.bytes
@@ -168,7 +169,10 @@ def _weights(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def _entries(annotations: Mapping[str, str], name: str) -> list[str]:
-    return [entry for each in annotations.get(name, "").lower().split(",") if (entry := each.strip())]
+    entries = [entry for each in annotations.get(name, "").lower().split(",") if (entry := each.strip())]
+    if len(entries) > MOST_ENTRIES:
+        raise BadNeed(f"{name}: expected at most {MOST_ENTRIES} entries, found {len(entries)}; shorten it")
+    return entries
 
 
 def _cards(annotations: Mapping[str, str], name: str) -> frozenset[Card | str]:

@@ -1,7 +1,8 @@
 """HAMi's vocabulary: ``nvidia.com/gpu`` with ``gpumem``, ``gpumem-percentage`` and ``gpucores``, of each card."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from gas.daemon import flag_values as values
 from gas.daemon.flags import CommandFlags, PartFlags, flag
@@ -55,8 +56,8 @@ from gas.vocabularies.protocol import (
 )
 
 _MIB = MemoryUnit.MIB.bytes
-_GROUP = "Vocabularies"
-_BOTH = "with the vocabulary hami. Set the same for gas-extender and gas-plugin."
+
+T = TypeVar("T")
 
 
 def parse_resources(text: str) -> Resources:
@@ -72,58 +73,33 @@ def parse_resources(text: str) -> Resources:
     return resources or RESOURCES
 
 
+def _flag(form: str, parse: Callable[[str], T], default: str, text: str, **more: str) -> T:
+    both = "with the vocabulary hami. Set the same for gas-extender and gas-plugin."
+    return flag(f"hami-{form}", parse, default, f"{text}, {both}", group="Vocabularies", **more)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HamiFlags(PartFlags):
-    resources: Resources = flag(
-        "hami-resources=KEY=NAME,…",
+    resources: Resources = _flag(  # noqa: RUF009 - it cannot be changed, like those of the other flags
+        "resources=KEY=NAME,…",
         parse_resources,
-        "gpu=nvidia.com/gpu",
-        f"Other names of HAMi's resources {', '.join(KEYS)}, {_BOTH}",
-        group=_GROUP,
+        f"gpu={RESOURCES.gpu}",
+        f"Other names of HAMi's resources {', '.join(KEYS)}",
         unset="each with nvidia.com/ before it",
     )
-    places: int = flag(
-        "hami-split-count=N",
-        values.positive,
-        "10",
-        f"How many containers may share one card, deviceSplitCount of HAMi, {_BOTH}",
-        group=_GROUP,
+    places: int = _flag(
+        "split-count=N", values.positive, "10", "How many containers may share one card, deviceSplitCount of HAMi"
     )
-    cards: int = flag(
-        "hami-default-gpus=N",
-        values.positive,
-        "1",
-        f"Cards of a container that asks for memory or compute only, defaultGPUNum of HAMi, {_BOTH}",
-        group=_GROUP,
+    cards: int = _flag("default-gpus=N", values.positive, "1", "Cards of a container that only states other amounts")
+    memory: int = _flag(
+        "default-memory=MIB", values.whole, "0", "MiB of each card of a container that states no memory; 0 means all"
     )
-    memory: int = flag(
-        "hami-default-memory=MIB",
-        values.whole,
-        "0",
-        f"MiB of each card of a container that states no memory; 0 means all, defaultMemory of HAMi, {_BOTH}",
-        group=_GROUP,
+    cores: int = _flag(
+        "default-cores=PERCENT", values.whole, "0", "Compute of each card of a container that states memory only"
     )
-    cores: int = flag(
-        "hami-default-cores=PERCENT",
-        values.whole,
-        "0",
-        f"Compute of each card of a container that states memory only, defaultCores of HAMi, {_BOTH}",
-        group=_GROUP,
-    )
-    factor: int = flag(
-        "hami-memory-factor=N",
-        values.positive,
-        "1",
-        f"MiB that 1 gpumem means, memoryFactor of HAMi, {_BOTH}",
-        group=_GROUP,
-    )
-    runtime_class: str = flag(
-        "hami-runtime-class=NAME",
-        str,
-        "",
-        "runtimeClassName that the webhook gives pods without one, with the vocabulary hami.",
-        group=_GROUP,
-        unset="none",
+    factor: int = _flag("memory-factor=N", values.positive, "1", "MiB that 1 gpumem means")
+    runtime_class: str = _flag(
+        "runtime-class=NAME", str, "", "runtimeClassName that the webhook gives pods without one", unset="none"
     )
 
 

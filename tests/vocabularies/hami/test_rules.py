@@ -98,6 +98,11 @@ def test_what_a_container_takes(amounts: dict[str, Any], flags: tuple[str, ...],
             {"nvidia.com/vgpu-mode": "mig"},
             "nvidia.com/vgpu-mode: expected hami-core, the mode of every card, found 'mig'",
         ),
+        (
+            {"gpu": 1},
+            {"nvidia.com/use-gputype": "a," * 300},
+            "nvidia.com/use-gputype: expected at most 256 entries, found 300; shorten it",
+        ),
         *(
             (
                 {"gpu": 1},
