@@ -13,6 +13,7 @@ DISRUPTION_BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 RESOURCE_API = "/apis/resource.k8s.io/v1"
 DEVICE_CLASSES = f"{RESOURCE_API}/deviceclasses"
 RESOURCE_SLICES = f"{RESOURCE_API}/resourceslices"
+POD_GROUPS = "/apis/scheduling.k8s.io/v1beta1/podgroups"
 SHAREPODS = "/apis/kubeshare.nthu/v1/sharepods"
 
 

@@ -151,8 +151,11 @@ class Decider:
             self.pods.waiting,
             need=self.need,
             hooks=lambda: self.hooks,
+            on_freed=self._freed,
             step_limit=options.step_limit,
+            clock=clock,
         )
+        self.observers.add(self.promises)
         self.hosts = HostResources(self._capacity_changed)  # fed only after `count_hosts`
         self.counts_hosts = False
         self.pod_handlers: Handlers[Any] = Handlers(self.pods)
@@ -200,8 +203,8 @@ class Decider:
             return (yield from self._restricted(args.pod, PodNeed(()), decision, lambda _node: None))
         if not need.wants_cards:
             return FilterDecision(names)
-        promised = self.promises.to_others(args.pod)
         self.observers.asked(args.pod, need, names)
+        promised = self.promises.to_others(args.pod)
         if args.nodes is None:
             verdicts = yield from self.verdicts.of(need, names, promised)
             facts: Callable[[str], NodeFacts | None] = self.nodes.facts
@@ -295,6 +298,10 @@ class Decider:
         if self.counts_hosts:
             self.hosts.pods.assume(pod, args.node)
         return annotations
+
+    def together(self, pod: Pod) -> str:
+        """Return a name that the pod shares with those that kube-scheduler binds together with it: its UID if none."""
+        return next(filter(None, (of_pod(pod) for of_pod in self.hooks.together)), pod.uid)
 
     def asks_for_cards(self, pod: Pod) -> bool:
         return self._vocabularies.is_gpu_pod(pod)

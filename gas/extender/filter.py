@@ -45,13 +45,13 @@ class PendingBinds(Observer):
     def __init__(self, *, patience: float = PATIENCE, clock: Callable[[], float] = time.monotonic) -> None:
         self._patience = patience
         self._clock = clock
-        self._until: dict[str, float] = {}
+        self._until: dict[str, tuple[float, str]] = {}
         self._missed = 0
         self._change = asyncio.Event()
 
-    def passed(self, uid: str) -> None:
-        """Expect a bind of this pod."""
-        self._until[uid] = self._clock() + self._patience
+    def passed(self, uid: str, together: str = "") -> None:
+        """Expect a bind of this pod; ``together`` is a name of the pods whose binds begin only with its own."""
+        self._until[uid] = self._clock() + self._patience, together or uid
 
     def came(self, uid: str) -> None:
         """Stop waiting for a pod: its bind came, and its cards are reserved or refused, or it was nominated."""
@@ -63,22 +63,22 @@ class PendingBinds(Observer):
         if move.event is Event.NOMINATED:
             self.came(move.uid)
 
-    async def wait(self, uid: str) -> None:
-        """Wait until the bind of every other pod has come or is late."""
-        while (left := self._left(uid)) > 0:
+    async def wait(self, together: str) -> None:
+        """Wait until the bind of every pod that is not bound together with the asked one has come or is late."""
+        while (left := self._left(together)) > 0:
             self._change.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._change.wait(), left)
 
-    def _left(self, uid: str) -> float:
+    def _left(self, together: str) -> float:
         """Return the seconds that are worth waiting; forget pods whose bind is late."""
         now = self._clock()
-        for late in [other for other, until in self._until.items() if until <= now]:
+        for late in [other for other, (until, _) in self._until.items() if until <= now]:
             del self._until[late]
             self._missed += 1
         if self._missed >= MOST_MISSED:
             return 0.0
-        return max((until - now for other, until in self._until.items() if other != uid), default=0.0)
+        return max((until - now for until, name in self._until.values() if name != together), default=0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,11 +102,12 @@ class Filter:
         except BadRequest as bad:
             self.metrics.requests.labels("filter", "bad-request").inc()
             return encode_filter_result(error=str(bad))
-        await self.pending_binds.wait(args.pod.uid)
+        together = self.decider.together(args.pod)
+        await self.pending_binds.wait(together)
         begun, known = self.timing.monotonic(), self.decider.refusals.get(args.pod.uid)
         decision = await in_turns(self.decider.filter(args, now=self.timing.seconds()))
         if decision.gets_cards and args.pod.uid:  # a question made by hand has no UID, and no bind follows it
-            self.pending_binds.passed(args.pod.uid)
+            self.pending_binds.passed(args.pod.uid, together)
             self.decider.decisions.filtered(args.pod.uid, decision.passing, self.timing.monotonic() - begun)
         self._report(args.pod, decision, known)
         return _response(args, decision)

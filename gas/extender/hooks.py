@@ -150,6 +150,8 @@ class Hooks:
     """The additions of parts to decisions. Each tuple is empty if no part that is on has anything to add."""
 
     promised: tuple[Promise, ...] = ()
+    # each returns a name that a pod shares with those that kube-scheduler binds together with it; empty if it has none
+    together: tuple[Callable[[Pod], str], ...] = ()
     restricting: tuple[Restrict, ...] = ()
     choosing: tuple[Choose, ...] = ()
     observers: tuple[Observer, ...] = ()

@@ -11,6 +11,7 @@ from gas.extender.explanations.part import EXPLANATIONS
 from gas.extender.gpushare.part import GPUSHARE
 from gas.extender.leadership.part import LEADERSHIP
 from gas.extender.part import Part
+from gas.extender.pod_groups.part import POD_GROUPS
 from gas.extender.pod_webhooks.part import POD_WEBHOOKS
 from gas.extender.preemption.part import PREEMPTION
 from gas.extender.requeuing.part import REQUEUING
@@ -27,6 +28,7 @@ PARTS: tuple[Part, ...] = (
     SHAREPODS,
     DEVICE_CLASSES,
     PREEMPTION,
+    POD_GROUPS,
     SCORING,
     LEADERSHIP,
     REQUEUING,

@@ -228,7 +228,8 @@ class Pods:
         """
         if pod.node_name and not pod.annotations.get(TIMESTAMP) and self._vocabularies.is_claimed(pod):
             return None
-        if (vocabulary := self._vocabularies.vocabulary_of(pod)) is not None or not pod.node_name:
+        vocabulary = self._vocabularies.vocabulary_of(pod)
+        if vocabulary is not None or not pod.metadata.annotations or not pod.node_name:
             return vocabulary
         bound = self._bound.get(pod.uid)
         is_off = is_decided(pod) and (bound is None or bound.vocabulary in self._off)

@@ -2,20 +2,21 @@
 
 kube-scheduler writes ``status.nominatedNodeName`` on a pod that must wait after its node was chosen: until its volumes
 are made, or until the pods that were evicted for it have left. Until the pod is bound, deleted or nominated for another
-node, no pod of its priority or a lower one gets the cards that it would get there.
+node, no pod of its priority or a lower one gets the cards that it would get there. Parts may promise cards to a pod as
+well, for a while.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from gas.extender.bookings import Bookings
-from gas.extender.hooks import NO_CARDS, Hooks, Nominated, PromisedCards
+from gas.extender.bookings import Bookings, Event, Move, State
+from gas.extender.hooks import NO_CARDS, Hooks, Nominated, Observer, PromisedCards
 from gas.extender.nodes import Nodes
-from gas.ledger.ledger import Ledger
+from gas.ledger.ledger import Ledger, NodeSums
 from gas.objects.stored import Pod
 from gas.placement.choice import Choice, Footprint, footprint
-from gas.placement.inventory import Inventory, Usage
+from gas.placement.inventory import Inventory, Usage, free_amount
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.vocabularies.protocol import BadNeed
@@ -24,18 +25,20 @@ UNLIKE_ANY = "\0"  # an exclusion that no pod can have, since annotations contai
 
 
 class Promised(NamedTuple):
-    """The cards that are promised to a nominated pod; no cards if it has no room now."""
+    """The cards that are promised to a pod; no cards if it has no room now."""
 
     nominated: Nominated
     footprint: Footprint
 
 
-class Promises:
-    """The cards that are promised to nominated pods, computed when they are asked for.
+class Promises(Observer):
+    """The cards that are promised to pods. Those of nominated pods are computed when they are asked for.
 
-    waiting  the pods without a node, by UID
-    need     returns a pod's need. Raises BadNeed
-    hooks    returns those of the parts
+    waiting   the pods without a node, by UID
+    need      returns a pod's need. Raises BadNeed
+    hooks     returns those of the parts
+    on_freed  is called with a node on which a part's promise has ended
+    clock     returns seconds
     """
 
     def __init__(
@@ -47,7 +50,9 @@ class Promises:
         *,
         need: Callable[[Pod], PodNeed],
         hooks: Callable[[], Hooks],
+        on_freed: Callable[[str], None],
         step_limit: int,
+        clock: Callable[[], float],
     ) -> None:
         self._bookings = bookings
         self._ledger = ledger
@@ -55,16 +60,42 @@ class Promises:
         self._waiting = waiting
         self._need = need
         self._hooks = hooks
+        self._on_freed = on_freed
         self._step_limit = step_limit
+        self._clock = clock
+        self._by_parts: dict[str, tuple[Promised, float]] = {}  # by UID, with the time when it ends
         self._known: dict[str, tuple[list[Pod], list[Promised]]] = {}
 
     def forget(self, node: str) -> None:
         """Forget which cards are promised on a node: the node, its pods or its bookings have changed."""
         self._known.pop(node, None)
 
+    def put(self, promised: Promised, seconds: float) -> None:
+        """Promise cards to a pod until it is booked, nominated or gone, but no longer than for some seconds."""
+        self._by_parts[promised.nominated.uid] = promised, self._clock() + seconds
+        self.forget(promised.nominated.node)
+
+    def drop(self, uid: str) -> None:
+        """End what a part has promised to a pod."""
+        if (ended := self._by_parts.pop(uid, None)) is not None:
+            self.forget(ended[0].nominated.node)
+            self._on_freed(ended[0].nominated.node)
+
+    def drop_late(self) -> None:
+        """End what parts have promised for a time that is over."""
+        for uid in [uid for uid, (_, until) in self._by_parts.items() if until <= self._clock()]:
+            self.drop(uid)
+
+    def moved(self, move: Move) -> None:
+        if move.uid in self._by_parts and (move.after is not State.UNKNOWN or move.event is Event.GONE):
+            self.drop(move.uid)
+
     def to_others(self, pod: Pod) -> PromisedCards:
         """Return, by node, the cards that are promised to other pods of this pod's priority or a higher one."""
-        if not (nodes := self._bookings.nominated_nodes()):
+        if self._by_parts:
+            self.drop_late()
+        nodes = self._nodes_with_promises()
+        if not nodes:
             return NO_CARDS
         found: dict[str, tuple[Footprint, ...]] = {}
         for node in nodes:
@@ -86,12 +117,18 @@ class Promises:
         return known[1]
 
     def __iter__(self) -> Iterator[Promised]:
-        return (promised for node in self._bookings.nominated_nodes() for promised in self.on(node))
+        return (promised for node in self._nodes_with_promises() for promised in self.on(node))
+
+    def _nodes_with_promises(self) -> Collection[str]:
+        nominated = self._bookings.nominated_nodes()
+        return (
+            {*nominated, *(each.nominated.node for each, _ in self._by_parts.values())} if self._by_parts else nominated
+        )
 
     def _promise(self, node: str, pods: list[Pod]) -> list[Promised]:
         """Promise cards to pods in the order of their importance, no card beyond its capacity."""
         facts = self._nodes.facts(node)
-        found: list[Promised] = []
+        found = [each for each, _ in self._by_parts.values() if each.nominated.node == node]
         if facts is None:
             return found
         for pod in sorted(pods, key=lambda pod: -pod.priority):
@@ -134,3 +171,16 @@ def closed_if_idle(cards: Footprint, usage: Usage) -> Footprint:
         for card in cards.amounts
     )
     return cards if is_open else replace(cards, company=replace(cards.company, exclusion=UNLIKE_ANY))
+
+
+def has_room(sums: NodeSums, wanted: Footprint, inventory: Inventory) -> bool:
+    """Return whether cards have room for a footprint in addition to what is in the sums."""
+    usage = sums.usage()
+    return all(
+        amount <= free_amount(inventory, usage, card, name)
+        for card, amounts in wanted.amounts.items()
+        for name, amount in amounts
+    ) and all(
+        indexes.isdisjoint(inventory.closed_tiles.get(card, ())) and indexes.isdisjoint(usage.tiles.get(card, ()))
+        for card, indexes in wanted.tiles.items()
+    )

@@ -12,9 +12,8 @@ from gas.cluster.watch import Watch
 from gas.extender.hooks import Observer
 from gas.inspection.cluster import Cluster, PlacementSettings, matters, settings_of
 from gas.inspection.connection import SILENCE, Where
-from gas.inspection.gather import USER_AGENT, fetched, kept, unlogged
+from gas.inspection.gather import USER_AGENT, kept, unlogged
 from gas.inspection.objects import InspectedNode, InspectedPod
-from gas.objects.stored import DeviceClass
 
 _FIRST_TIMEOUT = 60.0
 
@@ -63,7 +62,6 @@ async def following(
         await node_watch.synced.wait()
         tasks.append(asyncio.create_task(pod_watch.run()))
         await pod_watch.synced.wait()
-        cluster.classes.listed(await fetched(Lister(api, paths.DEVICE_CLASSES, DeviceClass)))  # which seldom change
         yield Following(cluster, (node_watch, pod_watch))
     finally:
         for task in tasks:

@@ -76,17 +76,17 @@ async def read_cluster(api: Reads, *, counts_hosts: bool = False) -> Cluster:
     nodes, pods, classes = await asyncio.gather(
         Lister(api, paths.NODES, InspectedNode).fetch(),
         Lister(api, paths.PODS, InspectedPod, keep=kept(counts_hosts=counts_hosts)).fetch(),
-        fetched(Lister(api, paths.DEVICE_CLASSES, DeviceClass)),
+        _fetched(Lister(api, paths.DEVICE_CLASSES, DeviceClass)),
     )
     cluster = Cluster.of(nodes.objects, pods.objects, counts_hosts=counts_hosts)
     cluster.classes.listed(classes)
     if cluster.classes.of_resource:
-        slices = await fetched(Lister(api, paths.RESOURCE_SLICES, ResourceSlice))
+        slices = await _fetched(Lister(api, paths.RESOURCE_SLICES, ResourceSlice))
         cluster.of_drivers = frozenset(each.spec.node_name for each in slices if each.spec.node_name)
     return cluster
 
 
-async def fetched(lister: Lister[K]) -> list[K]:
+async def _fetched(lister: Lister[K]) -> list[K]:
     """Return all objects of a kind; none if there is no such kind, or this account may not list it."""
     try:
         return (await lister.fetch()).objects

@@ -90,12 +90,17 @@ class SchedulingGate(StoredPart, frozen=True):
     name: str = ""
 
 
+class SchedulingGroup(StoredPart, frozen=True):
+    pod_group_name: str | None = None
+
+
 class PodSpec(StoredPart, frozen=True):
     node_name: str | None = None
     priority: int | None = None
     containers: Sequence[Container] | None = None
     init_containers: Sequence[Container] | None = None
     scheduling_gates: Sequence[SchedulingGate] | None = None
+    scheduling_group: SchedulingGroup | None = None
 
 
 SUSPENSIONS = ("Terminating", "Gated")  # why kube-scheduler may not look at a pod that has no node
@@ -569,6 +574,39 @@ class DeviceClass(StoredPart, frozen=True):
     @property
     def resource(self) -> str:
         return self.spec.extended_resource_name or ""
+
+
+class GangPolicy(StoredPart, frozen=True):
+    min_count: int | None = None
+
+
+class GroupPolicy(StoredPart, frozen=True):
+    gang: GangPolicy | None = None
+
+
+class PodGroupSpec(StoredPart, frozen=True):
+    scheduling_policy: GroupPolicy = GroupPolicy()
+
+
+class PodGroup(StoredPart, frozen=True):
+    """Pods that kube-scheduler binds together."""
+
+    metadata: ObjectMeta
+    spec: PodGroupSpec = PodGroupSpec()
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid or ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+
+    @property
+    def min_count(self) -> int | None:
+        """How many of its pods must run at the same time; None if each may run by itself."""
+        gang = self.spec.scheduling_policy.gang
+        return None if gang is None else gang.min_count or 1
 
 
 class ManagedFields(StoredPart, frozen=True):

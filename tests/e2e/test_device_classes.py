@@ -14,7 +14,7 @@ from functools import partial
 import pytest
 
 from tests.e2e.cluster import Cluster
-from tests.e2e.kube_api import KubeApi, Object, refusal
+from tests.e2e.kube_api import KubeApi, Object
 from tests.e2e.kubectl import KubectlGas
 from tests.e2e.pods import PODS, asking, cards_by_pod, delete_now, get_pod, is_refused, node_of, pod
 from tests.e2e.release import selected_release
@@ -42,9 +42,7 @@ def _with_gates(cluster: Cluster) -> Iterator[None]:
 def driver(cluster: Cluster, resource: str, **devices: int) -> Iterator[None]:
     """Let a class stand for a resource, and a driver publish this many devices of each node."""
     api = cluster.api
-    cluster.controller_manager.start(
-        "resourceclaim-controller", "garbage-collector-controller", "resourcequota-controller"
-    )
+    cluster.controller_manager.start("resourceclaim-controller", "garbage-collector-controller")
     selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
     spec = {"extendedResourceName": resource, "selectors": [selector]}
     api.create(f"{RESOURCES}/deviceclasses", {"metadata": {"name": "gpu"}, "spec": spec})
@@ -138,34 +136,6 @@ def test_without_a_drivers_node_or_without_the_permission_nothing_changes(cluste
         wait_for("a refusal", partial(is_decided, api, "small"))
         assert node_of(api, "small") in (None, "plugin")
         assert one.is_ready()
-
-
-def test_a_quota_counts_a_pod_once_whoever_serves_it(cluster: Cluster) -> None:
-    api, quotas = cluster.api, "/api/v1/namespaces/default/resourcequotas"
-    cluster.extender("one", account=cluster.full_account).start_and_wait_until_ready()
-    cluster.add_gpu_node("plugin", cards=1, places=1, memory_max="16G")
-    cluster.add_node("dra")
-    cards, memory = f"requests.{I915}", "requests.gpu.intel.com/memory.max"
-    with driver(cluster, I915, dra=1):
-        api.create(quotas, {"metadata": {"name": "gpus"}, "spec": {"hard": {cards: "2", memory: "8G"}}})
-
-        def used() -> Object:
-            found: Object = api.get(f"{quotas}/gpus").get("status", {}).get("used", {})
-            return found
-
-        wait_for("the quota is counted", lambda: used() == {cards: "0", memory: "0"})
-        api.create(PODS, pod("share", asking({I915: 1, "gpu.intel.com/memory.max": "5G"})))
-        wait_for("a card", lambda: node_of(api, "share") == "plugin")
-        api.create(PODS, pod("whole", asking({I915: 1})))
-        wait_for("a device", lambda: node_of(api, "whole") == "dra")
-        assert claim_of(get_pod(api, "whole"))
-        wait_for("both are counted", lambda: used() == {cards: "2", memory: "5G"})
-        assert "exceeded quota: gpus" in refusal(lambda: api.create(PODS, pod("third", asking({I915: 1}))))
-        delete_now(api, "whole")
-        wait_for("it is no longer counted", lambda: used()[cards] == "1")
-        large = pod("large", asking({I915: 1, "gpu.intel.com/memory.max": "4G"}))
-        assert f"requested: {memory}=4G, used: {memory}=5G" in refusal(lambda: api.create(PODS, large))
-        api.delete(f"{quotas}/gpus")
 
 
 ROUNDS, LOAD = 50, 60

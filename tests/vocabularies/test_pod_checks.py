@@ -93,11 +93,6 @@ WRONG: dict[str, tuple[list[dict[str, Any]], dict[str, str], dict[str, str]]] = 
         {},
         PREFERENCES | {"scheduling.koordinator.sh/device-allocate-hint": "["},
     ),
-    "hami": (
-        [{"nvidia.com/gpu": "1.5", "nvidia.com/gpumem": "x"}],
-        {},
-        PREFERENCES | {"nvidia.com/vgpu-mode": "mig", "hami.io/device-scoring-weights": "x"},
-    ),
     "kubeshare": (
         [{"kubeshare/vgpu": "1.5"}],
         dict.fromkeys(("kubeshare/gpu_request", "kubeshare/gpu_limit", "kubeshare/gpu_mem"), "1"),

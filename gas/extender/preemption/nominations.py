@@ -9,13 +9,12 @@ from gas.extender.decider import Decider
 from gas.extender.hooks import Nominated
 from gas.extender.host_resources import pod_requests
 from gas.extender.preemption.disruption import AssignedPod
-from gas.extender.promises import closed_if_idle, placed
-from gas.ledger.ledger import NodeSums
+from gas.extender.promises import closed_if_idle, has_room, placed
 from gas.objects.handler import Mirror
 from gas.objects.stored import HostPod, Pod
 from gas.placement.card_rules import closed_cards
 from gas.placement.choice import Footprint
-from gas.placement.inventory import Inventory, free_amount
+from gas.placement.inventory import Inventory
 from gas.values.amounts import SortedAmounts
 
 MOST_REMEMBERED = 1024  # pods whose cards on the nodes of the last preempt response are remembered
@@ -55,7 +54,7 @@ class Nominations(Mirror[HostPod, NominatedPod]):
 
     def chosen(self, uid: str, footprints: Mapping[str, Footprint]) -> None:
         """Remember the cards that a pod will get, by the node that kube-scheduler may nominate it for."""
-        for node in footprints:
+        for node in {*self._chosen.get(uid, {}), *footprints}:
             self._decider.promises.forget(node)
         self._chosen[uid] = footprints
 
@@ -93,7 +92,7 @@ class Nominations(Mirror[HostPod, NominatedPod]):
                 if pod.leaving:
                     sums.take(uid, booking.footprint)
         chosen = self._chosen.get(nominated.uid, {}).get(nominated.node)
-        if chosen is not None and _has_room(without_lower, chosen, inventory):
+        if chosen is not None and has_room(without_lower, chosen, inventory):
             # pods that stay may be the company that it looks for, or victims whose deletion is not seen yet
             closed = closed_cards(nominated.need, inventory, without_lower.usage())
             if closed.isdisjoint(chosen.amounts) or closed_cards(nominated.need, inventory, sums.usage()).isdisjoint(
@@ -101,16 +100,3 @@ class Nominations(Mirror[HostPod, NominatedPod]):
             ):
                 return closed_if_idle(chosen, sums.usage())
         return placed(nominated.need, inventory, sums.usage(), step_limit=self._decider.options.step_limit)
-
-
-def _has_room(sums: NodeSums, wanted: Footprint, inventory: Inventory) -> bool:
-    """Return whether cards have room for a footprint in addition to what is in the sums."""
-    usage = sums.usage()
-    return all(
-        amount <= free_amount(inventory, usage, card, name)
-        for card, amounts in wanted.amounts.items()
-        for name, amount in amounts
-    ) and all(
-        indexes.isdisjoint(inventory.closed_tiles.get(card, ())) and indexes.isdisjoint(usage.tiles.get(card, ()))
-        for card, indexes in wanted.tiles.items()
-    )

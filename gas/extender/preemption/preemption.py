@@ -72,8 +72,9 @@ class Preemption:
         A proposal for a pod that needs no cards, or that is bound and waits for a resize, is returned unchanged. A pod
         whose need cannot be read, or that is booked already, gets no node.
         """
+        proposals = {node: each for node, each in args.proposals.items() if not self._names_others(node, each)}
         if args.pod.node_name:
-            return dict(args.proposals)
+            return proposals
         if self._ledger.booking(args.pod.uid) is not None:
             return {}
         try:
@@ -81,8 +82,16 @@ class Preemption:
         except BadNeed:
             return {}
         if not need.wants_cards:
-            return dict(args.proposals)
-        return (yield from self.victims(args.pod, need, args.proposals))
+            return proposals
+        return (yield from self.victims(args.pod, need, proposals))
+
+    def _names_others(self, node: str, proposal: Proposal) -> bool:
+        """Return whether a proposal names pods of other nodes, as one for a PodGroup may.
+
+        kube-scheduler cannot read such victims back, and its whole attempt fails.
+        """
+        hosted = (self._hosts.pods.records.get(uid) for uid in proposal.uids)
+        return any(each is not None and each.node != node for each in hosted)
 
     def victims(
         self, pod: PreemptorPod, need: PodNeed, proposals: Mapping[str, Proposal]
@@ -225,7 +234,7 @@ class Preempt:
     async def __call__(self, body: bytes) -> bytes:
         check_ready(self.why_not_ready)
         args = decode_preempt(body)
-        await self.pending_binds.wait(args.pod.uid)
+        await self.pending_binds.wait(self.decider.together(args.pod))
         victims = await self._victims(args)
         self.metrics.requests.labels("preempt", "victims" if victims else "no-victims").inc()
         logger.info(

@@ -47,7 +47,6 @@ from gas.vocabularies.protocol import (
     BadNeed,
     ContainerFacts,
     DeviceOptions,
-    Faults,
     NeedFacts,
     NeedOptions,
     NodeDescription,
@@ -163,11 +162,9 @@ class Hami(Vocabulary):
     # Pods
 
     def need(self, facts: NeedFacts, options: NeedOptions) -> PodNeed:
-        annotations, faults = facts.annotations, Faults()
-        asked = faults.of(lambda: rules.pod_need(facts, self.own, self.defaults, bound=False))
-        chosen = faults.of(rules.with_choices, asked or PodNeed(()), annotations)
-        own, policies = faults.of(rules.card_order, annotations), rules.card_policies(annotations)
-        need = faults.none_in(chosen)
+        annotations = facts.annotations
+        need = rules.with_choices(rules.pod_need(facts, self.own, self.defaults, bound=False), annotations)
+        own, policies = rules.card_order(annotations), rules.card_policies(annotations)
         default = rules.SPREAD if options.card_order == DEFAULT_ORDER else options.card_order
         preferred = with_preferences(need, annotations, options, default)
         return replace(
