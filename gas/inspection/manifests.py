@@ -188,6 +188,14 @@ def _fault(name: str, limits: Mapping[str, Any], requests: Mapping[str, Any]) ->
     return ""
 
 
+def _with_texts(part: Mapping[str, Any], *maps: str) -> dict[str, Any]:
+    """Return a part with these maps of texts; a text ``null`` is empty, as for the API server."""
+    texts = {
+        key: {name: "" if text is None else text for name, text in part[key].items()} for key in maps if part.get(key)
+    }
+    return {**part, **texts}
+
+
 def _pod(template: Mapping[str, Any], owner: Mapping[str, Any], namespace: str) -> InspectedPod:
     """Return the pod that a template makes, with the requests that the API server takes from limits."""
     metadata = template.get("metadata") or {}
@@ -196,13 +204,13 @@ def _pod(template: Mapping[str, Any], owner: Mapping[str, Any], namespace: str) 
     try:
         built = {
             "metadata": {
-                **metadata,
+                **_with_texts(metadata, "annotations", "labels"),
                 "name": str(owners.get("name") or owners.get("generateName") or "without-name"),
                 "namespace": namespace if owners.get("namespace") is None else owners["namespace"],
                 "uid": None,
             },
             "spec": {
-                **with_requests(spec),
+                **_with_texts(with_requests(spec), "nodeSelector"),
                 **{
                     key: list(map(with_requests, spec[key]))
                     for key in ("containers", "initContainers")

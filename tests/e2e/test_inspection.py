@@ -277,7 +277,7 @@ def _cards_of(api: KubeApi) -> dict[str, str]:
 WORDS = """\
 kind: Pod
 apiVersion: v1
-metadata: {name: words}
+metadata: {name: words, annotations: {empty: null}}
 spec:
   containers:
   - {name: main, image: x, resources: {limits: {gpu.intel.com/i915: 010, gpu.intel.com/tiles: 08, gpu.intel.com/a: ~}}}
@@ -308,6 +308,7 @@ def test_fit_refuses_the_amounts_that_the_api_server_refuses(cluster: Cluster, b
     kubectl = Kubectl(binaries / "kubectl", write_kubeconfig(tmp_path / "kubeconfig", cluster.api))
     created = json.loads(kubectl.run("create", "--dry-run=server", "--output=json", "--filename=-", text=WORDS))
     (wanted,), _ = read_manifests("f", WORDS.encode(), "default")
+    assert wanted.pod.annotations == created["metadata"]["annotations"] == {"empty": ""}
     for found, real in zip(wanted.pod.spec.containers or (), created["spec"]["containers"], strict=True):
         assert {name: str(amount) for name, amount in found.requests.items()} == real["resources"]["requests"]
 

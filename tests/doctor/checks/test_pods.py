@@ -123,7 +123,11 @@ REFUSED = Reply(failed={"gpu-1": "no card has 1 i915 free"})
         ),
         fine("written-and-believed", pods=(gpu_pod(cards="card1"),)),
         fine("ended", pods=(gpu_pod(phase="Failed"),)),
-        fine("waits-for-room", pods=(gpu_pod(node=None, message="0/1 nodes: no card has 5.0 GB free"),)),
+        fine(
+            "refused-for-what-is-not-looked-at",
+            "waits: fits on 1 of 1 nodes; the last attempt of kube-scheduler failed: 0/1 nodes: no claim",
+            pods=(gpu_pod(node=None, message="0/1 nodes: no claim"),),
+        ),
         fine(
             "waits-for-room-in-the-words-of-why",
             "waits: no card has 600 millicores free; nearest: gpu-1 card0 with 400 millicores",
