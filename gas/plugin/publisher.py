@@ -118,7 +118,7 @@ class Publisher:
         self.publish()
 
     def recorded_changed(self) -> None:
-        """Leave cards that another plugin has recorded as they are, and recall those that no source can look for.
+        """Leave cards that another plugin has recorded as they are, and recall those of the own drivers.
 
         Called before the node is written: a plugin of another kind may start here while a label is away, or this one
         without the library of a driver.

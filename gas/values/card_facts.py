@@ -74,7 +74,7 @@ class Scan:
     problems: tuple[str, ...] = ()  # unreadable or invalid parts, one sentence each, the same for equal trees
     # by unhealthy card, the cause and what to do, a sentence without the card's name
     faults: Mapping[Card, str] = field(default_factory=dict)
-    # by driver whose cards could not be looked for, the cause: those that are known stay, unhealthy
+    # by driver of which not all cards could be looked for, the cause: those that are known stay, unhealthy
     blind: Mapping[str, str] = field(default_factory=dict)
     # why a new container of the plugin may see cards that this one cannot use; empty if it would see no more
     container_fault: str = ""

@@ -44,8 +44,8 @@ class CardMemory:
            ^                                                             |
            '------ missing for a minute, or back under another number ---'
 
-    While a source cannot look for cards at all (`Scan.blind`), all known cards of its drivers are unhealthy and none is
-    forgotten. Of a source that could not look since the start, the cards that were recorded on the node are known.
+    While a source cannot look for all cards (`Scan.blind`), none of its drivers' is forgotten. At the start the cards
+    that are recorded on the node are known.
     A field that a scan could not read of a known card (`CardFacts.unread`) keeps its value, so that one failed read
     does not cost pods tiles or memory. An unhealthy card keeps its last description, so that its labels and the numbers
     by which links name it do not change. A broken card stays as long as it is there. Kubelet allocates an unhealthy
@@ -54,11 +54,11 @@ class CardMemory:
 
     def __init__(self) -> None:
         self._known: dict[Card, _Known] = {}
-        self._recorded: tuple[CardFacts, ...] = ()
 
     def recall(self, recorded: Iterable[CardFacts]) -> None:
-        """Take over what was recorded about the cards, in case no source can look for them."""
-        self._recorded = tuple(recorded)
+        """Take over the cards that an earlier plugin has recorded: those that cannot be found now are missing."""
+        for gpu in recorded:
+            self._known.setdefault(gpu.card, _Known(gpu))
 
     def update(self, scan: Scan, now: float) -> Scan:
         """Return the node's cards after this scan. ``now`` is in seconds of a monotonic clock."""
@@ -67,9 +67,6 @@ class CardMemory:
         gpus: dict[Card, CardFacts] = {}
         for gpu in scan.gpus:
             gpus[gpu.card] = self._found(gpu, problems, faults)
-        self._recorded = tuple(gpu for gpu in self._recorded if gpu.driver in scan.blind)
-        for gpu in self._recorded:
-            self._known.setdefault(gpu.card, _Known(gpu))
         elsewhere = {gpu.pci_address for gpu in scan.gpus if gpu.pci_address}
         for card, known in list(self._known.items()):
             if card in gpus:
@@ -145,11 +142,11 @@ class Scanner:
         return self.scan.container_fault if lasts else None
 
     def recall(self, recorded: Iterable[CardFacts]) -> None:
-        """Take over what was recorded about the cards, in case no source can look for them."""
+        """Take over the cards that an earlier plugin has recorded."""
         self._memory.recall(recorded)
-        before, self.scan = self.scan, self._memory.update(self._found, self.clock())
-        if self.finished and self.scan != before:
-            self.on_change(self.scan)
+        if self.finished and (scan := self._memory.update(self._found, self.clock())) != self.scan:
+            self.scan = scan
+            self.on_change(scan)
 
     async def run(self) -> None:
         while True:

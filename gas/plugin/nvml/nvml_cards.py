@@ -90,7 +90,8 @@ class NvmlCards:
     _failures: Failures = field(init=False)
     _must_reopen: bool = field(init=False, default=False)
     _count: int | None = field(init=False, default=None)  # of the last reply
-    _described: dict[int, NvmlCard] = field(init=False, default_factory=dict)  # by index, the last reply
+    _replies: dict[int, NvmlCard | NvmlFault] = field(init=False, default_factory=dict)  # by index, the last one
+    _described: dict[int, NvmlCard] = field(init=False, default_factory=dict)  # by index, the last good reply
     _at_index: dict[int, frozenset[Card]] = field(init=False, default_factory=dict)
     _least_memory: dict[str, int] = field(init=False, default_factory=dict)
     _near: dict[tuple[str, str], bool] = field(init=False, default_factory=dict)
@@ -112,7 +113,7 @@ class NvmlCards:
                 return self._blind(str(error))
             count = self._count
         except NvmlFault as fault:
-            self._must_reopen = True
+            self._must_reopen, self._count = True, None
             if fault.code == DRIVER_NOT_LOADED:
                 self._failures.update((), (), self.clock())
             return self._blind(str(fault))
@@ -121,14 +122,14 @@ class NvmlCards:
         problems: list[str] = []
         if count > _MOST_CARDS:
             problems.append(f"NVML: expected at most {_MOST_CARDS} cards, found {count}; the others are ignored")
-        found, faults, unread = self._read_cards(range(min(count, _MOST_CARDS)), deadline, problems)
+        found, faults, unread, blind = self._read_cards(range(min(count, _MOST_CARDS)), deadline, problems)
         self._failures.update(found.values(), self.library.take_failures(), self.clock(), unread=set().union(*unread))
         self._uuids = {card: each.uuid for card, each in found.items()}
         whole = {card: each for card, each in found.items() if not each.card_uuid}
         boards = self._boards(whole, max(deadline, time.monotonic() + self.within / 4))
         gpus = [self._facts(card, found, boards, problems, faults) for card in sorted(found)]
         none = f"NVML: none of its {count} cards can be read" if count and len(unread) == count else ""
-        return Scan(gpus=tuple(gpus), problems=tuple(problems), faults=faults, container_fault=none)
+        return Scan(gpus=tuple(gpus), problems=tuple(problems), faults=faults, blind=blind, container_fault=none)
 
     def _blind(self, cause: str) -> Scan:
         """Return a scan that could not look for cards. If the node has none, as far as is known, it is no fault."""
@@ -180,8 +181,12 @@ class NvmlCards:
 
     def _read_cards(
         self, indexes: Sequence[int], deadline: float, problems: list[str]
-    ) -> tuple[dict[Card, NvmlCard], dict[Card, str], list[set[str]]]:
-        """Return the cards that can be described; why known ones cannot; the UUIDs of each that may not be lost."""
+    ) -> tuple[dict[Card, NvmlCard], dict[Card, str], list[set[str]], dict[str, str]]:
+        """Return the cards that can be described, and the rest of what `Scan` has about the others.
+
+        Those are why known ones cannot be described, the UUIDs of each that may not be lost, and `Scan.blind`.
+        """
+        blind: dict[str, str] = {}
         for index in indexes:
             self._cards.ask(index, lambda index=index: self.library.card(index))  # type: ignore[misc]
         found: dict[Card, NvmlCard] = {}
@@ -198,6 +203,8 @@ class NvmlCards:
                 fault = f"{_cause(error)}; it is unhealthy"
                 problems.append(f"{name}: {fault}")
                 faults |= dict.fromkeys(known, fault)
+                if not known and not isinstance(error, InvalidValue):
+                    blind = {DRIVER: f"{name}: {fault}"}
                 if isinstance(error, NoReply) or (isinstance(error, NvmlFault) and not error.is_lost):
                     last = self._described.get(index)
                     unread.append({each.uuid for each in (last, *last.instances)} if last is not None else set())
@@ -219,16 +226,21 @@ class NvmlCards:
                 break
             self._at_index[index] = frozenset(cards)
             found |= cards
-        return found, {card: fault for card, fault in faults.items() if card not in found}, unread
+        return found, {card: fault for card, fault in faults.items() if card not in found}, unread, blind
 
     def _reply(self, index: int, deadline: float) -> NvmlCard:
-        """Return a card's description, the last one while a reply is late. Raises NvmlFault, NoReply."""
+        """Return a card's description, or raise NvmlFault, as in its last reply while one is late. Raises NoReply."""
         try:
-            return self._cards.reply(index, deadline)
+            self._replies[index] = self._cards.reply(index, deadline)
+        except NvmlFault as fault:
+            self._replies[index] = fault
         except NoReply:
-            if index not in self._described or self._cards.late[index] >= LATE_REPLIES:
+            if index not in self._replies or self._cards.late[index] >= LATE_REPLIES:
                 raise
-            return self._described[index]
+        reply = self._replies[index]
+        if isinstance(reply, NvmlFault):
+            raise reply
+        return reply
 
     def _number(self, card: NvmlCard) -> Card:
         """Return the number of a card. Raises InvalidValue."""

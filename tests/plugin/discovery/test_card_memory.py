@@ -153,9 +153,10 @@ def test_while_a_source_cannot_look_its_cards_stay_and_others_are_forgotten(memo
     assert health(memory.update(scan(), 12 * FORGET_AFTER)) == {}
 
 
-def test_recorded_cards_count_until_their_source_can_look() -> None:
+def test_recorded_cards_are_known_and_those_that_are_not_found_are_missing() -> None:
     memory = CardMemory()
     memory.recall([gpu(0), gpu(1), gpu(2, driver="xe")])
-    assert health(memory.update(scan(blind={"i915": "no look"}), 0)) == {0: False, 1: False}
-    assert health(memory.update(scan(gpu(0), blind={"xe": "no look"}), 5)) == {0: True, 1: False}
-    assert health(memory.update(scan(gpu(0)), 6 + FORGET_AFTER)) == {0: True}
+    assert health(memory.update(scan(blind={"i915": "no look"}), 0)) == {0: False, 1: False, 2: False}
+    assert health(memory.update(scan(gpu(0), blind={"xe": "no look"}), 5)) == {0: True, 1: False, 2: False}
+    assert health(memory.update(scan(gpu(0)), 6 + FORGET_AFTER)) == {0: True, 2: False}
+    assert health(memory.update(scan(gpu(0)), 7 + 2 * FORGET_AFTER)) == {0: True}
