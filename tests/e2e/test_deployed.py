@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.e2e.deployed import (
     PLUGIN_ACCOUNT,
     DeployedCluster,
     extender_ports,
+    plugin_with_cards,
     refused,
     uses,
 )
@@ -102,6 +104,39 @@ def test_the_health_check_of_the_image_shows_whether_the_program_responds(instal
     installed.node.execute(extender, "gasext", "env", f"GAS_HEALTH_PORT={installed.metrics_port}", *check)
     with pytest.raises(ProgramError):
         installed.node.execute(extender, "gasext", "env", f"GAS_HEALTH_PORT={free_port()}", *check)
+
+
+def test_a_plugin_whose_directory_of_cards_was_removed_gets_a_new_container(installed: Installed) -> None:
+    """As when a driver is reloaded: kubelet's probe fails after two minutes, and a minute later the cards are back."""
+    api, node, dri = installed.api, installed.node, installed.tree / "dev/dri"
+    asked = installed.deployed.on_this_node(installed.deployed.pod_of("daemonsets", "gas-plugin"))
+    runnable = plugin_with_cards(asked, installed.plugin_port, node, installed.tree)
+    spec = runnable["spec"]
+    # As outside of tests, /dev/dri is a mount of its own; a mount in a mount would go with the directory.
+    next(each for each in spec["volumes"] if each["name"] == "tree")["hostPath"]["path"] += "/sys"
+    for mount in spec["containers"][0]["volumeMounts"]:
+        if mount["name"] in ("tree", "dri"):
+            mount["mountPath"] = f"{installed.tree}/{'sys' if mount['name'] == 'tree' else 'dev/dri'}"
+    installed.deployed.delete("gas-plugin")
+    installed.deployed.run_until_ready(runnable)
+
+    def i915() -> str:
+        return str(api.get(f"/api/v1/nodes/{node.name}")["status"]["allocatable"].get("gpu.intel.com/i915"))
+
+    wait_for("cards", lambda: i915() == "2", seconds=60)
+    again = dri.with_name("again")
+    again.mkdir()
+    for entry in list(dri.iterdir()):
+        entry.rename(again / entry.name)
+    dri.rmdir()
+    again.rename(dri)
+    wait_for("no card", lambda: i915() == "0", seconds=60)
+    wait_for("the event", lambda: event_messages(api, node.name, "GPUContainerFault"))
+    assert len(event_messages(api, node.name, "GPUCardUnhealthy")) == 2
+    started = time.monotonic()
+    wait_for("cards again", lambda: i915() == "2", seconds=240)
+    print(f"{time.monotonic() - started:.0f} s from the loss to the new container")
+    assert get_pod(api, "gas-plugin")["status"]["containerStatuses"][0]["restartCount"] == 1
 
 
 NFD_LABEL = "intel.feature.node.kubernetes.io/gpu"
