@@ -66,7 +66,7 @@ class History:
             world.loop.run_until_complete(self._history())
         finally:
             logger.removeHandler(handler)
-            self._end()
+            world.end()
         if world.broken is not None:
             raise world.broken
 
@@ -191,24 +191,6 @@ class History:
         except LawBroken as broken:
             return broken
         return None
-
-    def _end(self) -> None:
-        """End all processes, so that nothing is left behind."""
-        world = self.world
-        world.network.closed = True
-        world.loop.set_exception_handler(lambda _loop, _context: None)
-        world.loop.bury(*world.processes)
-        for _ in range(20):
-            tasks = asyncio.all_tasks(world.loop)
-            if not tasks:
-                break
-            for task in tasks:
-                task.cancel()
-            world.loop.run_until_complete(asyncio.wait(tasks, timeout=1.0))
-        for task in asyncio.all_tasks(world.loop):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-        world.loop.run_until_complete(world.loop.shutdown_asyncgens())
-        world.loop.close()
 
     def _unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

@@ -409,3 +409,29 @@ _FAULTS = (
 
 PLANTED = tuple(each for each in _FAULTS if not each.part or (ROOT / "gas" / "extender" / each.part).exists())
 """All faults; those of an optional part only while the extender has the part."""
+
+# faults that `simulation.node_day` must find
+NODE_DAY = (
+    PlantedFault(
+        "cards are forgotten while their driver fails", "CardMemory.update", "A in S.faults or D", "A in S.faults"
+    ),
+    PlantedFault("a missing card stays healthy", "CardMemory.update", "replace(K.gpu, healthy=False)", "K.gpu"),
+    PlantedFault("recorded cards are not taken over", "Scanner.recall", "S.recall(R)"),
+    PlantedFault("another plugin's records are removed", "Publisher.publish", "A._others or ()", "()"),
+    PlantedFault("the probe never fails", "Scanner.needs_restart", "C.container_fault if L else None"),
+    PlantedFault("the probe fails at once", "Scanner.needs_restart", "A >= RESTART_AFTER", "A >= 0"),
+    PlantedFault("the probe fails an hour later", "Scanner.needs_restart", "A >= RESTART_AFTER", "A >= 3600"),
+    PlantedFault("a removed /dev/dri is not noticed", "_was_removed", "A.st_nlink == 0", "False"),
+    PlantedFault("PCI devices do not count", "NvmlCards._blind", "_devices(A) or B", "B"),
+    PlantedFault("cards that all fail are not a fault", "NvmlCards.read", "A and len(U) == B", "False"),
+    PlantedFault("one late reply is a fault", "NvmlCards._reply", "L >= LATE_REPLIES", "True"),
+    PlantedFault("a late reply makes a card healthy", "NvmlCards._reply", "A[B] = fault", "raise"),
+    PlantedFault("no Xid counts", "Failures.update", "A.xid not in B", "False"),
+    PlantedFault("every Xid counts", "Failures.update", "A.xid not in B", "True"),
+    PlantedFault("an instance's Xid is its card's", "_concerned", "A if B and C is not None else (D,)", "(D,)"),
+    PlantedFault("cards never return", "Failures.update", "A - B >= RECOVERED_AFTER", "False"),
+    PlantedFault("a reset does not count", "Failures.update", "F.was_away |= U not in V", "pass"),
+    PlantedFault("no proof is needed", "Failures.update", "A.recovery or B", "False"),
+    PlantedFault("demands of the driver do not count", "Failures.fault", "A if D else None"),
+    PlantedFault("losses have no event", "Losses.update", 'A.set_states("GPUCardUnhealthy", F)', "None"),
+)

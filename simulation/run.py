@@ -4,6 +4,7 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from simulation.history import History
@@ -26,16 +27,29 @@ class Outcome:
     trace: Sequence[str] = field(default=(), repr=False)  # its lines, if they were recorded
 
 
-def run_plan(plan: Plan, *, keep_trace: bool = False) -> Outcome:
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Run a history without the product's log, and without the collection of garbage.
+
+    When garbage is collected depends on all that ran before; a history must not depend on that.
+    """
     logger = logging.getLogger("gas")
     level, propagates = logger.level, logger.propagate
     logger.setLevel(logging.ERROR)
     logger.propagate = False
-    # When garbage is collected depends on all that ran before; a history must not depend on that.
     gc.collect()
     gc.freeze()
     gc.disable()
     try:
+        yield
+    finally:
+        gc.enable()
+        logger.setLevel(level)
+        logger.propagate = propagates
+
+
+def run_plan(plan: Plan, *, keep_trace: bool = False) -> Outcome:
+    with quietly():
         history = History(plan, keep_trace=keep_trace)
         law = sentence = ""
         try:
@@ -46,10 +60,6 @@ def run_plan(plan: Plan, *, keep_trace: bool = False) -> Outcome:
             law, sentence = "time passes", str(endless)
         world = history.world
         return Outcome(plan.seed, law, sentence, history.figures(), world.digest.hexdigest(), world.trace_lines or ())
-    finally:
-        gc.enable()
-        logger.setLevel(level)
-        logger.propagate = propagates
 
 
 def run_seed(seed: int) -> Outcome:

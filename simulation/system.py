@@ -214,7 +214,7 @@ class PluginProcess:
         interfaces = NodeInterfaces(
             resources=lambda _socket, _names: cast(Any, PodResources(host)),
             registration=cast(Any, partial(Registration, host)),
-            off_loop=_at_once,
+            off_loop=at_once,
             cards=lambda _flags, _environment: [Cards(host)],
             timing=timing,
         )
@@ -224,7 +224,7 @@ class PluginProcess:
         await world.watched(self.name, plugin.run)
 
 
-async def _at_once(work: Callable[[], Scan]) -> Scan:
+async def at_once(work: Callable[[], Scan]) -> Scan:
     return work()
 
 

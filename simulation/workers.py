@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
@@ -31,7 +31,27 @@ class WorkerEnded(GasError):
         )
 
 
-def run_seeds(seeds: range, workers: int, planted: PlantedFault | None = None) -> Generator[Outcome, None, None]:
+def run_noted(seed: int) -> Outcome:
+    """Run the history of a seed. The notes of an exception say which history raised it."""
+    from simulation.run import run_seed
+
+    try:
+        return run_seed(seed)
+    except Exception as error:
+        error.add_note(f"in the history of seed {seed}")
+        raise
+
+
+def run_day(seed: int) -> Outcome:
+    """Run the day of a seed on one node."""
+    from simulation.node_day import run_day
+
+    return run_day(seed)
+
+
+def run_seeds(
+    seeds: range, workers: int, planted: PlantedFault | None = None, *, run: Callable[[int], Outcome] = run_noted
+) -> Generator[Outcome, None, None]:
     """Yield the outcomes of the histories of seeds, in their order. Raises WorkerEnded and CannotPlant.
 
     The processes end when the iterator is closed, or when this process ends in any way. ``planted`` is planted in each.
@@ -46,7 +66,7 @@ def run_seeds(seeds: range, workers: int, planted: PlantedFault | None = None) -
         # Ctrl-C reaches all processes of a terminal; those that are started here keep it blocked.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            outcomes = pool.map(run_noted, seeds, chunksize=SEEDS_AT_A_TIME)
+            outcomes = pool.map(run, seeds, chunksize=SEEDS_AT_A_TIME)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         for outcome in outcomes:
@@ -60,9 +80,9 @@ def run_seeds(seeds: range, workers: int, planted: PlantedFault | None = None) -
         pool.shutdown()
 
 
-def find(fault: PlantedFault, workers: int) -> Outcome | None:
+def find(fault: PlantedFault, workers: int, run: Callable[[int], Outcome] = run_noted) -> Outcome | None:
     """Return the first broken history with a fault; None if none of its seeds finds it. Raises as `run_seeds`."""
-    with closing(run_seeds(range(1, 1 + fault.within), workers, fault)) as outcomes:
+    with closing(run_seeds(range(1, 1 + fault.within), workers, fault, run=run)) as outcomes:
         return next((outcome for outcome in outcomes if outcome.law), None)
 
 
@@ -76,14 +96,3 @@ def _end_with_parent() -> None:
     if (parent := multiprocessing.parent_process()) is not None:
         parent.join()
         os._exit(1)
-
-
-def run_noted(seed: int) -> Outcome:
-    """Run the history of a seed. The notes of an exception say which history raised it."""
-    from simulation.run import run_seed
-
-    try:
-        return run_seed(seed)
-    except Exception as error:
-        error.add_note(f"in the history of seed {seed}")
-        raise

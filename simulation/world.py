@@ -77,6 +77,23 @@ class World:
             self.trace("LAW", str(self.broken))
             self.over.set()
 
+    def end(self) -> None:
+        """End all processes, so that nothing is left behind."""
+        self.network.closed = True
+        self.loop.set_exception_handler(lambda _loop, _context: None)
+        self.loop.bury(*self.processes)
+        for _ in range(20):
+            tasks = asyncio.all_tasks(self.loop)
+            if not tasks:
+                break
+            for task in tasks:
+                task.cancel()
+            self.loop.run_until_complete(asyncio.wait(tasks, timeout=1.0))
+        for task in asyncio.all_tasks(self.loop):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
+
     def check(self, check: Callable[..., None], *args: Any) -> None:
         """Check a law. If it is broken, or cannot be checked, the history ends."""
         try:
