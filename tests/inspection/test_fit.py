@@ -115,7 +115,7 @@ def test_pods_are_found_in_objects_of_any_project(kind: str, spec: str, counts: 
 )
 def test_pods_that_the_api_server_refuses_do_not_fit(resources: str, words: str) -> None:
     """As tests/e2e/test_inspection.py shows."""
-    pod = {"spec": {"containers": [{"name": "main", "resources": yaml.safe_load(resources)}]}}
+    pod: dict[str, Any] = {"spec": {"containers": [{"name": "main", "resources": yaml.safe_load(resources)}]}}
     pod["metadata"] = {"annotations": {"empty": None}}
     (wanted,) = read(owner("Job", pod=pod))
     assert wanted.pod.annotations == {"empty": ""}
