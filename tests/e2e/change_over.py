@@ -368,10 +368,9 @@ class Place:
         self.gpu_node.start_extender(*self._flags("gpu-aware-scheduling"), f"--admission-port={port}")
         apply_overlay(self.kubectl, self.gpu_node, self.overlay, port)
 
-    def plugin_flags(self, *, of_both_vendors: bool = False) -> list[str]:
-        """Return our plugin's flags, on a node with Intel's cards too if they are those ``of_both_vendors``."""
-        flags = self._flags("gas-plugin-nvidia")
-        return [each.replace("=nvml", "=sysfs,nvml") if of_both_vendors else each for each in flags]
+    def plugin_flags(self) -> list[str]:
+        """Return our plugin's flags on a node that has Intel's cards as well, which the other system does not know."""
+        return [each.replace("=nvml", "=sysfs,nvml") for each in self._flags("gas-plugin-nvidia")]
 
     def _flags(self, workload: str) -> list[str]:
         """Return those that say what is offered to whom."""

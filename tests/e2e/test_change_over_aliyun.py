@@ -98,7 +98,7 @@ class AliyunPlace(Place):
         While Aliyun's plugin is there, ours offers nothing of its resource.
         """
         self.start_extender()
-        self.gpu_node.new_plugin(INTELS, *self.plugin_flags(of_both_vendors=True))
+        self.gpu_node.new_plugin(INTELS, *self.plugin_flags())
         self.gpu_node.plugin.program.start()
         wait_for("our plugin waiting", self.other_plugin_is_reported, every=0.5)
         assert self.offered(GPU_MEM) == CARDS * UNITS

@@ -92,7 +92,7 @@ class KoordinatorPlace(Place):
 
     def start_gas(self) -> None:
         self.start_extender()
-        self.gpu_node.start_plugin(INTELS, *self.plugin_flags(of_both_vendors=True))
+        self.gpu_node.start_plugin(INTELS, *self.plugin_flags())
         cards = CARDS + len(INTELS)
         wait_for(
             "our resources",

@@ -6,11 +6,13 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from sandbox.hardware.fake_sysfs import FLEX_170, fake_gpus
 from tests.deploy.manifests import DEPLOY
 from tests.e2e.change_over import Load, Place, Rehearsal, Witness
 from tests.e2e.control_plane_node import ControlPlaneNode
@@ -40,8 +42,10 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CARDS, SIZE = 3, 8 * GIB
 UUIDS = [uuid(minor) for minor in range(CARDS)]
-WHOLE = dict.fromkeys(UUIDS, 1000)
-"""Thousandths by UUID; pods take the same part of a card's memory."""
+INTELS = fake_gpus(replace(FLEX_170, memory=SIZE), 1)
+OF_INTEL = "card0"
+WHOLE = dict.fromkeys([*UUIDS, OF_INTEL], 1000)
+"""Thousandths by UUID, of Intel's card by name; pods take the same part of a card's memory."""
 KUBESHARES = "POD_MANAGER_PORT"
 """The name of a variable of the pods that KubeShare makes."""
 KEPT = ("BoundDeviceID", "PodManagerPort")
@@ -61,7 +65,7 @@ def taken(written: Object) -> Mapping[str, int]:
     if not cards:
         if not (text := annotations.get("gas-allocated-cards") or annotations.get("gas-container-cards")):
             raise ValueError("no card is written")
-        cards = {UUIDS[int(name.removeprefix("card")) % 1000] for name in text.split(",")}
+        cards = {name if name == OF_INTEL else UUIDS[int(name.removeprefix("card")) % 1000] for name in text.split(",")}
     thousandths = round(float(annotations[REQUEST]) * 1000)
     assert int(annotations[MEMORY]) == thousandths * SIZE // 1000
     return dict.fromkeys(cards, thousandths)
@@ -100,8 +104,8 @@ class KubeSharePlace(Place):
 
     def start_gas(self) -> None:
         self.start_extender()
-        self.gpu_node.start_plugin((), *self.plugin_flags())
-        wait_for("our shares", lambda: self.offered("kubeshare/vgpu") == CARDS * 1000)
+        self.gpu_node.start_plugin(INTELS, *self.plugin_flags())
+        wait_for("our shares", lambda: self.offered("kubeshare/vgpu") == (CARDS + len(INTELS)) * 1000)
 
     def stop_gas(self) -> None:
         unregister(self.api)
@@ -131,7 +135,9 @@ class KubeSharePlace(Place):
         return self.api.get(f"{SHAREPODS}/{name}")
 
     def has(self, written: Object) -> set[str]:
-        """Return the UUID of a container's card; both systems give it the same capabilities of the driver."""
+        """Return a container's card. Both systems give it the same capabilities of NVIDIA's driver."""
+        if intels := set(self.gpu_node.cards(written)):
+            return intels
         env = self.gpu_node.node.environment(written, "main")
         assert env["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
         return {env.get(VISIBLE, "")}
