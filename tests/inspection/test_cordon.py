@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from gas.inspection.rows import card_report
 from gas.values.cards import Card, instance
 from gas.vocabularies.combined import Vocabularies
 from gas.vocabularies.known import KNOWN
 from sandbox.api.kinds import NODES
 from tests.inspection.conftest import Kubectl
-from tests.inspection.example_cluster import GB, cluster_of, decoded_node, gpu_node_json, record
+from tests.inspection.example_cluster import cluster_of, decoded_node, gpu_node_json, record
 
 UUID = "GPU-8d1f8a3c-0000-1111-2222-333344445555"
 
@@ -91,7 +90,10 @@ async def test_a_card_that_is_not_there_is_not_cordoned(kubectl: Kubectl, node: 
     assert words in done.err
 
 
-def test_a_card_without_records_is_closed_by_its_number() -> None:
-    node = gpu_node_json("n", record(0), record(1), memory=GB)
-    node["metadata"]["annotations"] = {"cordon.gas/card0": "true"}
-    assert [row["health"] for row in card_report(cluster_of([node], [])).rows] == ["disabled", "ok"]
+async def test_a_card_without_records_is_closed_by_its_number(kubectl: Kubectl) -> None:
+    bare = gpu_node_json("bare", record(0), record(1))
+    del bare["metadata"]["annotations"]
+    kubectl.server.api.create(NODES, None, bare)
+    assert "(annotation cordon.gas/card0)" in (await kubectl("cordon", "bare", "card0")).out
+    rows = await kubectl.data("top", "--where", "node=bare")
+    assert [row["health"] for row in rows] == ["disabled", "ok"]

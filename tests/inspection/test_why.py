@@ -102,11 +102,10 @@ def test_fewer_cards_are_suggested() -> None:
     assert texts(found) == ["ask for 2 of gpu.intel.com/i915 in container main instead of 3"]
 
 
-def test_pods_that_hold_the_cards_and_where_they_could_move() -> None:
+def test_where_the_pods_that_hold_the_cards_could_move() -> None:
     nodes = [gpu_node_json("n", record(0)), gpu_node_json("m", record(0), memory=8 * GB)]
     pods = [running("a", "n", "card0", i915=1, memory_max=6 * GB)]
     found = why(nodes, pods, waiting("p", i915=1, memory_max=12 * GB))
-    assert "wait for the end of pod default/a" in texts(found)
     assert "move default/a to m; nothing is evicted by this command" in texts(found)
 
 
