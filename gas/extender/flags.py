@@ -114,7 +114,7 @@ class Flags(MeasuredDaemonFlags):
         None,
         f"Order in which the cards of a node are tried, one of {CARD_ORDERS.replace('|', ', ')}; a RESOURCE is named "
         "without gpu.intel.com/. The pod annotation gas-card-order overrides it.",
-        unset="natural, or that of --balancedResource; pods in Koordinator's words are spread over cards",
+        unset="natural, or that of --balancedResource; pods in Koordinator's and HAMi's words are spread over cards",
     )
     order_for_all: bool = switch(
         "card-order-for-all", "That order also for the words of Aliyun and KubeShare, which have an order of their own."
