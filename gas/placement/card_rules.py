@@ -172,7 +172,9 @@ CARD_RULES = (
         refusal=lambda _need, _usage, _cards, short: ModelsInTheWay(short, "of the models that the pod names"),
     ),
     CardRule(
-        closed=lambda need, inventory, _usage: _of_models(need.denied_models, inventory),
+        closed=lambda need, inventory, _usage: (
+            _of_models(need.denied_models, inventory) if need.denied_models else NO_CARDS
+        ),
         lifted=lambda need, *_: {"need": replace(need, denied_models=frozenset())},
         detail=lambda _need, _usage: "of a model that the pod avoids",
         refusal=lambda _need, _usage, _cards, short: ModelsInTheWay(short, "outside the models that the pod avoids"),
