@@ -33,6 +33,10 @@ def pod(namespace: str, name: str) -> str:
     return f"{pods_of(namespace)}/{_segment(name)}"
 
 
+def claim(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{_segment(namespace)}/persistentvolumeclaims/{_segment(name)}"
+
+
 def explanation(namespace: str, name: str) -> str:
     return f"/apis/explain.gas/v1alpha1/namespaces/{_segment(namespace)}/pods/{_segment(name)}"
 

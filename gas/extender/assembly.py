@@ -23,6 +23,7 @@ from gas.extender.metrics import Metrics
 from gas.extender.part import Additions, Core
 from gas.extender.parts import PARTS
 from gas.extender.readiness import Alone, Leader, Readiness, lister_of_pods, read_bound_pods
+from gas.extender.selected_nodes import ClaimingPod, selected_nodes
 from gas.extender.server import ServedVerb
 from gas.objects.stored import HostPod, Node, Pod
 from gas.placement.order import resource_of
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+PROMISES_INTERVAL = 1.0  # seconds between two looks whether the time of promises is over
 UNKNOWN_MEMORY_INTERVAL = 30.0  # seconds between two looks for pods that wait because the memory of cards is unknown
 
 
@@ -133,6 +135,7 @@ class Extender:
                 self._core.events.run,
                 self._look_ahead,
                 self._announce_unknown_memory,
+                self._end_late_promises,
                 partial(self.readiness.report, self._begin_to_act),
                 self.leader.run,
                 *(watch.run for part in self._parts for watch in part.watches.values()),
@@ -164,10 +167,16 @@ class Extender:
     async def _catch_up(self) -> None:
         """End the Bindings of an earlier replica, or of the process before this one, and learn which pods are bound."""
         core = self._core
-        waiting = lister_of_pods(core.api, self.decider.asks_for_cards, "spec.nodeName=")
+        list_waiting = lister_of_pods(core.api, ClaimingPod, self.decider.asks_for_cards, "spec.nodeName=")
+        waiting: list[ClaimingPod] = []
+
+        async def listed() -> list[Pod]:
+            waiting[:] = await list_waiting()
+            return list(waiting)
+
         change_version, note = core.settler.requests.change_version, self.readiness.note
         try:
-            await end_earlier_bindings(waiting, change_version, on_trouble=note, clock=core.timing.monotonic)
+            await end_earlier_bindings(listed, change_version, on_trouble=note, clock=core.timing.monotonic)
         finally:
             note("")
         must_read = self._may_list.is_set()  # else the watch will list the pods from now on
@@ -178,7 +187,9 @@ class Extender:
                 await prepare()
         await self.pod_watch.synced.wait()
         if must_read:
-            await read_bound_pods(lister_of_pods(core.api, self.decider.pods.needs), self.decider.pods.learn)
+            await read_bound_pods(lister_of_pods(core.api, Pod, self.decider.pods.needs), self.decider.pods.learn)
+        for pod, node in await selected_nodes(core.api, waiting):
+            self.decider.promises.tie(pod, node)
 
     async def _settle(self) -> None:
         """Wait until no bind is in progress, and find out which pods are bound."""
@@ -225,6 +236,11 @@ class Extender:
             await asyncio.sleep(UNKNOWN_MEMORY_INTERVAL)
             if self.readiness.may_act():
                 self._announcer.announce_unknown_memory(await in_turns(self.decider.waiting_for_unknown_memory()))
+
+    async def _end_late_promises(self) -> None:
+        while True:
+            await asyncio.sleep(PROMISES_INTERVAL)
+            self.decider.promises.drop_late()
 
     def _begin_to_act(self) -> None:
         self._announcer.announce_all()

@@ -158,6 +158,9 @@ class Bookings:
         """Return the UIDs of the pods that are nominated for a node, in the order in which they were."""
         return self._nominated.get(node, {}).keys()
 
+    def is_nominated(self, uid: str) -> bool:
+        return uid in self._nodes
+
     def nominated_nodes(self) -> Collection[str]:
         return self._nominated.keys()
 

@@ -143,6 +143,7 @@ class Decider:
             facts=self.nodes.identified,
             observer=self.observers,
             on_gone=lambda uid: self.refusals.pop(uid, None),
+            follow_nomination=self._follow_nomination,
         )
         self.promises = Promises(
             self.bookings,
@@ -370,6 +371,9 @@ class Decider:
         if not self.ledger.on_node(node):
             self._last_timestamp.pop(node, None)
         self.observers.node_changed(node, change)
+
+    def _follow_nomination(self, pod: Pod) -> None:
+        self.promises.follow(pod)
 
     def _freed(self, node: str) -> None:
         self.observers.node_changed(node, Change.FREED)

@@ -42,6 +42,7 @@ CORE_PERMISSIONS = (
     | permissions_on("nodes", "list", "watch")
     | permissions_on("pods/binding", "create")
     | {Permission(verb, "events", needed=False) for verb in ("create", "patch")}
+    | {Permission("get", "persistentvolumeclaims", needed=False)}
 )
 
 

@@ -79,6 +79,8 @@ class Pods:
         observer: Observer | None = None,
         # is called with the UID of a pod that no longer waits: it is bound or gone
         on_gone: Callable[[str], object] = lambda _uid: None,
+        # is called with a pod that waits, whenever it is shown
+        follow_nomination: Callable[[Pod], None] = lambda _pod: None,
     ) -> None:
         self.waiting: dict[str, Pod] = {}  # GPU pods without a node, by UID
         self.in_trouble: dict[str, BoundPod] = {}  # bound GPU pods with a problem in their annotations, by UID
@@ -97,6 +99,7 @@ class Pods:
         self._facts = facts
         self._observer = observer or Observer()
         self._on_gone = on_gone
+        self._follow_nomination = follow_nomination
 
     def listed(self, pods: list[Pod]) -> None:
         """Process a part of a complete list, newer than any watch event."""
@@ -143,7 +146,7 @@ class Pods:
             self._see_bound(pod, vocabulary)
         elif pod.uid not in self._bound:
             self.waiting[pod.uid] = pod
-            self._bookings.nominate(pod.uid, pod.key, "" if pod.metadata.deletion_timestamp else pod.nominated_node)
+            self._follow_nomination(pod)
 
     def node_changed(self, node: str) -> None:
         """Process a possible change of the cards of a node.

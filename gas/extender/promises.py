@@ -6,7 +6,7 @@ node, no pod of its priority or a lower one gets the cards that it would get the
 well, for a while.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,6 +20,8 @@ from gas.placement.inventory import Inventory, Usage, free_amount
 from gas.placement.need import PodNeed
 from gas.placement.place import place
 from gas.vocabularies.protocol import BadNeed
+
+WITHDRAWN = 60.0  # seconds for which a withdrawn nomination stands; kube-scheduler tries the pod again within ten
 
 UNLIKE_ANY = "\0"  # an exclusion that no pod can have, since annotations contain no such character
 
@@ -64,7 +66,34 @@ class Promises(Observer):
         self._step_limit = step_limit
         self._clock = clock
         self._by_parts: dict[str, tuple[Promised, float]] = {}  # by UID, with the time when it ends
+        self._withdrawn: dict[str, float] = {}  # UIDs of pods whose nomination stands for a while, until when
         self._known: dict[str, tuple[list[Pod], list[Promised]]] = {}
+
+    def follow(self, pod: Pod) -> None:
+        """Note which node a waiting pod is nominated for.
+
+        A withdrawn nomination stands until the pod is asked about again, at most for `WITHDRAWN`: kube-scheduler also
+        withdraws it when the bind fails, and the pod's volume may tie it to its node by then.
+        """
+        is_leaving = pod.metadata.deletion_timestamp is not None
+        if pod.nominated_node or is_leaving:
+            self._withdrawn.pop(pod.uid, None)
+            self._bookings.nominate(pod.uid, pod.key, "" if is_leaving else pod.nominated_node)
+        elif self._bookings.is_nominated(pod.uid):
+            self._withdrawn.setdefault(pod.uid, self._clock() + WITHDRAWN)
+
+    def tie(self, pod: Pod, node: str) -> None:
+        """Note a node to which a waiting pod without a nomination is tied, as if its nomination had been withdrawn."""
+        if pod.uid in self._waiting and not self._bookings.is_nominated(pod.uid):
+            self._bookings.nominate(pod.uid, pod.key, node)
+            self._withdrawn[pod.uid] = self._clock() + WITHDRAWN
+
+    def asked(self, pod: Pod, need: PodNeed, names: Sequence[str]) -> None:
+        self._end_withdrawn(pod.uid)
+
+    def _end_withdrawn(self, uid: str) -> None:
+        if self._withdrawn.pop(uid, None) is not None:
+            self._bookings.nominate(uid, self._waiting[uid].key if uid in self._waiting else "", "")
 
     def forget(self, node: str) -> None:
         """Forget which cards are promised on a node: the node, its pods or its bookings have changed."""
@@ -82,17 +111,22 @@ class Promises(Observer):
             self._on_freed(ended[0].nominated.node)
 
     def drop_late(self) -> None:
-        """End what parts have promised for a time that is over."""
-        for uid in [uid for uid, (_, until) in self._by_parts.items() if until <= self._clock()]:
+        """End the promises of parts, and the withdrawn nominations, whose time is over."""
+        now = self._clock()
+        for uid in [uid for uid, (_, until) in self._by_parts.items() if until <= now]:
             self.drop(uid)
+        for uid in [uid for uid, until in self._withdrawn.items() if until <= now]:
+            self._end_withdrawn(uid)
 
     def moved(self, move: Move) -> None:
+        if move.event in (Event.BOUND, Event.GONE):
+            self._withdrawn.pop(move.uid, None)
         if move.uid in self._by_parts and (move.after is not State.UNKNOWN or move.event is Event.GONE):
             self.drop(move.uid)
 
     def to_others(self, pod: Pod) -> PromisedCards:
         """Return, by node, the cards that are promised to other pods of this pod's priority or a higher one."""
-        if self._by_parts:
+        if self._by_parts or self._withdrawn:
             self.drop_late()
         nodes = self._nodes_with_promises()
         if not nodes:

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
@@ -13,6 +13,8 @@ from gas.cluster.watch import Watch
 from gas.extender.late_bindings import RETRY_PAUSE, ListPods
 from gas.objects.stored import Pod
 from gas.values.errors import GasError
+
+P = TypeVar("P", bound=Pod)
 
 logger = logging.getLogger(__name__)
 
@@ -61,10 +63,12 @@ async def read_bound_pods(
         await asyncio.sleep(retry_pause)
 
 
-def lister_of_pods(api: ApiServer, is_gpu_pod: Callable[[Pod], bool], field_selector: str | None = None) -> ListPods:
-    lister = Lister(api, paths.PODS, Pod, keep=is_gpu_pod, field_selector=field_selector)
+def lister_of_pods(
+    api: ApiServer, kind: type[P], is_gpu_pod: Callable[[Pod], bool], field_selector: str | None = None
+) -> Callable[[], Awaitable[list[P]]]:
+    lister = Lister(api, paths.PODS, kind, keep=is_gpu_pod, field_selector=field_selector)
 
-    async def fetch() -> list[Pod]:
+    async def fetch() -> list[P]:
         return (await lister.fetch()).objects
 
     return fetch

@@ -56,7 +56,9 @@ DISRUPTION_BUDGETS = Kind(
 SHAREPODS = Kind("SharePod", "sharepods", group="kubeshare.nthu", has_status=True, blind_update=False)
 NAMESPACES = Kind("Namespace", "namespaces", namespaced=False, fields=_META_FIELDS | {"status.phase"})
 
-KINDS = (PODS, NODES, EVENTS, LEASES, DISRUPTION_BUDGETS, SHAREPODS, NAMESPACES)
+CLAIMS = Kind("PersistentVolumeClaim", "persistentvolumeclaims", has_status=True)
+
+KINDS = (PODS, NODES, EVENTS, LEASES, DISRUPTION_BUDGETS, SHAREPODS, NAMESPACES, CLAIMS)
 
 
 def is_over(pod: Mapping[str, Any]) -> bool:

@@ -43,7 +43,8 @@ def test_the_components_add_what_their_parts_declare_and_the_base_does_not_have(
 
 def test_a_part_that_is_off_needs_no_permission() -> None:
     plain = permissions_of(parse_flags([]), NAMESPACE)
-    assert {each.resource for each in plain} == {"pods", "nodes", "pods/binding", "events", "deviceclasses"}
+    resources = {"pods", "nodes", "pods/binding", "events", "deviceclasses", "persistentvolumeclaims"}
+    assert {each.resource for each in plain} == resources
     elected = permissions_of(parse_flags(["--leader-elect", "--lease-name=one"]), NAMESPACE) - plain
     assert {(each.verb, each.name, each.namespace) for each in elected} == {
         ("create", "", NAMESPACE),

@@ -18,7 +18,7 @@ from gas.placement.order import UsedFirst
 from gas.values.cards import Card
 from gas.vocabularies.protocol import NeedOptions
 from sandbox.api.failure import ApiFailure
-from sandbox.api.kinds import EVENTS, NODES, PODS
+from sandbox.api.kinds import CLAIMS, EVENTS, NODES, PODS
 from sandbox.api.routes import Access
 from sandbox.api.server import ApiServer
 from tests.background import eventually
@@ -226,3 +226,26 @@ async def test_a_pod_that_waits_for_a_memory_that_no_node_knows_says_so(
         await eventually(messages)
         (message,) = messages()
         assert "the memory of card0 of node n1 is unknown" in message
+
+
+@pytest.mark.parametrize("refused", ["", "get"], ids=["allowed", "forbidden"])
+async def test_an_extender_that_starts_keeps_the_cards_of_pods_whose_volumes_were_made(
+    server: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, refused: str
+) -> None:
+    add_node(server, cards=1)
+    other = add_pod(server, "other")
+    tied = pod_json(container(i915=1) | {"image": "example/main:1"}, name="tied")
+    volumes = [
+        {"name": "plain", "emptyDir": {}},
+        {"name": "cache", "ephemeral": {"volumeClaimTemplate": {}}},
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+    ]
+    tied["spec"]["volumes"] = volumes
+    server.api.create(PODS, "default", tied)
+    for name, node in (("data", ""), ("tied-cache", "n1")):
+        annotations = {"volume.kubernetes.io/selected-node": node} if node else {}
+        server.api.create(CLAIMS, "default", {"metadata": {"name": name, "annotations": annotations}})
+    server.settings.authorize = lambda access: (access.kind, access.verb) != (CLAIMS, refused)
+    async with extender(server, tmp_path) as running:
+        assert await passing(running, other, "n1") == ([] if not refused else ["n1"])
+        assert ("it is not known for which nodes" in caplog.text) == bool(refused)

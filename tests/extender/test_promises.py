@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gas.extender.bookings import State
 from gas.extender.debug import books_json
+from gas.extender.promises import WITHDRAWN
 from gas.values.cards import Card
 from tests.builders import container, node, pod_json
 from tests.extender.decider import DrivenDecider, as_pod
@@ -27,8 +28,16 @@ def asking(
     return sent
 
 
-def following(*pods: dict[str, Any], cards: int = 1) -> DrivenDecider:
-    decider = DrivenDecider()
+class Timed(DrivenDecider):
+    seconds = 0.0
+
+    def __init__(self) -> None:
+        super().__init__(clock=lambda: self.seconds)
+        self.promises._clock = lambda: self.seconds
+
+
+def following(*pods: dict[str, Any], cards: int = 1) -> Timed:
+    decider = Timed()
     for each in pods:
         decider.cluster.add(each)
     decider.follow([node("n1", cards=cards, i915=10 * cards, millicores=1000 * cards), node("n2", cards=1)])
@@ -63,10 +72,10 @@ async def test_as_many_pods_are_promised_cards_as_have_room_in_the_order_of_thei
     assert await decider.bind(asking("a"), "n1") == ""
 
 
-@pytest.mark.parametrize(
-    "end",
-    ["bound", "bound-elsewhere", "deleted", "being-deleted", "elsewhere", "withdrawn", "not-in-the-list", "ended"],
-)
+ENDS = "bound bound-elsewhere deleted being-deleted elsewhere asked-again withdrawn-long-ago not-in-the-list ended"
+
+
+@pytest.mark.parametrize("end", ENDS.split())
 async def test_a_promise_ends_with_its_pod_or_its_nomination(end: str) -> None:
     first, other = asking("first", nominated="n1"), asking("other")
     decider = following(first, other)
@@ -78,8 +87,13 @@ async def test_a_promise_ends_with_its_pod_or_its_nomination(end: str) -> None:
             decider.see("DELETED", as_pod(first))
         case "being-deleted":
             decider.see("MODIFIED", as_pod(asking("first", nominated="n1", deleting=True)))
-        case "elsewhere" | "withdrawn":
+        case "elsewhere" | "asked-again" | "withdrawn-long-ago":
             decider.see("MODIFIED", as_pod(asking("first", nominated="n2" if end == "elsewhere" else "")))
+            if end != "elsewhere":
+                assert not await fits(decider, other), "the bind may have failed, and a volume tie the pod to the node"
+            if end == "asked-again":
+                await fits(decider, asking("first"), "n2")
+            decider.seconds += WITHDRAWN * (end == "withdrawn-long-ago")
         case "not-in-the-list":
             list_all(decider.pods, [as_pod(other)])
         case "ended":
@@ -91,6 +105,24 @@ async def test_a_promise_ends_with_its_pod_or_its_nomination(end: str) -> None:
 async def test_promises_survive_a_restart() -> None:
     pods = asking("first", nominated="n1"), asking("other")
     assert not await fits(following(*pods), pods[1])
+
+
+async def test_a_pod_is_tied_to_the_node_of_its_volume_until_it_is_asked_about() -> None:
+    decider = following(asking("first"), asking("other"))
+    decider.promises.tie(as_pod(asking("first")), "n1")
+    assert not await fits(decider, asking("other"))
+    assert await fits(decider, asking("first"))
+    assert await decider.bind(asking("first"), "n1") == ""
+    decider.promises.tie(as_pod(asking("first")), "n2")
+    assert not list(decider.promises)
+
+
+async def test_a_nomination_that_comes_again_stands() -> None:
+    decider = following(asking("first", nominated="n1"), asking("other"))
+    for nominated in ("", "n1"):
+        decider.see("MODIFIED", as_pod(asking("first", nominated=nominated)))
+    decider.seconds += WITHDRAWN
+    assert not await fits(decider, asking("other"))
 
 
 async def test_promised_cards_follow_the_node() -> None:

@@ -6,8 +6,6 @@ from gas.daemon.flags import PartFlags, switch
 from gas.daemon.permissions import permissions_on
 from gas.extender.part import Additions, Core, Part
 
-EXPIRY_INTERVAL = 1.0  # seconds between two looks whether promises are over
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodGroupFlags(PartFlags):
@@ -20,8 +18,6 @@ class PodGroupFlags(PartFlags):
 
 
 def _build(core: Core) -> Additions:
-    import asyncio
-
     from gas.cluster import paths
     from gas.cluster.listing import Lister
     from gas.cluster.watch import Watch
@@ -31,12 +27,7 @@ def _build(core: Core) -> Additions:
     groups = PodGroups(core.decider, unexpect=core.pending_binds.came, now=core.timing.seconds)
     watch = Watch(Lister(core.api, paths.POD_GROUPS, PodGroup), groups.minimums, timing=core.timing)
 
-    async def expire() -> None:
-        while True:
-            await asyncio.sleep(EXPIRY_INTERVAL)
-            core.decider.promises.drop_late()
-
-    return Additions(hooks=groups.hooks, watches={"podgroups": watch}, needed=frozenset({"podgroups"}), tasks=(expire,))
+    return Additions(hooks=groups.hooks, watches={"podgroups": watch}, needed=frozenset({"podgroups"}))
 
 
 POD_GROUPS = Part(
