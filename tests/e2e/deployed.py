@@ -162,8 +162,6 @@ def plugin_with_cards(pod: Object, metrics_port: int, node: NodeCell, tree: Path
         if mount["name"] == "cgroup":
             mount["mountPath"] = f"{tree}{mount['mountPath']}"  # a plugin with a prefix looks below it
     for volume in spec["volumes"]:
-        if volume["name"] == "dri":
-            volume["hostPath"]["path"] = str(tree / "dev/dri")
         if volume["name"] == "features":
             volume["hostPath"]["path"] = str(node.directory / "features.d")
     return changed

@@ -112,11 +112,11 @@ def test_a_plugin_whose_directory_of_cards_was_removed_gets_a_new_container(inst
     asked = installed.deployed.on_this_node(installed.deployed.pod_of("daemonsets", "gas-plugin"))
     runnable = plugin_with_cards(asked, installed.plugin_port, node, installed.tree)
     spec = runnable["spec"]
-    # As outside of tests, /dev/dri is a mount of its own; a mount in a mount would go with the directory.
+    # As in manifests of Intel's plugin, /dev/dri is a mount of its own; a mount in a mount would go with the directory.
     next(each for each in spec["volumes"] if each["name"] == "tree")["hostPath"]["path"] += "/sys"
-    for mount in spec["containers"][0]["volumeMounts"]:
-        if mount["name"] in ("tree", "dri"):
-            mount["mountPath"] = f"{installed.tree}/{'sys' if mount['name'] == 'tree' else 'dev/dri'}"
+    next(each for each in spec["containers"][0]["volumeMounts"] if each["name"] == "tree")["mountPath"] += "/sys"
+    spec["volumes"].append({"name": "dri", "hostPath": {"path": str(dri), "type": "Directory"}})
+    spec["containers"][0]["volumeMounts"].append({"name": "dri", "mountPath": str(dri), "readOnly": True})
     installed.deployed.delete("gas-plugin")
     installed.deployed.run_until_ready(runnable)
 

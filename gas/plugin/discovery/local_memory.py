@@ -23,7 +23,7 @@ from gas.plugin.daemon_thread import NoReply, Questions
 from gas.plugin.discovery.card_models import is_integrated
 from gas.plugin.discovery.card_source import MEMORY_FIELDS, CardRules
 from gas.plugin.discovery.render_node import CannotAsk, Query
-from gas.plugin.discovery.sysfs_files import UnreadableFile, is_there, read_number, read_text
+from gas.plugin.discovery.sysfs_files import UnreadableFile, device_nodes_of, is_there, read_number, read_text
 from gas.values.card_facts import MOST_MEMORY, CardFacts, MemorySource
 from gas.values.cards import Card
 from gas.values.quoted import quoted
@@ -123,7 +123,7 @@ class MemoryReader:
         identity = (gpu.card, gpu.driver, gpu.device_id, gpu.pci_address)
         while identity not in self._replies:
             is_new = self._questions.ask(
-                node, lambda: (identity, self._query(self._root / "dev/dri" / node, gpu.driver))
+                node, lambda: (identity, self._query(Path(device_nodes_of(self._root), "dri", node), gpu.driver))
             )
             try:
                 # A driver that has not replied to an earlier question is not waited for again.

@@ -20,6 +20,7 @@ from gas.plugin.discovery.local_memory import REPLY_WITHIN, MemoryReader
 from gas.plugin.discovery.render_node import Query, memory_regions
 from gas.plugin.discovery.sysfs_files import (
     UnreadableFile,
+    device_nodes_of,
     entries,
     is_there,
     link_target,
@@ -71,6 +72,7 @@ class SysfsCards:
         within: float = REPLY_WITHIN,  # seconds to wait for a driver
     ) -> None:
         self._root = str(root.resolve()).rstrip("/")
+        self._dri = f"{device_nodes_of(self._root)}/dri"
         self._rules = rules
         self._memory = MemoryReader(root, rules, query, within=within)
 
@@ -85,7 +87,7 @@ class SysfsCards:
         problems: list[str] = []
         by_path: tuple[str, ...] = ()
         try:
-            by_path = entries(f"{self._root}/dev/dri/by-path", "/dev/dri/by-path") or ()
+            by_path = entries(f"{self._dri}/by-path", "/dev/dri/by-path") or ()
         except UnreadableFile as error:
             problems.append(f"{error}; no card gets links there")
         gpus: list[CardFacts] = []
@@ -95,7 +97,7 @@ class SysfsCards:
             expected = f"/sys/class/drm: expected at most {MOST_RECORDS} cards, found {len(cards)}"
             problems.append(f"{expected}; the others are ignored; reload the driver")
         for card in cards[:MOST_RECORDS]:
-            reader = _CardReader(self._root, card, self._memory, problems)
+            reader = _CardReader(self._root, self._dri, card, self._memory, problems)
             try:
                 gpu = reader.read(self._rules, by_path)
             except UnreadableFile as error:
@@ -111,7 +113,7 @@ class SysfsCards:
             gpus=_with_boards(gpus),
             problems=tuple(problems),
             faults=faults,
-            container_fault=_REMOVED if gpus and _was_removed(f"{self._root}/dev/dri") else "",
+            container_fault=_REMOVED if gpus and _was_removed(self._dri) else "",
         )
 
 
@@ -143,8 +145,9 @@ def _cards(names: Iterable[str]) -> Iterable[Card]:
 class _CardReader:
     """Read one card, and report optional fields that cannot be read in ``problems``."""
 
-    def __init__(self, root: str, card: Card, memory: MemoryReader, problems: list[str]) -> None:
+    def __init__(self, root: str, dri: str, card: Card, memory: MemoryReader, problems: list[str]) -> None:
         self._root = root
+        self._dri = dri
         self._card = card
         self._memory = memory
         self._directory = f"{root}/sys/class/drm/{card}"
@@ -227,7 +230,7 @@ class _CardReader:
         if names is None:
             raise UnreadableFile("device/drm is missing")
         wanted = [name for name in names if _CONTROL_NODE.fullmatch(name) is None]
-        found = tuple(name for name in wanted if is_there(f"{self._root}/dev/dri/{name}"))
+        found = tuple(name for name in wanted if is_there(f"{self._dri}/{name}"))
         if not found:
             self.report(
                 f"none of its device nodes is under /dev/dri ({listed(wanted) or 'it has none'}); it is unhealthy"
@@ -279,7 +282,7 @@ class _CardReader:
         """Return the card's links that resolve: a runtime mounts what they point to, or fails the container."""
         if not address:
             return ()
-        directory = f"{self._root}/dev/dri/by-path"
+        directory = f"{self._dri}/by-path"
         return tuple(name for name in names if name.startswith(f"pci-{address}") and is_there(f"{directory}/{name}"))
 
     def _pci_path(self) -> tuple[str, ...]:

@@ -87,6 +87,15 @@ def is_there(path: str) -> bool:
     return os.access(path, os.F_OK)
 
 
+def device_nodes_of(root: str | Path) -> str:
+    """Return the directory of device nodes: the node's ``/dev``, where a container has it mounted, else its own.
+
+    A container that has only ``/dev/dri`` would keep a directory that the kernel has removed, and kubelet would make it
+    on nodes without cards.
+    """
+    return f"{root}/host/dev" if is_there(f"{root}/host/dev") else f"{root}/dev"
+
+
 def link_target(path: str) -> str | None:
     """Return the target of a symbolic link as it is stored; None for anything else."""
     try:

@@ -526,6 +526,16 @@ def test_cards_behind_one_root_port_are_on_one_board(tmp_path: Path) -> None:
     assert [gpu.board for gpu in read_gpus(tmp_path).gpus] == [0, 0, 2, 2, None]
 
 
+def test_device_nodes_are_looked_for_in_the_nodes_own_directory_if_it_is_mounted(tmp_path: Path) -> None:
+    write_tree(tmp_path, fake_gpus(FLEX_170, 1))
+    (tmp_path / "host").mkdir()
+    (tmp_path / "dev").rename(tmp_path / "host/dev")
+    before = read_gpus(tmp_path)
+    assert (before.gpus[0].device_nodes, before.problems) == (("card0", "renderD128"), ())
+    (tmp_path / "dev/dri").mkdir(parents=True)
+    assert read_gpus(tmp_path) == before
+
+
 def test_a_directory_of_device_nodes_that_was_removed_needs_a_new_container(tmp_path: Path) -> None:
     """A container keeps the directory that was mounted when it was made."""
     (gpu,) = fake_gpus(FLEX_170, 1)
