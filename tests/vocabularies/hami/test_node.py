@@ -71,6 +71,7 @@ async def test_pods_that_hamis_plugin_served_keep_their_cards_under_ours() -> No
             await soon(lambda: node.node()["status"].get("allocatable", {}).get("nvidia.com/gpu") == "20")
             old = node.create(wanting("old", gpu=1, mem=20000, annotations=annotations))
             await soon(lambda: node.given(old) is not None)
+        await soon(lambda: node.node()["status"]["allocatable"].get("nvidia.com/gpu", "0") == "0")
         plugin = node.running_plugin(watched=False, vocabularies=HAMI, sources=[NvmlCards(node.tree, library)])
         async with plugin, running_extender(node, HAMI) as extender:
             await soon(lambda: REGISTER in node.node()["metadata"].get("annotations", {}))
