@@ -66,18 +66,27 @@ def run_seeds(
         # Ctrl-C reaches all processes of a terminal; those that are started here keep it blocked.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            outcomes = pool.map(run, seeds, chunksize=SEEDS_AT_A_TIME)
+            # Not `map`: when it is interrupted it cancels what is left, and a thread of the pool then fails.
+            parts = [
+                pool.submit(_run_all, run, seeds[at : at + SEEDS_AT_A_TIME])
+                for at in range(0, len(seeds), SEEDS_AT_A_TIME)
+            ]
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        for outcome in outcomes:
-            next_seed = outcome.seed + 1
-            yield outcome
+        for part in parts:
+            for outcome in part.result():
+                next_seed = outcome.seed + 1
+                yield outcome
     except BrokenProcessPool as error:
         raise WorkerEnded(next_seed) from error
     finally:
         for process in set(multiprocessing.active_children()) - others:
             process.kill()
         pool.shutdown()
+
+
+def _run_all(run: Callable[[int], Outcome], seeds: range) -> list[Outcome]:
+    return [run(seed) for seed in seeds]
 
 
 def find(fault: PlantedFault, workers: int, run: Callable[[int], Outcome] = run_noted) -> Outcome | None:
