@@ -45,8 +45,15 @@ PACKAGES = {
     " tests/extender/binding_reviews tests/extender/preemption tests/extender/scoring"
     " tests/extender/telemetry/test_descheduler.py tests/vocabularies/kubeshare/test_extender.py"
     " tests/vocabularies/aliyun/test_extender.py",
-    "reviews": "gas/extender/binding_reviews gas/extender/late_bindings.py"
-    " tests/extender/binding_reviews tests/extender/test_late_bindings.py tests/extender/preemption/test_verb.py",
+    "bookings": "gas/extender/bookings.py gas/extender/promises.py gas/extender/late_bindings.py gas/extender/filter.py"
+    " gas/extender/readiness.py gas/extender/selected_nodes.py"
+    " tests/extender/test_bookings.py tests/extender/test_promises.py tests/extender/test_settling.py"
+    " tests/extender/test_late_bindings.py tests/extender/test_pending_binds.py tests/extender/test_filter.py"
+    " tests/extender/test_readiness.py tests/extender/test_assembly.py tests/extender/leadership"
+    " tests/extender/preemption tests/extender/binding_reviews",
+    "pod_groups": "gas/extender/pod_groups tests/extender/pod_groups",
+    "reviews": "gas/extender/binding_reviews"
+    " tests/extender/binding_reviews tests/extender/preemption/test_verb.py",
     "preemption": "gas/ledger/victims.py gas/ledger/eviction_cost.py gas/extender/preemption"
     " tests/ledger/test_victims.py tests/extender/preemption",
     "matching": "gas/plugin/matching tests/plugin/matching",
