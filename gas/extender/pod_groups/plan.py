@@ -44,14 +44,17 @@ class Planner:
     verdicts: Verdicts
     promised: Mapping[str, Sequence[Footprint]]
 
-    def plan(self, members: Collection[Member], names: Sequence[str]) -> Turns[dict[str, Place]]:
-        """Return the places of all members by UID, or of as many as were found.
+    def plan(
+        self, members: Collection[Member], names: Sequence[str], needed: int | None = None
+    ) -> Turns[dict[str, Place]]:
+        """Return the places of all members by UID, or of as many as were found, of ``needed`` ones if there is a way.
 
-        The largest members are placed first. Of nodes in the same state that the same members are offered, only the
-        first of ``names`` is tried. A member gets the cards that placement chooses; if that leads nowhere, and it has
-        one card, each other one is tried.
+        The largest members are placed first; if fewer than all are needed, by default all, some may be left out. Of
+        nodes in the same state that the same members are offered, only the first of ``names`` is tried. A member gets
+        the cards that placement chooses; if that leads nowhere, and it has one card, each other one is tried.
         """
-        search = _Search(self, sorted(members, key=_size, reverse=True), names)
+        spare = 0 if needed is None else max(len(members) - max(needed, 1), 0)
+        search = _Search(self, sorted(members, key=_size, reverse=True), names, spare)
         yield from search.run()
         return search.best
 
@@ -62,13 +65,18 @@ def _size(member: Member) -> tuple[int, int, int]:
 
 
 class _Search:
-    """A search through the places of all members, with exact undo. ``best`` has the most places found."""
+    """A search through the places of all members, with exact undo. ``best`` has the most places found.
 
-    def __init__(self, planner: Planner, members: Sequence[Member], names: Sequence[str]) -> None:
+    ``spare`` members may be left out.
+    """
+
+    def __init__(self, planner: Planner, members: Sequence[Member], names: Sequence[str], spare: int) -> None:
         self.best: dict[str, Place] = {}
         self._planner = planner
         self._members = members
-        self._placed: dict[str, Place] = {}
+        self._spare = spare
+        self._decided: list[tuple[str, Place | None]] = []  # UIDs of the first members; None if one is left out
+        self._placed = 0
         self._on_node: dict[str, list[Footprint]] = {}
         self._kind: dict[str, Kind] = {}
         self._of_kind: dict[Kind, dict[str, None]] = {}  # interchangeable nodes
@@ -81,35 +89,42 @@ class _Search:
     def run(self) -> Turns[None]:
         open_places = [self._places(self._members[0])]
         while open_places and self._steps < MOST_STEPS:
-            place = next(open_places[-1], None)
-            if place is None:
+            try:
+                place = next(open_places[-1])
+            except StopIteration:
                 open_places.pop()
                 self._give_back()
                 continue
-            self._take(self._members[len(self._placed)].uid, place)
-            if len(self._placed) > len(self.best):
-                self.best = dict(self._placed)
-            if len(self._placed) == len(self._members):
+            self._take(self._members[len(self._decided)].uid, place)
+            if self._placed > len(self.best):
+                self.best = {uid: place for uid, place in self._decided if place is not None}
+            if self._placed == len(self._members):
                 return
-            if self._was_here():
+            if len(self._decided) == len(self._members) or self._was_here():
                 self._give_back()
             else:
-                open_places.append(self._places(self._members[len(self._placed)]))
+                open_places.append(self._places(self._members[len(self._decided)]))
             if self._steps % STEPS_A_TURN == 0:
                 yield
 
     def _was_here(self) -> bool:
-        """Return whether the same number of members was placed before with as many nodes of each kind."""
-        situation = len(self._placed), frozenset((kind, len(nodes)) for kind, nodes in self._of_kind.items())
+        """Return whether the same members were decided about before, with as many nodes of each kind."""
+        situation = (
+            len(self._decided),
+            self._placed,
+            frozenset((kind, len(nodes)) for kind, nodes in self._of_kind.items()),
+        )
         was_here = situation in self._situations
         self._situations.add(situation)
         return was_here
 
-    def _places(self, member: Member) -> Iterator[Place]:
+    def _places(self, member: Member) -> Iterator[Place | None]:
         offer = self._offers.index(member.offered)
         for kind in list(self._of_kind):
             if kind.offered[offer] and (name := next(iter(self._of_kind.get(kind, ())), None)) is not None:
                 yield from (Place(name, cards) for cards in self._choices(member.need, name))
+        if len(self._decided) - self._placed < self._spare:
+            yield None
 
     def _choices(self, need: PodNeed, node: str) -> Iterator[Footprint]:
         if (first := self._choose(need, node)) is None:
@@ -132,14 +147,16 @@ class _Search:
     def _taken(self, node: str) -> tuple[Footprint, ...]:
         return (*self._planner.promised.get(node, ()), *self._on_node.get(node, ()))
 
-    def _take(self, uid: str, place: Place) -> None:
-        self._placed[uid] = place
-        self._on_node.setdefault(place.node, []).append(place.cards)
-        self._sort_in(place.node)
+    def _take(self, uid: str, place: Place | None) -> None:
+        self._decided.append((uid, place))
+        if place is not None:
+            self._placed += 1
+            self._on_node.setdefault(place.node, []).append(place.cards)
+            self._sort_in(place.node)
 
     def _give_back(self) -> None:
-        if self._placed:
-            _, place = self._placed.popitem()
+        if self._decided and (place := self._decided.pop()[1]) is not None:
+            self._placed -= 1
             self._on_node[place.node].pop()
             self._sort_in(place.node)
 

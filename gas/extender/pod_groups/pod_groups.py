@@ -168,8 +168,9 @@ class PodGroups(Observer):
         offered = frozenset(names)
         self._offered[pod.uid] = self._shared.setdefault(offered, offered)
         if not self._is_possible(cycle.places.get(pod.uid), pod, decision):
-            cycle.places = yield from self._plan(pod, need, group, names)
-        bound = sum(self._is_counted(uid) for uid in self.members.of_group.get(group, ()))
+            needed = minimum - self._bound(group) - len(cycle.answered)
+            cycle.places = yield from self._plan(pod, need, group, names, needed)
+        bound = self._bound(group)
         fitting = bound + len(cycle.answered | cycle.places.keys())
         if fitting < minimum or (place := cycle.places.get(pod.uid)) is None:
             if fitting < minimum:
@@ -189,7 +190,10 @@ class PodGroups(Observer):
         promised = self._decider.promises.to_others(pod).get(place.node, ())
         return has_room(self._decider.ledger.sums(place.node, promised), place.cards, facts.inventory)
 
-    def _plan(self, pod: Pod, need: PodNeed, group: str, names: Sequence[str]) -> Turns[dict[str, Place]]:
+    def _bound(self, group: str) -> int:
+        return sum(self._is_counted(uid) for uid in self.members.of_group.get(group, ()))
+
+    def _plan(self, pod: Pod, need: PodNeed, group: str, names: Sequence[str], needed: int) -> Turns[dict[str, Place]]:
         """Plan the members that still need a node, apart from those that were answered in this cycle."""
         answered = self._cycles[group].answered
         members = [Member(pod.uid, need, self._offered[pod.uid])]
@@ -206,7 +210,7 @@ class PodGroups(Observer):
         others = frozenset[str]().union(*(each.offered or () for each in members)).difference(names)
         every = [*names, *sorted(others)]
         promised = self._decider.promises.to_others(pod)
-        places = yield from Planner(self._decider.nodes, self._decider.verdicts, promised).plan(members, every)
+        places = yield from Planner(self._decider.nodes, self._decider.verdicts, promised).plan(members, every, needed)
         left_out = [each.need for each in members if each.uid not in places]
         self._cycles[group].lack = self._lack(left_out[0], every, promised, places) if left_out else ""
         return places

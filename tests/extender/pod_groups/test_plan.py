@@ -39,8 +39,8 @@ class Room:
                 self.ledger.hold(f"{name}-{at}", "default/other", name, Footprint(amounts=taken))
         self.planner = Planner(self.nodes, Verdicts(self.nodes, self.ledger, step_limit=5000, clock=lambda: 0.0), {})
 
-    def plan(self, *members: Member) -> dict[str, Place]:
-        found = at_once(self.planner.plan(members, self.names))
+    def plan(self, *members: Member, needed: int | None = None) -> dict[str, Place]:
+        found = at_once(self.planner.plan(members, self.names, needed))
         for name in self.names:
             cards = [place.cards for place in found.values() if place.node == name]
             for card, amounts in self.ledger.sums(name, cards).usage().amounts.items():
@@ -98,9 +98,13 @@ def test_a_group_that_fits_nowhere_is_given_up_after_a_number_of_steps(monkeypat
     st.lists(st.lists(st.sampled_from([200, 300, 400, 500, 700]), min_size=1, max_size=2), min_size=1, max_size=3),
     st.lists(st.sampled_from([100, 200, 300, 400, 500]), min_size=1, max_size=5),
 )
-def test_a_plan_for_all_is_found_where_there_is_one(free: list[list[int]], sizes: list[int]) -> None:
-    found = Room(*free).plan(*members(*sizes))
-    assert (len(found) == len(sizes)) == any(fits(free, sizes, cards) for cards in ways(free, len(sizes)))
+def test_a_plan_for_all_or_for_the_number_needed_is_found_where_there_is_one(
+    free: list[list[int]], sizes: list[int]
+) -> None:
+    for needed in {len(sizes), max(len(sizes) - 1, 1)}:
+        found = Room(*free).plan(*members(*sizes), needed=needed)
+        smallest = sorted(sizes)[:needed]
+        assert (len(found) >= needed) == any(fits(free, smallest, cards) for cards in ways(free, needed))
 
 
 def ways(free: list[list[int]], number: int) -> Iterator[tuple[tuple[int, int], ...]]:

@@ -70,9 +70,11 @@ async def test_each_member_is_answered_with_its_own_node() -> None:
 
 
 @pytest.mark.parametrize("minimum", [3, 2, 1])
-async def test_members_fit_in_part_only_if_the_group_allows_it(minimum: int) -> None:
-    decider = grouping(*THREE, cards=(1, 1), minimum=minimum)
-    assert len(await decider.cycle(*THREE, minimum=minimum)) == (2 if minimum < 3 else 0)
+@pytest.mark.parametrize("largest", [600, 2000])
+async def test_members_fit_in_part_only_if_the_group_allows_it(minimum: int, largest: int) -> None:
+    pods = [member("a", largest), *THREE[1:]]
+    decider = grouping(*pods, cards=(1, 1), minimum=minimum)
+    assert len(await decider.cycle(*pods, minimum=minimum)) == (2 if minimum < 3 else 0)
 
 
 async def test_a_group_that_does_not_fit_says_how_many_would_and_what_the_next_one_lacks() -> None:
