@@ -134,6 +134,10 @@ class Pods:
                 if is_apart and self.knows(pod.uid):
                     self._apart.add(pod.uid)
 
+    def is_gone(self, uid: str) -> bool:
+        """Return whether a pod was deleted or has ended, if that is remembered."""
+        return uid in self._gone
+
     def changed(self, pod: Pod) -> None:
         self._apart.discard(pod.uid)
         if pod.uid in self._gone:

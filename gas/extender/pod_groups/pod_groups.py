@@ -170,6 +170,9 @@ class PodGroups(Observer):
         if not self._is_possible(cycle.places.get(pod.uid), pod, decision):
             needed = minimum - self._bound(group) - len(cycle.answered)
             cycle.places = yield from self._plan(pod, need, group, names, needed)
+        if self._decider.pods.is_gone(pod.uid):  # nothing would end a promise to it
+            cycle.places.pop(pod.uid, None)
+            return decision
         bound = self._bound(group)
         fitting = bound + len(cycle.answered | cycle.places.keys())
         if fitting < minimum or (place := cycle.places.get(pod.uid)) is None:
