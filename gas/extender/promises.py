@@ -6,7 +6,7 @@ node, no pod of its priority or a lower one gets the cards that it would get the
 well, for a while.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -103,6 +103,11 @@ class Promises(Observer):
         """Promise cards to a pod until it is booked, nominated or gone, but no longer than for some seconds."""
         self._by_parts[promised.nominated.uid] = promised, self._clock() + seconds
         self.forget(promised.nominated.node)
+
+    def prolong(self, uids: Iterable[str], seconds: float) -> None:
+        """Let what parts have promised to pods stand for some seconds from now."""
+        until = self._clock() + seconds
+        self._by_parts.update({uid: (self._by_parts[uid][0], until) for uid in uids if uid in self._by_parts})
 
     def drop(self, uid: str) -> None:
         """End what a part has promised to a pod."""

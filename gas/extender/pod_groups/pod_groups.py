@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
+from typing import NamedTuple
 
 from cachetools import LRUCache
 
-from gas.extender.bookings import State
+from gas.extender.bookings import Event, Move, State
 from gas.extender.decider import Decider
 from gas.extender.decisions import PodRefusal
 from gas.extender.hooks import FilterDecision, Hooks, Nominated, Observer, PromisedCards
@@ -28,15 +30,19 @@ from gas.placement.refusal import Refusal
 from gas.vocabularies.protocol import BadNeed, NodeFacts
 
 PROMISE = 10.0
-"""Seconds for which a member's cards are promised after its filter. A cycle takes less, and after it the bind or
-kube-scheduler's nomination follows within milliseconds."""
+"""Seconds for which the cards of all members are promised after a filter or a bind of one. After the cycle the binds or
+kube-scheduler's nominations follow within milliseconds."""
 
 CYCLE_GAP = 0.5
-"""Seconds between two questions about a group after which the second one is of another cycle: kube-scheduler asks for
-the members one after the other, and tries a group again after a second or more."""
+"""Seconds between two questions about a group after which the second one may be of another cycle. It is certainly of
+another one if a member is asked about again, or if all promises are over."""
+
+SAMPLE = 100
+"""Nodes from which on kube-scheduler may have left out others that would do as well: it stops looking once it has found
+so many or more."""
 
 MOST_GROUPS = 1024  # whose last cycle is remembered
-MOST_MEMBERS = 10_000  # whose nodes are remembered
+MOST_MEMBERS = 10_000  # whose nodes are remembered, fewer than `SAMPLE` for each
 MOST_OFFERS = 64  # sets of nodes that members share
 MOST_ASKED = 100  # nodes that are asked why a member that is left out does not fit
 
@@ -69,21 +75,26 @@ class GroupDoesNotFit(Refusal, kind="pod-group"):
         return f"only {self.fitting} of the {self.needed} pods that its PodGroup needs have room at the same time{lack}"
 
 
-class MinimumCounts(Mirror[PodGroup, tuple[str, int]]):
+class MinimumCount(NamedTuple):
+    group: str  # ``namespace/name``
+    members: int
+
+
+class MinimumCounts(Mirror[PodGroup, MinimumCount]):
     """The number of members of each PodGroup that must run at the same time. Fed by a watch."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.of_group: dict[str, int] = {}  # by ``namespace/name``
+        self.of_group: dict[str, MinimumCount] = {}
 
-    def record(self, obj: PodGroup) -> tuple[str, int] | None:
-        return None if obj.min_count is None else (obj.key, obj.min_count)
+    def record(self, obj: PodGroup) -> MinimumCount | None:
+        return None if obj.min_count is None else MinimumCount(obj.key, obj.min_count)
 
-    def replaced(self, _uid: str, old: tuple[str, int] | None, new: tuple[str, int] | None) -> None:
-        if old is not None:
-            self.of_group.pop(old[0], None)
+    def replaced(self, _uid: str, old: MinimumCount | None, new: MinimumCount | None) -> None:
+        if old is not None and self.of_group.get(old.group) is old:  # after a list it may be that of a newer namesake
+            del self.of_group[old.group]
         if new is not None:
-            self.of_group[new[0]] = new[1]
+            self.of_group[new.group] = new
 
 
 class Members(Mirror[Pod, str]):
@@ -121,8 +132,9 @@ class Cycle:
     """One cycle of kube-scheduler for a group, as far as it has asked."""
 
     latest: float  # when it last asked, by the clock
+    begun: float = 0.0  # when it asked after the last gap, which may have been the end of another cycle
     places: dict[str, Place] = field(default_factory=dict)  # planned, by UID
-    answered: set[str] = field(default_factory=set)  # UIDs of the members that got their node
+    answered: dict[str, float] = field(default_factory=dict)  # when each member got its node, by UID
     lack: str = ""  # why a member that is left out does not fit; empty if none is
 
 
@@ -149,41 +161,67 @@ class PodGroups(Observer):
 
     def asked(self, pod: Pod, need: PodNeed, names: Sequence[str]) -> None:
         """End the cycle of the pod's group if this question is of another one."""
-        if (cycle := self._cycles.get(group := group_of(pod))) is not None and (
-            pod.uid in cycle.answered or self._decider.clock() - cycle.latest > CYCLE_GAP
-        ):
-            self._end(group)
+        if (cycle := self._cycles.get(group_of(pod))) is None:
+            return
+        now = self._decider.clock()
+        if (gap := now - cycle.latest) > CYCLE_GAP:
+            cycle.begun = now
+        if (answered := cycle.answered.get(pod.uid)) is not None or gap > PROMISE:
+            self._end(cycle, cycle.begun if answered is not None and answered < cycle.begun else inf)
+
+    def moved(self, move: Move) -> None:
+        """Forget a member that is gone, and keep the cards of the others while their binds come."""
+        cycle = self._cycles.get(self.members.records.get(move.uid, ""))
+        if move.event is Event.GONE:
+            self._offered.pop(move.uid, None)
+            if cycle is not None:
+                cycle.answered.pop(move.uid, None)
+                cycle.places.pop(move.uid, None)
+        elif move.event is Event.BIND and cycle is not None:
+            self._decider.promises.prolong(cycle.answered, PROMISE)
 
     def restrict(
         self, pod: Pod, need: PodNeed, decision: FilterDecision, facts: Callable[[str], NodeFacts | None]
     ) -> Turns[FilterDecision]:
         """Let a member pass on its one node, or refuse it because its group does not fit."""
         group = group_of(pod)
-        minimum = self.minimums.of_group.get(group)
-        if minimum is None or pod.node_name or not need.wants_cards:
+        counted = self.minimums.of_group.get(group)
+        if counted is None or pod.node_name or not need.wants_cards:
             return decision
-        names = [*decision.passing, *decision.failed]
+        minimum = counted.members
         cycle = self._cycles.setdefault(group, Cycle(self._decider.clock()))
-        cycle.latest = self._decider.clock()
-        offered = frozenset(names)
-        self._offered[pod.uid] = self._shared.setdefault(offered, offered)
+        self._learn(pod, frozenset((*decision.passing, *decision.failed)))
         if not self._is_possible(cycle.places.get(pod.uid), pod, decision):
-            needed = minimum - self._bound(group) - len(cycle.answered)
-            cycle.places = yield from self._plan(pod, need, group, names, needed)
+            cycle.places = yield from self._plan(pod, need, cycle, decision, minimum)
         if self._decider.pods.is_gone(pod.uid):  # nothing would end a promise to it
             cycle.places.pop(pod.uid, None)
             return decision
-        bound = self._bound(group)
-        fitting = bound + len(cycle.answered | cycle.places.keys())
+        fitting = self._fitting(pod, cycle, cycle.places)
+        cycle.latest = self._decider.clock()
         if fitting < minimum or (place := cycle.places.get(pod.uid)) is None:
             if fitting < minimum:
-                self._end(group)
+                self._end(cycle, inf)
             return self._refused(pod, decision, GroupDoesNotFit(fitting, max(minimum, fitting + 1), cycle.lack))
-        cycle.answered.add(pod.uid)
+        cycle.answered[pod.uid] = cycle.latest
         nominated = Nominated(pod.uid, pod.key, place.node, pod.priority, need)
         self._decider.promises.put(Promised(nominated, place.cards), PROMISE)
+        self._decider.promises.prolong(cycle.answered, PROMISE)
         others = {name: str(PlannedElsewhere()) for name in decision.passing if name != place.node}
         return replace(decision, passing=[place.node], failed={**decision.failed, **others})
+
+    def _learn(self, pod: Pod, offered: frozenset[str]) -> None:
+        """Remember the nodes that a pod is offered, if there can be no others."""
+        if len(offered) < SAMPLE:
+            self._offered[pod.uid] = self._shared.setdefault(offered, offered)
+        else:
+            self._offered.pop(pod.uid, None)
+
+    def _fitting(self, pod: Pod, cycle: Cycle, places: Mapping[str, Place]) -> int:
+        """Return how many members have a node or get one; for those without cards kube-scheduler must find it."""
+        waiting = self._decider.pods.waiting
+        members = self.members.of_group.get(group_of(pod), set())
+        settled = {uid for uid in members if uid not in waiting or self._is_counted(uid)}
+        return len(settled | cycle.answered.keys() | places.keys())
 
     def _is_possible(self, place: Place | None, pod: Pod, decision: FilterDecision) -> bool:
         """Return whether a member can still have its place."""
@@ -193,16 +231,14 @@ class PodGroups(Observer):
         promised = self._decider.promises.to_others(pod).get(place.node, ())
         return has_room(self._decider.ledger.sums(place.node, promised), place.cards, facts.inventory)
 
-    def _bound(self, group: str) -> int:
-        return sum(self._is_counted(uid) for uid in self.members.of_group.get(group, ()))
-
-    def _plan(self, pod: Pod, need: PodNeed, group: str, names: Sequence[str], needed: int) -> Turns[dict[str, Place]]:
+    def _plan(
+        self, pod: Pod, need: PodNeed, cycle: Cycle, decision: FilterDecision, minimum: int
+    ) -> Turns[dict[str, Place]]:
         """Plan the members that still need a node, apart from those that were answered in this cycle."""
-        answered = self._cycles[group].answered
-        members = [Member(pod.uid, need, self._offered[pod.uid])]
-        for uid in sorted(self.members.of_group.get(group, ())):
+        members = [Member(pod.uid, need, frozenset(decision.passing))]
+        for uid in sorted(self.members.of_group.get(group_of(pod), ())):
             waiting = self._decider.pods.waiting.get(uid)
-            if uid in answered or uid == pod.uid or waiting is None or waiting.suspended or self._is_counted(uid):
+            if uid in cycle.answered or uid == pod.uid or waiting is None or waiting.suspended or self._is_counted(uid):
                 continue
             try:
                 own = self._decider.need(waiting)
@@ -210,12 +246,18 @@ class PodGroups(Observer):
                 continue
             if own.wants_cards:
                 members.append(Member(uid, own, self._offered.get(uid)))
+        names = [*decision.passing, *decision.failed]
         others = frozenset[str]().union(*(each.offered or () for each in members)).difference(names)
         every = [*names, *sorted(others)]
         promised = self._decider.promises.to_others(pod)
-        places = yield from Planner(self._decider.nodes, self._decider.verdicts, promised).plan(members, every, needed)
+        planner = Planner(self._decider.nodes, self._decider.verdicts, promised)
+        needed = minimum - self._fitting(pod, cycle, {})
+        places = yield from planner.plan(members, every, needed)
+        if len(names) >= SAMPLE and self._fitting(pod, cycle, places) < minimum:
+            every += sorted({name for name, _ in self._decider.nodes}.difference(every))
+            places = yield from planner.plan(members, every, needed)
         left_out = [each.need for each in members if each.uid not in places]
-        self._cycles[group].lack = self._lack(left_out[0], every, promised, places) if left_out else ""
+        cycle.lack = self._lack(left_out[0], every, promised, places) if left_out else ""
         return places
 
     def _lack(self, need: PodNeed, names: Sequence[str], promised: PromisedCards, places: Mapping[str, Place]) -> str:
@@ -234,9 +276,11 @@ class PodGroups(Observer):
         """Return whether a member has its node already."""
         return uid in self.members.bound or self._decider.bookings.state(uid) not in UNCOUNTED
 
-    def _end(self, group: str) -> None:
-        """Forget a cycle, and end what it has promised to members that are not being bound."""
-        for uid in self._cycles.pop(group).answered:
+    def _end(self, cycle: Cycle, until: float) -> None:
+        """Forget what was answered before a time, and end what was promised to members that are not being bound."""
+        cycle.places = {}
+        for uid in [uid for uid, answered in cycle.answered.items() if answered < until]:
+            del cycle.answered[uid]
             self._decider.promises.drop(uid)
             self._unexpect(uid)
 

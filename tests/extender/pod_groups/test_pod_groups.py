@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -9,10 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gas.extender.pod_groups.pod_groups import PROMISE, PodGroups
+from gas.extender.hooks import FilterDecision, Hooks
+from gas.extender.pod_groups.pod_groups import PROMISE, MinimumCounts, PodGroups
+from gas.extender.verdicts import Turns
 from gas.objects.stored import PodGroup
 from tests.builders import container, node, pod_json
 from tests.extender.decider import DrivenDecider, booked_cards
+from tests.listed import list_all
 
 
 class Grouping(DrivenDecider):
@@ -158,13 +162,95 @@ async def test_members_do_not_wait_for_each_others_binds_and_others_do() -> None
     assert decider.pending_binds._left("other") > 0.0
 
 
-async def test_a_member_that_needs_no_cards_and_one_of_a_group_without_a_minimum_pass_everywhere() -> None:
+def without_cards(name: str) -> dict[str, Any]:
+    sent = pod_json(container(), name=name, uid=name)
+    sent["spec"]["schedulingGroup"] = {"podGroupName": "gang"}
+    return sent
+
+
+async def test_a_member_that_needs_no_cards_passes_everywhere_and_counts() -> None:
+    launcher = without_cards("launcher")
+    decider = grouping(*THREE[:2], launcher, cards=(1, 1))
+    assert len((await decider.ask(launcher, *decider.names))["NodeNames"]) == 2
+    assert await decider.cycle(*THREE[:2], minimum=2) == ["n1", "n2"]
+
+
+async def test_members_of_a_group_without_a_minimum_pass_everywhere() -> None:
     decider = grouping(*THREE, minimum=None)
     assert len((await decider.ask(THREE[0], *decider.names))["NodeNames"]) == 3
-    plain = pod_json(container(), name="plain", uid="plain")
-    plain["spec"]["schedulingGroup"] = {"podGroupName": "gang"}
-    decider.group(4)
-    assert len((await decider.ask(plain, *decider.names))["NodeNames"]) == 3
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 2.0, PROMISE - 1])
+async def test_a_slow_cycle_keeps_its_plan(seconds: float) -> None:
+    other = pod_json(container(i915=1, millicores=600), name="other", uid="other")
+    decider = grouping(*THREE, cards=(1, 1, 1, 1, 1))
+    nodes = []
+    for each in reversed(THREE):
+        nodes += (await decider.ask(each, *decider.names))["NodeNames"]
+        decider.now += seconds
+    assert len(set(nodes)) == 3
+    assert await decider.bind(THREE[0], nodes[2]) == ""
+    decider.now += seconds
+    assert len((await decider.ask(other, *decider.names))["NodeNames"]) == 2
+
+
+@pytest.mark.parametrize("seconds", [0.6, 2.0, PROMISE + 1])
+async def test_a_new_cycle_keeps_what_it_has_answered_before_a_member_of_the_last_one(seconds: float) -> None:
+    first, second, third = THREE
+    decider = grouping(*THREE, cards=(1, 1, 1, 1), minimum=2)
+    await decider.ask(second, *decider.names)
+    decider.now += seconds
+    assert len(await decider.cycle(first, second, third, minimum=3)) == 3
+
+
+async def test_members_are_counted_once_and_only_while_they_exist() -> None:
+    late = member("late")
+    decider = grouping(*THREE, cards=(1, 1, 1, 1))
+    await decider.cycle(*THREE, minimum=3)
+    decider.group(5)
+    decider.cluster.add(late)
+    assert await refused(decider, late) == "only 4 of the 5"
+    decider.cluster.remove("default/a")
+    assert await refused(decider, late) == "only 3 of the 5"
+
+
+async def refused(decider: Grouping, pod: dict[str, Any]) -> str:
+    """Return the beginning of the sentence by which a pod is refused."""
+    failed: dict[str, str] = (await decider.ask(pod, *decider.names))["FailedNodes"]
+    return failed["n1"].partition(" pods ")[0]
+
+
+async def test_a_group_may_need_more_nodes_than_kube_scheduler_offers_at_once() -> None:
+    pods = [member(f"m{at:03}") for at in range(120)]
+    decider = grouping(*pods, cards=(1,) * 150, minimum=120)
+    chosen = set()
+    for at, each in enumerate(pods):
+        offered = [decider.names[(100 * at + number) % 150] for number in range(100)]
+        chosen |= set((await decider.ask(each, *offered))["NodeNames"])
+    assert len(chosen) == 120
+
+
+async def test_a_node_that_another_part_refuses_gets_no_member() -> None:
+    def refuse_n1(pod: Any, need: Any, decision: FilterDecision, facts: Any) -> Turns[FilterDecision]:
+        yield from ()
+        passing = [each for each in decision.passing if each != "n1"]
+        return replace(decision, passing=passing, failed={**decision.failed, "n1": "no"})
+
+    decider = Grouping(1, 1)
+    decider.hooks = Hooks(restricting=(refuse_n1, *decider.hooks.restricting))
+    decider.group(2)
+    for each in THREE[:2]:
+        decider.cluster.add(each)
+    assert await decider.cycle(*THREE[:2], minimum=2) == []
+
+
+def test_a_list_with_a_newer_group_of_the_same_name_keeps_its_minimum() -> None:
+    minimums = MinimumCounts()
+    policy = {"schedulingPolicy": {"gang": {"minCount": 3}}}
+    for uid in ("old", "new"):
+        sent = {"metadata": {"name": "gang", "uid": uid}, "spec": policy}
+        list_all(minimums, [msgspec.convert(sent, PodGroup)])
+    assert minimums.of_group == {"default/gang": ("default/gang", 3)}
 
 
 async def test_a_restart_in_a_cycle_loses_only_that_cycle() -> None:
