@@ -50,10 +50,9 @@ PACKAGES = {
     " tests/extender/test_bookings.py tests/extender/test_promises.py tests/extender/test_settling.py"
     " tests/extender/test_late_bindings.py tests/extender/test_pending_binds.py tests/extender/test_filter.py"
     " tests/extender/test_readiness.py tests/extender/test_assembly.py tests/extender/leadership"
-    " tests/extender/preemption tests/extender/binding_reviews",
+    " tests/extender/preemption tests/extender/binding_reviews tests/extender/pod_groups",
     "pod_groups": "gas/extender/pod_groups tests/extender/pod_groups",
-    "reviews": "gas/extender/binding_reviews"
-    " tests/extender/binding_reviews tests/extender/preemption/test_verb.py",
+    "reviews": "gas/extender/binding_reviews tests/extender/binding_reviews tests/extender/preemption/test_verb.py",
     "preemption": "gas/ledger/victims.py gas/ledger/eviction_cost.py gas/extender/preemption"
     " tests/ledger/test_victims.py tests/extender/preemption",
     "matching": "gas/plugin/matching tests/plugin/matching",

@@ -81,6 +81,7 @@ def test_an_event_does_what_the_table_says(state: State, event: Event) -> None:
     assert (booked is not None) == (after in RESERVED | {State.HELD})
     assert booked is None or (booked.state is Booked.HELD) == (after is State.HELD)
     assert (life.bookings.sent("u1") is not None) == (after in MAY_BE_STORED)
+    assert not (life.bookings.is_nominated("u1") and event in (Event.BOUND, Event.ELSEWHERE, Event.GONE))
     lost_cards = state in RESERVED | {State.HELD} and after is State.UNKNOWN
     assert ("n1" in life.freed) == (lost_cards or (state is State.PROMISED and not life.bookings.nominated("n1")))
 

@@ -54,6 +54,16 @@ async def test_a_replica_is_ready_once_both_lists_are_read() -> None:
     assert readiness.may_act()
 
 
+async def test_a_replica_that_is_not_chosen_yet_or_no_more_decides_nothing() -> None:
+    readiness = Readiness({}, Standing(), caught_up)
+    assert "has just become the leader" in (readiness.why_not() or "")
+    readiness.chosen(True)
+    await turns()
+    assert readiness.may_act()
+    readiness.chosen(False)
+    assert not readiness.may_act()
+
+
 async def test_a_replica_has_begun_to_decide_once_that_was_reported() -> None:
     nodes, pods = Kind(), Kind()
     leadership = Standing(None)

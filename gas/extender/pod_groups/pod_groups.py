@@ -253,7 +253,7 @@ class PodGroups(Observer):
         planner = Planner(self._decider.nodes, self._decider.verdicts, promised)
         needed = minimum - self._fitting(pod, cycle, {})
         places = yield from planner.plan(members, every, needed)
-        if len(names) >= SAMPLE and self._fitting(pod, cycle, places) < minimum:
+        if self._fitting(pod, cycle, places) < minimum:
             every += sorted({name for name, _ in self._decider.nodes}.difference(every))
             places = yield from planner.plan(members, every, needed)
         left_out = [each.need for each in members if each.uid not in places]

@@ -113,6 +113,16 @@ async def test_a_new_cycle_plans_again() -> None:
     assert first == [["n1"], ["n2"]]
 
 
+@pytest.mark.parametrize("seconds", [0.0, 2.0], ids=["at-once", "later"])
+@pytest.mark.parametrize("again", ["a", "b"], ids=["one-that-had-its-node", "one-that-had-none"])
+async def test_a_question_after_a_cycle_plans_again(seconds: float, again: str) -> None:
+    decider = grouping(*THREE, cards=(1, 1, 1, 1))
+    assert (await decider.ask(member("a"), *decider.names))["NodeNames"] == ["n1"]
+    decider.now += seconds
+    node = (await decider.ask(member(again), "n3", "n4"))["NodeNames"]
+    assert node == ["n3"]
+
+
 async def test_nodes_that_a_member_is_not_offered_are_known_in_the_next_cycle() -> None:
     wide, narrow = member("a"), member("b")
     decider = grouping(wide, narrow, cards=(1, 1), minimum=2)
