@@ -40,5 +40,6 @@ def _record(node: Node, named: str) -> CardRecord:
             return record
     if isinstance(name, Card) and not records:
         return CardRecord(card=name)
-    known = listed([f"{each.card} ({each.uuid or each.pci_address})" for each in records]) or "cardN"
-    raise Missing(f"node {quoted(node.name)}: expected one of its cards, {known}, found {quoted(named)}")
+    known = listed([str(each.card) for each in records]) or "cardN"
+    ways = "by number, PCI address or UUID" if records else "by number"
+    raise Missing(f"node {quoted(node.name)}: expected one of its cards {ways}, {known}, found {quoted(named)}")

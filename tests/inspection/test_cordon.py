@@ -79,7 +79,7 @@ async def test_a_card_is_cordoned_and_opened_by_every_name(kubectl: Kubectl, nam
 @pytest.mark.parametrize(
     ("node", "card", "words"),
     [
-        ("gpu-1", "card7", "node 'gpu-1': expected one of its cards, 'card0 (0000:03:00.0)'"),
+        ("gpu-1", "card7", "node 'gpu-1': expected one of its cards by number, PCI address or UUID, 'card0', 'card1'"),
         ("gpu-1", "train", "found 'train'"),
         ("gpu-9", "card0", "node 'gpu-9': expected the name of a node"),
     ],
