@@ -207,7 +207,9 @@ CARD_RULES = (
         ),
         lifted=lambda need, _inventory, usage: {"usage": _with_equal_exclusion(usage, need.company.exclusion)},
         detail=lambda need, _usage: (
-            f"a pod without exclusion {quoted(need.company.exclusion)}"
+            ""  # the rule for idle cards says why
+            if need.idle
+            else f"a pod without exclusion {quoted(need.company.exclusion)}"
             if need.company.exclusion
             else "a pod with an exclusion"
         ),

@@ -252,7 +252,7 @@ def card_details(need: PodNeed, inventory: Inventory, usage: Usage) -> tuple[str
     closed = [(rule, rule.closed(need, inventory, usage)) for rule in CARD_RULES]
 
     def detail(card: Card) -> str:
-        parts = [rule.detail(need, usage) for rule, cards in closed if card in cards]
+        parts = [text for rule, cards in closed if card in cards and (text := rule.detail(need, usage))]
         if need.linked and card not in linked:
             parts.append("no free link to a card with room")
         most: dict[str, int] = {}

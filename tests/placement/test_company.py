@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -193,6 +194,14 @@ def test_every_combination_of_three_labels_beside_every_other(own: Company) -> N
             "no card open to exclusion 'blue' has 1 i915 free",
             ("card0: a pod without exclusion 'blue'", "card1: a pod without exclusion 'blue'"),
             id="exclusion",
+        ),
+        pytest.param(
+            replace(pod(container(), company=BLUE), idle=True),
+            pods({0: [NO_COMPANY], 1: [NO_COMPANY]}),
+            "other-pods",
+            "no card without other pods has 1 i915 free",
+            ("card0: has another pod", "card1: has another pod"),
+            id="a-whole-card",
         ),
         pytest.param(
             pod(container(millicores=600), container(millicores=600)),
