@@ -248,13 +248,15 @@ class Cluster:
         """Return what a pod requests of its node apart from cards, with its pod slot; CPU in thousandths of a core.
 
         Of a pod that asks for parts of cards but for no card, these parts are among it: kube-scheduler compares them.
+        It never compares those that no node offers.
         """
-        owns = self.settings.options.vocabularies.owns_resource
+        words = self.settings.options.vocabularies
         try:
             wants_cards = self.decider.need(pod).wants_cards
         except BadNeed:
             wants_cards = True
-        return tuple((name, amount) for name, amount in pod_requests(pod) if not (wants_cards and owns(name)))
+        compared = (each for each in pod_requests(pod) if each[0] not in words.ignored_resources)
+        return tuple((name, amount) for name, amount in compared if not (wants_cards and words.owns_resource(name)))
 
     def requested(self, uid: str) -> SortedAmounts:
         """Return what a pod that has a node requests of it; nothing if that is not counted."""
@@ -272,8 +274,9 @@ class Cluster:
         """Yield a sentence for each resource that a pod requests and no node has; none if the cluster has no nodes."""
         of_nodes = (node.status.allocatable or {} for node in self.nodes.records.values() if node.status is not None)
         known = _OF_EVERY_NODE.union(*of_nodes)
+        ignored = self.settings.options.vocabularies.ignored_resources
         for name, _ in pod_requests(pod):
-            if name not in known and self.nodes.records:
+            if name not in known and name not in ignored and self.nodes.records:
                 others = f"nodes have {listed(sorted(known - _OF_EVERY_NODE)) or 'no devices'}"
                 yield f"no node has {shown(name, LONGEST_KEY)}; {did_you_mean(name, known - _OF_EVERY_NODE, others)}"
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from gas.extender.hooks import NO_CARDS, PromisedCards
 from gas.extender.verdicts import FITS_PREFERRED, at_once
 from gas.inspection.cluster import Cluster, natural, not_offered, shortage
 from gas.inspection.objects import InspectedPod, node_rules
@@ -113,6 +114,7 @@ class _MoveSearch:
         self._options = cluster.settings.options
         self._is_late = is_late
         self._is_complete = True
+        self._promised: PromisedCards = NO_CARDS  # to others than the pod that is to get room
         self._nodes: dict[str, _NodeNow] = {}
         self._moves: list[Move] = []
         self._busy: set[str] = set()
@@ -127,6 +129,7 @@ class _MoveSearch:
         who = self._ask(pod)
         if who is None:
             return MovePlan()
+        self._promised = self._decider.promises.to_others(pod)
         try:
             for spot in self._spots(who):
                 return self._result(spot)
@@ -225,7 +228,7 @@ class _MoveSearch:
         """Return the nodes that the extender's filter would let a pod go to."""
         key = who.need, who.requests, who.names
         if (found := self._passing_at_start.get(key)) is None:
-            verdicts = at_once(self._decider.verdicts.of(who.need, who.names))
+            verdicts = at_once(self._decider.verdicts.of(who.need, who.names, self._promised))
             found = {
                 name: verdict is FITS_PREFERRED
                 for name, verdict in zip(who.names, verdicts, strict=True)
@@ -344,7 +347,8 @@ class _MoveSearch:
     def _now(self, name: str) -> _NodeNow:
         if (now := self._nodes.get(name)) is None:
             pods = {uid: booking.footprint for uid, booking in self._decider.ledger.on_node(name).items()}
-            now = _NodeNow(pods, self._decider.ledger.sums(name), self._cluster.free_other_resources(name))
+            sums = self._decider.ledger.sums(name, self._promised.get(name, ()))
+            now = _NodeNow(pods, sums, self._cluster.free_other_resources(name))
             self._nodes[name] = now
         return now
 

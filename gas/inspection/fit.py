@@ -102,16 +102,17 @@ def more_of(cluster: Cluster, pod: InspectedPod) -> int | None:
         return 0
     if not need.wants_cards:
         return None
-    only = pod.node_name
+    only, others = pod.node_name, decider.promises.to_others(pod)
     of_state: dict[int, int] = {}
     total = 0
     for name, rule in cluster.eligible(pod).items():
         facts = decider.nodes.facts(name)
         if (name != only if only else rule) or facts is None:
             continue
-        state = decider.verdicts.states.of(name)
+        promised = others.get(name, ())
+        state = decider.verdicts.states.of(name, promised)
         if state not in of_state:
-            sums = decider.ledger.sums(name)
+            sums = decider.ledger.sums(name, promised)
             of_state[state] = _room(need, facts.inventory, sums, MOST_MORE - total, decider.options.step_limit)
         free = cluster.free_other_resources(name)
         total += min([of_state[state], *(free[each] // amount for each, amount in requests if each in free)])

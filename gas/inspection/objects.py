@@ -241,7 +241,8 @@ def last_attempt(pod: InspectedPod) -> str:
 def yet_to_come(pod: InspectedPod) -> str:
     """Return sentences about what a pod that has room waits for."""
     others = f"not looked at here: {', '.join(unchecked)}" if (unchecked := not_checked(pod)) else ""
-    attempt = last_attempt(pod) or "kube-scheduler has yet to bind it"
+    chosen = f" has chosen node {pod.nominated_node} for it, and" if pod.nominated_node else ""
+    attempt = last_attempt(pod) or f"kube-scheduler{chosen} has yet to bind it"
     return held_back(pod) or "; ".join(filter(None, (attempt, others)))
 
 

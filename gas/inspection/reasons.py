@@ -45,7 +45,7 @@ class Diagnoses:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._known_at = (0, 0)
-        self._known: dict[tuple[PodNeed, bytes, SortedAmounts, str, str], Diagnosis] = {}
+        self._known: dict[tuple[PodNeed, bytes, SortedAmounts, str, str, int, str], Diagnosis] = {}
 
     def of(self, pod: InspectedPod) -> Diagnosis:
         cluster = self._cluster
@@ -57,7 +57,8 @@ class Diagnoses:
             self._known_at = now
             self._known.clear()
         requests, faults = cluster.other_requests(pod), cluster.decider.faults(pod)
-        key = need, node_rules(pod), requests, yet_to_come(pod), faults
+        nominated = pod.uid if pod.nominated_node else ""  # what is promised to it is not promised to others
+        key = need, node_rules(pod), requests, yet_to_come(pod), faults, pod.priority, nominated
         if key not in self._known:
             self._known[key] = diagnose(cluster, pod)
         return self._known[key]
@@ -99,6 +100,7 @@ class _Question:
         self._rules = rules
         self._requests = cluster.other_requests(pod)
         self._resources = plan_of(need).names if need.wants_cards else ()
+        self._promised = cluster.decider.promises.to_others(pod)
         self._of_state: dict[int, Lack] = {}
         self._eligible = cluster.eligible(pod)
         self._missing: dict[tuple[int, int], tuple[str, ...]] = {}  # by identity, since equal nodes share both
@@ -106,7 +108,9 @@ class _Question:
     def diagnosis(self) -> Diagnosis:
         total = len(self._rules)
         allowed = [name for name, rule in self._rules.items() if not rule]
-        verdicts = dict(zip(allowed, at_once(self._decider.verdicts.of(self._need, allowed)), strict=True))
+        verdicts = dict(
+            zip(allowed, at_once(self._decider.verdicts.of(self._need, allowed, self._promised)), strict=True)
+        )
         if not self._need.wants_cards:
             verdicts = {}
         passing = 0
@@ -179,11 +183,14 @@ class _Question:
         """Return what a node lacks most that offers everything; None if the pod fits."""
         found: Lack | None = None
         if verdict is not None and verdict.refusal is not None:
-            state = self._decider.verdicts.states.of(name)
+            promised = self._promised.get(name, ())
+            state = self._decider.verdicts.states.of(name, promised)
             if (found := self._of_state.get(state)) is None:
                 facts = self._decider.nodes.facts(name)
                 found = self._of_state[state] = (
-                    lack_of_cards(self._need, facts.inventory, self._decider.ledger.usage(name), verdict.refusal)
+                    lack_of_cards(
+                        self._need, facts.inventory, self._decider.ledger.sums(name, promised).usage(), verdict.refusal
+                    )
                     if facts is not None
                     else Lack(1.0, verdict.sentence)
                 )

@@ -230,8 +230,8 @@ def asks(cluster: Cluster, pod: InspectedPod) -> str:
             amounts: tuple[Wanted, ...] = (*each.per_card, *each.ratios)
             if need.stated_memory is not None:  # from which the rest follows
                 amounts = tuple(amount for amount in each.per_card if is_bytes(amount[0]))
-            words = f" with {in_words(amounts, need.stated_memory)}" if amounts else ""
-            texts.append((each.name, cards + words + of_each))
+            words = f" with {in_words(amounts, need.stated_memory)}{of_each}" if amounts else ""
+            texts.append((each.name, cards + words))
     return texts[0][1] if len(texts) == 1 else "; ".join(f"{name}: {text}" for name, text in texts)
 
 

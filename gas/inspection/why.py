@@ -32,7 +32,7 @@ from gas.inspection.objects import (
 )
 from gas.inspection.reasons import Reason, diagnose
 from gas.ledger.eviction_cost import Evictable
-from gas.ledger.ledger import Booking
+from gas.ledger.ledger import Booking, NodeSums
 from gas.ledger.victims import CandidateNode, smallest_victims
 from gas.placement.choice import Choice
 from gas.placement.inventory import UNUSED
@@ -41,6 +41,7 @@ from gas.placement.place import place
 from gas.placement.reason import card_details
 from gas.placement.refusal import Refusal
 from gas.values.amounts import MalformedQuantity, SortedAmounts, describe, gigabytes, is_bytes, parse_rounded_up
+from gas.values.quoted import listed
 from gas.vocabularies.pod_parts import from_limit_range
 from gas.vocabularies.protocol import BadNeed
 
@@ -99,6 +100,7 @@ class _WaitingPod:
         self._pod = pod
         self._is_late = is_late
         self._cut_short = False
+        self._promised = cluster.decider.promises.to_others(pod)
         self._excluded = cluster.eligible(pod)
         self._allowed = [name for name, rule in cluster.rules(pod).items() if not rule]
         self._names = [name for name, rule in self._excluded.items() if not rule]
@@ -109,7 +111,8 @@ class _WaitingPod:
         need = self._need(self._pod)
         vocabulary = self._options.vocabularies.vocabulary_of(self._pod)
         of_limit_range = from_limit_range(self._pod, vocabulary.asking.resources if vocabulary is not None else ())
-        details = tuple(filter(None, (held_back(self._pod) or last_attempt(self._pod), of_limit_range)))
+        kept = "" if isinstance(need, str) else self._kept_for_others(need)
+        details = tuple(filter(None, (held_back(self._pod) or last_attempt(self._pod), of_limit_range, kept)))
         if isinstance(need, str):
             return Explanation(found.line, total, found.reasons, tuple(self._without_metadata()), details)
         if found.passing:
@@ -132,6 +135,20 @@ class _WaitingPod:
             is_complete=not self._cut_short,
         )
 
+    def _kept_for_others(self, need: PodNeed) -> str:
+        """Return which nominated pods have cards that this one would get, as a sentence; empty if none."""
+        decider, own = self._decider, self._pod
+        taken = [name for name in self._names if name in self._promised]
+        promised = [
+            f"{each.nominated.pod} on {name}"
+            for name in taken
+            if isinstance(decider.verdicts.choose(need, name), Choice)
+            for each in decider.promises.on(name)
+            if each.footprint.amounts and each.nominated.priority >= own.priority and each.nominated.uid != own.uid
+        ]
+        kept = "its place is promised to a pod that kube-scheduler has yet to bind"
+        return f"{kept}: {listed(promised)}" if promised else ""
+
     def _late(self) -> bool:
         self._cut_short = self._cut_short or self._is_late()
         return self._cut_short
@@ -148,8 +165,12 @@ class _WaitingPod:
         need = self._need(pod)
         if isinstance(need, str) or self._cluster.shortage(self._cluster.other_requests(pod), name):
             return None
-        choice = self._decider.verdicts.choose(need, name)
+        choice = self._decider.verdicts.choose(need, name, self._promised.get(name, ()))
         return None if isinstance(choice, Refusal) else cards_of(choice)
+
+    def _sums(self, name: str) -> NodeSums:
+        """Return what is booked on a node, or promised there to other pods."""
+        return self._decider.ledger.sums(name, self._promised.get(name, ()))
 
     def _first_place(self, pod: InspectedPod, text: str, node: str = "") -> Iterator[Suggestion]:
         """Yield a suggestion if a changed pod fits anywhere.
@@ -160,7 +181,7 @@ class _WaitingPod:
         need = self._need(pod)
         if isinstance(need, str):
             return
-        verdicts = zip(names, at_once(self._decider.verdicts.of(need, names)), strict=True)
+        verdicts = zip(names, at_once(self._decider.verdicts.of(need, names, self._promised)), strict=True)
         passing = {name: verdict.preferred for name, verdict in verdicts if verdict.refusal is None}
         if passing:
             name = max(passing, key=lambda each: (passing[each], each == node))
@@ -175,7 +196,8 @@ class _WaitingPod:
         states: dict[tuple[object, ...], str] = {}
         for name in sorted(self._allowed, key=lambda each: crc32(each.encode())):
             free = self._cluster.free_other_resources(name)
-            states.setdefault((self._decider.verdicts.states.of(name), *free.items()), name)
+            state = self._decider.verdicts.states.of(name, self._promised.get(name, ()))
+            states.setdefault((state, *free.items()), name)
         names = list(states.values())
         found = False
         for axis in axes:
@@ -283,7 +305,7 @@ class _WaitingPod:
             if self._late():
                 return
             opened = with_fields(facts.inventory, disabled=frozenset(), closed_tiles={})
-            choice = place(need, opened, self._decider.ledger.usage(name), step_limit=self._options.step_limit)
+            choice = place(need, opened, self._sums(name).usage(), step_limit=self._options.step_limit)
             if isinstance(choice, Choice):
                 text = f"open the closed cards of {name}, if they are well; gas inspect {name} shows what closes them"
                 yield Suggestion(text, name, cards_of(choice))
@@ -326,7 +348,7 @@ class _WaitingPod:
             victims = smallest_victims(
                 need,
                 requests,
-                CandidateNode(inventory=facts.inventory, sums=self._decider.ledger.sums(name), free=free),
+                CandidateNode(inventory=facts.inventory, sums=self._sums(name), free=free),
                 pods,
                 step_limit=self._options.step_limit,
                 victim_steps=VICTIM_STEPS,
@@ -372,7 +394,10 @@ class _WaitingPod:
         plan = plan_moves(self._cluster, self._pod, self._is_late, most_moves=ENOUGH)
         self._late()
         if plan.moves:
-            words = ", then ".join(f"{move.pod} to {move.target}" for move in plan.moves)
+            words = ", then ".join(
+                f"{move.pod} to {' '.join(move.target_cards) + ' of ' if move.target == move.node else ''}{move.target}"
+                for move in plan.moves
+            )
             text = f"move {words}; nothing is evicted by this command"
             yield Suggestion(text, plan.node, plan.cards, moves=plan.moves)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from gas.inspection.fit import fit_all, fit_report
 from gas.inspection.manifests import WantedPods
 from gas.inspection.page.board import Board
 from gas.inspection.reasons import Diagnoses, diagnose
-from gas.inspection.rows import pod_report
+from gas.inspection.rows import asks, pod_report
 from gas.inspection.why import explain
 from tests.builders import described_node, pod_json
 from tests.inspection.example_cluster import (
@@ -74,6 +75,58 @@ def test_a_pod_in_aliyuns_words_reads_its_own_unit() -> None:
     shown = {str(row["name"]): row.get("asks") for row in pod_report(cluster, explains=False).rows}
     assert shown["p"] == "1 card with 400 MiB of aliyun.com/gpu-mem"
     assert shown["a"] is None
+
+
+@pytest.mark.parametrize(
+    ("amounts", "asked", "line"),
+    [
+        ({"gpumem": 6000}, "1 card with 6000 MiB of nvidia.com/gpumem", "fits on 1 of 1 nodes; "),
+        (
+            {"gpumem": 30000},
+            "1 card with 30000 MiB of nvidia.com/gpumem",
+            "no card has 30000 MiB of nvidia.com/gpumem free",
+        ),
+        ({"gpu": 2}, "2 cards", "container 'main' asks for 2 cards, but the node has 1"),
+    ],
+)
+def test_resources_that_no_node_offers_are_no_reason(amounts: dict[str, int], asked: str, line: str) -> None:
+    node = described_node("n", {"nvidia.com/gpu": "10"}, memory=[2**34], driver="nvidia", uuids=["GPU-00000"])
+    held = hami("held", gpumem=10000)
+    held["metadata"]["annotations"] = {"gas-ts": "1", "gas-container-cards": "card0"}
+    held["spec"]["nodeName"] = "n"
+    cluster = cluster_of([node], [extender_pod("--vocabularies=intel,hami"), held])
+    pod = decoded_pod(hami("p", **amounts))
+    assert diagnose(cluster, pod).line.startswith(line)
+    assert [*cluster.unknown_resources(pod)] == []
+    assert asks(cluster, pod) == asked
+
+
+def hami(name: str, **amounts: int) -> dict[str, Any]:
+    requests = {f"nvidia.com/{resource}": str(amount) for resource, amount in {"gpu": 1, **amounts}.items()}
+    return pod_json({"name": "main", "resources": {"limits": requests, "requests": requests}}, name=name, uid=name)
+
+
+def test_room_that_is_promised_to_another_pod_is_taken_and_its_pod_is_named() -> None:
+    promised, equal, higher = (waiting(name, i915=1, memory_max=10 * GB) for name in ("promised", "p", "higher"))
+    promised["status"]["nominatedNodeName"] = "n"
+    higher["spec"]["priority"] = 1
+    pods = [promised, equal, higher, waiting("small", i915=1, memory_max=GB)]
+    cluster = cluster_of([gpu_node_json("n", record(0))], pods)
+    of = Diagnoses(cluster).of
+    nearest = "no card has 10.0 GB of memory.max free; nearest: n card0 with 6.0 GB of memory.max"
+    chosen = "fits on 1 of 1 nodes; kube-scheduler has chosen node n for it, and has yet to bind it"
+    lines = [of(decoded_pod(each)).line for each in (equal, promised, higher)]
+    assert lines == [nearest, chosen, "fits on 1 of 1 nodes; kube-scheduler has yet to bind it"]
+    found = explain(cluster, decoded_pod(equal))
+    taken = "its place is promised to a pod that kube-scheduler has yet to bind: 'default/promised on n'"
+    assert found.details == (taken,)
+    assert [each.text.partition(" instead")[0] for each in found.suggestions] == [
+        "ask for 6000000000 (6.0 GB) of gpu.intel.com/memory.max in container main"
+    ]
+    fitted = fit_all(cluster, [WantedPods(each["metadata"]["name"], decoded_pod(each), 9) for each in pods[1::2]])
+    assert explain(cluster, decoded_pod(waiting("huge", i915=1, memory_max=17 * GB))).details == ()
+    assert [(each.fitting, each.more) for each in fitted] == [(0, 0), (6, 0)]
+    assert fitted[0].refusal == of(decoded_pod(equal))
 
 
 def test_diagnoses_are_shared_until_a_pod_changes() -> None:

@@ -107,6 +107,9 @@ def test_where_the_pods_that_hold_the_cards_could_move() -> None:
     pods = [running("a", "n", "card0", i915=1, memory_max=6 * GB)]
     found = why(nodes, pods, waiting("p", i915=1, memory_max=12 * GB))
     assert "move default/a to m; nothing is evicted by this command" in texts(found)
+    held = [running(name, "n", card, i915=1, memory_max=5 * GB) for name, card in (("a", "card0"), ("b", "card1"))]
+    found = why([gpu_node_json("n", record(0), record(1))], held, waiting("p", i915=1, memory_max=12 * GB))
+    assert "move default/b to card0 of n; nothing is evicted by this command" in texts(found)
 
 
 def owned(pod: dict[str, Any], owner: str, hashed: str = "pod-template-hash") -> dict[str, Any]:
