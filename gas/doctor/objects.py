@@ -211,5 +211,6 @@ class StartedPod(InspectedPod, frozen=True):
 
 class WarningEvent(StoredPart, frozen=True):
     involved_object: ObjectMeta = ObjectMeta()
+    reason: str = ""
     message: str = ""
     last_timestamp: str | None = None

@@ -18,7 +18,7 @@ import pytest
 from configurator.flags import parse_flags as parse_configurator_flags
 from configurator.program import run as configure
 from gas.commands import run as run_command
-from sandbox.api.kinds import PODS
+from sandbox.api.kinds import EVENTS, NODES, PODS
 from sandbox.api.server import ApiServer
 from sandbox.certificates import Authority
 from sandbox.programs import RunningExtender, running_extender
@@ -227,6 +227,24 @@ async def test_a_policy_is_read_through_the_api_server_or_is_only_a_clause(
     assert found["level"] == "ok"
     assert "does not restrict cards" in found["message"]
     assert words in found["message"]
+
+
+async def test_the_newest_event_of_a_node_says_why_pods_do_not_get_its_card(doctor: Doctor) -> None:
+    records = [{"card": card, "driver": "nvidia", "healthy": bool(card)} for card in range(2)]
+    api = doctor.server.api
+    annotated = json.dumps({"metadata": {"annotations": {"gas-cards": json.dumps(records)}}})
+    api.patch(NODES, None, "gpu-1", ("application/merge-patch+json", annotated.encode()))
+    for at, reason, message in (
+        (3, "GPUMemoryUnknown", "card0: unknown"),
+        (2, "GPUCardUnhealthy", "card0: it reported Xid 79"),
+        (1, "GPUCardUnhealthy", "card0: NVML: no library"),
+    ):
+        about = {"kind": "Node", "name": "gpu-1"}
+        times = {"lastTimestamp": f"2027-01-15T08:00:0{at}Z"}
+        written = {"metadata": {"name": f"e{at}"}, "type": "Warning", "reason": reason, "message": message}
+        api.create(EVENTS, "default", written | times | {"involvedObject": about})
+    (found,) = await doctor.faults_of("card-health")
+    assert (found["where"], found["message"]) == ("node gpu-1", "pods do not get card0: it reported Xid 79")
 
 
 async def test_an_unavailable_api_server_is_one_sentence(doctor: Doctor) -> None:

@@ -13,6 +13,7 @@ def test_a_healthy_cluster_has_only_findings_that_are_ok() -> None:
     found = [each for each in all_findings(snapshot()) if each.check != "certificates"]
     assert {each.level for each in found} == {Level.OK}
     assert {each.check for each in found} == TITLES.keys() - {
+        "card-health",
         "certificates",
         "daemonsets",
         "dra-drivers",

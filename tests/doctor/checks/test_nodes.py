@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from gas.objects.stored import DetailedNode
+from gas.doctor.objects import WarningEvent
+from gas.objects.stored import DetailedNode, ObjectMeta
 from tests.doctor.snapshots import (
     CASE,
     NOT_SEEN,
     assert_case,
     case,
+    faults,
     fine,
     intel_pod,
     plugin_pod,
@@ -193,3 +195,67 @@ def without_memory(*sources: str) -> DetailedNode:
 )
 def test_resources_are_compared_with_labels_and_records(changes: dict[str, Any], level: str, words: str) -> None:
     assert_case("node-resources", changes, level, words)
+
+
+def with_nvidias(*healthy: bool, **labels: str) -> DetailedNode:
+    """Build a node with NVIDIA's cards only."""
+    records = [{"card": card, "driver": "nvidia", "healthy": each} for card, each in enumerate(healthy)]
+    offered = {"nvidia.com/gpu": str(sum(healthy))}
+    return seen_node(labels=labels, resources=offered, annotations={"gas-cards": json.dumps(records)})
+
+
+def event(message: str, *, node: str = "gpu-1") -> WarningEvent:
+    return WarningEvent(involved_object=ObjectMeta(name=node), message=message)
+
+
+NO_LIBRARY = "NVML: nvmlInitWithFlags: libnvidia-ml.so.1 was not found; install NVIDIA's driver"
+
+
+@pytest.mark.parametrize(
+    CASE,
+    [
+        fine("all-healthy", nodes=(with_nvidias(True, True),)),
+        fine("no-records"),
+        case(
+            "the-container-has-no-library",
+            "problem",
+            f"pods do not get card0, card1: {NO_LIBRARY}",
+            nodes=(with_nvidias(False, False),),
+            card_events=tuple(event(f"{card}: {NO_LIBRARY}") for card in ("card0", "card1")),
+        ),
+        case(
+            "what-helps-a-container",
+            "problem",
+            "kubectl --namespace=default delete pod gas-plugin-abcde",
+            nodes=(with_nvidias(False),),
+            card_events=(event(f"card0: {NO_LIBRARY}"),),
+        ),
+        case(
+            "the-newest-cause-counts",
+            "problem",
+            "pods do not get card1: it reported Xid 79; restart the node",
+            nodes=(with_nvidias(True, False),),
+            card_events=(
+                event("card1: old"),
+                event("card1: it reported Xid 79; restart the node"),
+                event("card1: of another node", node="gpu-2"),
+                event("card11: of another card"),
+            ),
+        ),
+        case("no-event", "problem", "card0: unhealthy, and no event says why", nodes=(with_nvidias(False),)),
+        case(
+            "events-not-seen",
+            "problem",
+            "kubectl describe node gpu-1",
+            nodes=(with_nvidias(False),),
+            card_events=NOT_SEEN,
+        ),
+    ],
+)
+def test_cards_that_pods_do_not_get_are_named_with_the_cause(changes: dict[str, Any], level: str, words: str) -> None:
+    assert_case("card-health", changes, level, words)
+
+
+@pytest.mark.parametrize("healthy", [True, False])
+def test_a_cluster_with_nvidias_cards_alone_lacks_no_label_of_intels(*, healthy: bool) -> None:
+    assert faults("node-labels", nodes=(with_nvidias(healthy),)) == []
