@@ -25,7 +25,7 @@ from typing import Any, cast
 
 from gas.plugin.assembly import NodeInterfaces, Plugin
 from gas.plugin.devices.device_ids import known_ids
-from gas.plugin.discovery.scanner import INTERVAL, RESTART_AFTER
+from gas.plugin.discovery.scanner import AGAIN_AFTER, INTERVAL, RESTART_AFTER
 from gas.plugin.discovery.sysfs import SysfsCards
 from gas.plugin.flags import Environment, parse_flags
 from gas.plugin.kubelet.device_server import DeviceServer
@@ -306,7 +306,7 @@ class Day:
         if self.process is not None:
             self.process.kill()
             self.world.network.client_gone(self.process)
-        self.is_other, self.since, self._failures = is_other, self.now, 0
+        self.is_other, self.since, self._failures, self._saw_all = is_other, self.now, 0, False
         self.machine.reports.clear()  # a new plugin does not know earlier failures
         if not self.machine.states_recovery:
             self.machine.failed.clear()
@@ -464,6 +464,7 @@ class Day:
         can_ask = not is_fault and self.machine.driver is not None
         if can_ask is not self._can_ask:
             self._can_ask, self._asked_since = can_ask, self.now
+        self._saw_all |= can_ask and self.now - max(self.since, self._asked_since) > NOTICED
         self.figures["scans"] = max(self.figures["scans"], plugin.scanner.finished)
         self._check_records()
         if self.now - self.since > NOTICED:
@@ -510,7 +511,7 @@ class Day:
             self._fault_since is not None
             and not self.is_other
             and not fails
-            and self.now - since > RESTART_AFTER + NOTICED
+            and self.now - since > (RESTART_AFTER if self._saw_all else AGAIN_AFTER) + NOTICED
         ):
             raise LawBroken("probe", f"a new container would help since {since:g}, and /healthz is good")
         lasted = self.now - self._asked_since

@@ -33,7 +33,7 @@ ROWS = (
     Metric(
         "gas_plugin_container_fault",
         "1 while the plugin's container cannot use cards that the node has, and a new container may; else 0. The event "
-        "GPUContainerFault says why, and /healthz fails after 2 minutes.",
+        "GPUContainerFault says why, and /healthz fails after 2 or 15 minutes.",
     ),
     Metric(
         "gas_plugin_card_memory_bytes",

@@ -22,6 +22,10 @@ RESTART_AFTER = 120.0
 """Seconds for which the container must see fewer cards than a new one may, before /healthz fails. It lasts longer than
 a reload of a driver, and kubelet waits another minute."""
 
+AGAIN_AFTER = 900.0
+"""The same if this container never saw them and others are healthy, whose plugin is away while kubelet makes the next
+one. After so long kubelet does that at once; it delays what has run for less than 10 minutes, by up to 5."""
+
 ScanOnce = Callable[[Callable[[], Scan]], Awaitable[Scan]]  # runs a scan without blocking the event loop
 
 IN_A_THREAD: ScanOnce = partial(in_a_daemon_thread, name="sysfs")
@@ -134,11 +138,14 @@ class Scanner:
     _memory: CardMemory = field(init=False, default_factory=CardMemory)
     _found: Scan = field(init=False, default_factory=Scan)  # the last scan alone
     _fault_since: float | None = field(init=False, default=None)
+    _saw_all: bool = field(init=False, default=False)  # a scan was without a fault of the container
 
     @property
     def needs_restart(self) -> str | None:
         """Why only a new container of the plugin may see the cards, once that has lasted; else None."""
-        lasts = self._fault_since is not None and self.clock() - self._fault_since >= RESTART_AFTER
+        disturbs = not self._saw_all and any(gpu.healthy for gpu in self.scan.gpus)
+        after = AGAIN_AFTER if disturbs else RESTART_AFTER
+        lasts = self._fault_since is not None and self.clock() - self._fault_since >= after
         return self.scan.container_fault if lasts else None
 
     def recall(self, recorded: Iterable[CardFacts]) -> None:
@@ -168,7 +175,7 @@ class Scanner:
         self._found, now = found, self.clock()
         scan = self._memory.update(found, now)
         if not scan.container_fault:
-            self._fault_since = None
+            self._fault_since, self._saw_all = None, True
         elif self._fault_since is None:
             self._fault_since = now
         before, self.scan = self.scan, scan

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gas.plugin.discovery.scanner import INTERVAL, RESTART_AFTER, Scanner
+from gas.plugin.discovery.scanner import AGAIN_AFTER, INTERVAL, RESTART_AFTER, Scanner
 from gas.values.card_facts import Scan
 from sandbox.hardware.fake_sysfs import FLEX_170, MAX_1550, Model, add_gpu, fake_gpus, write_tree
 from tests.background import eventually
@@ -157,12 +157,33 @@ async def test_each_problem_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
 
 async def test_a_restart_is_asked_for_while_a_fault_that_it_mends_has_lasted() -> None:
     clock = [0.0]
-    found = scan(gpu(0))
+    found = scan()
     scanner = Scanner(lambda: found, Scans(), clock=lambda: clock[0])
     asked = []
     for fault, seconds in [("a", 1), ("b", RESTART_AFTER - 1), ("b", 1), ("", 1), ("a", RESTART_AFTER), ("a", 1)]:
-        found = scan(gpu(0), container_fault=fault)
+        found = scan(gpu(0, healthy=False), container_fault=fault)
         await scanner.scan_once()
         clock[0] += seconds
         asked.append(scanner.needs_restart)
     assert asked == [None, "b", "b", None, "a", "a"]
+
+
+@pytest.mark.parametrize(
+    ("saw_all", "others", "after"),
+    [(True, True, RESTART_AFTER), (False, False, RESTART_AFTER), (False, True, AGAIN_AFTER)],
+    ids=["lost-its-cards", "no-other-cards", "would-disturb-others"],
+)
+async def test_a_container_without_cards_from_the_start_is_made_again_rarely_beside_good_ones(
+    saw_all: bool, others: bool, after: float
+) -> None:
+    clock = [0.0]
+    found = scan(gpu(0))
+    scanner = Scanner(lambda: found, Scans(), clock=lambda: clock[0])
+    if saw_all:
+        await scanner.scan_once()
+    found = scan(gpu(0, healthy=others), container_fault="no library")
+    await scanner.scan_once()
+    clock[0] = after - 1
+    assert scanner.needs_restart is None
+    clock[0] = after
+    assert scanner.needs_restart == "no library"
