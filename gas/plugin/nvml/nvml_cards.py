@@ -117,7 +117,7 @@ class NvmlCards:
             if fault.code == DRIVER_NOT_LOADED:
                 self._failures.update((), (), self.clock())
             return self._blind(str(fault))
-        if not count and _devices(self.root):
+        if not count and _devices(self.root, self.rules):
             return self._blind("it lists no card")
         problems: list[str] = []
         if count > _MOST_CARDS:
@@ -133,7 +133,7 @@ class NvmlCards:
 
     def _blind(self, cause: str) -> Scan:
         """Return a scan that could not look for cards. If the node has none, as far as is known, it is no fault."""
-        has_cards = bool(_devices(self.root) or self._described)
+        has_cards = bool(_devices(self.root, self.rules) or self._described)
         consequence = "unhealthy" if has_cards else "not offered"
         return Scan(
             problems=(f"NVML: {cause}; NVIDIA's cards are {consequence}",),
@@ -385,15 +385,16 @@ class NvmlCards:
             return replace(facts, unread=facts.unread | {"numa_node"})
 
 
-def _devices(root: Path) -> int:
-    """Return how many graphics devices of NVIDIA the node has that no other driver has taken, as sysfs shows them."""
+def _devices(root: Path, rules: CardRules) -> int:
+    """Return how many graphics devices of NVIDIA sysfs shows that the rules admit and no other driver has taken."""
     directory = f"{root}/sys/bus/pci/devices"
     count = 0
     with suppress(UnreadableFile):
         for device in (f"{directory}/{address}" for address in entries(directory, directory) or ()):
             with suppress(UnreadableFile):
                 is_nvidias = read_text(f"{device}/vendor", "vendor") == f"0x{_NVIDIA:04x}"
-                if is_nvidias and (read_text(f"{device}/class", "class") or "").startswith(_DISPLAY):
+                is_admitted = rules.admit(read_text(f"{device}/device", "device") or "")
+                if is_nvidias and is_admitted and (read_text(f"{device}/class", "class") or "").startswith(_DISPLAY):
                     count += PurePosixPath(link_target(f"{device}/driver") or DRIVER).name == DRIVER
     return count
 

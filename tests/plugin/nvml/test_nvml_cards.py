@@ -79,6 +79,7 @@ def pci_device(root: Path, vendor: str = "0x10de", kind: str = "0x030200", drive
     device.mkdir(parents=True)
     (device / "vendor").write_text(f"{vendor}\n")
     (device / "class").write_text(f"{kind}\n")
+    (device / "device").write_text("0x2330\n")
     if driver:
         (device / "driver").symlink_to(f"../../drivers/{driver}")
 
@@ -113,6 +114,13 @@ def test_only_a_node_with_cards_needs_a_new_container_if_the_library_shows_none(
     library.faults.clear()
     library.cards = [nvml_card(0)]
     assert only(cards.read()).healthy
+
+
+def test_cards_that_are_left_out_ask_for_no_new_container(tmp_path: Path) -> None:
+    pci_device(tmp_path)
+    for rules, is_fault in ((CardRules(deny_ids=frozenset({"0x2330"})), False), (CardRules(), True)):
+        library = FakeNvml([], faults={"open": NO_DRIVER})
+        assert bool(cards_of(library, tmp_path, rules=rules).read().container_fault) is is_fault
 
 
 @pytest.mark.parametrize(
@@ -240,19 +248,19 @@ def test_a_card_that_failed_returns_after_a_proof(xid: int | None, recovery: int
 @pytest.mark.parametrize(
     ("faults", "returns"),
     [
-        pytest.param({"open": NO_DRIVER}, True, id="driver-was-reloaded"),
-        pytest.param({"open": CLOSED_OFF}, False, id="library-failed"),
-        pytest.param({0: CLOSED_OFF}, False, id="card-could-not-be-read"),
+        pytest.param([{"open": NO_DRIVER}], True, id="driver-was-reloaded"),
+        pytest.param([{"open": CLOSED_OFF}], False, id="library-failed"),
+        pytest.param([{0: CLOSED_OFF}], False, id="card-could-not-be-read"),
+        pytest.param([{0: LOST}, {0: CLOSED_OFF}], True, id="away-and-then-not-read"),
     ],
 )
-def test_only_a_reset_is_a_proof(faults: dict[int | str, NvmlFault], *, returns: bool) -> None:
+def test_only_a_reset_is_a_proof(faults: list[dict[int | str, NvmlFault]], *, returns: bool) -> None:
     library = FakeNvml([nvml_card(0)], pending=[Failure(uuid(0), 48)])
     clock = [0.0]
     cards = cards_of(library, clock=lambda: clock[0])
     cards.read()
-    library.faults |= faults
-    cards.read()
-    library.faults.clear()
+    for library.faults in (*faults, {}):
+        cards.read()
     assert after(library, minutes=2, clock=clock, cards=cards) == [returns]
 
 
