@@ -423,7 +423,7 @@ NODE_DAY = (
     PlantedFault("the probe fails an hour later", "Scanner.needs_restart", "A >= B", "A >= 3600"),
     PlantedFault("a removed /dev/dri is not noticed", "_was_removed", "A.st_nlink == 0", "False"),
     PlantedFault("PCI devices do not count", "NvmlCards._blind", "_devices(*A) or B", "B"),
-    PlantedFault("cards that all fail are not a fault", "NvmlCards.read", "A and len(U) == B", "False"),
+    PlantedFault("cards that all fail are not a fault", "NvmlCards.read", "A and len(U) == B and C", "False"),
     PlantedFault("one late reply is a fault", "NvmlCards._reply", "L >= LATE_REPLIES", "True"),
     PlantedFault("a late reply makes a card healthy", "NvmlCards._reply", "A[B] = fault", "raise"),
     PlantedFault("no Xid counts", "Failures.update", "A.xid not in B", "False"),

@@ -109,8 +109,9 @@ class NvmlCards:
         try:
             count = self._count = self._counts.reply("count", deadline)
         except NoReply as error:
-            if self._count is None or self._counts.late["count"] >= LATE_REPLIES:
-                return self._blind(str(error))
+            hangs = self._counts.late["count"] >= LATE_REPLIES
+            if self._count is None or hangs:
+                return self._blind(str(error), hangs=hangs)
             count = self._count
         except NvmlFault as fault:
             self._must_reopen, self._count = True, None
@@ -122,23 +123,28 @@ class NvmlCards:
         problems: list[str] = []
         if count > _MOST_CARDS:
             problems.append(f"NVML: expected at most {_MOST_CARDS} cards, found {count}; the others are ignored")
-        found, faults, unread, blind = self._read_cards(range(min(count, _MOST_CARDS)), deadline, problems)
+        indexes = range(min(count, _MOST_CARDS))
+        found, faults, unread, blind = self._read_cards(indexes, deadline, problems)
         self._failures.update(found.values(), self.library.take_failures(), self.clock(), unread=set().union(*unread))
         self._uuids = {card: each.uuid for card, each in found.items()}
         whole = {card: each for card, each in found.items() if not each.card_uuid}
         boards = self._boards(whole, max(deadline, time.monotonic() + self.within / 4))
         gpus = [self._facts(card, found, boards, problems, faults) for card in sorted(found)]
-        none = f"NVML: none of its {count} cards can be read" if count and len(unread) == count else ""
+        hangs = any(self._cards.late[index] >= LATE_REPLIES for index in indexes)
+        none = f"NVML: none of its {count} cards can be read" if count and len(unread) == count and not hangs else ""
         return Scan(gpus=tuple(gpus), problems=tuple(problems), faults=faults, blind=blind, container_fault=none)
 
-    def _blind(self, cause: str) -> Scan:
-        """Return a scan that could not look for cards. If the node has none, as far as is known, it is no fault."""
+    def _blind(self, cause: str, *, hangs: bool = False) -> Scan:
+        """Return a scan that could not look for cards. If the node has none, as far as is known, it is no fault.
+
+        While a call hangs, a new container is of no use: the kernel may not even end this one.
+        """
         has_cards = bool(_devices(self.root, self.rules) or self._described)
         consequence = "unhealthy" if has_cards else "not offered"
         return Scan(
             problems=(f"NVML: {cause}; NVIDIA's cards are {consequence}",),
             blind={DRIVER: f"NVML: {cause}"},
-            container_fault=f"NVML: {cause}, and the node has cards of NVIDIA" if has_cards else "",
+            container_fault=f"NVML: {cause}, and the node has cards of NVIDIA" if has_cards and not hangs else "",
         )
 
     def processes(self) -> tuple[Sequence[CardProcess], Sequence[str]]:

@@ -163,6 +163,7 @@ def test_a_lost_card_is_unhealthy_and_hides_no_other() -> None:
     library.faults[1] = LOST
     found = cards.read()
     assert found.broken == {Card(1)}
+    assert not found.blind
     assert found.problems == (
         "card1: the card is lost, its driver no longer reaches it; reset it, or restart the node; it is unhealthy",
     )
@@ -194,6 +195,15 @@ def test_three_late_replies_are_a_fault_and_two_are_not(stuck: FakeNvml) -> None
     assert len(cards.read().gpus) == 2
 
 
+def test_a_late_reply_after_a_fault_makes_no_card_good(stuck: FakeNvml) -> None:
+    cards = cards_of(stuck)
+    cards.read()
+    stuck.faults["count"] = CLOSED_OFF
+    cards.read()
+    stuck.hanging.add("count")
+    assert cards.read().gpus == ()
+
+
 def test_failures_are_noticed_while_a_card_hangs(stuck: FakeNvml) -> None:
     cards = cards_of(stuck)
     stuck.hanging.add(1)
@@ -201,15 +211,19 @@ def test_failures_are_noticed_while_a_card_hangs(stuck: FakeNvml) -> None:
     assert not only(cards.read()).healthy
 
 
-@pytest.mark.parametrize("call", ["open", "count"])
-def test_a_library_that_stays_late_is_a_fault(stuck: FakeNvml, call: str) -> None:
+@pytest.mark.parametrize("calls", [{"open"}, {"count"}, {0, 1}])
+def test_a_library_that_stays_late_is_a_fault_that_no_new_container_mends(
+    stuck: FakeNvml, calls: set[int | str]
+) -> None:
     cards = cards_of(stuck)
     cards.read()
-    stuck.hanging.add(call)
+    stuck.hanging |= calls
     assert [len(cards.read().gpus) for _ in range(3)] == [2, 2, 0]
     found = cards.read()
-    assert found.problems == ("NVML: the driver does not reply; NVIDIA's cards are unhealthy",)
-    assert (set(found.blind), bool(found.container_fault)) == ({"nvidia"}, True)
+    is_blind = 0 not in calls
+    assert (is_blind, found.container_fault) == (bool(found.blind), "")
+    if is_blind:
+        assert found.problems == ("NVML: the driver does not reply; NVIDIA's cards are unhealthy",)
 
 
 def after(library: FakeNvml, *, minutes: float, clock: list[float], cards: NvmlCards) -> list[bool]:
@@ -408,6 +422,17 @@ def test_instances_share_the_fate_of_their_card() -> None:
     assert [gpu.healthy for gpu in cards.read().gpus] == [False, False]
     library.faults[0] = LOST
     assert cards.read().broken == {Card(20010), Card(20020)}
+
+
+@pytest.mark.parametrize("card", [nvml_card(1, recovery=0), divided(instance(1, 1, recovery=0), recovery=0)])
+def test_a_failure_during_the_proof_begins_it_anew(card: NvmlCard) -> None:
+    library, clock = FakeNvml([card]), [0.0]
+    cards = cards_of(library, clock=lambda: clock[0])
+    healthy = []
+    for clock[0], fails in ((0, True), (40, True), (70, False), (101, False)):
+        library.pending = [Failure(uuid(1), 79)] * fails
+        healthy.append(only(cards.read()).healthy)
+    assert healthy == [False, False, False, True]
 
 
 @pytest.mark.parametrize(
