@@ -9,7 +9,7 @@ from gas.placement.need import PodNeed
 from gas.placement.plan import plan_of
 from gas.placement.ratio import Ratio, Wanted, amounts_on
 from gas.placement.refusal import FewerCardsThanWanted, NotTogether, Refusal, Shortage
-from gas.values.amounts import Amounts, describe
+from gas.values.amounts import MEMORY_MAX, Amounts, describe
 
 
 class Lack(NamedTuple):
@@ -45,8 +45,11 @@ def lack_of_cards(need: PodNeed, inventory: Inventory, usage: Usage, refusal: Re
     if at >= len(gaps):
         return Lack(1.0, text)
     gap, resource, asked, there, where = gaps[at]
-    words = describe(resource, there, need.stated_memory)
-    if words == describe(resource, asked, need.stated_memory):  # bytes that are equal once they are rounded
+    stated = need.stated_memory
+    if stated is not None and resource == MEMORY_MAX:
+        there -= there % stated.unit.bytes  # no pod can ask for a part of a unit
+    words = describe(resource, there, stated)
+    if words == describe(resource, asked, stated):  # bytes that are equal once they are rounded
         words = f"{there} of {asked} bytes of {resource}"
     return Lack(gap, text, f"{where} with {words}" if gap else "")
 

@@ -90,10 +90,10 @@ def part(percent: int) -> ContainerNeed:
             usage=booked(amounts(memory=4 * GIB)),
         ),
         case(
-            "bytes-where-rounding-would-hide-the-difference",
+            "a-part-of-a-unit-is-not-free",
             pod(container(memory=8 * GIB), stated_memory=StatedMemory("gpu-mem", MemoryUnit.GIB)),
             node(amounts(i915=1, memory=8 * GIB)),
-            (1 / (8 * GIB), f"card0 with {8 * GIB - 1} of {8 * GIB} bytes of memory.max"),
+            (1 / (8 * GIB), "card0 with 7 GiB of gpu-mem"),
             usage=booked(amounts(memory=1)),
         ),
         case(
