@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -182,18 +182,15 @@ class Cluster:
         classes = f"class {', '.join(names)}, " if names else ""
         return f"it is served by DRA ({classes}ResourceClaim {status.resource_claim_name})"
 
-    def by_dra(self, pod: InspectedPod, names: Iterable[str]) -> str:
-        """Return on how many of these nodes DRA serves a pod that waits, as a sentence; empty if on none."""
+    def by_dra(self, pod: InspectedPod, names: Iterable[str]) -> tuple[Collection[str], str]:
+        """Return on which of these nodes DRA serves a pod that waits, and by which classes."""
         try:
             asked = self.classes.asked(pod, self.decider.need(pod)) if self.of_drivers else frozenset()
         except BadNeed:
-            return ""
-        found = [name for name in names if name in self.of_drivers and serves(asked, self.decider.nodes.facts(name))]
-        if not found:
-            return ""
-        nodes = "1 node serves" if len(found) == 1 else f"{len(found)} nodes serve"
+            return (), ""
+        found = {name for name in names if name in self.of_drivers and serves(asked, self.decider.nodes.facts(name))}
         classes = ", ".join(sorted({self.classes.of_resource[each] for each in asked}))
-        return f"{nodes} it by DRA (class {classes}), whose free devices are not looked at"
+        return found, f"by DRA (class {classes}), whose free devices are not looked at"
 
     def records(self, node: str) -> Mapping[Card, CardRecord]:
         return {record.card: record for record in recorded_cards(self.nodes.records[node])}

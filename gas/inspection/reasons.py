@@ -118,8 +118,11 @@ class _Question:
         counts: Counter[str] = Counter()
         excluded: Counter[str] = Counter()
         absent: Counter[tuple[str, ...]] = Counter()
+        served, classes = self._cluster.by_dra(self._pod, allowed)
         for name, rule in self._rules.items():
-            if missing := self._not_offered(name):
+            if name in served:
+                excluded[f"it is served {classes}"] += 1
+            elif missing := self._not_offered(name):
                 absent[missing] += 1
             elif rule:
                 excluded[rule] += 1
@@ -130,7 +133,8 @@ class _Question:
                 if lack.text not in nearest or lack.gap < nearest[lack.text][0].gap:
                     nearest[lack.text] = lack, name
         faults = self._cluster.decider.faults(self._pod)
-        by_dra = self._cluster.by_dra(self._pod, allowed)
+        nodes = "1 node serves" if len(served) == 1 else f"{len(served)} nodes serve"
+        by_dra = f"{nodes} it {classes}" if served else ""
         if passing:
             sentences = (faults, f"fits on {passing} of {total} nodes", by_dra, yet_to_come(self._pod))
             return Diagnosis("; ".join(filter(None, sentences)), passing)
@@ -145,6 +149,8 @@ class _Question:
             not_there[self._sentence(missing)] += count
         reasons += [Reason(*each) for each in not_there.most_common()]
         line = self._nowhere(absent) if not found and not excluded else _line(reasons, total)
+        if classes and classes in line:
+            by_dra = ""  # it is the first reason
         return Diagnosis("; ".join(filter(None, (line, by_dra, faults))), reasons=tuple(reasons))
 
     def _not_offered(self, name: str) -> tuple[str, ...]:

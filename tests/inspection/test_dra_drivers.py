@@ -8,6 +8,7 @@ import msgspec
 
 from gas.inspection.cluster import Cluster
 from gas.inspection.objects import InspectedNode, InspectedPod
+from gas.inspection.reasons import diagnose
 from gas.inspection.rows import pod_report
 from gas.inspection.why import explain
 from gas.objects.stored import DeviceClass
@@ -50,4 +51,12 @@ def test_nodes_that_dra_serves_are_named_for_a_waiting_pod_that_asks_for_counts_
     by_dra = "1 node serves it by DRA (class gpu), whose free devices are not looked at"
     assert by_dra in notes["a"]
     assert "DRA" not in notes["b"]
+    served = "it is served by DRA (class gpu), whose free devices are not looked at"
+    reasons = {each.text: each.nodes for each in explain(known, msgspec.convert(whole, InspectedPod)).groups}
+    assert reasons == {
+        "no card has 1 i915 free": 1,
+        served: 1,
+        "the node has no known GPU card": 1,
+    }
+    assert diagnose(known, msgspec.convert(whole, InspectedPod), ["dra"]).line == served
     assert by_dra in explain(cluster(whole), msgspec.convert(whole, InspectedPod)).line  # it fits on cards as well
