@@ -77,6 +77,8 @@ class Acts:
 
     def _create(self, pod: dict[str, Any]) -> None:
         pod["metadata"] |= self._metadata(pod["metadata"]["name"])
+        if priority := objects.annotations_of(pod).get(objects.PRIORITY):
+            pod["spec"]["priority"] = int(priority)
         if self._world.plan.preemption:
             pod["spec"]["priority"] = self._priorities.one_of((0, 0, 0, 100, 1000))
         if "budgets" in self._world.plan.features:

@@ -180,6 +180,9 @@ class History:
                 }
                 world.laws.check_books(replica.name, books, sums)
                 world.laws.check_waiting(replica.name, replica.extender.decider.pods.waiting.keys())
+                bookings = replica.extender.decider.bookings
+                nominated = {node: set(bookings.nominated(node)) for node in bookings.nominated_nodes()}
+                world.laws.promises.check_books(replica.name, nominated)
                 if "sharepods" in replica.extender.watches:
                     world.laws.sharepods.check_at_end()
             for node, host in world.hosts.items():

@@ -13,6 +13,7 @@ from sandbox.api.kinds import NODES, PODS, SHAREPODS
 from sandbox.api.storage import Change, Storage
 from simulation import objects
 from simulation.laws_of_bindings import Bindings, Evictions
+from simulation.laws_of_promises import Promises
 from simulation.laws_of_sharepods import SharePods
 from simulation.objects import (
     RESOURCES,
@@ -46,7 +47,10 @@ class Laws:
         # returns the cards that kubelet has given to the containers of a pod so far; None if that is not known
         given: Callable[[str], Given | None] = lambda _uid: None,
         clock: Callable[[], float] = lambda: 0.0,
+        # returns the only node that a pod can be bound to, because its volumes are there; None if there is no such node
+        tied: Callable[[str], str | None] = lambda _uid: None,
     ) -> None:
+        self.tied = tied
         self._storage = storage
         self._given = given
         self._seen = storage.version
@@ -54,6 +58,7 @@ class Laws:
         self.edited: set[str] = set()  # UIDs of the pods whose cards were edited
         self._bindings = Bindings(self.observed)
         self._evictions = Evictions(self.observed)
+        self.promises = Promises(self.observed)
         self.sharepods = SharePods(clock)
         self._refused: dict[str, set[str]] = {}  # by UID, the decisions of Bindings that were refused
         self._copies: set[str] = set()  # UIDs of the pods that were created with the receipt of another one
@@ -72,6 +77,7 @@ class Laws:
             self._seen = change.after.version
             if change.after.plural == NODES.plural:
                 self.observed.see_node(change.after.key, None if change.gone else change.after.value)
+                self.promises.changed(change.after.key)
             elif change.after.plural == PODS.plural:
                 self._pod(change, binds_now)
                 self.sharepods.see_pod(change, calm=self.calm)
@@ -93,9 +99,13 @@ class Laws:
                 self._copies.add(uid)
         has_ended = change.gone or is_over(value)
         if has_ended or not node:
+            if (pod := self.observed.bound.get(uid)) is not None:
+                self.promises.room(pod.node)
             self.observed.forget(uid)
             if not has_ended and asks_for_cards(value):
                 self._waits(uid, value)
+            else:
+                self.promises.ends(uid)
             return
         self.observed.waiting.pop(uid, None)
         if not asks_for_cards(value):
@@ -114,11 +124,16 @@ class Laws:
         if gets_cards:
             self.bindings += 1
             self._bindings.check(pod, calm=self.calm)
+            self.promises.check(pod)
+        else:
+            self.promises.changed(node)
+        self.promises.ends(uid)
 
     def _waits(self, uid: str, value: Object) -> None:
         if objects.RECEIPT in annotations_of(value) and uid not in self._copies:
             raise LawBroken("devices", f"pod {value['metadata']['name']} waits, and has a receipt")
         self.observed.waiting[uid] = value
+        self.promises.waits(uid, value)
         if not value["status"].get("nominatedNodeName"):
             self._evictions.rounds.pop(uid, None)
 
@@ -274,7 +289,8 @@ class Laws:
                 continue
             if spec.get("schedulerName") == objects.OTHER_SCHEDULER:
                 continue
-            for node in self.observed.nodes:
+            tied = self.tied(value["metadata"]["uid"])
+            for node in self.observed.nodes if tied is None else self.observed.nodes.keys() & {tied}:
                 # What is booked for pods that another client bound, or that were edited, is not known, see `most_of`.
                 pods = [self.observed.most_of(pod) for pod in self.observed.on(node)]
                 if all(pod.use is not None for pod in pods) and self.observed.fits(value, node, pods):

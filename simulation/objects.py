@@ -45,6 +45,10 @@ NODE_SCORE = "gas-node-score"
 LINKED = "gas-allocate-xelink"
 DISABLED = "telemetry.aware.scheduling.p/gas-disable-"
 
+VOLUME_SECONDS = "example.com/volume-seconds"  # how long a pod's volumes take, once its node is chosen
+VOLUME_FAILURES = "example.com/volume-failures"  # how often that fails before it succeeds
+PRIORITY = "example.com/priority"  # of a pod that evicts no others
+
 NAMESPACE = "other"  # of some pods, if there are several
 APPS = ("a", "b", "")  # labels of pods; disruption budgets are about the first two
 PRIORITIES = (0, 100, 1000)

@@ -48,6 +48,11 @@ class Plan:
     placed: int = 0  # pods that each node has from the beginning, instead of a kubelet
     features: frozenset[str] = frozenset()  # what few histories have, see `simulation.plans`
 
+    @property
+    def shows_promises(self) -> bool:
+        """True if nothing hides nominations and bookings from the extender, so that no promise may be broken."""
+        return self.scenario == "late_volumes" and all(step.act != "lose_history" for step in self.steps)
+
     def cards_at_first(self, node: str) -> tuple[int, ...]:
         """Return the cards that a new node says it has: none if its device plugin writes them later."""
         return () if "written nodes" in self.features else self.nodes[int(node[1:])]

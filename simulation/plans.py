@@ -7,7 +7,16 @@ from typing import Any
 from simulation import objects
 from simulation.chance import Chance
 from simulation.plan import REPLICAS, Plan, Step
-from simulation.scenarios import QUIET, SCENARIOS, company, devices, refused_and_forgotten, reviewed
+from simulation.scenarios import (
+    QUIET,
+    SCENARIOS,
+    company,
+    devices,
+    late_volumes,
+    refused_and_forgotten,
+    reviewed,
+    volume,
+)
 
 LONGEST_LATE = 6.0  # most seconds by which a write is late
 
@@ -15,6 +24,8 @@ LONGEST_LATE = 6.0  # most seconds by which a write is late
 def make_plan(seed: int) -> Plan:
     """Return the plan of a seed: a crowded cluster more often than not, so that every card given twice shows."""
     chance = Chance(seed, "plan")
+    if (volumes := chance.stream("volumes")).happens(0.12):
+        return replace(late_volumes(volumes), seed=seed, scenario=late_volumes.__name__)
     if chance.stream("quiet").happens(0.15):
         quiet = chance.stream("quiet kind")
         make = quiet.one_of(QUIET)
@@ -86,6 +97,9 @@ def _with_more_kinds(plan: Plan, chance: Chance) -> Plan:
     lists = chance.stream("lists")
     if plan.has_faults and lists.happens(0.3):
         plan = _with_slow_lists(plan, lists)
+    late = chance.stream("late volumes")
+    if late.happens(0.15):
+        plan = _with_late_volumes(plan, late)
     sharepods = chance.stream("SharePods")
     has_sharepods = plan.mixed and plan.scenario != company.__name__ and sharepods.happens(0.3)
     return _with_sharepods(plan, sharepods) if has_sharepods else plan
@@ -197,6 +211,17 @@ def _with_slow_lists(plan: Plan, chance: Chance) -> Plan:
             steps.append(Step(born, "create_pod", (f"l{number}{index}", [asks], [], None)))
     steps.sort(key=lambda step: step.at)
     return replace(plan, steps=tuple(steps))
+
+
+def _with_late_volumes(plan: Plan, chance: Chance) -> Plan:
+    """Return a plan in which some pods have volumes that are made once their nodes are chosen."""
+    steps = list(plan.steps)
+    for at, step in enumerate(steps):
+        if step.act == "create_pod" and chance.happens(0.4):
+            name, containers, init, run, *annotations = step.args
+            rules = (annotations[0] if annotations else None) or {}
+            steps[at] = replace(step, args=(name, containers, init, run, rules | volume(chance)))
+    return replace(plan, steps=tuple(steps), features=plan.features | {"late volumes"})
 
 
 def _with_sharepods(plan: Plan, chance: Chance) -> Plan:

@@ -59,9 +59,9 @@ _FAULTS = (
     PlantedFault("a Lease that expires too early", "LeaderElection._has_expired", "X >= (Y or Z)", "X >= 7.0"),
     PlantedFault(
         "a new leader that does not catch up",
-        "Readiness.chosen",
-        "X._has_caught_up = False",
-        "X._has_caught_up = leads",
+        "Extender._catch_up",
+        "X = Y._core",
+        "X = Y._core\nif Y._may_list.is_set():\n    return",
     ),
     PlantedFault("pods that are missing in a list are kept", "Pods.complete", "X.forget(U)", within=50),
     PlantedFault(
@@ -217,7 +217,7 @@ _FAULTS = (
         "Decider._next_timestamp",
         "return max(X, Y + 1)",
         "return X",
-        60,
+        190,
     ),
     PlantedFault(
         "names of ended pods are kept",
@@ -404,6 +404,76 @@ _FAULTS = (
         "X.call_later(*A)",
         within=300,
         part="sharepods",
+    ),
+    PlantedFault(
+        "a nomination counts as a missed bind", "PendingBinds.moved", "if A is Event.NOMINATED:\n    X", "pass", 400
+    ),
+    PlantedFault(
+        "a promise counts against its own pod",
+        "Promises.to_others",
+        "A >= P.priority and B != P.uid",
+        "A >= P.priority",
+        400,
+    ),
+    PlantedFault(
+        "a nomination outlives its pod", "Bookings.report", "if E in _ENDS:\n    A", "if E is Event.BOUND:\n    A", 400
+    ),
+    PlantedFault("a promise on a node that is gone", "Promises._promise", "if F is None:\n    return R", "pass", 400),
+    PlantedFault(
+        "nominations are lost when pods are listed",
+        "Pods.listed",
+        "X.changed(P)",
+        'X.changed(P)\nX._bookings.nominate(P.uid, P.key, "")',
+        400,
+    ),
+    PlantedFault(
+        "what is promised is given to pods of lower priority",
+        "Promises.to_others",
+        "A >= P.priority",
+        "A <= P.priority",
+        400,
+    ),
+    PlantedFault(
+        "what is promised is given to pods of the same priority",
+        "Promises.to_others",
+        "A >= P.priority",
+        "A > P.priority",
+        400,
+    ),
+    PlantedFault("a bind takes promised cards", "Decider.reserve", "X.promises.to_others(P).get(N, ())", "()", 400),
+    PlantedFault("a filter offers promised cards", "Decider._filter", "X.promises.to_others(P)", "{}", 400),
+    PlantedFault(
+        "a nomination ends with its pod, and not with the bind",
+        "Bookings.nominate",
+        "if N == O:\n    return",
+        "if N == O or (not N and self._ledger.booking(uid) is not None):\n    return",
+        400,
+    ),
+    PlantedFault(
+        "one card is promised to two pods", "Promises._promise", "X._cards(N, I, B)", "X._cards(N, I, [])", 400
+    ),
+    PlantedFault(
+        "promises are not chosen again when their node changes", "Decider._changed", "X.promises.forget(N)", within=400
+    ),
+    PlantedFault(
+        "a nomination for another node keeps the first one",
+        "Bookings.nominate",
+        "del X[U], Y[O][U]",
+        "del X[U]",
+        400,
+    ),
+    PlantedFault(
+        "the first nomination of a pod stays",
+        "Bookings.nominate",
+        "if N == O:\n    return",
+        "if N == O or (N and O):\n    return",
+        400,
+    ),
+    PlantedFault(
+        "the least important pods are promised cards first", "Promises._promise", "-P.priority", "P.priority", 400
+    ),
+    PlantedFault(
+        "cards that are booked are promised", "Promises._cards", "X.sums(N, B).usage()", 'X.sums("", B).usage()', 400
     ),
 )
 

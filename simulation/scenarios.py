@@ -3,7 +3,18 @@
 from collections.abc import Callable
 
 from simulation.chance import Chance
-from simulation.objects import CARD_NAME, CARDS, COMPANY, LINKED, NODE_SCORE, RECEIPT, TIMESTAMP
+from simulation.objects import (
+    CARD_NAME,
+    CARDS,
+    COMPANY,
+    LINKED,
+    NODE_SCORE,
+    PRIORITY,
+    RECEIPT,
+    TIMESTAMP,
+    VOLUME_FAILURES,
+    VOLUME_SECONDS,
+)
 from simulation.plan import REPLICAS, Plan, Step
 
 Scenario = Callable[[Chance, float, list[str], int], list[Step]]
@@ -374,6 +385,51 @@ def linked(chance: Chance) -> Plan:
         run, at = round(chance.between(1.0, 6.0), 3), chance.between(1.0, 15.0)
         steps.append(Step(at, "create_pod", (f"l{index}", [asks], [], run, rules)))
     return Plan(0, ((0, 1, 2, 3),) * 2, False, tuple(steps), 16.0, features=frozenset({"scores"}))
+
+
+def volume(chance: Chance) -> dict[str, str]:
+    """Return the annotations of a pod whose volumes are made once its node is chosen."""
+    found = {VOLUME_SECONDS: str(round(chance.between(0.3, 8.0), 3))}
+    return found | ({VOLUME_FAILURES: str(chance.whole(1, 3))} if chance.happens(0.3) else {})
+
+
+def late_volumes(chance: Chance) -> Plan:
+    """Let volumes be made for seconds once a node is chosen, while other pods want the same cards."""
+    # The sums of a node have room for one more pod than its cards, so that the scheduler's own sums do not help.
+    nodes = tuple(tuple(range(chance.whole(2, 4))) for _ in range(chance.weighted(((1, 1), (2, 2)))))
+    shapes = chance.one_of(([HALF], [HALF, HALF, _of_each(1, 350), _of_each(2, 600), WHOLE]))
+    priorities = chance.one_of(((0,), (0, 100), (0, 0, 100, 1000)))
+    late, bursts = chance.one_of((0.5, 0.7, 1.0)), [chance.between(0.0, 15.0) for _ in range(2)]
+    steps = []
+    for index in range(chance.whole(3, 5) * sum(map(len, nodes))):
+        at = chance.one_of(bursts) + chance.between(0.0, 0.5) if chance.happens(0.7) else chance.between(0.0, 16.0)
+        rules = volume(chance) if chance.happens(late) else {}
+        if priority := chance.one_of(priorities):
+            rules[PRIORITY] = str(priority)
+        run = round(chance.between(1.0, 5.0), 3) if chance.happens(0.6) else None
+        steps.append(Step(at, "create_pod", (f"v{index}", [dict(chance.one_of(shapes))], [], run, rules)))
+        if chance.happens(0.25):
+            steps.append(Step(at + chance.delay(4.0), "delete_pod", (f"v{index}", chance.happens(0.5))))
+    for _ in range(chance.weighted(((4, 0), (4, 1), (2, 3)))):
+        node = f"n{chance.whole(0, len(nodes) - 1)}"
+        act, *args = chance.one_of(
+            (
+                ("kill_now", "leader", 1.0),
+                ("stop_extender", "leader", 1.0),
+                ("lose_history", "extender", 1.0),
+                ("restart_scheduler", chance.between(0.1, 2.0)),
+                ("remove_node", node, chance.between(0.5, 4.0)),
+                ("change_cards", node, chance.whole(0, 2), chance.between(0.5, 6.0)),
+            )
+        )
+        steps.append(Step(chance.between(1.0, 18.0), act, tuple(args)))
+    steps = sorted((step for step in steps if step.at < 20.0), key=lambda step: step.at)
+    features = frozenset({"late volumes", *(("one replica",) if chance.happens(0.5) else ())})
+    return Plan(0, nodes, False, tuple(steps), 20.0, eager=chance.happens(0.5), features=features)
+
+
+def _of_each(cards: int, millicores: int) -> dict[str, int]:
+    return {"i915": cards, "millicores": cards * millicores}
 
 
 QUIET: tuple[Callable[[Chance], Plan], ...] = (

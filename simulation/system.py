@@ -333,6 +333,8 @@ class System:
 
         async def failed(pod: dict[str, Any], reason: str, message: str) -> None:
             world.trace("scheduler", f"{pod['metadata']['name']}: {reason}: {message}")
+            if reason == "Unschedulable" or "room for pod" in message:
+                world.check(world.laws.promises.check_refused, pod["metadata"]["uid"], message)
 
         async def work(process: Process) -> None:
             chance = world.chance.stream(f"scheduler {world.loop.time()}")
@@ -346,6 +348,7 @@ class System:
                 choose=lambda nodes, _score: chance.one_of(nodes),
                 concurrent=True,
                 evicting=self._evicting if world.plan.preemption else None,
+                volumes=world.volumes if "late volumes" in features else None,
             ).run()
 
         self.scheduler = world.start("scheduler", work)

@@ -14,6 +14,7 @@ from simulation.loop import Process, VirtualLoop
 from simulation.network import Network
 from simulation.observed import LawBroken
 from simulation.plan import REPLICAS, Plan
+from simulation.volumes import Volumes
 
 
 class World:
@@ -38,7 +39,10 @@ class World:
         users += [f"plugin-n{i}" for i in range(len(plan.nodes))]
         self.api = ApiServer(self.loop, users)
         self.api.page = plan.page
-        self.laws = Laws(self.api.storage, self._given, self.loop.time)
+        self.volumes = Volumes(self.loop.time)
+        self.laws = Laws(self.api.storage, self._given, self.loop.time, self.volumes.nodes.get)
+        self.volumes.on_made = self.laws.promises.ties
+        self.laws.promises.known = plan.shows_promises
         self.laws.calm, self.laws.calm_devices = not plan.has_faults, not plan.disturbs_nodes
         self.laws.skips_failed_binds = plan.features >= {"ignorable", "pods bound by others"}
         self.outside = self.new_process("users")

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -86,6 +86,22 @@ Evicting = Callable[[Object, str, list[str], bool], None]
 """Called with a pod, its node, the UIDs of pods that are evicted for it, and whether pods are being bound there."""
 
 
+class VolumesFailed(Exception):
+    """The volumes of a pod were not made; the pod is tried again."""
+
+
+class LateVolumes(Protocol):
+    """Volumes that are made once the node of their pod is chosen, as with ``WaitForFirstConsumer``."""
+
+    def node_of(self, pod: Object, /) -> str | None:
+        """Return the only node that a pod can have, since its volumes are there; None if they may be made anywhere."""
+
+    def are_missing(self, pod: Object, /) -> bool: ...
+
+    async def make(self, pod: Object, node: str, /) -> None:
+        """Make the volumes of a pod. Raises VolumesFailed."""
+
+
 class Scheduler:
     """Try the pods that have no node and name this scheduler, one after another.
 
@@ -93,6 +109,9 @@ class Scheduler:
     the extender's filter. Of these the scheduler takes the one with the largest free share, to which the extender's
     scores are added if it is asked for them, and the extender binds the pod. A pod without a node is tried again after
     its backoff, once a pod ends or a node changes.
+
+    A pod whose volumes must be made first is nominated for its node, as since Kubernetes 1.35. The nomination stays if
+    the volumes or the bind fail, and the node is tried before the others then.
     """
 
     def __init__(
@@ -106,6 +125,7 @@ class Scheduler:
         concurrent: bool = False,  # tries the next pod while a pod is being bound, as in kube-scheduler
         # turns preemption on: pods with a priority evict those that the extender names
         evicting: Evicting | None = None,
+        volumes: LateVolumes | None = None,  # without them, pods are bound at once
     ) -> None:
         self._client = client
         self._extender = extender
@@ -114,6 +134,7 @@ class Scheduler:
         self._choose = choose
         self._concurrent = concurrent
         self._evicting = evicting
+        self._volumes = volumes
         self._pods = Mirror(client, "/api/v1/pods", self._pod_changed)
         self._nodes = Mirror(client, "/api/v1/nodes", self._node_changed)
         self._assumed: dict[str, str] = {}
@@ -149,7 +170,10 @@ class Scheduler:
             return
         if node is None:
             await self._failed(pod, "Unschedulable", why)
-            await self._preempt(pod)
+            if self._evicting is not None and pod["spec"].get("priority"):
+                await self._preempt(pod, self._evicting)
+            elif self._volumes is not None and nominated_node(pod):
+                await self._nominate(pod, None)
             self._queue.refuse(uid, _now(), wakes)
         elif uid in self._pods.objects:
             self._assumed[uid] = node
@@ -166,17 +190,31 @@ class Scheduler:
             if (other := self._pods.objects.get(uid)) is not None and not other["spec"].get("nodeName"):
                 used[name] = used[name].copy()
                 add_requests(used[name], other)
-        requests, order, fitting = requests_of(pod), list(nodes), []
+        if (nominated := nominated_node(pod)) in nodes:
+            node, _ = await self._find_among(pod, [nominated], nodes, used)
+            if node is not None:
+                return node, ""
+        order = list(nodes)
+        return await self._find_among(pod, order[self._first :] + order[: self._first], nodes, used)
+
+    async def _find_among(
+        self, pod: Object, order: Sequence[str], nodes: Mapping[str, Object], used: Mapping[str, Counter[str]]
+    ) -> tuple[str | None, str]:
+        """Do what `_find` does with some of the nodes, of which ``used`` says what is taken."""
+        requests, fitting = requests_of(pod), list[str]()
         reasons, free = dict[str, list[str]](), dict[str, dict[str, int]]()
-        for name in order[self._first :] + order[: self._first]:
+        tied = self._volumes.node_of(pod) if self._volumes is not None else None
+        for name in order:
             taken = used[name]
             free[name] = {each: amount - taken[each] for each, amount in self._allocatable[name].items()}
             reasons[name] = reasons_against(pod, requests, nodes[name], free[name])
+            if tied not in (None, name):
+                reasons[name] = ["node(s) had volume node affinity conflict"]
             fitting += [] if reasons[name] else [name]
             if len(fitting) == enough_nodes(len(nodes)):
                 break
         fitting.sort()
-        self._first = (self._first + len(reasons)) % max(len(nodes), 1)
+        self._first = (self._first + len(reasons)) % max(len(nodes), 1) if len(order) == len(nodes) else self._first
         is_managed = self._extender.manages(pod)
         if fitting and is_managed:
             try:
@@ -188,7 +226,7 @@ class Scheduler:
                 reasons |= {name: [why] for name, why in filtered.reasons.items()}
                 fitting = [name for name in fitting if name in filtered.passed]
         if not fitting:
-            return None, waiting_sentence(len(nodes), [why for whys in reasons.values() for why in whys])
+            return None, waiting_sentence(len(order), [why for whys in reasons.values() for why in whys])
         scores: Mapping[str, int] = {}
         if is_managed and len(fitting) > 1:
             scores = await self._extender.prioritize(pod, fitting)
@@ -201,11 +239,15 @@ class Scheduler:
     async def _bind(self, pod: Object, node: str) -> None:
         uid = pod["metadata"]["uid"]
         try:
+            if self._volumes is not None and self._volumes.are_missing(pod):
+                if nominated_node(pod) != node:
+                    await self._nominate(pod, node)
+                await self._volumes.make(pod, node)
             if not (self._extender.manages(pod) and await self._is_bound_by_extender(pod, node)):
                 names = {"name": pod["metadata"]["name"], "uid": uid}
                 target = {"kind": "Node", "name": node}
                 await self._client.post(f"{path_of(pod)}/binding", {"metadata": names, "target": target})
-        except (ExtenderFailed, *API_FAILURES) as failure:
+        except (ExtenderFailed, VolumesFailed, *API_FAILURES) as failure:
             self._assumed.pop(uid, None)
             if (now := self._pods.objects.get(uid)) is not None and is_waiting(now):
                 self._queue.add(uid)
@@ -224,11 +266,15 @@ class Scheduler:
             return False
         return True
 
-    async def _preempt(self, pod: Object) -> None:
+    async def _nominate(self, pod: Object, node: str | None) -> None:
+        """Nominate a pod for a node, or for none. kube-scheduler goes on if that fails."""
+        patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"nominatedNodeName": node}}
+        with suppress(*API_FAILURES):
+            await self._client.patch(f"{path_of(pod)}/status", patch)
+
+    async def _preempt(self, pod: Object, evicting: Evicting) -> None:
         """Make room for a pod that fits no node, as the extender says, or end its nomination."""
-        if self._evicting is None or not pod["spec"].get("priority"):
-            return
-        nominated = pod["status"].get("nominatedNodeName")
+        nominated = nominated_node(pod)
         if nominated and any(
             other["spec"].get("nodeName") == nominated and "deletionTimestamp" in other["metadata"]
             for other in self._pods.objects.values()
@@ -239,7 +285,7 @@ class Scheduler:
             found = await self._extender.preempt(pod, names)
             node = self._choose(sorted(found), lambda name: -len(found[name])) if found else None
             if node is not None:
-                self._evicting(pod, node, found[node], node in self._assumed.values())
+                evicting(pod, node, found[node], node in self._assumed.values())
             if node is not None or nominated:
                 patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"nominatedNodeName": node}}
                 await self._client.patch(f"{path_of(pod)}/status", patch)
@@ -290,16 +336,20 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
+def nominated_node(pod: Object) -> str:
+    return pod["status"].get("nominatedNodeName") or ""
+
+
 def nominated_nodes(pod: Object, pods: Mapping[str, Object]) -> dict[str, str]:
     """Return by UID the nodes for which other pods of the pod's priority or a higher one are nominated.
 
     kube-scheduler counts the requests of these pods there, as if they had been bound.
     """
     return {
-        uid: other["status"]["nominatedNodeName"]
+        uid: nominated_node(other)
         for uid, other in pods.items()
         if uid != pod["metadata"]["uid"]
-        and other["status"].get("nominatedNodeName")
+        and nominated_node(other)
         and (other["spec"].get("priority") or 0) >= (pod["spec"].get("priority") or 0)
     }
 
@@ -311,8 +361,8 @@ def frees_room(before: Object, after: Object | None) -> bool:
     """
     if after is None or is_over(after):
         return not is_over(before)
-    nominated = before["status"].get("nominatedNodeName")
-    return bool(nominated) and nominated != (after["spec"].get("nodeName") or after["status"].get("nominatedNodeName"))
+    nominated = nominated_node(before)
+    return bool(nominated) and nominated != (after["spec"].get("nodeName") or nominated_node(after))
 
 
 def is_waiting(pod: Object) -> bool:
