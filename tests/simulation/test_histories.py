@@ -59,6 +59,18 @@ def test_a_pod_that_replaces_another_one_gets_its_card(seed: int) -> None:
     assert outcome.law == "", outcome.sentence
 
 
+def test_a_sharepod_gets_another_pod_if_no_watch_has_shown_that_the_first_one_came_and_went() -> None:
+    steps = (
+        Step(2.0, "condition", ({"clients": "extender", "path": "labelSelector", "silent": 1.0}, 4.0)),
+        Step(2.1, "break_watches"),
+        Step(10.0, "create_sharepod", ("s", 500, 0, {}, None, "Always")),
+        Step(12.0, "delete_pod", ("s", True)),
+        Step(15.0, "compact"),
+    )
+    plan = Plan(1, ((0,),), webhooks=False, steps=steps, active=20.0, mixed=True, features=frozenset({"SharePods"}))
+    assert run_plan(plan).law == ""
+
+
 def test_plans_have_every_act_of_the_world() -> None:
     acts = {step.act for seed in range(300) for step in make_plan(seed).steps}
     assert all(callable(getattr(Acts, act)) for act in acts)

@@ -48,9 +48,10 @@ T = TypeVar("T", bound=Keyed)
 class _Mirror(Generic[T]):
     """The objects of one kind by ``namespace/name``, as a watch shows them."""
 
-    def __init__(self, on_change: Callable[[str], None]) -> None:
+    def __init__(self, on_change: Callable[[str], None], on_complete: Callable[[], None] = lambda: None) -> None:
         self.by_key: dict[str, T] = {}
         self._on_change = on_change
+        self._on_complete = on_complete
 
     def listed(self, objects: list[T], /) -> None:
         for each in objects:
@@ -60,6 +61,7 @@ class _Mirror(Generic[T]):
         there = {each.uid for each in listed}
         for each in [each for each in self.by_key.values() if each.metadata.uid not in there]:
             self.deleted(each)
+        self._on_complete()
 
     def changed(self, obj: T, /) -> None:
         self.by_key[obj.key] = obj
@@ -93,13 +95,14 @@ class SharePods:
         self._paused: set[str] = set()
         self._woken = asyncio.Event()
         self._shares: _Mirror[SharePod] = _Mirror(self._add)
-        self._pods: _Mirror[MadePod] = _Mirror(self._add)
+        # a pod that came and went while its watch was interrupted is in no list
+        self._pods: _Mirror[MadePod] = _Mirror(self._add, self.look_at_all)
         self.share_watch = Watch(Lister(api, paths.SHAREPODS, SharePod), self._shares, timing=timing)
         made = Lister(api, paths.PODS, MadePod, label_selector=f"{MADE_LABEL}={MADE}")
         self.pod_watch = Watch(made, self._pods, timing=timing)
 
     def look_at_all(self) -> None:
-        """Compare every SharePod with its pod: this replica has just begun to decide."""
+        """Compare every SharePod with its pod: this replica has just begun to decide, or may have missed a pod."""
         for key in self._shares.by_key:
             self._add(key)
 
