@@ -343,7 +343,11 @@ class Acts:
     def restart_scheduler(self, away: float) -> None:
         self._system.scheduler.kill()
         self._network.client_gone(self._system.scheduler)
-        self._world.later(away, self._system.start_scheduler)
+        self._world.later(away, self._start_scheduler)
+
+    def _start_scheduler(self) -> None:
+        if not self._system.scheduler.alive:
+            self._system.start_scheduler()
 
     def change_cards(self, node: str, count: int, seconds: float) -> None:
         before = self._world.plan.nodes[int(node[1:])]
