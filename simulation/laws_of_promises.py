@@ -26,7 +26,8 @@ class Promises:
         self.known = False
         self._nominations: dict[str, _Nomination] = {}  # by UID of waiting pods
         self._room: dict[str, float] = {}  # by node, when it last got room, or the order of its nominated pods changed
-        self._tied: dict[str, str] = {}  # by UID, the node that a pod is tied to and was promised to be bound to
+        self._changed: dict[str, float] = {}  # by node, when that was, or its promises may have changed otherwise
+        self._tied: dict[str, str] = {}  # by UID, the node to which a pod is tied that is promised cards there
 
     def room(self, node: str) -> None:
         """Note that cards of a node have become free."""
@@ -35,6 +36,7 @@ class Promises:
     def changed(self, node: str) -> None:
         """Note that a node has changed, or that cards there are taken without the extender."""
         self.room(node)
+        self._changed[node] = self._observed.clock()
         self._tied = {uid: tied for uid, tied in self._tied.items() if tied != node}
 
     def waits(self, uid: str, value: Object) -> None:
@@ -53,7 +55,7 @@ class Promises:
 
     def ties(self, uid: str, node: str) -> None:
         """Note that a pod can only be bound to a node from now on."""
-        if (known := self._nominations.get(uid)) is not None and known.node == node:
+        if self._is_nominated(uid, node) and self._changed.get(node, 0.0) < self._nominations[uid].since:
             self._tied[uid] = node
 
     def check(self, pod: BoundPod) -> None:
