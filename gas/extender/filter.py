@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -107,10 +107,18 @@ class Filter:
         begun, known = self.timing.monotonic(), self.decider.refusals.get(args.pod.uid)
         decision = await in_turns(self.decider.filter(args, now=self.timing.seconds()))
         if decision.gets_cards and args.pod.uid:  # a question made by hand has no UID, and no bind follows it
-            self.pending_binds.passed(args.pod.uid, together)
+            if not self._is_promised(args.pod.uid, decision.passing):
+                self.pending_binds.passed(args.pod.uid, together)
             self.decider.decisions.filtered(args.pod.uid, decision.passing, self.timing.monotonic() - begun)
         self._report(args.pod, decision, known)
         return _response(args, decision)
+
+    def _is_promised(self, uid: str, passing: Sequence[str]) -> bool:
+        """Return whether a pod was nominated for the only node that passes, as after a bind that failed.
+
+        kube-scheduler does not nominate it again, so its next bind may come much later.
+        """
+        return len(passing) == 1 and uid in self.decider.bookings.nominated(passing[0])
 
     def _report(self, pod: Pod, decision: FilterDecision, known: PodRefusal | None) -> None:
         logger.debug("%d nodes pass, %d do not", len(decision.passing), len(decision.failed), extra={"pod": pod.key})

@@ -141,6 +141,8 @@ async def test_a_nomination_ends_the_wait_for_a_bind_and_is_not_a_missed_one() -
     decider.see("MODIFIED", as_pod(asking("first", nominated="n1")))
     assert not await fits(decider, asking("other"))
     assert decider.pending_binds._missed == 0
+    assert await fits(decider, asking("first", nominated="n1"))  # again, after its volumes could not be made
+    assert not decider.pending_binds._until, "its nomination stays, so none comes"
 
 
 async def test_the_ledger_shows_what_is_promised() -> None:
