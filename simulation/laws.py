@@ -63,7 +63,9 @@ class Laws:
         self._refused: dict[str, set[str]] = {}  # by UID, the decisions of Bindings that were refused
         self._copies: set[str] = set()  # UIDs of the pods that were created with the receipt of another one
         self.calm = False  # nothing fails
-        self.skips_failed_binds = False  # the scheduler binds by itself if a pod bound by others lets a bind fail
+        self.skips_failed_binds = (
+            False  # the scheduler binds by itself if a pod that may take promised cards lets a bind fail
+        )
         self.calm_devices = False  # nothing fails on nodes, so that containers get the cards that were decided
         self.bindings = 0
         self.receipts = 0

@@ -55,7 +55,9 @@ class Promises:
 
     def ties(self, uid: str, node: str) -> None:
         """Note that a pod can only be bound to a node from now on."""
-        if self._is_nominated(uid, node) and self._changed.get(node, 0.0) < self._nominations[uid].since:
+        if not self._is_nominated(uid, node) or node not in self._observed.nodes:
+            return
+        if self._nominations[uid].since - self._changed.get(node, 0.0) > KNOWN_AFTER:
             self._tied[uid] = node
 
     def check(self, pod: BoundPod) -> None:

@@ -44,7 +44,9 @@ class World:
         self.volumes.on_made = self.laws.promises.ties
         self.laws.promises.known = plan.shows_promises
         self.laws.calm, self.laws.calm_devices = not plan.has_faults, not plan.disturbs_nodes
-        self.laws.skips_failed_binds = plan.features >= {"ignorable", "pods bound by others"}
+        # Such pods take promised cards, and so do more important ones.
+        takers = {"pods bound by others", "late volumes"} if plan.preemption else {"pods bound by others"}
+        self.laws.skips_failed_binds = "ignorable" in plan.features and not takers.isdisjoint(plan.features)
         self.outside = self.new_process("users")
 
     def new_process(self, name: str) -> Process:
