@@ -25,14 +25,14 @@ _FAULTS = (
     PlantedFault(
         "book in filter",
         "Filter.__call__",
-        "X.pending_binds.passed(A.pod.uid, T)\nY.decider.decisions.filtered(A.pod.uid, D.passing, Z)",
+        "Y.decider.decisions.filtered(A.pod.uid, D.passing, Z)",
         "from gas.extender.wire import BindingArgs\n"
         "pod = A.pod\n"
         "names = BindingArgs(pod.metadata.name, pod.metadata.namespace or '', pod.uid, D.passing[0])\n"
         "import contextlib\n"
         "with contextlib.suppress(Exception):\n"
         "    Y.decider.reserve(names, pod, now=0.0)\n"
-        "X.pending_binds.passed(A.pod.uid, T)\nY.decider.decisions.filtered(A.pod.uid, D.passing, Z)",
+        "Y.decider.decisions.filtered(A.pod.uid, D.passing, Z)",
     ),
     PlantedFault(
         "no version in the Binding", "objects.bind_pod", '{**A, "resourceVersion": V, **B}', "{**A, **B}", 300
