@@ -744,3 +744,81 @@ def test_a_pod_is_given_cards_three_times_for_bindings_that_others_refuse() -> N
     for decision in "1223":  # a repeated review has the decision of the one before
         laws.check_refused(refused(decision))
     assert broken(laws.check_refused, refused("4")) == "reviews: pod p0 was given cards 4 times"
+
+
+def nominating(*names: str, priority: int = 1, known: bool = True, age: float = 2.0) -> tuple[Cluster, list[str]]:
+    """Return a cluster in which pods that want a whole card were nominated for n0 ``age`` seconds ago."""
+    cluster = Cluster()
+    cluster.laws.check_writes("")
+    cluster.laws.promises.known, cluster.now, uids = known, 10.0, []
+    for name in names:
+        pod = objects.pod(name, [WHOLE], [], {})
+        pod["spec"]["priority"] = priority
+        uids.append(cluster.api.create(PODS, "default", pod).value["metadata"]["uid"])
+        status = msgspec.json.encode({"status": {"nominatedNodeName": "n0"}})
+        cluster.api.patch(PODS, "default", name, ("application/merge-patch+json", status), "status")
+    cluster.laws.check_writes("")
+    cluster.now += age
+    return cluster, uids
+
+
+TAKEN = "promises: pod q has cards of n0 that are promised to "
+
+
+@pytest.mark.parametrize(
+    ("names", "fields", "found"),
+    [
+        pytest.param(["p"], {}, "", id="one-card-is-left"),
+        pytest.param(["p", "o"], {}, TAKEN + "o, p", id="no-card-is-left"),
+        pytest.param(["p", "o"], {"priority": 0}, TAKEN + "o, p", id="of-the-same-priority"),
+        pytest.param(["p", "o"], {"priority": -1}, "", id="of-lower-priority"),
+        pytest.param(["p", "o"], {"known": False}, "", id="the-extender-may-not-know"),
+        pytest.param(["p", "o"], {"age": 0.5}, "", id="it-may-not-know-yet"),
+        pytest.param(["p", "o", "n"], {}, TAKEN + "n, o, p", id="one-has-no-room-anyway"),
+    ],
+)
+def test_promised_cards_are_given_to_more_important_pods_alone(
+    names: list[str], fields: dict[str, Any], found: str
+) -> None:
+    cluster, _ = nominating(*names, **fields)
+    cluster.add("q", HALF)
+    expect(found, cluster.bind, "q", "card0")
+
+
+@pytest.mark.parametrize(
+    ("other", "found"),
+    [
+        pytest.param("", "promises: pod p has its volumes on n0, and is refused its cards there: full", id="refused"),
+        pytest.param("important", "", id="a-more-important-pod-is-there"),
+        pytest.param("node", "", id="the-node-has-changed"),
+    ],
+)
+def test_a_pod_is_not_refused_the_cards_that_were_promised_until_its_volumes_were_made(other: str, found: str) -> None:
+    cluster, (uid,) = nominating("p", priority=0)
+    cluster.laws.promises.ties(uid, "n0")
+    if other == "important":
+        pod = objects.pod("q", [HALF], [], {})
+        pod["spec"]["priority"] = 1
+        cluster.api.create(PODS, "default", pod)
+        cluster.bind("q", "card0")
+    elif other == "node":
+        cluster.api.delete(NODES, None, "n0", {})
+        cluster.laws.check_writes("")
+    expect(found, cluster.laws.promises.check_refused, uid, "full")
+
+
+def test_a_nomination_ends_with_its_pod() -> None:
+    cluster, (uid,) = nominating("p")
+    cluster.laws.promises.check_books("a", {"n0": {uid}})
+    assert broken(cluster.laws.promises.check_books, "a", {}).startswith("promises: a knows the nominated pods {}")
+    cluster.api.delete(PODS, "default", "p", {"gracePeriodSeconds": 0})
+    cluster.laws.check_writes("")
+    cluster.laws.promises.check_books("a", {})
+
+
+def test_a_pod_with_volumes_on_a_node_waits_for_that_node_alone() -> None:
+    cluster = Cluster()
+    cluster.add("p", HALF)
+    assert broken(cluster.laws.check_bound).startswith("progress: pod p waits")
+    cluster.laws.tied = lambda _uid: "n1"
+    cluster.laws.check_bound()

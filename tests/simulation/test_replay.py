@@ -64,8 +64,8 @@ def test_cards_that_another_client_wrote_are_not_a_decision(replay: Replay) -> N
 
 @pytest.mark.parametrize("act", sorted(FAULTS | {"create_pod", "delete_pod", "edit_pod", "bind_by_hand"}))
 def test_an_act_of_a_replay_is_one_of_the_world_with_the_same_arguments(act: str) -> None:
-    steps = (step for seed in range(300) for step in make_plan(seed).steps if step.act == act)
-    args = next(steps).args
+    plans = (plan for plan in map(make_plan, range(300)) if not plan.features)  # as in the replays
+    args = next(step for plan in plans for step in plan.steps if step.act == act).args
     signature(getattr(Acts, act)).bind(None, *args)
     signature(getattr(Replay, act)).bind(None, *args)
 

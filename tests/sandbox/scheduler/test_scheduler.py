@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from sandbox.api.client import ApiClient, WatchEvent
 from sandbox.api.server import ApiServer
 from sandbox.scheduler.extender_client import connected
 from sandbox.scheduler.queue import SchedulingQueue
-from sandbox.scheduler.scheduler import Scheduler, waiting_sentence
+from sandbox.scheduler.scheduler import LateVolumes, Scheduler, VolumesFailed, waiting_sentence
 from tests.sandbox.objects import I915, PODS, node, phase, pod, until
 from tests.sandbox.scheduler.scripted_extender import ScriptedExtender, serving
 
@@ -29,7 +29,13 @@ def ignorable(request: pytest.FixtureRequest) -> bool:
 
 @asynccontextmanager
 async def scheduling(
-    client: ApiClient, extender: ScriptedExtender, directory: Path, *, ignorable: bool = False, weight: int = 0
+    client: ApiClient,
+    extender: ScriptedExtender,
+    directory: Path,
+    *,
+    ignorable: bool = False,
+    weight: int = 0,
+    volumes: LateVolumes | None = None,
 ) -> AsyncIterator[None]:
     """Run a scheduler with an extender as long as the block."""
     async with (
@@ -37,7 +43,7 @@ async def scheduling(
         connected(address) as connection,
     ):
         queue = SchedulingQueue(first=0.02, longest=0.05)
-        running = asyncio.create_task(Scheduler(client, connection, queue=queue).run())
+        running = asyncio.create_task(Scheduler(client, connection, queue=queue, volumes=volumes).run())
         yield
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -79,6 +85,56 @@ async def test_the_extenders_scores_are_added_to_the_free_share(
         await client.post(PODS, pod("p"))
         assert _node(await until(client, "p", _node)) == expected
     assert extender.scored == ([["full", "idle"]] if weight else [])
+
+
+class Volumes:
+    """Volumes of every pod, of which the first are not made."""
+
+    def __init__(self, client: ApiClient, failures: int) -> None:
+        self.nominated: list[str] = []  # the nominations that pods had when their volumes were made
+        self._client = client
+        self._failures = failures
+        self._node: str | None = None
+
+    def node_of(self, _pod: object) -> str | None:
+        return self._node
+
+    def are_missing(self, _pod: object) -> bool:
+        return self._node is None
+
+    async def make(self, pod: Mapping[str, Any], node: str) -> None:
+        now = await self._client.get(f"{PODS}/{pod['metadata']['name']}")
+        self.nominated.append(now["status"].get("nominatedNodeName", ""))
+        if len(self.nominated) <= self._failures:
+            raise VolumesFailed("no space")
+        self._node = node
+
+
+async def test_a_pod_is_nominated_before_its_volumes_are_made_and_tried_there_first_if_they_are_not(
+    client: ApiClient, tmp_path: Path
+) -> None:
+    await client.post(NODES, node("n1"))
+    await client.post(NODES, node("n2"))
+    extender, volumes = ScriptedExtender(client), Volumes(client, failures=1)
+    async with scheduling(client, extender, tmp_path, volumes=volumes):
+        await client.post(PODS, pod("p"))
+        where = _node(await until(client, "p", _node))
+    assert volumes.nominated == [where, where]
+    assert [asked["NodeNames"] for asked in extender.filters] == [["n1", "n2"], [where]]
+
+
+async def test_a_pod_whose_volumes_are_on_a_full_node_gets_no_other_and_its_nomination_ends(
+    client: ApiClient, tmp_path: Path
+) -> None:
+    await client.post(NODES, node("n1"))
+    extender, volumes = ScriptedExtender(client, bind_error="no card is free"), Volumes(client, failures=0)
+    async with scheduling(client, extender, tmp_path, volumes=volumes):
+        await client.post(PODS, pod("p"))
+        await until(client, "p", lambda p: p["status"].get("nominatedNodeName"))
+        await client.post(NODES, node("n2"))
+        extender.refuse = lambda _pod, name: "full" if name == "n1" else None
+        waits = await until(client, "p", lambda p: not p["status"].get("nominatedNodeName"))
+    assert "1 node(s) had volume node affinity conflict" in _message(waits)
 
 
 async def test_the_extender_filters_and_binds(client: ApiClient, extender: ScriptedExtender) -> None:
