@@ -1,6 +1,7 @@
 """Make scenarios: several faults that make each other worse. The leader is known only when a step is taken."""
 
 from collections.abc import Callable
+from typing import Any
 
 from simulation.chance import Chance
 from simulation.objects import (
@@ -399,10 +400,11 @@ def late_volumes(chance: Chance) -> Plan:
     nodes = tuple(tuple(range(chance.whole(2, 4))) for _ in range(chance.weighted(((1, 1), (2, 2)))))
     shapes = chance.one_of(([HALF], [HALF, HALF, _of_each(1, 350), _of_each(2, 600), WHOLE]))
     priorities = chance.one_of(((0,), (0, 100), (0, 0, 100, 1000)))
-    late, bursts = chance.one_of((0.5, 0.7, 1.0)), [chance.between(0.0, 15.0) for _ in range(2)]
+    late, first = chance.one_of((0.5, 0.7, 1.0)), chance.between(0.0, 4.0)
+    second = first + chance.between(1.5, 6.0)  # while the volumes of the first pods are made
     steps = []
     for index in range(chance.whole(3, 5) * sum(map(len, nodes))):
-        at = chance.one_of(bursts) + chance.between(0.0, 0.5) if chance.happens(0.7) else chance.between(0.0, 16.0)
+        at = chance.weighted(((5, first), (4, second), (2, chance.between(0.0, 14.0)))) + chance.between(0.0, 0.4)
         rules = volume(chance) if chance.happens(late) else {}
         if priority := chance.one_of(priorities):
             rules[PRIORITY] = str(priority)
@@ -412,17 +414,16 @@ def late_volumes(chance: Chance) -> Plan:
             steps.append(Step(at + chance.delay(4.0), "delete_pod", (f"v{index}", chance.happens(0.5))))
     for _ in range(chance.weighted(((4, 0), (4, 1), (2, 3)))):
         node = f"n{chance.whole(0, len(nodes) - 1)}"
-        act, *args = chance.one_of(
-            (
-                ("kill_now", "leader", 1.0),
-                ("stop_extender", "leader", 1.0),
-                ("lose_history", "extender", 1.0),
-                ("restart_scheduler", chance.between(0.1, 2.0)),
-                ("remove_node", node, chance.between(0.5, 4.0)),
-                ("change_cards", node, chance.whole(0, 2), chance.between(0.5, 6.0)),
-            )
+        faults: tuple[tuple[str, tuple[Any, ...]], ...] = (
+            ("kill_now", ("leader", 0.3)),
+            ("stop_extender", ("leader", 0.3)),
+            ("lose_history", ("extender", 1.0)),
+            ("restart_scheduler", (chance.between(0.1, 2.0),)),
+            ("remove_node", (node, chance.between(0.5, 4.0))),
+            ("change_cards", (node, chance.whole(0, 2), chance.between(0.5, 6.0))),
         )
-        steps.append(Step(chance.between(1.0, 18.0), act, tuple(args)))
+        act, args = chance.one_of(faults)
+        steps.append(Step(chance.between(first + 0.3, second + 1.0), act, args))
     steps = sorted((step for step in steps if step.at < 20.0), key=lambda step: step.at)
     features = frozenset({"late volumes", *(("one replica",) if chance.happens(0.5) else ())})
     return Plan(0, nodes, False, tuple(steps), 20.0, eager=chance.happens(0.5), features=features)
