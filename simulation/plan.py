@@ -51,7 +51,7 @@ class Plan:
     @property
     def shows_promises(self) -> bool:
         """True if nothing hides nominations and bookings from the extender, so that no promise may be broken."""
-        return self.scenario == "late_volumes" and all(step.act != "lose_history" for step in self.steps)
+        return "volumes" in self.scenario and all(step.act != "lose_history" for step in self.steps)
 
     def cards_at_first(self, node: str) -> tuple[int, ...]:
         """Return the cards that a new node says it has: none if its device plugin writes them later."""

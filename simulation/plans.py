@@ -10,6 +10,7 @@ from simulation.plan import REPLICAS, Plan, Step
 from simulation.scenarios import (
     QUIET,
     SCENARIOS,
+    burst_of_volumes,
     company,
     devices,
     late_volumes,
@@ -25,7 +26,8 @@ def make_plan(seed: int) -> Plan:
     """Return the plan of a seed: a crowded cluster more often than not, so that every card given twice shows."""
     chance = Chance(seed, "plan")
     if (volumes := chance.stream("volumes")).happens(0.12):
-        return replace(late_volumes(volumes), seed=seed, scenario=late_volumes.__name__)
+        make = burst_of_volumes if volumes.stream("burst").happens(0.25) else late_volumes
+        return replace(make(volumes), seed=seed, scenario=make.__name__)
     if chance.stream("quiet").happens(0.15):
         quiet = chance.stream("quiet kind")
         make = quiet.one_of(QUIET)

@@ -429,6 +429,20 @@ def late_volumes(chance: Chance) -> Plan:
     return Plan(0, nodes, False, tuple(steps), 20.0, eager=chance.happens(0.5), features=features)
 
 
+def burst_of_volumes(chance: Chance) -> Plan:
+    """Let more pods come at once than there are cards for, all with volumes that are made for a while."""
+    nodes = tuple(tuple(range(chance.whole(2, 3))) for _ in range(chance.whole(1, 3)))
+    steps = []
+    for index in range(sum(map(len, nodes)) + chance.whole(2, 4)):
+        rules = {VOLUME_SECONDS: str(round(chance.between(2.0, 6.0), 3))}
+        steps.append(Step(chance.between(1.0, 1.3), "create_pod", (f"v{index}", [dict(HALF)], [], None, rules)))
+    if chance.happens(0.5):
+        act = chance.one_of((("kill_now", ("leader", 0.3)), ("restart_scheduler", (0.5,))))
+        steps.append(Step(chance.between(1.5, 4.0), *act))
+    steps.sort(key=lambda step: step.at)
+    return Plan(0, nodes, False, tuple(steps), 10.0, eager=True, features=frozenset({"late volumes"}))
+
+
 def _of_each(cards: int, millicores: int) -> dict[str, int]:
     return {"i915": cards, "millicores": cards * millicores}
 
