@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from simulation import objects
 from simulation.objects import Object
-from simulation.observed import BoundPod, LawBroken, Observed
+from simulation.observed import BoundPod, LawBroken, Observed, fits_with
 
 KNOWN_AFTER = 1.0  # seconds after which the extender has seen a change, if nothing hides it
 
@@ -73,13 +73,13 @@ class Promises:
             return
         first = self._first(pod)
         before = [each for each in after if each is not pod]
-        alone = [value for value in first.values() if self._observed.fits(value, pod.node, before)]
+        alone = [value for value in first.values() if self._fits(value, pod.node, before)]
         shapes = {str(objects.demand(each["spec"]["containers"][0])) for each in first.values()}
         if len(shapes) == 1 and all(map(_is_simple, first.values())):
             promised, left = (self._together(alone, pod.node, pods) for pods in (before, after))
         else:
             promised = len(alone) == len(first) > 0
-            left = any(self._observed.fits(value, pod.node, after) for value in first.values())
+            left = any(self._fits(value, pod.node, after) for value in first.values())
         if left < promised:
             names = ", ".join(sorted(value["metadata"]["name"] for value in first.values()))
             raise LawBroken("promises", f"pod {pod.name} has cards of {pod.node} that are promised to {names}")
@@ -107,9 +107,13 @@ class Promises:
             count += 1
         return count
 
+    def _fits(self, value: Object, node: str, pods: Collection[BoundPod]) -> bool:
+        """Return whether a pod fits on a node by its cards. The sums of all requests are up to the scheduler."""
+        return fits_with(value, self._observed.capacity(node), pods)
+
     def _fits_on(self, value: Object, node: str, card: str, pods: Collection[BoundPod]) -> bool:
         only = {**value, "metadata": {**value["metadata"], "annotations": {objects.ALLOW: card}}}
-        return self._observed.fits(only, node, pods)
+        return self._fits(only, node, pods)
 
     def check_refused(self, uid: str, why: str) -> None:
         """Check that a pod is not refused cards that it was promised until its volumes were made on a node."""
