@@ -416,7 +416,11 @@ _FAULTS = (
         400,
     ),
     PlantedFault(
-        "a nomination outlives its pod", "Bookings.report", "if E in _ENDS:\n    A", "if E is Event.BOUND:\n    A", 400
+        "a nomination outlives its pod",
+        "Bookings.nominate",
+        "if N == O:\n    return",
+        "if N == O or not (N or self._ledger.booking(uid)):\n    return",
+        400,
     ),
     PlantedFault("a promise on a node that is gone", "Promises._promise", "if F is None:\n    return R", "pass", 400),
     PlantedFault(

@@ -397,7 +397,7 @@ def volume(chance: Chance) -> dict[str, str]:
 def late_volumes(chance: Chance) -> Plan:
     """Let volumes be made for seconds once a node is chosen, while other pods want the same cards."""
     # The sums of a node have room for one more pod than its cards, so that the scheduler's own sums do not help.
-    nodes = tuple(tuple(range(chance.whole(2, 4))) for _ in range(chance.weighted(((1, 1), (2, 2)))))
+    nodes = tuple(tuple(range(chance.whole(2, 4))) for _ in range(chance.weighted(((1, 1), (3, 2)))))
     shapes = chance.one_of(([HALF], [HALF, HALF, _of_each(1, 350), _of_each(2, 600), WHOLE]))
     priorities = chance.one_of(((0,), (0, 100), (0, 0, 100, 1000)))
     late, first = chance.one_of((0.5, 0.7, 1.0)), chance.between(0.0, 4.0)
@@ -412,17 +412,17 @@ def late_volumes(chance: Chance) -> Plan:
         steps.append(Step(at, "create_pod", (f"v{index}", [dict(chance.one_of(shapes))], [], run, rules)))
         if chance.happens(0.25):
             steps.append(Step(at + chance.delay(4.0), "delete_pod", (f"v{index}", chance.happens(0.5))))
-    for _ in range(chance.weighted(((4, 0), (4, 1), (2, 3)))):
+    for _ in range(chance.weighted(((3, 0), (4, 1), (3, 3)))):
         node = f"n{chance.whole(0, len(nodes) - 1)}"
-        faults: tuple[tuple[str, tuple[Any, ...]], ...] = (
-            ("kill_now", ("leader", 0.3)),
-            ("stop_extender", ("leader", 0.3)),
-            ("lose_history", ("extender", 1.0)),
-            ("restart_scheduler", (chance.between(0.1, 2.0),)),
-            ("remove_node", (node, chance.between(0.5, 4.0))),
-            ("change_cards", (node, chance.whole(0, 2), chance.between(0.5, 6.0))),
+        faults: tuple[tuple[float, tuple[str, tuple[Any, ...]]], ...] = (
+            (2, ("kill_now", ("leader", 0.3))),
+            (1, ("stop_extender", ("leader", 0.3))),
+            (1, ("lose_history", ("extender", 1.0))),
+            (1, ("restart_scheduler", (chance.between(0.1, 2.0),))),
+            (2, ("remove_node", (node, chance.between(0.5, 4.0)))),
+            (2, ("change_cards", (node, chance.whole(0, 2), chance.between(0.5, 6.0)))),
         )
-        act, args = chance.one_of(faults)
+        act, args = chance.weighted(faults)
         steps.append(Step(chance.between(first + 0.3, second + 1.0), act, args))
     steps = sorted((step for step in steps if step.at < 20.0), key=lambda step: step.at)
     features = frozenset({"late volumes", *(("one replica",) if chance.happens(0.5) else ())})
