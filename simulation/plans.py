@@ -10,10 +10,9 @@ from simulation.plan import REPLICAS, Plan, Step
 from simulation.scenarios import (
     QUIET,
     SCENARIOS,
-    burst_of_volumes,
+    VOLUMES,
     company,
     devices,
-    late_volumes,
     refused_and_forgotten,
     reviewed,
     volume,
@@ -26,7 +25,7 @@ def make_plan(seed: int) -> Plan:
     """Return the plan of a seed: a crowded cluster more often than not, so that every card given twice shows."""
     chance = Chance(seed, "plan")
     if (volumes := chance.stream("volumes")).happens(0.12):
-        make = burst_of_volumes if volumes.stream("burst").happens(0.25) else late_volumes
+        make = volumes.stream("burst").weighted(VOLUMES)
         return replace(make(volumes), seed=seed, scenario=make.__name__)
     if chance.stream("quiet").happens(0.15):
         quiet = chance.stream("quiet kind")

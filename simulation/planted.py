@@ -406,21 +406,21 @@ _FAULTS = (
         part="sharepods",
     ),
     PlantedFault(
-        "a nomination counts as a missed bind", "PendingBinds.moved", "if A is Event.NOMINATED:\n    X", "pass", 400
+        "a nomination counts as a missed bind", "PendingBinds.moved", "if A is Event.NOMINATED:\n    X", "pass", 150
     ),
     PlantedFault(
         "a promise counts against its own pod",
         "Promises.to_others",
         "A >= P.priority and B != P.uid",
         "A >= P.priority",
-        400,
+        100,
     ),
     PlantedFault(
         "a nomination outlives its pod",
         "Bookings.nominate",
         "if N == O:\n    return",
         "if N == O or not (N or self._ledger.booking(uid)):\n    return",
-        400,
+        300,
     ),
     PlantedFault("a promise on a node that is gone", "Promises._promise", "if F is None:\n    return R", "pass", 400),
     PlantedFault(
@@ -435,49 +435,49 @@ _FAULTS = (
         "Promises.to_others",
         "A >= P.priority",
         "A <= P.priority",
-        400,
+        500,
     ),
     PlantedFault(
         "what is promised is given to pods of the same priority",
         "Promises.to_others",
         "A >= P.priority",
         "A > P.priority",
-        400,
+        100,
     ),
-    PlantedFault("a bind takes promised cards", "Decider.reserve", "X.promises.to_others(P).get(N, ())", "()", 400),
-    PlantedFault("a filter offers promised cards", "Decider._filter", "X.promises.to_others(P)", "{}", 400),
+    PlantedFault("a bind takes promised cards", "Decider.reserve", "X.promises.to_others(P).get(N, ())", "()", 600),
+    PlantedFault("a filter offers promised cards", "Decider._filter", "X.promises.to_others(P)", "{}", 100),
     PlantedFault(
         "a nomination ends with its pod, and not with the bind",
         "Bookings.nominate",
         "if N == O:\n    return",
         "if N == O or (not N and self._ledger.booking(uid) is not None):\n    return",
-        400,
+        60,
     ),
     PlantedFault(
-        "one card is promised to two pods", "Promises._promise", "X._cards(N, I, B)", "X._cards(N, I, [])", 400
+        "one card is promised to two pods", "Promises._promise", "X._cards(N, I, B)", "X._cards(N, I, [])", 100
     ),
     PlantedFault(
-        "promises are not chosen again when their node changes", "Decider._changed", "X.promises.forget(N)", within=400
+        "promises are not chosen again when their node changes", "Decider._changed", "X.promises.forget(N)", within=600
     ),
     PlantedFault(
         "a nomination for another node keeps the first one",
         "Bookings.nominate",
         "del X[U], Y[O][U]",
         "del X[U]",
-        400,
+        60,
     ),
     PlantedFault(
         "the first nomination of a pod stays",
         "Bookings.nominate",
         "if N == O:\n    return",
         "if N == O or (N and O):\n    return",
-        400,
+        300,
     ),
     PlantedFault(
-        "the least important pods are promised cards first", "Promises._promise", "-P.priority", "P.priority", 400
+        "the least important pods are promised cards first", "Promises._promise", "-P.priority", "P.priority", 300
     ),
     PlantedFault(
-        "cards that are booked are promised", "Promises._cards", "X.sums(N, B).usage()", 'X.sums("", B).usage()', 400
+        "cards that are booked are promised", "Promises._cards", "X.sums(N, B).usage()", 'X.sums("", B).usage()', 150
     ),
 )
 

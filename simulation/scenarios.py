@@ -440,12 +440,48 @@ def burst_of_volumes(chance: Chance) -> Plan:
         act = chance.one_of((("kill_now", ("leader", 0.3)), ("restart_scheduler", (0.5,))))
         steps.append(Step(chance.between(1.5, 4.0), *act))
     steps.sort(key=lambda step: step.at)
-    return Plan(0, nodes, False, tuple(steps), 10.0, eager=True, features=frozenset({"late volumes"}))
+    features = frozenset({"late volumes", *(("one replica",) if chance.happens(0.5) else ())})
+    return Plan(0, nodes, False, tuple(steps), 10.0, eager=True, features=features)
+
+
+def volumes_while_cards_change(chance: Chance) -> Plan:
+    """Let a node lose the card that was promised to a pod, and another one of its cards become free."""
+    late, soon = {VOLUME_SECONDS: "11.0"}, round(chance.between(1.5, 2.5), 3)
+    steps = (
+        Step(1.0, "create_pod", ("a", [dict(HALF)], [], soon)),
+        Step(1.5, "create_pod", ("b", [dict(HALF)], [], None)),
+        Step(2.0, "create_pod", ("p", [dict(HALF)], [], None, late)),
+        Step(2.5, "create_pod", ("c", [_of_each(1, 100)], [], None)),  # the extender must look at what it promised
+        Step(chance.between(3.0, 4.0), "change_cards", ("n0", 2, 10.0)),
+        Step(chance.between(9.0, 10.0), "create_pod", ("q", [dict(HALF)], [], None)),
+    )
+    return Plan(0, ((0, 1, 2),), False, steps, 15.0, features=frozenset({"late volumes"}))
 
 
 def _of_each(cards: int, millicores: int) -> dict[str, int]:
     return {"i915": cards, "millicores": cards * millicores}
 
+
+def volumes_while_a_node_goes(chance: Chance) -> Plan:
+    """Let a pod be nominated for another node, because the first one goes and its volumes fail there."""
+    late = {VOLUME_SECONDS: "4.0", VOLUME_FAILURES: "1"}
+    steps = [
+        Step(1.0, "create_pod", ("a", [dict(HALF)], [], None)),
+        Step(1.5, "create_pod", ("p", [dict(HALF)], [], None, late)),
+        Step(chance.between(2.0, 4.0), "remove_node", ("n0", 12.0)),
+        *(Step(chance.between(8.0, 9.0), "create_pod", (f"q{index}", [dict(HALF)], [], None)) for index in range(3)),
+    ]
+    steps.sort(key=lambda step: step.at)
+    return Plan(0, ((0, 1),) * 2, False, tuple(steps), 15.0, features=frozenset({"late volumes"}))
+
+
+VOLUMES: tuple[tuple[float, Callable[[Chance], Plan]], ...] = (
+    (0.25, burst_of_volumes),
+    (0.07, volumes_while_cards_change),
+    (0.07, volumes_while_a_node_goes),
+    (0.61, late_volumes),
+)
+"""Make histories of late volumes, and how often each is made."""
 
 QUIET: tuple[Callable[[Chance], Plan], ...] = (
     replaced,
