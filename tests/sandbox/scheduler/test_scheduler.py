@@ -88,7 +88,7 @@ async def test_the_extenders_scores_are_added_to_the_free_share(
 
 
 class Volumes:
-    """Volumes of every pod, of which the first are not made."""
+    """A provisioner of volumes for every pod, which fails at first."""
 
     def __init__(self, client: ApiClient, failures: int) -> None:
         self.nominated: list[str] = []  # the nominations that pods had when their volumes were made
