@@ -113,7 +113,7 @@ _FAULTS = (
         140,
     ),
     PlantedFault(
-        "an older read is believed over the watch", "Pods.changed", "if P.uid in X._gone:\n    return", within=390
+        "an older read is believed over the watch", "Pods.changed", "if P.uid in X._gone:\n    return", within=850
     ),
     PlantedFault(
         "cards chosen before the wait for the API server",
@@ -144,7 +144,7 @@ _FAULTS = (
         "Company.has_affinity",
         "any(X.affinity == Y for Z in A)",
         "any(X.affinity for Z in A)",
-        220,
+        450,
     ),
     PlantedFault(
         "the name of a card is not booked", "Decider._with_name", "if X := Y.get(Z):\n    return A", within=60
@@ -264,7 +264,7 @@ _FAULTS = (
         "nodes with free cards are forgotten when a write fails",
         "Requeuer.run",
         "X._freed.put_back(F)",
-        within=60,
+        within=310,
         part="requeuing",
     ),
     PlantedFault(
@@ -335,9 +335,9 @@ _FAULTS = (
         "objects.bind_pod",
         'P.metadata.namespace or "default"',
         '"default"',
-        60,
+        300,
     ),
-    PlantedFault("a filter does not wait for the bind before it", "Filter.__call__", "await X.wait(U)", within=60),
+    PlantedFault("a filter does not wait for the bind before it", "Filter.__call__", "await X.wait(U)", within=460),
     PlantedFault("denied cards are given", "CARD_RULES", "I.resolve(N.denied)", "NO_CARDS"),
     PlantedFault(
         "disabled cards are given", "CARD_RULES", "lambda N, J, U: I.disabled", "lambda N, J, U: NO_CARDS", 40
