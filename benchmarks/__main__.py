@@ -22,6 +22,7 @@ _ALL = {
     "shapes": "filter.shapes",
     "growth": "growth.growth",
     "start-growth": "growth.start_growth",
+    "pod-groups": "pod_groups.pod_groups",
     "placement": "placement.placement",
     "churn": "churn.churn",
     "bind": "bind.bind",

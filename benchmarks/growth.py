@@ -21,7 +21,6 @@ from benchmarks.stage import Stage, stage
 from gas.extender.decider import Decider, Options
 from gas.extender.filter import Filter, PendingBinds
 from gas.extender.metrics import Metrics
-from gas.extender.nodes import Nodes
 from gas.objects.stored import Node, Pod
 from gas.vocabularies.known import DEFAULT
 from tests.listed import list_all
@@ -55,7 +54,7 @@ def growth() -> Results:
 
 async def _times(size: Size, cards: int) -> Mapping[str, float]:
     """Return milliseconds of each kind of filter."""
-    filter_nodes, known = _decider(size, cards)
+    filter_nodes, decider = decider_of(size, cards)
     asked = node_names(size)
     amounts = {"i915": 1, "millicores": 100, "memory.max": 10**8}
     body = question(asked, amounts)
@@ -66,7 +65,7 @@ async def _times(size: Size, cards: int) -> Mapping[str, float]:
 
     def after_ten_changes() -> bytes:
         for node in changes.pop():
-            known.changed(node)
+            decider.nodes.changed(node)
         return body
 
     await _answered(filter_nodes, body)
@@ -77,7 +76,8 @@ async def _times(size: Size, cards: int) -> Mapping[str, float]:
     }
 
 
-def _decider(size: Size, cards: int) -> tuple[Filter, Nodes]:
+def decider_of(size: Size, cards: int) -> tuple[Filter, Decider]:
+    """Return a decider that knows a cluster, and its filter."""
     decider = Decider(Options(vocabularies=DEFAULT))
     list_all(decider.nodes, msgspec.convert(nodes(size, cards=cards), list[Node]))
     placed = [
@@ -92,7 +92,7 @@ def _decider(size: Size, cards: int) -> tuple[Filter, Nodes]:
         why_not_ready=lambda: None,
         on_refused=lambda _pod, _refusal: None,
     )
-    return filter_nodes, decider.nodes
+    return filter_nodes, decider
 
 
 async def _median(filter_nodes: Filter, next_body: Callable[[], bytes]) -> float:
