@@ -135,6 +135,7 @@ class Cycle:
     begun: float = 0.0  # when it asked after the last gap, which may have been the end of another cycle
     places: dict[str, Place] = field(default_factory=dict)  # planned, by UID
     answered: dict[str, float] = field(default_factory=dict)  # when each member got its node, by UID
+    refused: dict[str, float] = field(default_factory=dict)  # when each member was refused, by UID
     lack: str = ""  # why a member that is left out does not fit; empty if none is
 
 
@@ -166,8 +167,9 @@ class PodGroups(Observer):
         now = self._decider.clock()
         if (gap := now - cycle.latest) > CYCLE_GAP:
             cycle.begun = now
-        if (answered := cycle.answered.get(pod.uid)) is not None or gap > PROMISE:
-            self._end(cycle, cycle.begun if answered is not None and answered < cycle.begun else inf)
+        last = cycle.answered.get(pod.uid, cycle.refused.get(pod.uid))
+        if last is not None or gap > PROMISE:
+            self._end(cycle, cycle.begun if last is not None and last < cycle.begun else inf)
 
     def moved(self, move: Move) -> None:
         """Forget a member that is gone, and keep the cards of the others while their binds come."""
@@ -177,6 +179,7 @@ class PodGroups(Observer):
             if cycle is not None:
                 cycle.answered.pop(move.uid, None)
                 cycle.places.pop(move.uid, None)
+                cycle.refused.pop(move.uid, None)
         elif move.event is Event.BIND and cycle is not None:
             self._decider.promises.prolong(cycle.answered, PROMISE)
 
@@ -199,9 +202,13 @@ class PodGroups(Observer):
         fitting = self._fitting(pod, cycle, cycle.places)
         cycle.latest = self._decider.clock()
         if fitting < minimum or (place := cycle.places.get(pod.uid)) is None:
-            if fitting < minimum:
+            cycle.refused[pod.uid] = cycle.latest
+            refusal = GroupDoesNotFit(fitting, max(minimum, fitting + 1), cycle.lack)
+            if (
+                len(self.members.of_group.get(group, set()) - cycle.refused.keys()) < minimum
+            ):  # then kube-scheduler stops
                 self._end(cycle, inf)
-            return self._refused(pod, decision, GroupDoesNotFit(fitting, max(minimum, fitting + 1), cycle.lack))
+            return self._refused(pod, decision, refusal)
         cycle.answered[pod.uid] = cycle.latest
         nominated = Nominated(pod.uid, pod.key, place.node, pod.priority, need)
         self._decider.promises.put(Promised(nominated, place.cards), PROMISE)
@@ -253,7 +260,7 @@ class PodGroups(Observer):
         planner = Planner(self._decider.nodes, self._decider.verdicts, promised)
         needed = minimum - self._fitting(pod, cycle, {})
         places = yield from planner.plan(members, every, needed)
-        if self._fitting(pod, cycle, places) < minimum:
+        if self._fitting(pod, cycle, places) < minimum:  # there may be other nodes for those not asked about yet
             every += sorted({name for name, _ in self._decider.nodes}.difference(every))
             places = yield from planner.plan(members, every, needed)
         left_out = [each.need for each in members if each.uid not in places]
@@ -279,6 +286,7 @@ class PodGroups(Observer):
     def _end(self, cycle: Cycle, until: float) -> None:
         """Forget what was answered before a time, and end what was promised to members that are not being bound."""
         cycle.places = {}
+        cycle.refused = {uid: refused for uid, refused in cycle.refused.items() if refused >= until}
         for uid in [uid for uid, answered in cycle.answered.items() if answered < until]:
             del cycle.answered[uid]
             self._decider.promises.drop(uid)

@@ -133,6 +133,14 @@ async def test_nodes_that_a_member_is_not_offered_are_known_in_the_next_cycle() 
     assert (await decider.ask(narrow, "n1"))["NodeNames"] == ["n1"]
 
 
+@pytest.mark.parametrize(("minimum", "second", "found"), [(3, "n2", ["n1", "n2", "n3"]), (2, "n1", ["n1", "n2"])])
+async def test_few_nodes_of_one_member_do_not_limit_others(minimum: int, second: str, found: list[str]) -> None:
+    decider = grouping(*THREE, minimum=minimum)
+    offers = (["n1"], [second], ["n1", "n2", "n3"])
+    asked = [await decider.ask(each, *offered) for each, offered in zip(THREE, offers, strict=True)]
+    assert [name for each in asked for name in each["NodeNames"]] == found
+
+
 async def test_a_member_that_comes_later_finds_the_others_bound() -> None:
     late = member("late")
     decider = grouping(*THREE, cards=(1, 1, 1, 1))
