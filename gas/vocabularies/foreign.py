@@ -11,7 +11,7 @@ from gas.placement.need import ContainerNeed, PodNeed, Role
 from gas.placement.ratio import PERCENT, Ratio
 from gas.values.amounts import MILLICORES
 from gas.values.card_facts import CardFacts
-from gas.vocabularies.pod_parts import started_containers
+from gas.vocabularies.pod_parts import is_positive, started_containers
 from gas.vocabularies.protocol import (
     BadNeed,
     Beginnings,
@@ -44,8 +44,11 @@ class Foreign(Vocabulary):
 
     def matches(self, pod: Pod) -> bool:
         """Return whether gas has chosen cards for the pod, and kubelet gives it devices because it requests some."""
-        names = (name for each, _ in started_containers(pod) for name in each.requests)
-        return is_decided(pod) and any("/" in name and "kubernetes.io/" not in name for name in names)
+        requests = (request for each, _ in started_containers(pod) for request in each.requests.items())
+        return is_decided(pod) and any(
+            "/" in name and "kubernetes.io/" not in name and is_positive(amount, if_unreadable=True)
+            for name, amount in requests
+        )
 
     def is_fixed(self, pod: Pod) -> bool:
         return True

@@ -664,6 +664,7 @@ SHARE = sharing(core=30, memory="12Gi")["resources"]["requests"]
         pytest.param({"example.com/share": 3}, DECIDED, {"millicores": 1000}, UNREAD, id="unknown"),
         pytest.param({GPU_MEM: 12}, {"gas-ts": "1"}, None, None, id="no-cards"),
         pytest.param({GPU_MEM: 12}, {"gas-container-cards": "card1"}, None, None, id="not-by-gas"),
+        pytest.param({"example.com/share": 0}, DECIDED, None, None, id="none-of-a-device"),
         pytest.param({"cpu": 1, "storage.kubernetes.io/x": 1}, DECIDED, None, None, id="no-devices"),
     ],
 )
