@@ -11,6 +11,7 @@ from typing import Any
 
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
+from gas.cluster.errors import ApiRefused
 from gas.cluster.objects import get_object
 from gas.objects.stored import ObjectMeta, Pod, PodSpec, StoredPart
 from gas.values.errors import GasError
@@ -54,21 +55,34 @@ class _Claim(StoredPart, frozen=True):
 async def selected_nodes(api: ApiServer, waiting: Iterable[ClaimingPod]) -> list[tuple[Pod, str]]:
     """Return the pods without a nomination that have a claim for which a node was selected, with that node.
 
-    What cannot be read is left out, and logged.
+    What cannot be read is left out, and logged: only one claim if the API server refuses it, since users choose its
+    name, and all of them if the API server is not available.
     """
     reads = asyncio.Semaphore(MOST_READS)
+    refused: list[GasError] = []
+
+    async def selected_node(pod: ClaimingPod, name: str) -> str:
+        try:
+            path = paths.claim(pod.metadata.namespace or "default", name)
+            async with reads:
+                claim = await get_object(api, path, _Claim, urgent=True)
+        except (ApiRefused, paths.MalformedName) as error:
+            refused.append(error)
+            return ""
+        return (claim.metadata.annotations or {}).get(SELECTED_NODE, "") if claim is not None else ""
 
     async def of_pod(pod: ClaimingPod) -> tuple[Pod, str] | None:
         for name in pod.claims:
-            async with reads:
-                claim = await get_object(api, paths.claim(pod.metadata.namespace or "default", name), _Claim)
-            if claim is not None and (node := (claim.metadata.annotations or {}).get(SELECTED_NODE)):
+            if node := await selected_node(pod, name):
                 return pod, node
         return None
 
     pods = [pod for pod in waiting if not (pod.nominated_node or pod.node_name or pod.suspended or pod.is_over)]
+    found: list[tuple[Pod, str] | None] = []
     try:
-        return [found for found in await asyncio.gather(*map(of_pod, pods)) if found is not None]
+        found = await asyncio.gather(*map(of_pod, pods))
     except GasError as error:
-        logger.warning("it is not known for which nodes the volumes of waiting pods were made: %s", error)
-        return []
+        refused.append(error)
+    if refused:
+        logger.warning("it is not known for which nodes the volumes of waiting pods were made: %s", refused[-1])
+    return [each for each in found if each is not None]
