@@ -81,9 +81,8 @@ class Settler(Observer):
         is_in_doubt = move.after is State.SETTLING or move.event is Event.VANISHED
         if is_in_doubt and move.uid not in self._questions:
             namespace, _, name = move.pod.partition("/")
-            task = asyncio.get_running_loop().create_task(self._settle(move.uid, namespace, name))
-            self._questions[move.uid] = task
-            task.add_done_callback(lambda _task: self._questions.pop(move.uid, None))
+            settling = self._settle(move.uid, namespace, name)
+            self._questions[move.uid] = asyncio.get_running_loop().create_task(settling)
 
     async def settled(self, uid: str) -> None:
         """End the review of a pod, if one is open, and return once it is known whether the pod is bound."""
@@ -103,6 +102,7 @@ class Settler(Observer):
 
     async def _settle(self, uid: str, namespace: str, name: str) -> None:
         pod = await settled_pod(self.requests, namespace, name, uid, retry_pause=self.retry_pause)
+        del self._questions[uid]  # at once, since the pod may come into doubt again before this task has ended
         if pod is None:
             self.pods.forget(uid)
         elif not pod.node_name:

@@ -203,6 +203,24 @@ class TestVanished:
         await decider.settle()
         assert booked_cards(decider, "u1") == "nothing"
 
+    async def test_a_pod_that_comes_into_doubt_again_at_once_is_read_again(self) -> None:
+        decider = following()
+        decider.cluster.on_change = lambda _type, _pod: None
+        decider.cluster.add(gpu_pod())
+        decider.cluster.outcome = Outcome.LOST_AFTER_WRITING
+        learn = decider.pods.learn
+
+        def then_listed(pods: list[Pod]) -> None:
+            learn(pods)
+            decider.cluster.remove("default/pod")
+            asyncio.get_running_loop().call_soon(list_all, decider.pods, [])
+
+        decider.pods.learn = then_listed  # type: ignore[method-assign]
+        await decider.bind(gpu_pod(), "n1")
+        await decider.settle()
+        await turns()
+        assert booked_cards(decider, "u1") == "nothing"
+
 
 @pytest.mark.parametrize("written", [True, False], ids=["after-it-was-written", "before-it-was-written"])
 async def test_a_cancelled_bind_leaks_nothing(decider: DrivenDecider, *, written: bool) -> None:
