@@ -376,6 +376,7 @@ class Decider:
         self.promises.follow(pod)
 
     def _freed(self, node: str) -> None:
+        self.promises.forget(node)
         self.observers.node_changed(node, Change.FREED)
 
     def _capacity_changed(self, node: str) -> None:

@@ -128,8 +128,9 @@ class Pods:
         A pod that is missing need not be gone. One that has ended has ended, whatever the watch has shown.
         """
         for pod in pods:
-            if pod.is_over or pod.uid not in self._bound:
-                is_apart = pod.uid in self._apart or not self.knows(pod.uid)
+            is_apart = pod.uid in self._apart or not self.knows(pod.uid)
+            is_later = pod.is_over or (pod.uid not in self._bound and (is_apart or pod.node_name))
+            if is_later:
                 self.changed(pod)
                 if is_apart and self.knows(pod.uid):
                     self._apart.add(pod.uid)

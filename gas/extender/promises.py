@@ -96,7 +96,7 @@ class Promises(Observer):
             self._bookings.nominate(uid, self._waiting[uid].key if uid in self._waiting else "", "")
 
     def forget(self, node: str) -> None:
-        """Forget which cards are promised on a node: the node, its pods or its bookings have changed."""
+        """Forget which cards are promised on a node: the node, its pods, bookings or nominations have changed."""
         self._known.pop(node, None)
 
     def put(self, promised: Promised, seconds: float) -> None:
@@ -112,7 +112,6 @@ class Promises(Observer):
     def drop(self, uid: str) -> None:
         """End what a part has promised to a pod."""
         if (ended := self._by_parts.pop(uid, None)) is not None:
-            self.forget(ended[0].nominated.node)
             self._on_freed(ended[0].nominated.node)
 
     def drop_late(self) -> None:
@@ -165,12 +164,30 @@ class Promises(Observer):
         )
 
     def _promise(self, node: str, pods: list[Pod]) -> list[Promised]:
-        """Promise cards to pods in the order of their importance, no card beyond its capacity."""
+        """Promise cards to pods in the order of their importance.
+
+        The first that gets none is also tried before the others of its priority, in case they can have other cards.
+        """
+        ordered = sorted(pods, key=lambda pod: -pod.priority)
+        found = self._in_order(node, ordered)
+        first = next((each.nominated.uid for each in found if not each.footprint.amounts), None)
+        if first is None:
+            return found
+
+        def who_gets_cards(promised: list[Promised]) -> list[bool]:
+            cards = {each.nominated.uid: bool(each.footprint.amounts) for each in promised}
+            return [cards.get(pod.uid, False) for pod in ordered]
+
+        again = self._in_order(node, sorted(ordered, key=lambda pod: (-pod.priority, pod.uid != first)))
+        return max(found, again, key=who_gets_cards)
+
+    def _in_order(self, node: str, pods: list[Pod]) -> list[Promised]:
+        """Promise cards to one pod after the other, no card beyond its capacity."""
         facts = self._nodes.facts(node)
         found = [each for each, _ in self._by_parts.values() if each.nominated.node == node]
         if facts is None:
             return found
-        for pod in sorted(pods, key=lambda pod: -pod.priority):
+        for pod in pods:
             try:
                 need = self._need(pod)
             except BadNeed:

@@ -14,7 +14,7 @@ from gas.extender.debug import books_json
 from gas.extender.promises import WITHDRAWN
 from gas.values.cards import Card
 from tests.builders import container, node, pod_json
-from tests.extender.decider import DrivenDecider, as_pod
+from tests.extender.decider import DrivenDecider, as_pod, booked_cards
 from tests.listed import list_all
 
 
@@ -70,6 +70,32 @@ async def test_as_many_pods_are_promised_cards_as_have_room_in_the_order_of_thei
     assert promised == {"b": [Card(0)], "a": [Card(1)], "late": []}
     assert await decider.bind(asking("late"), "n1") != ""
     assert await decider.bind(asking("a"), "n1") == ""
+
+
+async def test_a_pod_that_can_have_other_cards_leaves_those_that_another_needs() -> None:
+    """Its first choice became free later, so it would take the card of a pod that a volume ties to this node."""
+    tied = asking("tied", nominated="n1", annotations={"gas-allow": "card0"})
+    decider = following(asking("any", nominated="n1"), tied, asking("late", nominated="n1"), cards=2)
+    for uid in ("any", "tied"):
+        assert await decider.bind(asking(uid), "n1") == ""
+    assert await decider.bind(asking("late"), "n1") != ""
+    assert booked_cards(decider, "tied") == "card0 on n1, held"
+
+
+async def test_nothing_is_kept_of_nominations_for_nodes_that_do_not_exist() -> None:
+    decider = following(*(asking(f"p{number}", nominated=f"gone-{number}") for number in range(3)))
+    assert await fits(decider, asking("other"))
+    for number in range(3):
+        decider.see("MODIFIED", as_pod(asking(f"p{number}", nominated="n1")))
+    assert not await fits(decider, asking("other"))
+    assert decider.promises._known.keys() == {"n1"}
+
+
+async def test_a_response_older_than_the_watch_withdraws_no_nomination() -> None:
+    decider = following(asking("first", nominated="n1"), asking("other"))
+    decider.pods.learn([as_pod(asking("first"))])
+    decider.seconds += WITHDRAWN
+    assert not await fits(decider, asking("other"))
 
 
 ENDS = "bound bound-elsewhere deleted being-deleted elsewhere asked-again withdrawn-long-ago not-in-the-list ended"
