@@ -128,9 +128,10 @@ class Pods:
         A pod that is missing need not be gone. One that has ended has ended, whatever the watch has shown.
         """
         for pod in pods:
-            is_apart = pod.uid in self._apart or not self.knows(pod.uid)
-            is_later = pod.is_over or (pod.uid not in self._bound and (is_apart or pod.node_name))
-            if is_later:
+            known = self.waiting.get(pod.uid)
+            is_older = known is not None and not pod.node_name and _version(pod) < _version(known)
+            if pod.is_over or (pod.uid not in self._bound and not is_older):
+                is_apart = pod.uid in self._apart or not self.knows(pod.uid)
                 self.changed(pod)
                 if is_apart and self.knows(pod.uid):
                     self._apart.add(pod.uid)
@@ -402,6 +403,12 @@ class Pods:
             ),
             spec=PodSpec(node_name=sys.intern(pod.node_name), containers=containers if has_cards else None),
         )
+
+
+def _version(pod: Pod) -> tuple[int, str]:
+    """Return the resource version of a pod, a whole number (Kubernetes' KEP-5504), for comparisons."""
+    version = pod.metadata.resource_version or ""
+    return len(version), version
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,8 +123,6 @@ class Promises(Observer):
             self._end_withdrawn(uid)
 
     def moved(self, move: Move) -> None:
-        if move.event in (Event.BOUND, Event.GONE):
-            self._withdrawn.pop(move.uid, None)
         if move.uid in self._by_parts and (move.after is not State.UNKNOWN or move.event is Event.GONE):
             self.drop(move.uid)
 
@@ -147,7 +145,7 @@ class Promises(Observer):
         return found
 
     def on(self, node: str) -> list[Promised]:
-        """Return what is promised to the pods nominated for a node that are not booked, the most important first."""
+        """Return what is promised to the pods nominated for a node that are not booked."""
         uids = (uid for uid in self._bookings.nominated(node) if self._ledger.booking(uid) is None)
         pods = [pod for uid in uids if (pod := self._waiting.get(uid)) is not None]
         if (known := self._known.get(node)) is None or known[0] != pods:
@@ -166,7 +164,7 @@ class Promises(Observer):
     def _promise(self, node: str, pods: list[Pod]) -> list[Promised]:
         """Promise cards to pods in the order of their importance.
 
-        The first that gets none is also tried before the others of its priority, in case they can have other cards.
+        The first that gets none is also tried before all others, in case they can have other cards.
         """
         ordered = sorted(pods, key=lambda pod: -pod.priority)
         found = self._in_order(node, ordered)
@@ -178,7 +176,7 @@ class Promises(Observer):
             cards = {each.nominated.uid: bool(each.footprint.amounts) for each in promised}
             return [cards.get(pod.uid, False) for pod in ordered]
 
-        again = self._in_order(node, sorted(ordered, key=lambda pod: (-pod.priority, pod.uid != first)))
+        again = self._in_order(node, sorted(ordered, key=lambda pod: pod.uid != first))
         return max(found, again, key=who_gets_cards)
 
     def _in_order(self, node: str, pods: list[Pod]) -> list[Promised]:

@@ -64,7 +64,8 @@ async def test_a_promise_does_not_count_against_its_own_pod() -> None:
 
 
 async def test_as_many_pods_are_promised_cards_as_have_room_in_the_order_of_their_nominations() -> None:
-    decider = following(asking("b", nominated="n1"), asking("a", nominated="n1"), asking("late"), cards=2)
+    unreadable = asking("odd", nominated="n1", annotations={"gas-card-order": "odd"})
+    decider = following(unreadable, asking("b", nominated="n1"), asking("a", nominated="n1"), asking("late"), cards=2)
     decider.see("MODIFIED", as_pod(asking("late", nominated="n1")))
     promised = {each.nominated.uid: list(each.footprint.amounts) for each in decider.promises.on("n1")}
     assert promised == {"b": [Card(0)], "a": [Card(1)], "late": []}
@@ -91,9 +92,15 @@ async def test_nothing_is_kept_of_nominations_for_nodes_that_do_not_exist() -> N
     assert decider.promises._known.keys() == {"n1"}
 
 
-async def test_a_response_older_than_the_watch_withdraws_no_nomination() -> None:
-    decider = following(asking("first", nominated="n1"), asking("other"))
-    decider.pods.learn([as_pod(asking("first"))])
+async def test_of_a_response_and_the_watch_the_newer_one_says_what_a_pod_is_nominated_for() -> None:
+    decider = following(asking("other"), asking("first"))
+    old = decider.cluster.pod("default/first")
+    decider.cluster.on_change = lambda _type, _pod: None  # the watch is late
+    for version in range(12):
+        decider.cluster.annotate("default/first", version=str(version))
+    new = decider.cluster.edit("default/first", lambda pod: pod["status"].update(nominatedNodeName="n1"))
+    decider.pods.learn([new])
+    decider.pods.learn([old])
     decider.seconds += WITHDRAWN
     assert not await fits(decider, asking("other"))
 
@@ -116,10 +123,12 @@ async def test_a_promise_ends_with_its_pod_or_its_nomination(end: str) -> None:
         case "elsewhere" | "asked-again" | "withdrawn-long-ago":
             decider.see("MODIFIED", as_pod(asking("first", nominated="n2" if end == "elsewhere" else "")))
             if end != "elsewhere":
+                decider.seconds += WITHDRAWN / 2
+                decider.see("MODIFIED", as_pod(asking("first")))
                 assert not await fits(decider, other), "the bind may have failed, and a volume tie the pod to the node"
             if end == "asked-again":
                 await fits(decider, asking("first"), "n2")
-            decider.seconds += WITHDRAWN * (end == "withdrawn-long-ago")
+            decider.seconds += WITHDRAWN / 2 * (end == "withdrawn-long-ago")
         case "not-in-the-list":
             list_all(decider.pods, [as_pod(other)])
         case "ended":
@@ -143,10 +152,11 @@ async def test_a_pod_is_tied_to_the_node_of_its_volume_until_it_is_asked_about()
     assert not list(decider.promises)
 
 
-async def test_a_nomination_that_comes_again_stands() -> None:
+async def test_a_nomination_that_comes_again_stands_whatever_volumes_say() -> None:
     decider = following(asking("first", nominated="n1"), asking("other"))
     for nominated in ("", "n1"):
         decider.see("MODIFIED", as_pod(asking("first", nominated=nominated)))
+    decider.promises.tie(as_pod(asking("first")), "n2")
     decider.seconds += WITHDRAWN
     assert not await fits(decider, asking("other"))
 
