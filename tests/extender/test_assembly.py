@@ -237,7 +237,6 @@ async def test_an_extender_that_starts_keeps_the_cards_of_pods_whose_volumes_wer
     tied = pod_json(container(i915=1) | {"image": "example/main:1"}, name="tied")
     volumes = [
         {"name": "plain", "emptyDir": {}},
-        {"name": "odd", "persistentVolumeClaim": {"claimName": ".."}},  # users choose the name
         {"name": "cache", "ephemeral": {"volumeClaimTemplate": {}}},
         {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
     ]
@@ -249,5 +248,4 @@ async def test_an_extender_that_starts_keeps_the_cards_of_pods_whose_volumes_wer
     server.settings.authorize = lambda access: (access.kind, access.verb) != (CLAIMS, refused)
     async with extender(server, tmp_path) as running:
         assert await passing(running, other, "n1") == ([] if not refused else ["n1"])
-        (log,) = (each.message for each in caplog.records if "it is not known for which nodes" in each.message)
-        assert ("found '..'" in log) != bool(refused)
+        assert ("it is not known for which nodes" in caplog.text) == bool(refused)

@@ -686,6 +686,23 @@ def test_a_pod_keeps_its_cards_whatever_vocabularies_are_on(
     assert not followed.books()
 
 
+def test_init_containers_of_unknown_words_hold_their_cards() -> None:
+    share = requesting({"example.com/share": 3})
+    cards = DECIDED | {"gas-init-container-cards": "card0"}
+    bound = pod(
+        share, init=(requesting({"example.com/share": 3}, name="init"),), node="n1", uid="u1", annotations=cards
+    )
+    assert seen(bound).booked() == "card0,card1 on n1, held"
+
+
+def test_a_waiting_pod_whose_words_are_removed_may_get_them_again() -> None:
+    words, without = waiting_pod(uid="u1"), pod(container(), uid="u1")
+    followed = seen(words, without)
+    assert not followed.pods.waiting
+    followed.pods.changed(words)
+    assert followed.pods.waiting
+
+
 def test_no_pod_joins_a_card_of_unknown_words() -> None:
     bound = pod(requesting({"example.com/share": 3}), node="n1", uid="u1", annotations=DECIDED)
     card = {"i915": 10, "memory.max": 16 * 2**30}  # nothing of what the pod is booked with

@@ -121,6 +121,38 @@ async def test_of_several_replicas_only_the_one_that_leads_is_ready() -> None:
     assert readiness.may_act()
 
 
+async def test_what_a_replica_catches_up_with_ends_with_its_lead() -> None:
+    """Each lead catches up anew, and an earlier one counts as little as it goes on."""
+    ends: list[asyncio.Event] = []
+    ended: list[int] = []
+
+    async def catch_up() -> None:
+        number = len(ends)
+        ends.append(asyncio.Event())
+        await ends[number].wait()
+        ended.append(number)
+
+    readiness = Readiness({}, Standing(), catch_up)
+    for leads in (True, False, True):
+        readiness.chosen(leads)
+        await turns()
+    ends[0].set()
+    await turns()
+    assert not ended
+    assert not readiness.may_act()
+    ends[1].set()
+    await turns()
+    assert readiness.may_act()
+    readiness.chosen(True)
+    await turns()
+    ends[2].set()
+    await asyncio.sleep(0)  # it has caught up, and that is about to be noted
+    readiness.chosen(False)
+    readiness.chosen(True)
+    await turns()
+    assert not readiness.may_act()
+
+
 async def test_while_stopping_requests_in_progress_are_decided_and_no_new_ones_should_come() -> None:
     readiness = await ready_with()
     readiness.stop()

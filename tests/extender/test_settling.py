@@ -143,6 +143,7 @@ class TestUnknownOutcome:
             decider.cluster.remove("default/pod")
         list_all(decider.pods, [])
         await decider.settle()
+        assert bool(decider.pods._apart) == is_there
         decider.pods.changed(bound)
         assert booked_cards(decider, "u1") == ("card0 on n1, held" if is_there else "nothing")
 
