@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gas.doctor.check import Check
-from gas.doctor.checks import accounts, clocks, daemonsets, extender, nodes, plugins, pods, schedulers
+from gas.doctor.checks import accounts, card_health, clocks, daemonsets, extender, nodes, plugins, pods, schedulers
 from gas.doctor.findings import Finding
 from gas.doctor.parts import (
     admission,
@@ -29,6 +29,7 @@ CHECKS: tuple[Check, ...] = (
     *extender.CHECKS,
     *admission.CHECKS,
     *accounts.CHECKS,
+    *card_health.CHECKS,
     *daemonsets.CHECKS,
     *nodes.CHECKS,
     *plugins.CHECKS,

@@ -1,17 +1,13 @@
-"""Check that labels name each node's cards, that its resources agree with them, and that the cards can be used."""
+"""Check that labels name each node's cards, and that its resources agree with them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from configurator.scheduler_configuration import CARD_RESOURCES
-from gas.cluster import paths
-from gas.cluster.listing import Lister
 from gas.doctor import fix
-from gas.doctor.check import Check, Sources
+from gas.doctor.check import Check
 from gas.doctor.checks.daemonsets import check_daemonsets, install_plugin
-from gas.doctor.checks.plugins import plugins_on
-from gas.doctor.findings import Finding, Level, Unseen, about, not_seen, ok, probe, problem, warning
+from gas.doctor.findings import Finding, Level, Unseen, about, not_seen, ok, problem, warning
 from gas.doctor.gpus import gpu_amounts, gpu_nodes, is_served, label_writers
-from gas.doctor.objects import WarningEvent
 from gas.doctor.snapshot import Snapshot
 from gas.inspection.objects import InspectedNode
 from gas.objects.stored import DetailedNode
@@ -27,10 +23,6 @@ from gas.vocabularies.node_parts import recorded_cards
 from gas.vocabularies.protocol import NodeFacts
 
 LABELS = "node-labels"
-CARD_EVENTS = "card_events"  # name of the gathered warnings about unhealthy cards, the newest last
-
-_LOSSES = ("GPUCardUnhealthy", "GPUCardsRenumbered")  # reasons of events that begin with the card
-_OF_CONTAINER = "NVML: "  # begin of causes that are about the driver or the plugin's container, not about a card
 
 
 def check_node_labels(snapshot: Snapshot) -> Iterator[Finding]:
@@ -83,45 +75,6 @@ def _labels_of(snapshot: Snapshot, node: InspectedNode, facts: NodeFacts) -> Ite
 
 def first_cards(inventory: Inventory) -> str:
     return ", ".join(map(str, inventory.cards[:8])) + (" and more" if len(inventory.cards) > 8 else "")
-
-
-async def _gather_events(sources: Sources) -> Mapping[str, object]:
-    if not any(_unhealthy(node) for node in sources.snapshot.checked_nodes):
-        return {}
-    selector = "type=Warning,involvedObject.kind=Node"
-    listing = Lister(sources.api, paths.events("default"), WarningEvent, field_selector=selector).fetch()
-    if isinstance(listed := await probe(listing), Unseen):
-        return {CARD_EVENTS: listed}
-    events = [each for each in listed.objects if each.reason in _LOSSES]
-    return {CARD_EVENTS: tuple(sorted(events, key=lambda each: each.last_timestamp or ""))}
-
-
-def _unhealthy(node: InspectedNode) -> list[Card]:
-    return [each.card for each in recorded_cards(node) if not each.healthy]
-
-
-def check_card_health(snapshot: Snapshot) -> Iterator[Finding]:
-    events: tuple[WarningEvent, ...] | Unseen = snapshot.gathered.get(CARD_EVENTS, ())
-    for node in snapshot.checked_nodes:
-        cards: dict[str, list[Card]] = {}
-        for card in _unhealthy(node):
-            begin = f"{card}: "
-            said = [
-                each.message.removeprefix(begin)
-                for each in (events if not isinstance(events, Unseen) else ())
-                if each.involved_object.name == node.name and each.message.startswith(begin)
-            ]
-            cards.setdefault(said[-1] if said else "", []).append(card)
-        yield from about(f"node {node.name}", (_lost(snapshot, node, *each) for each in cards.items()))
-
-
-def _lost(snapshot: Snapshot, node: InspectedNode, cause: str, cards: list[Card]) -> Finding:
-    sentence = f"pods do not get {', '.join(map(str, cards))}: {cause or 'unhealthy, and no event says why'}"
-    look = fix.kubectl("describe", "node", node.name, note="its events say why cards are unhealthy")
-    if not cause.startswith(_OF_CONTAINER):
-        return problem(sentence, look)
-    anew = (fix.pod(each.pod, "delete", "pod") for each in plugins_on(snapshot, node.name))
-    return problem(sentence, "nvidia-smi   # on the node; if it fails, the driver is at fault", *anew)
 
 
 def check_node_resources(snapshot: Snapshot) -> Iterator[Finding]:
@@ -240,6 +193,5 @@ def _show(node: DetailedNode, note: str) -> str:
 
 CHECKS = (
     Check(name=LABELS, title="nodes' labels", findings=check_node_labels),
-    Check(name="card-health", title="cards that pods do not get", findings=check_card_health, gather=_gather_events),
     Check(name="node-resources", title="nodes' resources", findings=check_node_resources),
 )
