@@ -247,6 +247,22 @@ async def test_the_newest_event_of_a_node_says_why_pods_do_not_get_its_card(doct
     assert (found["where"], found["message"]) == ("node gpu-1", "pods do not get card0: it reported Xid 79")
 
 
+async def test_the_newest_event_of_a_daemonset_says_why_its_own_pods_are_missing(
+    doctor: Doctor, beside: Beside
+) -> None:
+    written = one(BASE / "plugin", "DaemonSet")
+    listed = written | {"metadata": {**written["metadata"], "uid": "d"}}
+    listed |= {"status": {"desiredNumberScheduled": 1, "numberReady": 0}}
+    beside.objects["/apis/apps/v1/daemonsets"] = {"metadata": {"resourceVersion": "1"}, "items": [listed]}
+    for at, message in ((2, "newest"), (1, "oldest")):
+        about = {"involvedObject": {"kind": "DaemonSet", "name": "gas-plugin", "uid": "d"}}
+        times = {"lastTimestamp": f"2027-01-15T08:00:0{at}Z"}
+        event = {"metadata": {"name": f"d{3 - at}"}, "type": "Warning", "reason": "FailedCreate", "message": message}
+        doctor.server.api.create(EVENTS, "default", event | about | times)
+    found = await doctor.faults_of("daemonsets")
+    assert ("its pods are not created", "newest") in [(each["message"], each.get("found")) for each in found]
+
+
 async def test_an_unavailable_api_server_is_one_sentence(doctor: Doctor) -> None:
     await doctor.server.pause()
     code, text = await doctor("--timeout=1s")

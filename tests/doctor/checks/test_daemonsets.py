@@ -109,6 +109,10 @@ def started(*, waiting: str = "", message: str = "", ended: str = "", bound: boo
             "its image is for another architecture",
             **daemonset(started(waiting="CrashLoopBackOff", message="back-off 5m0s", ended=EXEC)),
         ),
+        fine(
+            "on-a-node-that-is-not-asked-about",
+            **daemonset(started(waiting="ImagePullBackOff")) | {"nodes": (node("other"),), "only_node": "other"},
+        ),
         fine("just-created", **daemonset(started(waiting="ContainerCreating"))),
         case(
             "no-room",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pynvml
 import pytest
 
 from gas.plugin.assembly import Plugin
@@ -15,7 +17,7 @@ from gas.plugin.discovery.scanner import CardMemory
 from gas.plugin.flags import Environment, parse_flags
 from gas.plugin.metrics import Metrics
 from gas.plugin.nvml.nvml_cards import NvmlCards
-from gas.plugin.nvml.nvml_library import Failure, NvmlCard, NvmlFault, NvmlUse, UseSample
+from gas.plugin.nvml.nvml_library import Failure, Nvml, NvmlCard, NvmlFault, NvmlUse, UseSample
 from gas.plugin.nvml.part import CATALOGUE, parse_xids
 from gas.values.card_facts import CardFacts, MemorySource, Scan
 from gas.values.cards import FIRST_BESIDE_OTHERS, Card
@@ -312,6 +314,31 @@ def test_other_texts_are_no_xids(text: str) -> None:
 def test_a_failure_of_an_application_is_none_of_its_card(xid: int) -> None:
     found = cards_of(FakeNvml([nvml_card(0)], pending=[Failure(uuid(0), xid)])).read()
     assert (only(found).healthy, found.problems) == (True, ())
+
+
+def test_failures_are_read_again_after_a_fault_in_a_new_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    sets, freed, no_place = iter((1, 2)), list[int](), 0xFFFFFFFF
+    events = [
+        SimpleNamespace(eventType=kind, eventData=data, gpuInstanceId=gi, computeInstanceId=no_place)
+        for kind, data, gi in ((pynvml.nvmlEventTypeDoubleBitEccError, 0, no_place), (8, 79, 2))
+    ]
+
+    def wait(of: int, _milliseconds: int) -> SimpleNamespace:
+        if of == 1 or not events:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN if of == 1 else pynvml.NVML_ERROR_TIMEOUT)
+        return events.pop(0)
+
+    for name, replies in {
+        "DeviceGetSupportedEventTypes": lambda _device: 10,
+        "EventSetCreate": lambda: next(sets),
+        "DeviceRegisterEvents": lambda *_: None,
+        "EventSetFree": freed.append,
+        "EventSetWait_v2": wait,
+    }.items():
+        monkeypatch.setattr(pynvml, f"nvml{name}", replies)
+    library = Nvml()
+    assert [bool(library._listen("u", 0)) for _ in range(4)] == [False, True, False, False]
+    assert (library.take_failures(), freed) == ([Failure("u", None), Failure("u", 79, 2)], [1])
 
 
 def test_failures_that_cannot_be_read_are_reported() -> None:
