@@ -9,7 +9,7 @@ import msgspec
 
 from sandbox.api.client import API_FAILURES, RefusedByApi
 from sandbox.api.failure import ApiFailure
-from sandbox.api.kinds import NODES, PODS, SHAREPODS, Kind
+from sandbox.api.kinds import NODES, POD_GROUPS, PODS, SHAREPODS, Kind
 from sandbox.api.patches import MERGE_PATCH
 from sandbox.kubelet.containers import RUN_SECONDS
 from simulation import objects
@@ -79,6 +79,10 @@ class Acts:
         pod["metadata"] |= self._metadata(pod["metadata"]["name"])
         if priority := objects.annotations_of(pod).get(objects.PRIORITY):
             pod["spec"]["priority"] = int(priority)
+        if group := objects.annotations_of(pod).get(objects.POD_GROUP):
+            pod["spec"]["schedulingGroup"] = {"podGroupName": group}
+        if node := objects.annotations_of(pod).get(objects.ONLY_NODE):
+            pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
         if self._world.plan.preemption:
             pod["spec"]["priority"] = self._priorities.one_of((0, 0, 0, 100, 1000))
         if "budgets" in self._world.plan.features:
@@ -138,6 +142,9 @@ class Acts:
         share["spec"]["restartPolicy"] = policy
         self._api.api.create(SHAREPODS, share["metadata"]["namespace"], share)
         self._world.figures["SharePods"] += 1
+
+    def create_pod_group(self, name: str, minimum: int) -> None:
+        self._api.api.create(POD_GROUPS, "default", {"metadata": {"name": name}, **objects.pod_group(minimum)})
 
     def delete_sharepod(self, name: str) -> None:
         self._api.api.delete(SHAREPODS, *self._key(name), {})

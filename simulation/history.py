@@ -103,7 +103,15 @@ class History:
     async def _watch_leaders(self) -> None:
         while True:
             self._check_leaders()
+            self._check_pod_groups()
             await asyncio.sleep(TICK)
+
+    def _check_pod_groups(self) -> None:
+        laws = self.world.laws.pod_groups
+        self.world.check(laws.check_whole)
+        for replica in self._system.replicas:
+            if replica.extender is not None:
+                self.world.check(laws.check_promises, tuple(replica.extender.decider.promises._by_parts))
 
     def _check_leaders(self) -> None:
         leaders = [each.identity for each in self._system.replicas if each.decides()]

@@ -9,10 +9,11 @@ from collections.abc import Set as AbstractSet
 from itertools import zip_longest
 from typing import Any
 
-from sandbox.api.kinds import NODES, PODS, SHAREPODS
+from sandbox.api.kinds import NODES, POD_GROUPS, PODS, SHAREPODS
 from sandbox.api.storage import Change, Storage
 from simulation import objects
 from simulation.laws_of_bindings import Bindings, Evictions
+from simulation.laws_of_pod_groups import PodGroups
 from simulation.laws_of_promises import Promises
 from simulation.laws_of_sharepods import SharePods
 from simulation.objects import (
@@ -59,6 +60,7 @@ class Laws:
         self._bindings = Bindings(self.observed)
         self._evictions = Evictions(self.observed)
         self.promises = Promises(self.observed)
+        self.pod_groups = PodGroups(self.observed)
         self.sharepods = SharePods(clock)
         self._refused: dict[str, set[str]] = {}  # by UID, the decisions of Bindings that were refused
         self._copies: set[str] = set()  # UIDs of the pods that were created with the receipt of another one
@@ -83,6 +85,9 @@ class Laws:
             elif change.after.plural == PODS.plural:
                 self._pod(change, binds_now)
                 self.sharepods.see_pod(change, calm=self.calm)
+                self.pod_groups.see_pod(change)
+            elif change.after.plural == POD_GROUPS.plural:
+                self.pod_groups.see(change)
             elif change.after.plural == SHAREPODS.plural:
                 self.sharepods.see(change)
 
@@ -289,7 +294,7 @@ class Laws:
             spec = value["spec"]
             if "deletionTimestamp" in value["metadata"] or spec.get("initContainers"):
                 continue
-            if spec.get("schedulerName") == objects.OTHER_SCHEDULER:
+            if spec.get("schedulerName") == objects.OTHER_SCHEDULER or objects.group_of(value):
                 continue
             tied = self.tied(value["metadata"]["uid"])
             for node in self.observed.nodes if tied is None else self.observed.nodes.keys() & {tied}:
@@ -297,6 +302,7 @@ class Laws:
                 pods = [self.observed.most_of(pod) for pod in self.observed.on(node)]
                 if all(pod.use is not None for pod in pods) and self.observed.fits(value, node, pods):
                     raise LawBroken("progress", f"pod {value['metadata']['name']} waits, but fits node {node}")
+        self.pod_groups.check_at_end()
 
 
 def _sets(text: str) -> list[set[str]]:

@@ -47,6 +47,8 @@ DISABLED = "telemetry.aware.scheduling.p/gas-disable-"
 
 VOLUME_SECONDS = "example.com/volume-seconds"  # how long a pod's volumes take, once its node is chosen
 VOLUME_FAILURES = "example.com/volume-failures"  # how often that fails before it succeeds
+ONLY_NODE = "example.com/only-node"  # of a pod that no other node may have
+POD_GROUP = "example.com/pod-group"  # of a pod that belongs to one
 PRIORITY = "example.com/priority"  # of a pod that evicts no others
 
 NAMESPACE = "other"  # of some pods, if there are several
@@ -125,6 +127,15 @@ def budget(app: str, allowed: int) -> dict[str, Any]:
     """Return a disruption budget of pods with a label, which allows a number of disruptions."""
     spec = {"selector": {"matchLabels": {"app": app}}}
     return {"metadata": {"name": f"of-{app}"}, "spec": spec, "status": {"disruptionsAllowed": allowed}}
+
+
+def pod_group(minimum: int) -> dict[str, Any]:
+    return {"spec": {"schedulingPolicy": {"gang": {"minCount": minimum}}}}
+
+
+def group_of(value: Object) -> str:
+    """Return the name of a pod's PodGroup; empty if it has none."""
+    return str((value["spec"].get("schedulingGroup") or {}).get("podGroupName", ""))
 
 
 def budget_of(value: Object) -> str:

@@ -53,6 +53,12 @@ class Plan:
         """True if nothing hides nominations and bookings from the extender, so that no promise may be broken."""
         return "volumes" in self.scenario and all(step.act != "lose_history" for step in self.steps)
 
+    @property
+    def shows_groups(self) -> bool:
+        """True if no promise to a PodGroup is lost, so that each must be whole."""
+        lost = ("kill_now", "stop_extender", "lose_history")
+        return self.scenario == "pod_groups" and all(step.act not in lost for step in self.steps)
+
     def cards_at_first(self, node: str) -> tuple[int, ...]:
         """Return the cards that a new node says it has: none if its device plugin writes them later."""
         return () if "written nodes" in self.features else self.nodes[int(node[1:])]
@@ -70,6 +76,6 @@ class Plan:
 
 _BY_USERS = (
     *("create_pod", "create_share", "create_in_words", "delete_pod", "touch_pod", "edit_pod", "bind_by_hand"),
-    *("label_node", "create_sharepod", "delete_sharepod", "evict_pod"),
+    *("label_node", "create_sharepod", "delete_sharepod", "evict_pod", "create_pod_group"),
 )
 _ABOUT_EXTENDERS = ("late_bindings", "slow_reviews", "stale_endpoints", "throttle", "restart_scheduler", "relabel_node")

@@ -13,6 +13,7 @@ from simulation.scenarios import (
     VOLUMES,
     company,
     devices,
+    pod_groups,
     refused_and_forgotten,
     reviewed,
     volume,
@@ -31,6 +32,8 @@ def make_plan(seed: int) -> Plan:
         quiet = chance.stream("quiet kind")
         make = quiet.one_of(QUIET)
         return replace(make(quiet), seed=seed, scenario=make.__name__)
+    if (groups := chance.stream("PodGroups")).happens(0.1):
+        return replace(pod_groups(groups), seed=seed, scenario=pod_groups.__name__)
     crowded = chance.happens(0.6)
     sizes = (2, 2) if crowded else (3, 4)
     nodes = tuple(tuple(range(chance.whole(1, sizes[1]))) for _ in range(chance.whole(1, sizes[0])))

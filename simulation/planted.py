@@ -479,6 +479,54 @@ _FAULTS = (
     PlantedFault(
         "cards that are booked are promised", "Promises._cards", "X.sums(N, B).usage()", 'X.sums("", B).usage()', 150
     ),
+    PlantedFault(
+        "a plan for a group ignores what others are promised",
+        "PodGroups._plan",
+        "Planner(N, V, P)",
+        "Planner(N, V, {})",
+        300,
+        part="pod_groups",
+    ),
+    PlantedFault(
+        "a refused group keeps its promises",
+        "PodGroups.restrict",
+        "if F < M:\n    X._end(*A)",
+        within=300,
+        part="pod_groups",
+    ),
+    PlantedFault(
+        "a member of a group passes on all nodes",
+        "PodGroups.restrict",
+        "replace(D, passing=[P.node], **K)",
+        "D",
+        300,
+        part="pod_groups",
+    ),
+    PlantedFault("promises to a group end at once", "pod_groups.PROMISE", "10.0", "0.0", 300, part="pod_groups"),
+    PlantedFault(
+        "bound members of a group are not counted",
+        "PodGroups._fitting",
+        "len(S | A.keys() | P.keys())",
+        "len(A.keys() | P.keys())",
+        300,
+        part="pod_groups",
+    ),
+    PlantedFault(
+        "a member is planned for nodes that it is not offered",
+        "PodGroups._plan",
+        "Member(P.uid, N, O)",
+        "Member(P.uid, N, None)",
+        300,
+        part="pod_groups",
+    ),
+    PlantedFault(
+        "what a group is promised does not count for others",
+        "Promises._promise",
+        "F = [E for Y in Z if A]",
+        "F = []",
+        300,
+    ),
+    PlantedFault("what a group is promised stays after the bind", "Promises.moved", "X.drop(M.uid)", within=300),
 )
 
 PLANTED = tuple(each for each in _FAULTS if not each.part or (ROOT / "gas" / "extender" / each.part).exists())

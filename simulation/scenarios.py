@@ -8,8 +8,11 @@ from simulation.objects import (
     CARD_NAME,
     CARDS,
     COMPANY,
+    CPU,
     LINKED,
     NODE_SCORE,
+    ONLY_NODE,
+    POD_GROUP,
     PRIORITY,
     RECEIPT,
     TIMESTAMP,
@@ -456,6 +459,54 @@ def volumes_while_cards_change(chance: Chance) -> Plan:
         Step(chance.between(9.0, 10.0), "create_pod", ("q", [dict(HALF)], [], None)),
     )
     return Plan(0, ((0, 1, 2),), False, steps, 15.0, features=frozenset({"late volumes"}))
+
+
+def pod_groups(chance: Chance) -> Plan:
+    """Let PodGroups and other pods come for the same cards, while binds are slow."""
+    nodes = tuple(tuple(range(chance.whole(1, 3))) for _ in range(chance.whole(1, 3)))
+    cards = sum(map(len, nodes))
+    shapes = chance.one_of(([HALF], [HALF, WHOLE], [HALF, _of_each(1, 350), WHOLE]))
+    first = chance.between(2.0, 4.0)
+    times = (first, first + chance.between(0.0, 0.6), first + chance.between(3.0, 12.0))
+    steps = []
+
+    def add(name: str, at: float, rules: dict[str, str], cpu: int = 0) -> None:
+        asks = dict(chance.one_of(shapes)) | ({CPU: cpu} if cpu else {})
+        run = round(chance.between(1.0, 6.0), 3) if chance.happens(0.5) else None
+        steps.append(Step(at, "create_pod", (name, [asks], [], run, rules)))
+        if chance.happens(0.2):
+            gone = at + chance.one_of((0.1, 3.0)) * chance.between(0.1, 1.0)
+            steps.append(Step(gone, "delete_pod", (name, chance.happens(0.5))))
+            if chance.happens(0.5):
+                again = gone + chance.between(0.1, 2.0)
+                steps.append(Step(again, "create_pod", (name, [dict(asks)], [], run, rules)))
+
+    for number in range(chance.whole(3, 6)):
+        size, at = chance.whole(2, min(max(cards, 2), 4)), chance.one_of(times) + chance.between(0.0, 0.2)
+        late = int(chance.happens(0.4))
+        steps.append(
+            Step(at - chance.one_of((1.5, 1.5, -0.2)), "create_pod_group", (f"g{number}", max(size - late, 2)))
+        )
+        tied = chance.one_of((0.0, 0.0, 0.5))
+        cpu = 400 if chance.happens(0.4) else 0  # of which a node has room for two pods, which no extender knows
+        for member in range(size + late):
+            born = at + (chance.between(0.5, 8.0) if late and member == size else chance.between(0.0, 0.1))
+            rules = {POD_GROUP: f"g{number}"}
+            if chance.happens(tied):
+                rules[ONLY_NODE] = f"n{chance.whole(0, len(nodes) - 1)}"
+            add(f"g{number}-{member}", born, rules, cpu)
+    for number in range(chance.whole(0, 2 * cards)):
+        add(f"p{number}", chance.one_of(times) + chance.between(0.0, 0.6), {})
+    slow = chance.one_of((0.0, 0.3, 0.7))
+    if slow:
+        steps.append(Step(0.0, "condition", ({"clients": "scheduler", "path": "/bind", "delay": slow}, 25.0)))
+    if chance.happens(0.3):
+        act = chance.one_of(("kill_now", "stop_extender", "restart_scheduler"))
+        args = (chance.between(0.6, 1.5),) if act == "restart_scheduler" else ("leader", 0.3)
+        steps.append(Step(chance.one_of(times) + chance.between(0.0, 1.0), act, args))
+    steps = sorted((step for step in steps if step.at < 25.0), key=lambda step: step.at)
+    features = frozenset({"PodGroups", *(("one replica",) if chance.happens(0.5) else ())})
+    return Plan(0, nodes, False, tuple(steps), 25.0, eager=chance.happens(0.5), features=features)
 
 
 def _of_each(cards: int, millicores: int) -> dict[str, int]:

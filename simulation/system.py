@@ -59,6 +59,7 @@ def extender_flags(*, webhooks: bool, mixed: bool, preemption: bool, features: f
         "--enableDenylist": "lists" in features,
         "--node-score=balance": "scores" in features,
         "--sharepods": "SharePods" in features,
+        "--pod-groups": "PodGroups" in features,
     }
     known = {flag.name for flag in flags_of(COMMAND_LINE)}
     return parse_flags([each for each, is_on in arguments.items() if is_on and each[2:].partition("=")[0] in known])
@@ -335,6 +336,8 @@ class System:
             world.trace("scheduler", f"{pod['metadata']['name']}: {reason}: {message}")
             if reason == "Unschedulable" or "room for pod" in message:
                 world.check(world.laws.promises.check_refused, pod["metadata"]["uid"], message)
+            if "room for pod" in message:
+                world.check(world.laws.pod_groups.check_refused, pod, message)
 
         async def work(process: Process) -> None:
             chance = world.chance.stream(f"scheduler {world.loop.time()}")
@@ -343,12 +346,13 @@ class System:
             await Scheduler(
                 Client(world.network, process, world.api.server),
                 ExtenderClient(service.post, objects.MANAGED, ignorable=ignorable, weight=weight),
-                queue=SchedulingQueue(first=0.1, longest=0.4, forgotten=0.5) if world.plan.eager else None,
+                queue=_eager_queue(features) if world.plan.eager else None,
                 failed=failed,
                 choose=lambda nodes, _score: chance.one_of(nodes),
                 concurrent=True,
                 evicting=self._evicting if world.plan.preemption else None,
                 volumes=world.volumes if "late volumes" in features else None,
+                pod_groups="PodGroups" in features,
             ).run()
 
         self.scheduler = world.start("scheduler", work)
@@ -372,6 +376,13 @@ class System:
         return self._checkers.one_of(running) if running else None
 
 
+def _eager_queue(features: frozenset[str]) -> SchedulingQueue:
+    """Return a queue that tries refused pods again and again. It never tries groups twice within half a second."""
+    if "PodGroups" in features:
+        return SchedulingQueue(first=0.6, longest=1.0, forgotten=1.0)
+    return SchedulingQueue(first=0.1, longest=0.4, forgotten=0.5)
+
+
 class _Service:
     """Connect the scheduler to the extenders, and to the same one while it responds."""
 
@@ -389,6 +400,8 @@ class _Service:
         server = self._last if self._last in servers else self._chance.one_of(servers)
         client = Client(self._world.network, self._process, server, patience=HTTP_TIMEOUT)
         self._last = None
+        if verb == "filter":
+            self._world.laws.pod_groups.asked(args["Pod"])
         try:
             sent = msgspec.json.encode(args)
             status, body = await client.exchange("POST", f"/scheduler/{verb}", sent, "application/json")
@@ -396,6 +409,10 @@ class _Service:
             raise ExtenderFailed(f"{server.name}: {type(failure).__name__} {failure}") from None
         if status != 200:
             raise ExtenderFailed(f"{server.name}: status {status}")
+        if verb == "filter":
+            self._world.check(
+                self._world.laws.pod_groups.answered, args["Pod"], args["NodeNames"], msgspec.json.decode(body)
+            )
         if verb == "prioritize" or not msgspec.json.decode(body).get("Error"):
             self._last = server
             if verb == "bind":

@@ -43,6 +43,7 @@ class World:
         self.laws = Laws(self.api.storage, self._given, self.loop.time, self.volumes.nodes.get)
         self.volumes.on_made = self.laws.promises.ties
         self.laws.promises.known = plan.shows_promises
+        self.laws.pod_groups.known = plan.shows_groups
         self.laws.calm, self.laws.calm_devices = not plan.has_faults, not plan.disturbs_nodes
         # Such pods take promised cards, and so do more important ones.
         takers = {"pods bound by others", "late volumes"} if plan.preemption else {"pods bound by others"}

@@ -13,6 +13,7 @@ class Kind:
     name: str
     plural: str
     group: str = ""
+    version: str = "v1"
     namespaced: bool = True
     has_status: bool = False  # it has the subresource ``status``
     blind_update: bool = True  # a PUT without a resourceVersion replaces the stored object
@@ -21,11 +22,11 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        return f"{self.group}/v1" if self.group else "v1"
+        return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def root(self) -> str:
-        """The path above the namespaces: ``/api/v1`` or ``/apis/GROUP/v1``."""
+        """The path above the namespaces: ``/api/v1`` or ``/apis/GROUP/VERSION``."""
         return f"/apis/{self.api_version}" if self.group else "/api/v1"
 
     @property
@@ -54,11 +55,12 @@ DISRUPTION_BUDGETS = Kind(
     "PodDisruptionBudget", "poddisruptionbudgets", group="policy", has_status=True, blind_update=False
 )
 SHAREPODS = Kind("SharePod", "sharepods", group="kubeshare.nthu", has_status=True, blind_update=False)
+POD_GROUPS = Kind("PodGroup", "podgroups", group="scheduling.k8s.io", version="v1beta1", has_status=True)
 NAMESPACES = Kind("Namespace", "namespaces", namespaced=False, fields=_META_FIELDS | {"status.phase"})
 
 CLAIMS = Kind("PersistentVolumeClaim", "persistentvolumeclaims", has_status=True)
 
-KINDS = (PODS, NODES, EVENTS, LEASES, DISRUPTION_BUDGETS, SHAREPODS, NAMESPACES, CLAIMS)
+KINDS = (PODS, NODES, EVENTS, LEASES, DISRUPTION_BUDGETS, SHAREPODS, POD_GROUPS, NAMESPACES, CLAIMS)
 
 
 def is_over(pod: Mapping[str, Any]) -> bool:

@@ -1,5 +1,6 @@
 """Order the pods to try: new pods at once, refused ones after a change and after their backoff."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 
@@ -45,6 +46,19 @@ class SchedulingQueue:
         if (waiting := self._back_off(uid, now)) is not None:
             waiting.parked = wakes == self.wakes
             waiting.parked_at = now
+
+    def park(self, uid: str, now: float) -> None:
+        """Park a pod that was not tried, without a backoff."""
+        if (waiting := self._waiting.get(uid)) is not None:
+            waiting.parked, waiting.parked_at = True, now
+
+    def may_try(self, uids: Collection[str], now: float) -> bool:
+        """Return whether the backoff of all these pods is over; until then, let all wait for the last one."""
+        waiting = [each for uid in uids if (each := self._waiting.get(uid)) is not None]
+        latest = max((each.not_before for each in waiting), default=now)
+        for each in waiting if latest > now else ():
+            each.not_before = latest
+        return latest <= now
 
     def fail(self, uid: str, now: float) -> None:
         """Try a pod again after its backoff: the attempt failed for a reason other than capacity."""

@@ -13,7 +13,7 @@ from gas.extender.host_resources import node_allocatable, pod_requests
 from gas.inspection.objects import InspectedNode, InspectedPod, exclusion
 from gas.objects.stored import HostPod, Node
 from sandbox.api.client import API_FAILURES, ApiRequests, Mirror, Object, path_of
-from sandbox.api.kinds import is_over, system_time, timestamp
+from sandbox.api.kinds import POD_GROUPS, is_over, system_time, timestamp
 from sandbox.scheduler.extender_client import ExtenderClient, ExtenderFailed
 from sandbox.scheduler.queue import SchedulingQueue
 
@@ -110,6 +110,9 @@ class Scheduler:
     scores are added if it is asked for them, and the extender binds the pod. A pod without a node is tried again after
     its backoff, once a pod ends or a node changes.
 
+    The pods of a PodGroup are tried in one cycle, as since Kubernetes 1.37: each is assumed on its node before the next
+    one is tried. If too few have a node then, none is bound.
+
     A pod whose volumes must be made first is nominated for its node, as since Kubernetes 1.35. The nomination stays if
     the volumes or the bind fail, and the node is tried before the others then.
     """
@@ -126,6 +129,7 @@ class Scheduler:
         # turns preemption on: pods with a priority evict those that the extender names
         evicting: Evicting | None = None,
         volumes: LateVolumes | None = None,  # without them, pods are bound at once
+        pod_groups: bool = False,  # the feature gate GenericWorkload; without it, groups do not matter
     ) -> None:
         self._client = client
         self._extender = extender
@@ -137,6 +141,8 @@ class Scheduler:
         self._volumes = volumes
         self._pods = Mirror(client, "/api/v1/pods", self._pod_changed)
         self._nodes = Mirror(client, "/api/v1/nodes", self._node_changed)
+        path = f"{POD_GROUPS.root}/{POD_GROUPS.plural}"
+        self._groups = Mirror(client, path, self._group_changed) if pod_groups else None
         self._assumed: dict[str, str] = {}
         self._used = defaultdict[str, Counter[str]](Counter)  # by node, what pods that have it take
         self._allocatable: dict[str, Mapping[str, int]] = {}
@@ -150,6 +156,9 @@ class Scheduler:
             self._tasks.create_task(self._nodes.run())
             await self._pods.complete.wait()
             await self._nodes.complete.wait()
+            if self._groups is not None:
+                self._tasks.create_task(self._groups.run())
+                await self._groups.complete.wait()
             while True:
                 self._changed.clear()
                 if (uid := self._queue.due(_now())) is not None:
@@ -160,8 +169,11 @@ class Scheduler:
                             await self._changed.wait()
 
     async def _try(self, uid: str) -> None:
-        """Find a node for a pod and bind it, or make room for it."""
+        """Find a node for a pod and bind it, or make room for it; if it belongs to a group, with the others."""
         wakes, pod = self._queue.wakes, self._pods.objects[uid]
+        if self._groups is not None and (group := group_of(pod)):
+            await self._try_group(group, self._groups)
+            return
         try:
             node, why = await self._find(pod)
         except ExtenderFailed as failure:
@@ -177,10 +189,50 @@ class Scheduler:
             self._queue.refuse(uid, _now(), wakes)
         elif uid in self._pods.objects:
             self._assumed[uid] = node
-            self._queue.remove(uid)
-            binding = self._tasks.create_task(self._bind(pod, node))
-            if not self._concurrent:
-                await binding
+            await self._begin_binding(pod, node)
+
+    async def _begin_binding(self, pod: Object, node: str) -> None:
+        self._queue.remove(pod["metadata"]["uid"])
+        binding = self._tasks.create_task(self._bind(pod, node))
+        if not self._concurrent:
+            await binding
+
+    async def _try_group(self, group: str, groups: Mirror) -> None:
+        """Find nodes for the waiting pods of a group, one after another, and bind them if enough have one."""
+        wakes = self._queue.wakes
+        minimum = next((_min_count(each) for each in groups.objects.values() if key_of(each) == group), None)
+        members = {uid: pod for uid, pod in self._pods.objects.items() if group_of(pod) == group and not is_over(pod)}
+        waiting = {uid: pod for uid, pod in members.items() if is_waiting(pod) and uid not in self._assumed}
+        if not self._queue.may_try(waiting, _now()):
+            return
+        others = sum(uid in self._assumed or bool(pod["spec"].get("nodeName")) for uid, pod in members.items())
+        if minimum is None or others + len(waiting) < minimum:
+            for uid, pod in waiting.items():
+                self._queue.park(uid, _now())
+                await self._failed(pod, "Unschedulable", "waiting for the PodGroup and minCount pods of it")
+            return
+        reason, refused, placed = "Unschedulable", dict[str, str](), dict[str, str]()
+        try:
+            for uid, pod in waiting.items():
+                node, refused[uid] = await self._find(pod)
+                if node is not None and uid in self._pods.objects:
+                    self._assumed[uid] = placed[uid] = node
+        except ExtenderFailed as failure:
+            reason, refused = "SchedulerError", dict.fromkeys(waiting, str(failure))
+        placed = {uid: node for uid, node in placed.items() if uid in self._assumed}  # the others have gone
+        if reason == "SchedulerError" or others + len(placed) < minimum:
+            for uid in placed:
+                del self._assumed[uid]
+            placed = {}
+        for uid, pod in waiting.items():
+            if uid in placed:
+                await self._begin_binding(pod, placed[uid])
+            else:
+                await self._failed(pod, reason, refused.get(uid) or "too few pods of its PodGroup have a node")
+                if reason == "SchedulerError":
+                    self._queue.fail(uid, _now())
+                else:
+                    self._queue.refuse(uid, _now(), wakes)
 
     async def _find(self, pod: Object) -> tuple[str | None, str]:
         """Return the node for a pod; or None, and a sentence about why there is none. Raises ExtenderFailed."""
@@ -325,6 +377,10 @@ class Scheduler:
             self._queue.wake()
         self._changed.set()
 
+    def _group_changed(self, _before: Object | None, _after: Object | None) -> None:
+        self._queue.wake()
+        self._changed.set()
+
     def _node_changed(self, _before: Object | None, after: Object | None) -> None:
         if after is not None:
             self._allocatable[after["metadata"]["name"]] = node_allocatable(msgspec.convert(after, Node))
@@ -334,6 +390,21 @@ class Scheduler:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+def key_of(value: Object) -> str:
+    return f"{value['metadata']['namespace']}/{value['metadata']['name']}"
+
+
+def group_of(pod: Object) -> str:
+    """Return the ``namespace/name`` of a pod's PodGroup; empty if it has none."""
+    name = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
+    return f"{pod['metadata']['namespace']}/{name}" if name else ""
+
+
+def _min_count(group: Object) -> int:
+    """Return how many pods of a group must have a node at the same time."""
+    return int((group["spec"]["schedulingPolicy"].get("gang") or {}).get("minCount", 1))
 
 
 def nominated_node(pod: Object) -> str:

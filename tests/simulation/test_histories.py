@@ -76,7 +76,7 @@ def test_plans_have_every_act_of_the_world() -> None:
     assert all(callable(getattr(Acts, act)) for act in acts)
     users = {"create_pod", "delete_pod", "touch_pod", "edit_pod", "bind_by_hand", "create_for_others"}
     users |= {"act_at_binding", "swap_at_receipt", "create_share", "create_in_words", "create_copy", "label_node"}
-    users |= {"create_sharepod", "delete_sharepod", "evict_pod", "spoil_node"}
+    users |= {"create_sharepod", "delete_sharepod", "evict_pod", "spoil_node", "create_pod_group"}
     extender = {"kill_extender", "kill_now", "stop_extender", "pause_extender", "jump_clock", "delay_watches"}
     extender |= {"repeat_events", "omit_bookmarks"}
     server = {

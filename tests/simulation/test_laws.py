@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from sandbox.api.kinds import NODES, PODS
+from sandbox.api.kinds import NODES, POD_GROUPS, PODS
 from sandbox.api.storage import Storage
 from sandbox.api.verbs import Api
 from simulation import objects
@@ -821,4 +821,89 @@ def test_a_pod_with_volumes_on_a_node_waits_for_that_node_alone() -> None:
     cluster.add("p", HALF)
     assert broken(cluster.laws.check_bound).startswith("progress: pod p waits")
     cluster.laws.tied = lambda _uid: "n1"
+    cluster.laws.check_bound()
+
+
+def group_of_two() -> tuple[Cluster, list[Any]]:
+    """Return a cluster with the pods p0 and p1 of a group that needs both."""
+    cluster, pods = Cluster(), []
+    cluster.laws.pod_groups.known = True
+    cluster.api.create(POD_GROUPS, "default", {"metadata": {"name": "g"}, **objects.pod_group(2)})
+    for name in ("p0", "p1"):
+        sent = objects.pod(name, [HALF], [], {})
+        sent["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+        pods.append(cluster.api.create(PODS, "default", sent).value)
+    cluster.laws.check_writes("")
+    cluster.now = 10.0
+    return cluster, pods
+
+
+@pytest.mark.parametrize(
+    ("then", "age", "found"),
+    [
+        pytest.param("", 6.0, "pod groups: group g is torn: 1 of at least 2 pods were bound", id="torn"),
+        pytest.param("", 4.0, "", id="the-other-bind-is-late"),
+        pytest.param("bind", 6.0, "", id="whole"),
+        pytest.param("delete", 6.0, "", id="the-other-one-is-gone"),
+    ],
+)
+def test_a_group_is_whole_soon_after_its_first_bind(then: str, age: float, found: str) -> None:
+    cluster, _ = group_of_two()
+    cluster.bind("p0", "card0")
+    if then == "bind":
+        cluster.bind("p1", "card1")
+    elif then == "delete":
+        cluster.api.delete(PODS, "default", "p1", {"gracePeriodSeconds": 0})
+        cluster.laws.check_writes("")
+    cluster.now += age
+    expect(found, cluster.laws.pod_groups.check_whole)
+
+
+@pytest.mark.parametrize(
+    ("then", "age", "found"),
+    [
+        pytest.param("", 11.0, "", id="waits"),
+        pytest.param("", 13.0, "pod groups: cards are promised to {} for more than 12.0 s", id="too-long"),
+        pytest.param("delete", 0.5, "", id="just-gone"),
+        pytest.param("delete", 2.0, "pod groups: cards are promised to {}, which is gone", id="gone"),
+        pytest.param("bind", 0.5, "", id="just-bound"),
+        pytest.param("bind", 2.0, "pod groups: cards are promised to {}, which is bound", id="bound"),
+        pytest.param("refuse", 0.0, "pod groups: cards are promised to {}, whose group g was refused", id="refused"),
+    ],
+)
+def test_a_promise_ends_with_its_pod_its_time_or_its_group(then: str, age: float, found: str) -> None:
+    cluster, pods = group_of_two()
+    laws, uid = cluster.laws.pod_groups, pods[0]["metadata"]["uid"]
+    laws.asked(pods[0])
+    laws.answered(pods[0], ["n0"], {"NodeNames": ["n0"]})
+    if then == "delete":
+        cluster.api.delete(PODS, "default", "p0", {"gracePeriodSeconds": 0})
+        cluster.laws.check_writes("")
+    elif then == "bind":
+        cluster.bind("p0", "card0")
+    elif then == "refuse":
+        laws.answered(pods[1], ["n0"], {"FailedNodes": {"n0": "only 1 of the 2 pods that its PodGroup needs have …"}})
+    cluster.now += age
+    expect(found.format(uid), laws.check_promises, [uid])
+
+
+@pytest.mark.parametrize("passing", [["n0", "n1"], ["n2"]])
+def test_a_member_of_a_group_passes_on_one_node_that_it_is_offered_and_is_bound_there(passing: list[str]) -> None:
+    cluster, (pod, _) = group_of_two()
+    laws = cluster.laws.pod_groups
+    laws.answered(pod, ["n0", "n1"], {"NodeNames": ["n1"]})
+    assert broken(laws.answered, pod, ["n0", "n1"], {"NodeNames": passing}).startswith("pod groups: pod p0 passes on")
+    assert broken(laws.check_refused, pod, "full") == "pod groups: pod p0 is refused what it was promised: full"
+    cluster.now = 0.5
+    laws.asked(pod)  # the extender may not know the group yet
+    laws.answered(pod, ["n0", "n1"], {"NodeNames": passing})
+    laws.check_refused(pod, "full")
+
+
+def test_a_group_waits_only_if_it_has_no_room_as_a_whole() -> None:
+    cluster, _ = group_of_two()
+    assert broken(cluster.laws.check_bound) == "progress: 2 waiting pods of group g have room at the same time"
+    for card in ("card0", "card1"):
+        cluster.add_bound(f"on-{card}", card, HALF)
+    cluster.add_bound("other", "card0", HALF)
     cluster.laws.check_bound()

@@ -36,6 +36,7 @@ async def scheduling(
     ignorable: bool = False,
     weight: int = 0,
     volumes: LateVolumes | None = None,
+    pod_groups: bool = False,
 ) -> AsyncIterator[None]:
     """Run a scheduler with an extender as long as the block."""
     async with (
@@ -43,7 +44,8 @@ async def scheduling(
         connected(address) as connection,
     ):
         queue = SchedulingQueue(first=0.02, longest=0.05)
-        running = asyncio.create_task(Scheduler(client, connection, queue=queue, volumes=volumes).run())
+        scheduler = Scheduler(client, connection, queue=queue, volumes=volumes, pod_groups=pod_groups)
+        running = asyncio.create_task(scheduler.run())
         yield
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -85,6 +87,27 @@ async def test_the_extenders_scores_are_added_to_the_free_share(
         await client.post(PODS, pod("p"))
         assert _node(await until(client, "p", _node)) == expected
     assert extender.scored == ([["full", "idle"]] if weight else [])
+
+
+async def test_the_pods_of_a_group_are_bound_once_enough_have_a_node(client: ApiClient, tmp_path: Path) -> None:
+    await client.post(NODES, node("n1"))
+    await client.post(NODES, node("n2"))
+    extender = ScriptedExtender(client, refuse=lambda pod, _node: "not yet" if pod == "b" else None)
+    gang = {"metadata": {"name": "gang"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
+    async with scheduling(client, extender, tmp_path, pod_groups=True):
+        await client.post(PODS, pod("a", schedulingGroup={"podGroupName": "gang"}))
+        await until(client, "a", lambda p: "waiting for the PodGroup" in _message(p))
+        await client.post("/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups", gang)
+        await client.post(PODS, pod("b", schedulingGroup={"podGroupName": "gang"}))
+        await until(client, "b", lambda p: "not yet" in _message(p))
+        await until(client, "a", lambda p: "too few pods of its PodGroup have a node" in _message(p))
+        first, second = extender.filters[:2]
+        assert (first["Pod"]["metadata"]["name"], second["Pod"]["metadata"]["name"]) == ("a", "b")
+        assert len(second["NodeNames"]) == 1, "a is assumed on the other node"
+        assert extender.binds == []
+        extender.refuse = lambda _pod, _node: None
+        await client.post(NODES, node("n3"))
+        assert _node(await until(client, "a", _node)) != _node(await until(client, "b", _node))
 
 
 class Volumes:
