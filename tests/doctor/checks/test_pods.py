@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gas.doctor.snapshot import Reply
+from gas.inspection.objects import Owner
 from tests.doctor.snapshots import (
     CASE,
     assert_case,
@@ -183,6 +185,16 @@ def test_pods_of_the_other_vocabulary_are_booked() -> None:
     assert (fault.where, fault.message) == ("card0 of node gpu-1", "pods hold more than the card has")
     assert [step.split("#")[0].split()[-1] for step in fault.fix] == ["a", "b"]
     assert worst(findings("pods", pods=(extender_pod(), *pods), nodes=(shared_node(),))) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "note"), [("Job", "Job/train creates a new one"), ("", "and create it again: it has no owner")]
+)
+def test_who_creates_a_deleted_pod_again_is_named(kind: str, note: str) -> None:
+    pod = gpu_pod()
+    owners = [Owner(kind=kind, name="train", controller=True)] if kind else None
+    (fault,) = worst(findings("pods", pods=(replace(pod, metadata=replace(pod.metadata, owner_references=owners)),)))
+    assert fault.fix == (f"kubectl --namespace=default delete pod a   # {note}",)
 
 
 @pytest.mark.parametrize("flags", [["--vocabularies=klingon"], ["--vocabularies=aliyun", "--aliyun-unit=GB"]])
