@@ -133,10 +133,15 @@ async def test_nodes_that_a_member_is_not_offered_are_known_in_the_next_cycle() 
     assert (await decider.ask(narrow, "n1"))["NodeNames"] == ["n1"]
 
 
-@pytest.mark.parametrize(("minimum", "second", "found"), [(3, "n2", ["n1", "n2", "n3"]), (2, "n1", ["n1", "n2"])])
-async def test_few_nodes_of_one_member_do_not_limit_others(minimum: int, second: str, found: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("minimum", "first", "second", "found"),
+    [(3, ["n1"], ["n2"], ["n1", "n2", "n3"]), (2, ["n1", "n2", "n3"], ["n1"], ["n1", "n2"])],
+)
+async def test_few_nodes_of_one_member_do_not_limit_others(
+    minimum: int, first: list[str], second: list[str], found: list[str]
+) -> None:
     decider = grouping(*THREE, minimum=minimum)
-    offers = (["n1"], [second], ["n1", "n2", "n3"])
+    offers = (first, second, decider.names)
     asked = [await decider.ask(each, *offered) for each, offered in zip(THREE, offers, strict=True)]
     assert [name for each in asked for name in each["NodeNames"]] == found
 
@@ -178,6 +183,8 @@ async def test_members_do_not_wait_for_each_others_binds_and_others_do() -> None
         await decider.ask(each, *decider.names)
     assert decider.pending_binds._left("default/gang") == 0.0
     assert decider.pending_binds._left("other") > 0.0
+    await decider.ask(THREE[0], *decider.names)
+    assert decider.pending_binds._until.keys() == {"a"}  # the others' binds will not come
 
 
 def without_cards(name: str) -> dict[str, Any]:
@@ -221,21 +228,24 @@ async def test_a_new_cycle_keeps_what_it_has_answered_before_a_member_of_the_las
     assert len(await decider.cycle(first, second, third, minimum=3)) == 3
 
 
-async def test_members_are_counted_once_and_only_while_they_exist() -> None:
+@pytest.mark.parametrize(("removed", "counted"), [([], 4), (["default/a"], 3)])
+async def test_members_are_counted_once_and_only_while_they_exist(removed: list[str], counted: int) -> None:
     late = member("late")
     decider = grouping(*THREE, cards=(1, 1, 1, 1))
     await decider.cycle(*THREE, minimum=3)
     decider.group(5)
     decider.cluster.add(late)
-    assert await refused(decider, late) == "only 4 of the 5"
-    decider.cluster.remove("default/a")
-    assert await refused(decider, late) == "only 3 of the 5"
+    for each in removed:
+        decider.cluster.remove(each)
+    failed = (await decider.ask(late, *decider.names))["FailedNodes"]
+    assert failed["n1"].startswith(f"only {counted} of the 5 pods")
 
 
-async def refused(decider: Grouping, pod: dict[str, Any]) -> str:
-    """Return the beginning of the sentence by which a pod is refused."""
-    failed: dict[str, str] = (await decider.ask(pod, *decider.names))["FailedNodes"]
-    return failed["n1"].partition(" pods ")[0]
+async def test_a_member_with_scheduling_gates_takes_no_room() -> None:
+    gated = member("gated", 700)
+    gated["spec"]["schedulingGates"] = [{"name": "later"}]
+    decider = grouping(gated, *THREE[:2], cards=(1, 1), minimum=2)
+    assert await decider.cycle(*THREE[:2], minimum=2) == ["n1", "n2"]
 
 
 async def test_a_group_may_need_more_nodes_than_kube_scheduler_offers_at_once() -> None:
