@@ -45,7 +45,7 @@ class Planner:
     promised: Mapping[str, Sequence[Footprint]]
 
     def plan(
-        self, members: Collection[Member], names: Sequence[str], needed: int | None = None
+        self, members: Collection[Member], names: Sequence[str], needed: int | None = None, *, steps: int | None = None
     ) -> Turns[dict[str, Place]]:
         """Return the places of all members by UID, or of as many as were found, of ``needed`` ones if there is a way.
 
@@ -55,7 +55,7 @@ class Planner:
         """
         spare = 0 if needed is None else max(len(members) - max(needed, 1), 0)
         search = _Search(self, sorted(members, key=_size, reverse=True), names, spare)
-        yield from search.run()
+        yield from search.run(MOST_STEPS if steps is None else steps)
         return search.best
 
 
@@ -86,9 +86,9 @@ class _Search:
         for name in names:
             self._sort_in(name)
 
-    def run(self) -> Turns[None]:
+    def run(self, most_steps: int) -> Turns[None]:
         open_places = [self._places(self._members[0])]
-        while open_places and self._steps < MOST_STEPS:
+        while open_places and self._steps < most_steps:
             try:
                 place = next(open_places[-1])
             except StopIteration:

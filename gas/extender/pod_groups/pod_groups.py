@@ -263,6 +263,8 @@ class PodGroups(Observer):
         if self._fitting(pod, cycle, places) < minimum:  # there may be other nodes for those not asked about yet
             every += sorted({name for name, _ in self._decider.nodes}.difference(every))
             places = yield from planner.plan(members, every, needed)
+        if self._fitting(pod, cycle, places) < minimum:  # say how many fit, even if the largest do not
+            places = yield from planner.plan(members, every, 1, steps=2 * len(members))
         left_out = [each.need for each in members if each.uid not in places]
         cycle.lack = self._lack(left_out[0], every, promised, places) if left_out else ""
         return places

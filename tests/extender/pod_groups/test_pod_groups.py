@@ -94,6 +94,14 @@ async def test_a_group_that_does_not_fit_says_how_many_would_and_what_the_next_o
     assert not list(decider.promises)
 
 
+async def test_members_that_fit_nowhere_do_not_hide_how_many_fit() -> None:
+    pods = [*THREE, member("large", 5000)]
+    decider = grouping(*pods, minimum=4)
+    sentence = (await decider.ask(THREE[0], *decider.names))["FailedNodes"]["n1"]
+    assert sentence.startswith("only 3 of the 4 pods")
+    assert sentence.endswith("for the next one: no card has 5000 millicores free")
+
+
 async def test_other_pods_do_not_take_what_a_group_is_promised() -> None:
     other = pod_json(container(i915=1, millicores=600), name="other", uid="other")
     decider = grouping(*THREE, other)
