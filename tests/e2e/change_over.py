@@ -303,6 +303,7 @@ class Place:
         kubectl = Kubectl(binaries / "kubectl", admin)
         yield cls(gpu_node, machine, kubectl)
         kubectl.run("delete", "--ignore-not-found", "-k", DEPLOY / "overlays" / cls.overlay)
+        gpu_node.cluster.add_accounts()  # the overlay's has the name of one of them
 
     def documented(self, command: str) -> str:
         """Return a command, which the guide must have."""

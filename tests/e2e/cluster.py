@@ -58,13 +58,17 @@ class Cluster:
 
     def start(self) -> None:
         self.control_plane.start()
+        self.add_accounts()
+        self.scheduler.start()
+
+    def add_accounts(self) -> None:
+        """Make the accounts of extenders, unless they exist, with fresh tokens."""
         self.original_account = add_account(
             self.api, "gpu-aware-scheduling-service-account", "gas-handler", ORIGINAL_RULES
         )
         # With an ending that the webhook of bindings knows the extender by.
         name = "full-gpu-aware-scheduling-service-account"
         self.full_account = add_account(self.api, name, "gas-extender", FULL_RULES)
-        self.scheduler.start()
 
     def stop(self) -> None:
         for program in reversed(self.programs):

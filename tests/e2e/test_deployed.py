@@ -232,8 +232,8 @@ def test_the_rights_of_deploy_are_enough_and_none_is_too_many(installed: Install
         lambda: "gpu.aware.scheduling/deschedule-pod" in get_pod(api, "placed")["metadata"].get("labels", {}),
     )
     for account, role, unseen in (
-        # It reads a pod again only when the answer to a bind was lost.
-        (EXTENDER_ACCOUNT, "gas-handler", {("get", "pods"), ("patch", "events")}),
+        # It reads a pod again only when the answer to a bind was lost, and claims after a start while volumes are made.
+        (EXTENDER_ACCOUNT, "gas-handler", {("get", "pods"), ("get", "persistentvolumeclaims"), ("patch", "events")}),
         # To take everything off a node, with --uninstall; an event that comes again is patched.
         (PLUGIN_ACCOUNT, "gas-plugin", {("get", "nodes"), ("patch", "events")}),
     ):
