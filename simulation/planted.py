@@ -422,7 +422,7 @@ _FAULTS = (
         "if N == O or not (N or self._ledger.booking(uid)):\n    return",
         300,
     ),
-    PlantedFault("a promise on a node that is gone", "Promises._promise", "if F is None:\n    return R", "pass", 400),
+    PlantedFault("a promise on a node that is gone", "Promises._in_order", "if F is None:\n    return R", "pass", 400),
     PlantedFault(
         "nominations are lost when pods are listed",
         "Pods.listed",
@@ -454,7 +454,7 @@ _FAULTS = (
         60,
     ),
     PlantedFault(
-        "one card is promised to two pods", "Promises._promise", "X._cards(N, I, B)", "X._cards(N, I, [])", 100
+        "one card is promised to two pods", "Promises._in_order", "X._cards(N, I, B)", "X._cards(N, I, [])", 100
     ),
     PlantedFault(
         "promises are not chosen again when their node changes", "Decider._changed", "X.promises.forget(N)", within=600
@@ -521,7 +521,7 @@ _FAULTS = (
     ),
     PlantedFault(
         "what a group is promised does not count for others",
-        "Promises._promise",
+        "Promises._in_order",
         "F = [E for Y in Z if A]",
         "F = []",
         300,
