@@ -68,6 +68,7 @@ class Cell:
             log=directory / "cell.log",
         )
         self._init = 0
+        self._programs: list[CellProgram] = []
 
     def start(self) -> None:
         """Create the namespaces and mounts. Raises ProgramError if that fails."""
@@ -84,7 +85,8 @@ class Cell:
         if self._init and self._holder.is_running:
             os.kill(self._init, signal.SIGKILL)
             wait_for("the end of all in the cell", lambda: not self._holder.is_running, every=0.01)
-        self._holder.kill()
+        for program in (*self._programs, self._holder):
+            program.kill()
 
     def command(self, command: Sequence[str]) -> list[str]:
         """Return the command that runs a command in the cell, in the directory ``/``."""
@@ -99,7 +101,9 @@ class Cell:
 
     def program(self, name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None) -> CellProgram:
         """Return a program that is started in the cell later. Its log is ``DIRECTORY/NAME.log``."""
-        return CellProgram(name, self.command(command), log=self.directory / f"{name}.log", env=env)
+        program = CellProgram(name, self.command(command), log=self.directory / f"{name}.log", env=env)
+        self._programs.append(program)
+        return program
 
     def _lines(self) -> str:
         binds = {
