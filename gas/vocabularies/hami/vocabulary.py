@@ -98,7 +98,7 @@ class HamiFlags(PartFlags):
     )
     factor: int = _flag("memory-factor=N", values.positive, "1", "MiB that 1 gpumem means")
     runtime_class: str = _flag(
-        "runtime-class=NAME", str, "", "runtimeClassName that the webhook gives pods without one", unset="none"
+        "runtime-class=NAME", str, "", "The webhook gives this runtimeClassName to pods without one", unset="none"
     )
 
 

@@ -14,6 +14,7 @@ from gas.objects.json_patch import Operation, Patch, pointer
 from gas.objects.stored import NewPod, Pod
 from gas.placement.need import ContainerNeed, Role
 from gas.values.amounts import MAX_AMOUNT, MEMORY_MAX, MILLICORES, MILLICORES_OF_A_CARD, sorted_amounts
+from gas.values.errors import GasError
 from gas.values.quoted import did_you_mean, quoted
 from gas.vocabularies.kubeshare import names
 from gas.vocabularies.pod_parts import need_facts, requested, with_resources
@@ -163,6 +164,10 @@ _MOST_UNKNOWN = 5
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
+class MalformedAffinity(GasError):
+    """A pod's affinity is not one."""
+
+
 class KubeShareAdmission(Vocabulary):
     """Add the resources by which kube-scheduler and kubelet know these pods, and let the scheduler bind every pod."""
 
@@ -172,14 +177,12 @@ class KubeShareAdmission(Vocabulary):
         return tuple(islice(_unknown_annotations(pod.annotations), _MOST_UNKNOWN))
 
     def complete(self, pod: NewPod) -> Patch:
-        """Return what a new pod lacks; nothing for a pod that will be refused.
-
-        Raises TypeError or ValueError for an affinity that is not one, which only a SharePod can have.
-        """
+        """Return what a new pod lacks; nothing for a pod that will be refused."""
         try:
             share = share_of(pod.annotations)
             asking = asking_containers(need_facts(pod))
-        except BadNeed:
+            affinity = with_node(pod.node_name or "", pod.spec.affinity)
+        except (BadNeed, MalformedAffinity):
             return ()
         init = len(pod.spec.init_containers or ())
         bears = bearer(asking)
@@ -197,21 +200,26 @@ class KubeShareAdmission(Vocabulary):
         if pod.node_name:
             # the scheduler binds the pod, with cards, to the node that its user named
             operations.append(Operation("remove", pointer("spec", "nodeName")))
-            affinity = with_node(pod.node_name, pod.spec.affinity)
             operations.append(Operation("add", pointer("spec", "affinity"), affinity))
         return tuple(operations)
 
 
 def with_node(node: str, affinity: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return an affinity that allows only this node, and only if the given one allows it as well."""
+    """Return an affinity that allows only this node, and only if the given one allows it as well.
+
+    Raises MalformedAffinity if the given one is not that of a pod.
+    """
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     result = dict(affinity or {})
-    of_nodes = dict(result.get("nodeAffinity") or {})
-    required = dict(of_nodes.get(_REQUIRED) or {})
-    terms = required.get("nodeSelectorTerms") or [{}]
-    required["nodeSelectorTerms"] = [
-        {**term, "matchFields": [*(term.get("matchFields") or ()), field]} for term in terms
-    ]
+    try:
+        of_nodes = dict(result.get("nodeAffinity") or {})
+        required = dict(of_nodes.get(_REQUIRED) or {})
+        terms = required.get("nodeSelectorTerms") or [{}]
+        required["nodeSelectorTerms"] = [
+            {**term, "matchFields": [*(term.get("matchFields") or ()), field]} for term in terms
+        ]
+    except (TypeError, ValueError):
+        raise MalformedAffinity("spec.affinity: expected that of a pod; correct it") from None
     of_nodes[_REQUIRED] = required
     result["nodeAffinity"] = of_nodes
     return result

@@ -15,6 +15,7 @@ from gas.objects.stored import NewPod, ObjectMeta, with_requests
 from gas.values.cards import Card
 from gas.values.errors import GasError
 from gas.vocabularies.kubeshare import names
+from gas.vocabularies.kubeshare.request import MalformedAffinity, with_node
 from gas.vocabularies.kubeshare.vocabulary import KUBESHARE
 from gas.vocabularies.pod_parts import need_facts
 from gas.vocabularies.protocol import BadNeed, NeedOptions
@@ -148,14 +149,13 @@ def pod_of(share: SharePod) -> dict[str, Any]:
     except msgspec.ValidationError as invalid:
         raise MalformedSharePod(f"spec: expected that of a pod: {invalid}; correct it") from None
     try:
+        with_node("", written.spec.affinity)
         completed = applied(KUBESHARE.complete(written), pod)
         if written.spec.containers and (KUBESHARE.matches(written) or annotations.get(names.GPUID)):
             KUBESHARE.need(need_facts(msgspec.convert(completed, NewPod)), NeedOptions())
         return completed
-    except BadNeed as bad:
+    except (BadNeed, MalformedAffinity) as bad:
         raise MalformedSharePod(str(bad)) from None
-    except (TypeError, ValueError):
-        raise MalformedSharePod("spec.affinity: expected that of a pod; correct it") from None
 
 
 def status_of(share: SharePod, pod: MadePod, uuids: Mapping[str, Card]) -> dict[str, Any]:

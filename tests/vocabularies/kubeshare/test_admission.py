@@ -114,6 +114,12 @@ def test_the_affinity_that_a_pod_has_holds_as_well() -> None:
     ]
 
 
+@pytest.mark.parametrize("given", [" ", {REQUIRED: {"nodeSelectorTerms": [" "]}}], ids=["affinity", "term"])
+def test_a_pod_with_an_affinity_that_is_not_one_is_left_to_the_api_server(given: object) -> None:
+    pod = sharing("pod", WANTED, node="node01")
+    assert CHECKS.complete(new(pod | {"spec": pod["spec"] | {"affinity": {"nodeAffinity": given}}})) == ()
+
+
 def test_a_pod_that_is_scheduled_after_all_gets_the_scheduler_of_gpu_pods() -> None:
     checks = PodChecks(CHECKS.vocabularies, NeedOptions(), "gpu-scheduler")
     assert completed(sharing("pod", WANTED, node="node01"), checks)["spec"]["schedulerName"] == "gpu-scheduler"
