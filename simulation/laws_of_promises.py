@@ -7,6 +7,7 @@ from simulation import objects
 from simulation.objects import Object
 from simulation.observed import BoundPod, LawBroken, Observed, fits_with
 
+STANDS = 60.0  # seconds for which a nomination that kube-scheduler withdraws may stand for the extender
 KNOWN_AFTER = 1.0  # seconds after which the extender has seen a change, if nothing hides it
 
 
@@ -25,6 +26,7 @@ class Promises:
         self._observed = observed
         self.known = False
         self._nominations: dict[str, _Nomination] = {}  # by UID of waiting pods
+        self._withdrawn: dict[str, _Nomination] = {}  # by UID of waiting pods, since when the last one is withdrawn
         self._room: dict[str, float] = {}  # by node, when it last got room, or the order of its nominated pods changed
         self._changed: dict[str, float] = {}  # by node, when that was, or its promises may have changed otherwise
         self._tied: dict[str, str] = {}  # by UID, the node to which a pod is tied that is promised cards there
@@ -44,12 +46,15 @@ class Promises:
         known, node = self._nominations.get(uid), value["status"].get("nominatedNodeName") or ""
         if known is not None and known.node != node:
             self.ends(uid)
+            self._withdrawn[uid] = _Nomination(known.node, self._observed.clock())
         if node and (known is None or known.node != node):
+            self._withdrawn.pop(uid, None)
             self._nominations[uid] = _Nomination(node, self._observed.clock())
 
     def ends(self, uid: str) -> None:
         """Note that a pod is bound or gone, or that its nomination has ended."""
         self._tied.pop(uid, None)
+        self._withdrawn.pop(uid, None)
         if (known := self._nominations.pop(uid, None)) is not None:
             self._room[known.node] = self._observed.clock()
 
@@ -131,10 +136,14 @@ class Promises:
         return (known := self._nominations.get(uid)) is not None and known.node == node
 
     def check_books(self, replica: str, nominated: Mapping[str, set[str]]) -> None:
-        """Compare the nominated pods that a replica knows, by node, with the objects."""
+        """Compare the nominated pods that a replica knows, by node, with the objects. Withdrawn ones may be known."""
         wanted: dict[str, set[str]] = {}
         for uid, known in self._nominations.items():
             if "deletionTimestamp" not in self._observed.waiting[uid]["metadata"]:
+                wanted.setdefault(known.node, set()).add(uid)
+        now = self._observed.clock()
+        for uid, known in self._withdrawn.items():
+            if now - known.since <= STANDS and uid in nominated.get(known.node, ()):
                 wanted.setdefault(known.node, set()).add(uid)
         if nominated != wanted:
             raise LawBroken("promises", f"{replica} knows the nominated pods {nominated}, expected {wanted}")

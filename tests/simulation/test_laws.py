@@ -816,6 +816,17 @@ def test_a_nomination_ends_with_its_pod() -> None:
     cluster.laws.promises.check_books("a", {})
 
 
+def test_a_nomination_that_is_withdrawn_may_stand_for_a_minute() -> None:
+    cluster, (uid,) = nominating("p")
+    withdrawn = msgspec.json.encode({"status": {"nominatedNodeName": None}})
+    cluster.api.patch(PODS, "default", "p", ("application/merge-patch+json", withdrawn), "status")
+    cluster.laws.check_writes("")
+    for known in ({}, {"n0": {uid}}):
+        cluster.laws.promises.check_books("a", known)
+    cluster.now += 61.0
+    expect("promises: a knows the nominated pods", cluster.laws.promises.check_books, "a", {"n0": {uid}})
+
+
 def test_a_pod_with_volumes_on_a_node_waits_for_that_node_alone() -> None:
     cluster = Cluster()
     cluster.add("p", HALF)
