@@ -153,6 +153,7 @@ class PodGroups(Observer):
         self._unexpect = unexpect
         self._now = now
         self._cycles: LRUCache[str, Cycle] = LRUCache(MOST_GROUPS)
+        self._asked = ""  # the group that was last asked about; empty for a pod of none
         self._offered: LRUCache[str, frozenset[str]] = LRUCache(MOST_MEMBERS)  # by UID, the nodes of the last question
         self._shared: LRUCache[frozenset[str], frozenset[str]] = LRUCache(MOST_OFFERS)
 
@@ -161,8 +162,18 @@ class PodGroups(Observer):
         return Hooks(together=(group_of,), restricting=(self.restrict,), observers=(self,), handlers=(self.members,))
 
     def asked(self, pod: Pod, need: PodNeed, names: Sequence[str]) -> None:
-        """End the cycle of the pod's group if this question is of another one."""
-        if (cycle := self._cycles.get(group_of(pod))) is None:
+        """End the cycle of the pod's group if this question is of another one, and that of another group that failed.
+
+        kube-scheduler is done with a group when it asks about a pod that is not of it. If too few members have been
+        asked about by then, it has found no node for the others, so it binds none.
+        """
+        group = group_of(pod)
+        if group != self._asked:
+            before, counted = self._cycles.get(self._asked), self.minimums.of_group.get(self._asked)
+            if before is not None and counted is not None and self._fitting(self._asked, before, {}) < counted.members:
+                self._end(before, inf)
+            self._asked = group
+        if (cycle := self._cycles.get(group)) is None:
             return
         now = self._decider.clock()
         if (gap := now - cycle.latest) > CYCLE_GAP:
@@ -199,7 +210,7 @@ class PodGroups(Observer):
         if self._decider.pods.is_gone(pod.uid):  # nothing would end a promise to it
             cycle.places.pop(pod.uid, None)
             return decision
-        fitting = self._fitting(pod, cycle, cycle.places)
+        fitting = self._fitting(group, cycle, cycle.places)
         cycle.latest = self._decider.clock()
         if fitting < minimum or (place := cycle.places.get(pod.uid)) is None:
             cycle.refused[pod.uid] = cycle.latest
@@ -223,10 +234,10 @@ class PodGroups(Observer):
         else:
             self._offered.pop(pod.uid, None)
 
-    def _fitting(self, pod: Pod, cycle: Cycle, places: Mapping[str, Place]) -> int:
+    def _fitting(self, group: str, cycle: Cycle, places: Mapping[str, Place]) -> int:
         """Return how many members have a node or get one; for those without cards kube-scheduler must find it."""
         waiting = self._decider.pods.waiting
-        members = self.members.of_group.get(group_of(pod), set())
+        members = self.members.of_group.get(group, set())
         settled = {uid for uid in members if uid not in waiting or self._is_counted(uid)}
         return len(settled | cycle.answered.keys() | places.keys())
 
@@ -242,8 +253,9 @@ class PodGroups(Observer):
         self, pod: Pod, need: PodNeed, cycle: Cycle, decision: FilterDecision, minimum: int
     ) -> Turns[dict[str, Place]]:
         """Plan the members that still need a node, apart from those that were answered in this cycle."""
+        group = group_of(pod)
         members = [Member(pod.uid, need, frozenset(decision.passing))]
-        for uid in sorted(self.members.of_group.get(group_of(pod), ())):
+        for uid in sorted(self.members.of_group.get(group, ())):
             waiting = self._decider.pods.waiting.get(uid)
             if uid in cycle.answered or uid == pod.uid or waiting is None or waiting.suspended or self._is_counted(uid):
                 continue
@@ -258,12 +270,12 @@ class PodGroups(Observer):
         every = [*names, *sorted(others)]
         promised = self._decider.promises.to_others(pod)
         planner = Planner(self._decider.nodes, self._decider.verdicts, promised)
-        needed = minimum - self._fitting(pod, cycle, {})
+        needed = minimum - self._fitting(group, cycle, {})
         places = yield from planner.plan(members, every, needed)
-        if self._fitting(pod, cycle, places) < minimum:  # there may be other nodes for those not asked about yet
+        if self._fitting(group, cycle, places) < minimum:  # there may be other nodes for those not asked about yet
             every += sorted({name for name, _ in self._decider.nodes}.difference(every))
             places = yield from planner.plan(members, every, needed)
-        if self._fitting(pod, cycle, places) < minimum:  # say how many fit, even if the largest do not
+        if self._fitting(group, cycle, places) < minimum:  # say how many fit, even if the largest do not
             places = yield from planner.plan(members, every, 1, steps=2 * len(members))
         left_out = [each.need for each in members if each.uid not in places]
         cycle.lack = self._lack(left_out[0], every, promised, places) if left_out else ""

@@ -131,6 +131,15 @@ async def test_a_question_after_a_cycle_plans_again(seconds: float, again: str) 
     assert node == ["n3"]
 
 
+@pytest.mark.parametrize("asked", [2, 3], ids=["a-member-has-no-node", "all-have"])
+async def test_a_group_that_kube_scheduler_finds_no_nodes_for_keeps_no_cards_from_others(asked: int) -> None:
+    decider = grouping(*THREE)
+    for each in THREE[:asked]:
+        assert (await decider.ask(each, *decider.names))["NodeNames"]
+    other = pod_json(container(i915=1, millicores=600), name="other", uid="other")
+    assert bool((await decider.ask(other, "n1"))["NodeNames"]) == (asked < len(THREE))
+
+
 async def test_nodes_that_a_member_is_not_offered_are_known_in_the_next_cycle() -> None:
     wide, narrow = member("a"), member("b")
     decider = grouping(wide, narrow, cards=(1, 1), minimum=2)
