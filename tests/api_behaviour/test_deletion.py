@@ -102,9 +102,9 @@ async def test_a_deletion_of_an_earlier_pod_of_the_name_is_a_conflict(api: KubeA
 
 async def test_a_pod_that_ends_while_it_is_deleted_stays_until_kubelet_removes_it(api: KubeApi) -> None:
     await api.create_pod("p")
-    await api.bind("p", "n")
-    await api.delete(f"{api.pods}/p")
-    await api.patch(f"{api.pods}/p/status", {"status": {"phase": "Succeeded"}})
+    assert (await api.bind("p", "n")).code == 201
+    assert (await api.delete(f"{api.pods}/p")).code == 200
+    assert (await api.patch(f"{api.pods}/p/status", {"status": {"phase": "Succeeded"}})).code == 200
     now = await api.get(f"{api.pods}/p")
     assert (now["status"]["phase"], now.metadata["deletionGracePeriodSeconds"]) == ("Succeeded", 30)
     await api.delete(f"{api.pods}/p", {"gracePeriodSeconds": 0})

@@ -122,7 +122,7 @@ async def test_of_several_replicas_only_the_one_that_leads_is_ready() -> None:
 
 
 async def test_what_a_replica_catches_up_with_ends_with_its_lead() -> None:
-    """Each lead catches up anew, and an earlier one counts as little as it goes on."""
+    """Each lead catches up again, and the work of an earlier lead neither counts nor goes on."""
     ends: list[asyncio.Event] = []
     ended: list[int] = []
 

@@ -55,8 +55,8 @@ def _lost(snapshot: Snapshot, node: InspectedNode, cause: str, cards: list[Card]
     look = fix.kubectl("describe", "node", node.name, note="its events say why cards are unhealthy")
     if not cause.startswith(_OF_CONTAINER):
         return problem(sentence, look)
-    anew = (fix.pod(each.pod, "delete", "pod") for each in plugins_on(snapshot, node.name))
-    return problem(sentence, "nvidia-smi   # on the node; if it fails, the driver is at fault", *anew)
+    restarts = (fix.pod(each.pod, "delete", "pod") for each in plugins_on(snapshot, node.name))
+    return problem(sentence, "nvidia-smi   # on the node; if it fails, the driver is at fault", *restarts)
 
 
 CHECKS = (

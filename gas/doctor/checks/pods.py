@@ -72,8 +72,8 @@ def _bound(pods: Sequence[InspectedPod], cluster: Cluster) -> Iterator[Finding]:
         is_valid = False
         where = f"pod {pod.key} on node {pod.node_name}"
         if pod.uid in cluster.decider.pods.in_trouble and cluster.decider.ledger.booking(pod.uid) is None:
-            anew = f"{pod.owner} creates a new one" if pod.owner else "and create it again: it has no owner"
-            yield problem(sentence, fix.pod(pod, "delete", "pod", note=anew), where=where)
+            note = f"{pod.owner} creates a new one" if pod.owner else "and create it again: it has no owner"
+            yield problem(sentence, fix.pod(pod, "delete", "pod", note=note), where=where)
         else:
             show = fix.pod(pod, "describe", "pod", note="and restore its annotations, or delete it")
             yield warning(sentence, show, where=where)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from http import HTTPStatus
 
 from gas.cluster import paths
 from gas.cluster.connection import ApiServer
@@ -33,19 +34,22 @@ class ClassWatch:
         self._is_served: bool | None = None  # None until the API server has said it
 
     async def run(self) -> None:
+        noted = ""
         while self._is_served is None:
             try:
                 await self._api.request("GET", paths.RESOURCE_API)
                 self._is_served = True
-            except ApiRefused as refused:
-                self._is_served = False
-                logger.info("DeviceClasses are not watched, so nodes of DRA drivers are not used: %s", refused)
             except GasError as error:
-                logger.warning("it is not known yet whether there are DeviceClasses: %s", error)
+                if isinstance(error, ApiRefused) and error.status == HTTPStatus.NOT_FOUND:
+                    self._is_served = False
+                    logger.info("DeviceClasses are not watched, so nodes of DRA drivers are not used: %s", error)
+                    return
+                if str(error) != noted:
+                    noted = str(error)
+                    logger.warning("it is not known yet whether there are DeviceClasses: %s", error)
                 await asyncio.sleep(RETRY_PAUSE)
-        if self._is_served:
-            logger.info("DeviceClasses are watched: nodes of DRA drivers can be used for the resources that they name")
-            await self._watch.run()
+        logger.info("DeviceClasses are watched: nodes of DRA drivers can be used for the resources that they name")
+        await self._watch.run()
 
     async def tried(self) -> None:
         """Wait until the classes are known or cannot be read, at most a few seconds."""

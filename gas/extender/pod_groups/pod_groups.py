@@ -38,8 +38,7 @@ CYCLE_GAP = 0.5
 another one if a member is asked about again, or if all promises are over."""
 
 SAMPLE = 100
-"""Nodes from which on kube-scheduler may have left out others that would do as well: it stops looking once it has found
-so many or more."""
+"""The number of nodes at which kube-scheduler may stop looking for more, so that it may have left out others."""
 
 MOST_GROUPS = 1024  # whose last cycle is remembered
 MOST_MEMBERS = 10_000  # whose nodes are remembered, fewer than `SAMPLE` for each
@@ -215,9 +214,8 @@ class PodGroups(Observer):
         if fitting < minimum or (place := cycle.places.get(pod.uid)) is None:
             cycle.refused[pod.uid] = cycle.latest
             refusal = GroupDoesNotFit(fitting, max(minimum, fitting + 1), cycle.lack)
-            if (
-                len(self.members.of_group.get(group, set()) - cycle.refused.keys()) < minimum
-            ):  # then kube-scheduler stops
+            not_refused = self.members.of_group.get(group, set()) - cycle.refused.keys()
+            if len(not_refused) < minimum:  # then kube-scheduler stops
                 self._end(cycle, inf)
             return self._refused(pod, decision, refusal)
         cycle.answered[pod.uid] = cycle.latest

@@ -48,6 +48,7 @@ class Api:
 
 NOT_SERVED = ApiRefused(404, "NotFound", "the server could not find the requested resource")
 AWAY = ApiUnavailable("no connection")
+UNKNOWN_USER = ApiRefused(401, "Unauthorized", "Unauthorized")
 FORBIDDEN = Forbidden("Forbidden", "no")
 
 
@@ -56,6 +57,7 @@ FORBIDDEN = Forbidden("Forbidden", "no")
     [
         pytest.param(Api({}), {I915: "gpu"}, "DeviceClasses are watched", id="served"),
         pytest.param(Api(AWAY, AWAY, {}), {I915: "gpu"}, "not known yet", id="away-at-first"),
+        pytest.param(Api(UNKNOWN_USER, FORBIDDEN, {}), {I915: "gpu"}, "not known yet", id="refused-while-it-starts"),
         pytest.param(Api(NOT_SERVED), {}, "nodes of DRA drivers are not used", id="not-served"),
         pytest.param(
             Api({}, classes=FORBIDDEN), {}, "cannot watch /apis/resource.k8s.io/v1/deviceclasses", id="no-right"
